@@ -29,7 +29,7 @@ def fetch():
     """Returns the compressed dictionary out of the package, fetched by apt and not installed."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            ["apt-get", "download", "-q", "dict-jargon"],
+            ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "dict-jargon"],
             cwd=folder, check=True, stdout=subprocess.DEVNULL,
         )
         package = next(pathlib.Path(folder).glob("dict-jargon_*.deb"))
