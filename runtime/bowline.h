@@ -1,0 +1,498 @@
+// Bowline: an embedded runtime that runs and fine-tunes neural networks on the CPU and on any GPU.
+//
+// This header is the public interface and its manual. It includes only the standard library.
+//
+// The idea. A model keeps its weights in a table of *storages*. A *parameter* is a named slot that
+// holds the number of a storage row, its *tie index*, and perhaps a view of it. Two parameters with
+// the same tie index are *tied*: they are one weight, and stay one weight through every verb below,
+// because sharing is stored in the model file and never guessed from pointers, names or values.
+//
+// Errors.   No exceptions. A function that can fail returns Status or Result<T>; both are [[nodiscard]].
+//           The codes say what the caller should do next. A verb that fails changes nothing.
+// Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
+//           function says otherwise. Different models are independent, also on one Device.
+// Lifetime. A Device outlives what is placed on it; a Model outlives its Sessions and Trainers.
+// Globals.  The library never aborts, exits, prints, installs signal handlers or touches locale,
+//           working directory, environment or floating-point mode.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace bowline {
+
+// ------------------------------------------------------------------------------------------ errors
+
+// What the caller should do next.
+enum class Code : uint8_t {
+  ok,
+  bad_argument,        // fix the call
+  bad_file,            // do not use this file; the place is in the message
+  index_out_of_range,  // fix the data row; the node is named
+  unsupported,         // choose another device, model or precision
+  non_finite,          // look at the named node
+  out_of_memory,       // free memory or lower the budget; the bytes are in the message
+  io_error,            // retry, or choose another path
+  device_lost,         // make a new device, resume from the last checkpoint
+  device_poisoned,     // end this process and start again
+  cancelled,           // nothing; the state is as before
+  internal,            // report a bug
+};
+
+// "bad_file" for Code::bad_file.
+std::string_view name_of(Code code);
+
+// Success, or a code with a sentence that states what failed. Lines added by callers follow it.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const { return code_ == Code::ok; }
+  Code code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // Adds a line of context ("- While loading ...") to a failure.
+  Status at(std::string_view context) && {
+    if (!ok()) {
+      message_ += "\n- ";
+      message_ += context;
+    }
+    return std::move(*this);
+  }
+  // The same failure under another code.
+  Status as(Code code) && {
+    if (!ok()) {
+      code_ = code;
+    }
+    return std::move(*this);
+  }
+
+ private:
+  Code code_ = Code::ok;
+  std::string message_;
+};
+
+// A value, or the Status that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}
+  Result(Status status) : status_(std::move(status)) {}
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const& { return status_; }
+  Status status() && { return std::move(status_); }
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return *std::move(value_); }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+// ----------------------------------------------------------------------------------------- tensors
+
+enum class DType : uint8_t { f32, f16, bf16, i8, u8, i32, i64, boolean };
+
+// A view of host memory: contiguous, last dim fastest. It never owns.
+struct Tensor {
+  std::string_view name;
+  DType dtype = DType::f32;
+  std::span<const int64_t> shape;
+  void* data = nullptr;
+};
+
+// A named dim bound to a number.
+struct BoundDim {
+  std::string name;
+  int64_t value = 0;
+};
+
+// ----------------------------------------------------------------------------------------- devices
+
+struct DeviceOptions {
+  int threads = 0;             // CPU: worker threads, the caller's included; 0: one per core
+  std::string cache_folder;    // Vulkan: where compiled pipelines are kept; empty: not kept
+};
+
+struct DeviceInfo {
+  std::string name;         // "cpu", "vulkan:0", "null"
+  std::string description;  // "llvmpipe (LLVM 15.0.6, 256 bits), Mesa 22.3.6"
+  std::string unusable;     // why it cannot be opened; empty if it can
+  bool software = false;    // a software driver: `best` does not prefer it to the CPU
+  bool for_tests = false;   // computes nothing or breaks on purpose: `best` never takes it
+};
+
+// Counted where memory is obtained and where work is handed over.
+struct DeviceCounters {
+  uint64_t allocations = 0;
+  uint64_t live_bytes = 0;
+  uint64_t peak_bytes = 0;
+  uint64_t copies_in = 0;
+  uint64_t copies_out = 0;
+  uint64_t copies = 0;
+  uint64_t fills = 0;
+  uint64_t records = 0;
+  uint64_t submits = 0;
+};
+
+namespace device {
+class OpenDevice;
+}
+
+// An opened device. Copies share it; it closes with the last copy.
+class Device {
+ public:
+  // All devices of all backends, the unusable ones with the reason.
+  static std::vector<DeviceInfo> list();
+  // `name` as in list(), or "best": the first real GPU, else the CPU.
+  // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in the message.
+  static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
+
+  const DeviceInfo& info() const;
+  DeviceCounters counters() const;
+  // Sets the counters to zero, but for the live bytes; the peak starts from them.
+  void reset_counters();
+
+  explicit Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
+  const std::shared_ptr<device::OpenDevice>& handle() const { return open_; }
+
+ private:
+  std::shared_ptr<device::OpenDevice> open_;
+};
+
+// ------------------------------------------------------------------------------------------- model
+
+// How materialize() fills a storage. The values depend on the seed and the tie index alone.
+struct Init {
+  enum class Kind : uint8_t { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  float scale = 0;
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones, 0}; }
+  static Init normal(float deviation) { return {Kind::normal, deviation}; }
+  static Init uniform(float bound) { return {Kind::uniform, bound}; }
+};
+
+// A declared view of a storage: rows [row_start, row_start + rows) of the first axis, then a reshape,
+// then a transpose of the last two axes. The default is the whole storage.
+struct View {
+  int64_t row_start = 0;
+  int64_t rows = -1;           // -1: up to the last row
+  std::vector<int64_t> shape;  // empty: no reshape
+  bool transpose = false;
+  bool operator==(const View&) const = default;
+};
+
+// The number of a parameter of one Model.
+struct Parameter {
+  uint32_t index = UINT32_MAX;
+};
+
+// For each iteration of a Repeat one parameter.
+struct ParameterList {
+  std::vector<Parameter> items;
+};
+
+enum class LoadMode : uint8_t {
+  copy,    // values go into the storages of the model; dtype and shape must agree
+  assign,  // the storages take over dtype and shape too
+};
+
+struct LoadReport {
+  uint32_t storages = 0;               // loaded
+  std::vector<std::string> missing;    // parameters of the model that the file does not supply
+  std::vector<std::string> unexpected; // parameters of the file that the model does not have
+};
+
+namespace graph {
+struct ModelState;
+}
+class GraphBuilder;
+
+// The storage table, the parameters and the graphs; it owns the bytes. Move-only.
+class Model {
+ public:
+  Model();
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  // Maps and verifies a .bowline file. Weight bytes are read when first used, against their checksum.
+  // Errors  io_error: it cannot be read. bad_file: what and where.
+  static Result<Model> open(const std::string& path);
+
+  // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
+  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
+  Result<Parameter> parameter(std::string_view name, std::span<const int64_t> shape, Init init);
+  // A second parameter of the same storage: a tie.
+  Result<Parameter> tied_parameter(std::string_view name, Parameter other, const View& view = {});
+  // `count` parameters; "{}" in the name stands for the iteration.
+  Result<ParameterList> parameters(std::string_view name, int count, std::span<const int64_t> shape,
+                                   Init init);
+  Result<Parameter> find(std::string_view name) const;
+
+  // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
+  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer reads now.
+
+  // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
+  Status materialize(uint64_t seed);
+  // Makes `b` share the storage of `a` through `view`; the storage of `b` becomes empty when `b` was
+  // its last parameter. Tying tied parameters again changes nothing.
+  Status tie(std::string_view a, std::string_view b, const View& view = {});
+  // Gives `name` an own storage, a copy. Returns the bytes that this costs, owned rows included.
+  Result<uint64_t> untie(std::string_view name);
+  // Writes the values of one parameter (through its view); every parameter of the tie sees them.
+  Status set_value(std::string_view name, const Tensor& value);
+  // The values of one parameter (through its view), into `out` of the right dtype and size.
+  Status get_value(std::string_view name, const Tensor& out) const;
+  // Storages of frozen parameters are not trained. The flag is the storage's.
+  Status freeze(std::string_view name, bool frozen = true);
+  // Moves every storage: one transfer each. Moving to where the model is does nothing.
+  Status to(const Device& device);
+  Result<Model> clone() const;
+  // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage.
+  Status save(const std::string& path) const;
+  // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
+  Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy, bool partial = false);
+
+  // Listings: stable text, one line per item.
+  std::string parameters() const;  // logical: name, tie index, shape, dtype, view
+  std::string storages() const;    // physical: tie index, dtype, shape, bytes, version, generation, where
+  std::string ties() const;        // the partition: for each shared storage its parameters
+  bool same_storage(std::string_view a, std::string_view b) const;
+
+  const std::shared_ptr<graph::ModelState>& state() const { return state_; }
+  explicit Model(std::shared_ptr<graph::ModelState> state);
+
+ private:
+  std::shared_ptr<graph::ModelState> state_;
+};
+
+// ------------------------------------------------------------------------------------------ graphs
+
+// A value of one GraphBuilder.
+struct Value {
+  uint32_t index = UINT32_MAX;
+};
+
+// A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is made.
+struct GraphDim {
+  int64_t value = 0;
+  std::string name;
+  GraphDim(int v) : value(v) {}
+  GraphDim(int64_t v) : value(v) {}
+  GraphDim(const char* n) : name(n) {}
+  GraphDim(std::string n) : name(std::move(n)) {}
+};
+
+// An attribute of an operator by its name in schemas/ops.fbs.
+struct Attribute {
+  std::string_view name;
+  double number = 0;                // numbers, booleans (0 or 1), enum values
+  std::vector<GraphDim> list = {};  // axes, permutations, dims
+
+  Attribute(std::string_view n, double v) : name(n), number(v) {}
+  Attribute(std::string_view n, std::vector<GraphDim> l) : name(n), list(std::move(l)) {}
+};
+
+// Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
+// model reads like its formulas.
+class GraphBuilder {
+ public:
+  GraphBuilder(Model& model, std::string_view name);
+  ~GraphBuilder();
+  GraphBuilder(const GraphBuilder&) = delete;
+  GraphBuilder& operator=(const GraphBuilder&) = delete;
+
+  Value input(std::string_view name, DType dtype, const std::vector<GraphDim>& shape);
+  Value parameter(Parameter parameter);
+  // In the body of a Repeat: the parameter of the iteration.
+  Value parameter(const ParameterList& list);
+
+  // Adds an operator by its name in schemas/ops.fbs and returns its first output.
+  Value op(std::string_view name, const std::vector<Value>& inputs,
+           const std::vector<Attribute>& attributes = {});
+  // All outputs of the last op().
+  std::vector<Value> last_outputs() const;
+
+  // Runs `body` `count` times. It maps the carried values of an iteration to those of the next; values of
+  // this graph are brought in by body.capture(). Returns the carried values after the last iteration.
+  using Body = std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
+  std::vector<Value> repeat(int count, const std::vector<Value>& carried, const Body& body);
+  Value capture(Value outer);
+
+  void output(std::string_view name, Value value);
+  // Errors  bad_argument: the first thing that was wrong, with the node.
+  Status finish();
+
+ private:
+  struct State;
+  GraphBuilder(std::unique_ptr<State> body_state);
+  std::unique_ptr<State> state_;
+};
+
+// ---------------------------------------------------------------------------------------- sessions
+
+namespace exec {
+class SessionState;
+}
+
+struct MemoryReport {
+  uint64_t storage_bytes = 0;    // weights, moments, gradients
+  uint64_t arena_bytes = 0;      // activations and temporaries
+  uint64_t io_bytes = 0;         // inputs, outputs, step scalars
+  uint64_t backend_bytes = 0;    // tables and staging of the backend
+  uint64_t predicted_bytes = 0;  // the sum: the peak, known before the first launch
+  uint64_t lower_bound_bytes = 0;  // of the arena: the largest sum of live values
+};
+
+struct Counters {
+  uint64_t plan_builds = 0;
+  uint64_t recordings = 0;
+  uint64_t submits = 0;
+  uint64_t fallbacks = 0;
+  uint64_t transfers = 0;  // of storages, between devices
+};
+
+// Runs one entry point of a Model on one Device with fixed dims. Move-only.
+class Session {
+ public:
+  // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
+  // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
+  static Result<Session> create(const Model& model, const Device& device, std::string_view entry_point,
+                                std::span<const BoundDim> dims);
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again.
+  // Errors  index_out_of_range: an id or label is outside its range; the node is named.
+  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+
+  MemoryReport memory() const;
+  Counters counters() const;
+  // Numbered lines of "build", "forward"; with `columns` source, level and arena offsets too.
+  Result<std::string> listing(std::string_view part, bool columns = false) const;
+
+  explicit Session(std::unique_ptr<exec::SessionState> state);
+
+ private:
+  std::unique_ptr<exec::SessionState> state_;
+};
+
+// ---------------------------------------------------------------------------------------- training
+
+struct Optimizer {
+  enum class Kind : uint8_t { adamw, sgd };
+  Kind kind = Kind::adamw;
+  float weight_decay = 0.01f;  // of storages with rank >= 2, decoupled for AdamW, L2 for SGD
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float eps = 1e-8f;
+  float momentum = 0;
+  bool nesterov = false;
+  bool decay_all = false;  // decay vectors and scalars too
+};
+
+struct Schedule {
+  enum class Kind : uint8_t { constant, linear, cosine };
+  Kind kind = Kind::constant;
+  float learning_rate = 1e-3f;
+  float final_fraction = 0.1f;  // of the learning rate, at the last step
+  uint64_t warmup_steps = 0;
+  uint64_t total_steps = 0;  // 0: not known, allowed for constant only
+};
+
+// The rate of 1-based step `step`.
+float learning_rate_at(const Schedule& schedule, uint64_t step);
+
+struct TrainOptions {
+  std::string entry_point = "loss";
+  std::string loss = "loss";  // the scalar output that is minimised
+  std::vector<BoundDim> dims;
+  Optimizer optimizer;
+  Schedule schedule;
+  float clip_norm = 0;         // 0: not clipped
+  uint32_t accumulation = 1;   // micro-batches per step
+  uint64_t seed = 0;           // of dropout
+};
+
+struct StepReport {
+  uint64_t step = 0;        // 1-based number of the step that was run
+  float loss = 0;           // mean over the micro-batches
+  float grad_norm = 0;      // global L2 norm before clipping
+  float learning_rate = 0;
+  bool skipped = false;     // loss or norm was not finite: the weights are as before
+};
+
+// What a checkpoint says about the run besides the weights; `data_*` and `config` are the caller's.
+struct Progress {
+  uint64_t step = 0;
+  uint64_t micro_step = 0;  // position inside an accumulation
+  uint64_t epoch = 0;
+  uint64_t data_cursor = 0;
+  uint64_t data_seed = 0;
+  std::vector<std::pair<std::string, std::string>> config;
+};
+
+namespace train {
+class TrainerState;
+}
+
+// Fine-tunes the trainable storages of a Model on one Device. Move-only.
+class Trainer {
+ public:
+  // Adds gradients and moments to the table. Errors  bad_argument: a trainable storage gets no gradient, an
+  // operator on a path to one has no gradient (both named), the loss is not a scalar. out_of_memory: with the bytes.
+  static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the report of
+  // the finished step, or none.
+  // Errors  index_out_of_range: the weights are as before the step. cancelled. device_lost.
+  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
+  // A whole step: `batches` holds one batch per micro-batch.
+  Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
+  // The loss of a batch; nothing changes, dropout is off.
+  Result<float> evaluate(std::span<const Tensor> batch);
+
+  // Keeps, or restores, weights and training state in host memory.
+  Status snapshot();
+  Status rollback();
+  // Lets the running or next step return `cancelled` before its next submission; weights stay. Any thread.
+  void cancel();
+
+  // A checkpoint: the model with moments, pending gradients and the training state. Atomic.
+  Status save(const std::string& path, const Progress& data) const;
+  // Continues from a checkpoint bit for bit. Errors  bad_file: it belongs to another model or run.
+  Result<Progress> resume(const std::string& path);
+
+  uint64_t steps() const;
+  MemoryReport memory() const;
+  Counters counters() const;
+  // "build", "forward", "backward", "update".
+  Result<std::string> listing(std::string_view part, bool columns = false) const;
+
+  explicit Trainer(std::unique_ptr<train::TrainerState> state);
+
+ private:
+  std::unique_ptr<train::TrainerState> state_;
+};
+
+// "1.0.0 (format 1)"
+std::string_view version();
+
+}  // namespace bowline

@@ -1,0 +1,173 @@
+#include "device/device.h"
+
+namespace bowline::device {
+namespace {
+
+std::string device_name(const Backend& backend, size_t index) {
+  return backend.single() ? std::string(backend.name()) : format("{}:{}", backend.name(), index);
+}
+
+struct Candidate {
+  const Backend* backend;
+  int index;
+  DeviceInfo info;
+};
+
+std::vector<Candidate> candidates() {
+  std::vector<Candidate> out;
+  for (const Backend* backend : backends()) {
+    std::vector<DeviceInfo> infos = backend->enumerate();
+    for (size_t i = 0; i < infos.size(); ++i) {
+      infos[i].name = device_name(*backend, i);
+      if (infos[i].unusable.empty() && backend->contract_version() != kContractVersion) {
+        infos[i].unusable = format("It was built for version {} of the backend contract, not {}.",
+                                   backend->contract_version(), kContractVersion);
+      }
+      out.push_back({backend, static_cast<int>(i), std::move(infos[i])});
+    }
+  }
+  return out;
+}
+
+const Candidate* best_of(const std::vector<Candidate>& all) {
+  const Candidate* best = nullptr;
+  const auto rank = [](const Candidate& c) { return c.info.software ? 0 : c.backend->rank(); };
+  for (const Candidate& c : all) {
+    if (c.info.unusable.empty() && !c.info.for_tests && (!best || rank(c) > rank(*best))) {
+      best = &c;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<DeviceInfo> list_devices() {
+  std::vector<DeviceInfo> out;
+  for (Candidate& c : candidates()) {
+    out.push_back(std::move(c.info));
+  }
+  return out;
+}
+
+Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
+                                                const DeviceOptions& options) {
+  const std::vector<Candidate> all = candidates();
+  const Candidate* found = name == "best" ? best_of(all) : nullptr;
+  std::string names;
+  for (const Candidate& c : all) {
+    names += names.empty() ? "" : ", ";
+    names += c.info.name;
+    // "vulkan" stands for "vulkan:0".
+    if (c.info.name == name || (c.index == 0 && c.backend->name() == name)) {
+      found = &c;
+    }
+  }
+  BOWLINE_REQUIRE(found != nullptr, "There is no device \"{}\"; this build knows {}.", name, names);
+  BOWLINE_REQUIRE_CODE(found->info.unusable.empty(), Code::unsupported,
+                       "Device {} cannot be used: {}", found->info.name, found->info.unusable);
+  BOWLINE_ASSIGN(auto device, found->backend->open(found->index, options));
+  return std::make_shared<OpenDevice>(found->info, std::move(device));
+}
+
+Result<MemoryInfo> OpenDevice::memory_info() {
+  const std::lock_guard lock(mutex_);
+  return device_->memory_info();
+}
+
+Result<Buffer> OpenDevice::allocate(uint64_t bytes, MemoryKind kind) {
+  const std::lock_guard lock(mutex_);
+  Result<Buffer> buffer = device_->allocate(bytes, kind);
+  if (buffer.ok()) {
+    ++counters_.allocations;
+    counters_.live_bytes += bytes;
+    counters_.peak_bytes = std::max(counters_.peak_bytes, counters_.live_bytes);
+  }
+  return buffer;
+}
+
+void OpenDevice::free(Buffer buffer, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  device_->free(buffer);
+  counters_.live_bytes -= bytes;
+}
+
+Status OpenDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.copies_in;
+  return device_->copy_in(to, offset, from);
+}
+
+Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.copies_out;
+  return device_->copy_out(to, from, offset);
+}
+
+Status OpenDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
+                        uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.copies;
+  return device_->copy(to, to_offset, from, from_offset, bytes);
+}
+
+Status OpenDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.fills;
+  return device_->fill(to, offset, bytes, value);
+}
+
+Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
+                                                      std::span<const Buffer> buffers) {
+  const std::lock_guard lock(mutex_);
+  auto recording = device_->record(program, buffers);
+  if (recording.ok()) {
+    ++counters_.records;
+    counters_.live_bytes += recording.value()->overhead_bytes();
+    counters_.peak_bytes = std::max(counters_.peak_bytes, counters_.live_bytes);
+  }
+  return recording;
+}
+
+void OpenDevice::release(std::unique_ptr<Recording> recording) {
+  const std::lock_guard lock(mutex_);
+  counters_.live_bytes -= recording->overhead_bytes();
+  recording.reset();
+}
+
+Status OpenDevice::submit(std::span<Recording* const> recordings) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.submits;
+  return device_->submit(recordings);
+}
+
+Status OpenDevice::wait() {
+  const std::lock_guard lock(mutex_);
+  return device_->wait();
+}
+
+Result<std::vector<RecordTime>> OpenDevice::timestamps(Recording& recording) {
+  const std::lock_guard lock(mutex_);
+  return device_->timestamps(recording);
+}
+
+DeviceCounters OpenDevice::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+void OpenDevice::reset_counters() {
+  const std::lock_guard lock(mutex_);
+  const uint64_t live = counters_.live_bytes;
+  counters_ = {};
+  counters_.live_bytes = live;
+  counters_.peak_bytes = live;
+}
+
+Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>& device,
+                                               uint64_t bytes, MemoryKind kind) {
+  BOWLINE_ASSIGN(const Buffer buffer, device->allocate(bytes, kind));
+  return std::shared_ptr<Block>(new Block(device, buffer, bytes));
+}
+
+}  // namespace bowline::device

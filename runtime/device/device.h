@@ -1,0 +1,76 @@
+// Devices by name, and the counting layer between Bowline and a backend's device.
+#pragma once
+
+#include <mutex>
+
+#include "device/backend.h"
+
+namespace bowline::device {
+
+// All backends of this build, in the order of their folder names. Generated (generated/backends.cpp).
+std::span<const Backend* const> backends();
+
+// An opened device with its name. It serialises calls, so that sessions on several threads may share it, and
+// counts where memory is obtained and work is handed over.
+class OpenDevice {
+ public:
+  OpenDevice(DeviceInfo info, std::unique_ptr<Device> device)
+      : info_(std::move(info)), device_(std::move(device)) {}
+
+  const DeviceInfo& info() const { return info_; }
+  const Capabilities& capabilities() const { return device_->capabilities(); }
+  NodeAnswer query(const NodeQuery& node) const { return device_->query(node); }
+  Result<MemoryInfo> memory_info();
+
+  Result<Buffer> allocate(uint64_t bytes, MemoryKind kind);
+  void free(Buffer buffer, uint64_t bytes);
+  Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from);
+  Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset);
+  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes);
+  Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value);
+  Result<std::unique_ptr<Recording>> record(const Program& program, std::span<const Buffer> buffers);
+  // Recordings are destroyed here: a device takes one call at a time.
+  void release(std::unique_ptr<Recording> recording);
+  Status submit(std::span<Recording* const> recordings);
+  Status wait();
+  Result<std::vector<RecordTime>> timestamps(Recording& recording);
+
+  DeviceCounters counters() const;
+  void reset_counters();
+
+ private:
+  mutable std::mutex mutex_;
+  DeviceInfo info_;
+  std::unique_ptr<Device> device_;
+  DeviceCounters counters_;
+};
+
+// Device memory with an owner: freed with the last reference.
+class Block {
+ public:
+  static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
+                                                 uint64_t bytes, MemoryKind kind);
+  ~Block() { device_->free(buffer_, bytes_); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  OpenDevice& device() const { return *device_; }
+  const std::shared_ptr<OpenDevice>& device_handle() const { return device_; }
+  Buffer buffer() const { return buffer_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  Block(std::shared_ptr<OpenDevice> device, Buffer buffer, uint64_t bytes)
+      : device_(std::move(device)), buffer_(buffer), bytes_(bytes) {}
+  std::shared_ptr<OpenDevice> device_;
+  Buffer buffer_;
+  uint64_t bytes_;
+};
+
+// Every device of every backend with its name and, if it cannot be used, the reason.
+std::vector<DeviceInfo> list_devices();
+
+// Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason.
+Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name, const DeviceOptions& options);
+
+}  // namespace bowline::device

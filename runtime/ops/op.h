@@ -1,0 +1,195 @@
+// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file speaks.
+//
+// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle in double
+// precision and the tolerance. It includes this header and core/ alone; graph/ and the conformance runner
+// implement the contexts.
+#pragma once
+
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "core/shape.h"
+#include "ops/attributes.h"
+
+#ifdef BOWLINE_ORACLES
+#define BOWLINE_ORACLE(f) f
+#else
+#define BOWLINE_ORACLE(f) nullptr
+#endif
+
+namespace bowline {
+
+// What inference sees and decides.
+class InferContext {
+ public:
+  virtual ~InferContext() = default;
+  virtual int inputs() const = 0;
+  virtual const Shape& in(int i) const = 0;
+  virtual DType dtype(int i) const = 0;
+  // Sets output i. The dtype of a float output is that of input 0 unless given.
+  virtual Status out(int i, const Shape& shape, DType dtype) = 0;
+  Status out(int i, const Shape& shape) { return out(i, shape, dtype(0)); }
+  // The number that a named dim is bound to.
+  virtual Result<int64_t> dim(std::string_view name) const = 0;
+
+  template <class Table>
+  const Table& attributes() const {
+    return attributes_->as<Table>();
+  }
+
+  explicit InferContext(const Attributes& attributes) : attributes_(&attributes) {}
+
+ private:
+  const Attributes* attributes_;
+};
+
+// A value of the graph under differentiation; invalid after an error.
+struct GradientValue {
+  uint32_t index = UINT32_MAX;
+  bool valid() const { return index != UINT32_MAX; }
+};
+using GradientValues = std::vector<GradientValue>;
+
+// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its status.
+class GradientContext {
+ public:
+  virtual ~GradientContext() = default;
+  virtual int inputs() const = 0;
+  virtual GradientValue in(int i) const = 0;
+  virtual GradientValue out(int i) const = 0;
+  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is always valid.
+  virtual GradientValue dout(int i) const = 0;
+  // True if a gradient of input i is of use to anybody.
+  virtual bool needs(int i) const = 0;
+  virtual const Shape& shape(GradientValue v) const = 0;
+
+  virtual GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) = 0;
+  GradientValue add1(Op op, const GradientValues& inputs,
+                     const Attributes& attributes = Attributes::of(file::NoAttributesT{})) {
+    const GradientValues out = add(op, inputs, attributes);
+    return out.empty() ? GradientValue{} : out[0];
+  }
+  // Contributes to the gradient of input i.
+  virtual Status din(int i, GradientValue gradient) = 0;
+
+  const Attributes& attributes() const { return *attributes_; }
+  template <class Table>
+  const Table& attributes() const {
+    return attributes_->as<Table>();
+  }
+
+  explicit GradientContext(const Attributes& attributes) : attributes_(&attributes) {}
+
+ private:
+  const Attributes* attributes_;
+};
+
+// Inputs and outputs in double precision; integers are exact.
+// Outputs start as zero. `step` holds the step scalars that some operators read.
+class OracleContext {
+ public:
+  struct Step {
+    bool training = true;
+    bool accumulate = false;
+    uint64_t seed = 0;
+    uint32_t counter = 0;
+    uint32_t iteration = 0;
+    double learning_rate = 0;
+    double gradient_scale = 1;
+    double bias_correction1 = 1;
+    double bias_correction2 = 1;
+    bool first_update = false;
+  };
+  struct Array {
+    Shape shape;
+    std::vector<double> values;
+  };
+
+  OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
+                std::span<std::vector<double>> magnitude, const Step& step_scalars)
+      : step(step_scalars), attributes_(&attributes), in_(in), out_(out), magnitude_(magnitude) {}
+
+  int inputs() const { return static_cast<int>(in_.size()); }
+  std::span<const double> in(int i) const { return in_[static_cast<size_t>(i)].values; }
+  const Shape& shape(int i) const { return in_[static_cast<size_t>(i)].shape; }
+  std::span<double> out(int i) const { return out_[static_cast<size_t>(i)].values; }
+  const Shape& out_shape(int i) const { return out_[static_cast<size_t>(i)].shape; }
+  // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
+  // measured against it. An oracle that leaves it empty is measured against |out|.
+  std::vector<double>& magnitude(int i) const { return magnitude_[static_cast<size_t>(i)]; }
+  size_t last_axis(int i) const { return static_cast<size_t>(shape(i).back()); }
+
+  template <class Table>
+  const Table& attributes() const {
+    return attributes_->as<Table>();
+  }
+
+  const Step& step;
+
+ private:
+  const Attributes* attributes_;
+  std::span<const Array> in_;
+  std::span<Array> out_;
+  std::span<std::vector<double>> magnitude_;
+};
+
+// How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute.
+struct Tolerance {
+  double roundings = 0;
+  double absolute = 0;
+
+  // The same bits.
+  static Tolerance exact() { return {0, 0}; }
+  // `n` roundings of values of the size of the result.
+  static Tolerance of_roundings(double n) { return {n, 1e-37}; }
+  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of random rounding
+  // errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019).
+  static Tolerance of_reduction(int64_t length, double extra) {
+    return {4 * std::sqrt(static_cast<double>(length > 0 ? length : 1)) + extra, 1e-37};
+  }
+};
+
+class ToleranceContext {
+ public:
+  ToleranceContext(const Attributes& attributes, std::span<const OracleContext::Array> in)
+      : attributes_(&attributes), in_(in) {}
+  const Shape& in(int i) const { return in_[static_cast<size_t>(i)].shape; }
+  template <class Table>
+  const Table& attributes() const {
+    return attributes_->as<Table>();
+  }
+
+ private:
+  const Attributes* attributes_;
+  std::span<const OracleContext::Array> in_;
+};
+
+// Output `output` may lie on input `input`: every element is read before, or by the thread that, writes it.
+struct InPlace {
+  int output = -1;
+  int input = -1;
+};
+
+struct OpDef {
+  const char* name = "";
+  int inputs = 1;
+  int optional_inputs = 0;  // after the required ones
+  int outputs = 1;
+  // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
+  bool is_view = false;
+  // (optional) inputs and outputs are lists of storages of equal length (optimizers).
+  bool takes_lists = false;
+  // Inputs that are indices (i32) and get no gradient: bit i stands for input i.
+  uint32_t index_inputs = 0;
+  InPlace in_place[2] = {};
+  // Output i is a storage that input j held before: the operator writes state.
+  InPlace updates[4] = {};
+  Status (*infer)(InferContext& c) = nullptr;
+  // (optional) null: the operator is not differentiable.
+  Status (*gradient)(GradientContext& c) = nullptr;
+  void (*oracle)(const OracleContext& c) = nullptr;
+  Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
+};
+
+}  // namespace bowline

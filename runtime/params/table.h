@@ -1,0 +1,89 @@
+// The storage table: storages, parameters, ties, versions and generations.
+//
+// A row number is the tie index. Rows are never removed or reused: a row whose last parameter leaves becomes
+// empty. A verb works on a copy of the table (rows are small and share their bytes), does everything that can fail on
+// the copy, and commits by moving the copy back: all or nothing. See params/stage.h.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/encoding.h"
+#include "core/shape.h"
+#include "device/device.h"
+#include "model/map.h"
+
+namespace bowline::params {
+
+// The numbers equal those of schemas/model.fbs.
+enum class Role : uint8_t {
+  weight, constant, adapter_a, adapter_b, kv_cache, gradient, running_statistic, moment, master,
+};
+std::string_view name_of(Role role);
+// The dtype that a model cast does not go below; none for most roles.
+std::optional<DType> floor_dtype(Role role);
+
+constexpr int32_t kNoOwner = -1;
+
+// Where the bytes of a storage are: nowhere yet, in a mapped file, in host memory, or on a device.
+struct Home {
+  std::shared_ptr<const model::FileRange> file;
+  std::shared_ptr<const std::vector<std::byte>> host;
+  std::shared_ptr<device::Block> block;
+  bool valid() const { return file || host || block; }
+};
+
+struct Storage {
+  DType dtype = DType::f32;
+  Shape shape;
+  const Encoding* encoding = &plain_encoding();
+  Role role = Role::weight;
+  int32_t owner = kNoOwner;  // tie index of the row that this one belongs to
+  uint32_t slot = 0;         // which of the owner's rows of this role
+  bool trainable = true;
+  bool empty = false;
+  uint64_t version = 0;      // grows with every write of values
+  uint64_t generation = 0;   // grows with every change of dtype, shape, encoding or home
+  Init init;
+  Home home;
+
+  uint64_t bytes() const { return empty ? 0 : encoding->bytes(dtype, shape); }
+};
+
+struct ParameterRow {
+  std::string name;
+  uint32_t tie = 0;
+  View view;
+  std::string target;  // of an adapter: the parameter that it changes
+};
+
+class Table {
+ public:
+  std::vector<Storage> storages;
+  std::vector<ParameterRow> parameters;
+
+  // Index of the parameter, or none.
+  std::optional<uint32_t> find(std::string_view name) const;
+  // As find(), with a sentence.
+  Result<uint32_t> require(std::string_view name) const;
+  // Row of `role` and `slot` that belongs to `owner`, or none.
+  std::optional<uint32_t> owned(uint32_t owner, Role role, uint32_t slot) const;
+  // The device that holds every storage with bytes; null when they lie in host memory or in a file.
+  const std::shared_ptr<device::OpenDevice>& device() const { return device_; }
+  void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
+
+  std::string list_parameters() const;
+  std::string list_storages() const;
+  std::string list_ties() const;
+
+ private:
+  std::shared_ptr<device::OpenDevice> device_;
+};
+
+// The shape that a view of a storage shows. Errors  bad_argument: it does not fit.
+Result<Shape> view_shape(const View& view, const Shape& storage);
+// Bytes of the values of one storage, wherever they lie; checks a file range against its checksum.
+Result<std::vector<std::byte>> read_bytes(const Storage& storage);
+
+}  // namespace bowline::params
