@@ -1,0 +1,106 @@
+// The Vulkan loader, opened at run time, and the functions that this backend uses.
+//
+// Nothing links against libvulkan: a machine without it lists the backend with a reason and pays nothing.
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+namespace bowline::vulkan {
+
+#define BOWLINE_VULKAN_GLOBAL_FUNCTIONS(X) \
+  X(vkCreateInstance)                      \
+  X(vkEnumerateInstanceVersion)
+
+#define BOWLINE_VULKAN_INSTANCE_FUNCTIONS(X) \
+  X(vkDestroyInstance)                       \
+  X(vkEnumeratePhysicalDevices)              \
+  X(vkGetPhysicalDeviceProperties)           \
+  X(vkGetPhysicalDeviceProperties2)          \
+  X(vkGetPhysicalDeviceFeatures2)            \
+  X(vkGetPhysicalDeviceMemoryProperties2)    \
+  X(vkGetPhysicalDeviceQueueFamilyProperties) \
+  X(vkEnumerateDeviceExtensionProperties)    \
+  X(vkCreateDevice)                          \
+  X(vkGetDeviceProcAddr)
+
+#define BOWLINE_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(vkDestroyDevice)                       \
+  X(vkGetDeviceQueue)                      \
+  X(vkQueueSubmit)                         \
+  X(vkDeviceWaitIdle)                      \
+  X(vkAllocateMemory)                      \
+  X(vkFreeMemory)                          \
+  X(vkMapMemory)                           \
+  X(vkCreateBuffer)                        \
+  X(vkDestroyBuffer)                       \
+  X(vkGetBufferMemoryRequirements)         \
+  X(vkBindBufferMemory)                    \
+  X(vkGetBufferDeviceAddress)              \
+  X(vkCreateShaderModule)                  \
+  X(vkDestroyShaderModule)                 \
+  X(vkCreatePipelineLayout)                \
+  X(vkDestroyPipelineLayout)               \
+  X(vkCreatePipelineCache)                 \
+  X(vkDestroyPipelineCache)                \
+  X(vkGetPipelineCacheData)                \
+  X(vkCreateComputePipelines)              \
+  X(vkDestroyPipeline)                     \
+  X(vkCreateCommandPool)                   \
+  X(vkDestroyCommandPool)                  \
+  X(vkAllocateCommandBuffers)              \
+  X(vkFreeCommandBuffers)                  \
+  X(vkBeginCommandBuffer)                  \
+  X(vkEndCommandBuffer)                    \
+  X(vkCmdBindPipeline)                     \
+  X(vkCmdPushConstants)                    \
+  X(vkCmdDispatchBase)                     \
+  X(vkCmdPipelineBarrier)                  \
+  X(vkCmdCopyBuffer)                       \
+  X(vkCmdFillBuffer)                       \
+  X(vkCmdResetQueryPool)                   \
+  X(vkCmdWriteTimestamp)                   \
+  X(vkCreateQueryPool)                     \
+  X(vkDestroyQueryPool)                    \
+  X(vkGetQueryPoolResults)                 \
+  X(vkCreateSemaphore)                     \
+  X(vkDestroySemaphore)                    \
+  X(vkWaitSemaphores)                      \
+  X(vkGetSemaphoreCounterValue)
+
+#define BOWLINE_VULKAN_MEMBER(name) PFN_##name name = nullptr;
+
+// Found through the device, so a call goes to the driver without the loader's dispatch.
+struct DeviceFunctions {
+  BOWLINE_VULKAN_DEVICE_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
+};
+
+// The open library, its global functions, and one instance with its functions.
+class Loader {
+ public:
+  Loader() = default;
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Opens the library and makes an instance of Vulkan 1.2. Returns null, or why there is none: static text.
+  const char* open();
+  bool is_open() const { return instance_ != VK_NULL_HANDLE; }
+
+  VkInstance instance() const { return instance_; }
+  // Finds the functions of `device`; false if the driver lacks one of them.
+  bool load(VkDevice device, DeviceFunctions* functions) const;
+
+  BOWLINE_VULKAN_GLOBAL_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
+  BOWLINE_VULKAN_INSTANCE_FUNCTIONS(BOWLINE_VULKAN_MEMBER)
+
+ private:
+  const char* make_instance();
+
+  void* library_ = nullptr;
+  VkInstance instance_ = VK_NULL_HANDLE;
+  PFN_vkGetInstanceProcAddr get_proc_ = nullptr;
+};
+
+#undef BOWLINE_VULKAN_MEMBER
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,214 @@
+#include "pipeline.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "vulkan_shaders.h"
+
+namespace bowline::vulkan {
+namespace {
+
+uint64_t hash_bytes(const void* data, size_t bytes, uint64_t hash) {  // FNV-1a
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (size_t i = 0; i < bytes; ++i) {
+    hash = (hash ^ p[i]) * 0x100000001b3u;
+  }
+  return hash;
+}
+
+// The name holds what the contents depend on: the driver and the shaders.
+std::string cache_path(const std::string& folder, const PhysicalDevice& physical) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  hash = hash_bytes(physical.pipeline_cache_uuid, VK_UUID_SIZE, hash);
+  hash = hash_bytes(&physical.properties.driverVersion, sizeof(uint32_t), hash);
+  hash = hash_bytes(&physical.subgroup_size, sizeof(uint32_t), hash);
+  for (uint32_t i = 0; i < kShaderCount; ++i) {
+    hash = hash_bytes(kShaders[i].words, kShaders[i].bytes, hash);
+  }
+  char name[48];
+  std::snprintf(name, sizeof(name), "/vulkan-%016llx.cache", static_cast<unsigned long long>(hash));
+  return folder + name;
+}
+
+constexpr uint64_t kLargestCache = 256u << 20;
+
+std::vector<char> read_file(const std::string& path) {
+  std::vector<char> bytes;
+  FILE* file = std::fopen(path.c_str(), "rb");
+  struct stat status{};
+  if (file != nullptr && fstat(fileno(file), &status) == 0 && status.st_size > 0 &&
+      static_cast<uint64_t>(status.st_size) < kLargestCache) {
+    bytes.resize(static_cast<size_t>(status.st_size));
+    if (std::fread(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+      bytes.clear();
+    }
+  }
+  if (file != nullptr) {
+    std::fclose(file);
+  }
+  return bytes;
+}
+
+// Our own envelope: drivers check the header of their data, but not all of them its contents.
+struct CacheHeader {
+  char magic[8] = {'b', 'w', 'l', 'n', 'v', 'k', 'p', '1'};
+  uint64_t bytes = 0;
+  uint64_t hash = 0;
+};
+
+}  // namespace
+
+bool PipelineKey::operator<(const PipelineKey& other) const {
+  if (shader != other.shader) {
+    return shader < other.shader;
+  }
+  return std::lexicographical_compare(constants, constants + count, other.constants,
+                                      other.constants + other.count);
+}
+
+Pipelines::~Pipelines() {
+  const DeviceFunctions& vk = device_->call();
+  for (auto& entry : pipelines_) {
+    vk.vkDestroyPipeline(device_->handle(), entry.second, nullptr);
+  }
+  for (VkShaderModule module : modules_) {
+    if (module != VK_NULL_HANDLE) {
+      vk.vkDestroyShaderModule(device_->handle(), module, nullptr);
+    }
+  }
+  if (cache_ != VK_NULL_HANDLE) {
+    vk.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
+  }
+  if (layout_ != VK_NULL_HANDLE) {
+    vk.vkDestroyPipelineLayout(device_->handle(), layout_, nullptr);
+  }
+}
+
+VkResult Pipelines::open(const std::string& folder) {
+  modules_.resize(kShaderCount, VK_NULL_HANDLE);
+  std::vector<char> bytes;
+  if (!folder.empty()) {
+    path_ = cache_path(folder, device_->physical());
+    bytes = read_file(path_);
+  }
+  CacheHeader header;
+  VkPipelineCacheCreateInfo cache{};
+  cache.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
+  if (bytes.size() > sizeof(header)) {
+    const CacheHeader expected;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    const char* data = bytes.data() + sizeof(header);
+    const size_t size = bytes.size() - sizeof(header);
+    if (std::memcmp(header.magic, expected.magic, sizeof(header.magic)) == 0 && header.bytes == size &&
+        header.hash == hash_bytes(data, size, 0)) {
+      cache.initialDataSize = size;
+      cache.pInitialData = data;
+    }
+  }
+  const DeviceFunctions& vk = device_->call();
+  VkResult result = vk.vkCreatePipelineCache(device_->handle(), &cache, nullptr, &cache_);
+  if (result != VK_SUCCESS) {
+    return result;
+  }
+  VkPushConstantRange range{};
+  range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
+  range.size = kPushBytes;
+  VkPipelineLayoutCreateInfo layout{};
+  layout.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout.pushConstantRangeCount = 1;
+  layout.pPushConstantRanges = &range;
+  return vk.vkCreatePipelineLayout(device_->handle(), &layout, nullptr, &layout_);
+}
+
+VkResult Pipelines::module(uint32_t shader, VkShaderModule* module) {
+  if (modules_[shader] == VK_NULL_HANDLE) {
+    VkShaderModuleCreateInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+    info.codeSize = kShaders[shader].bytes;
+    info.pCode = kShaders[shader].words;
+    const VkResult result =
+        device_->call().vkCreateShaderModule(device_->handle(), &info, nullptr, &modules_[shader]);
+    if (result != VK_SUCCESS) {
+      return result;
+    }
+  }
+  *module = modules_[shader];
+  return VK_SUCCESS;
+}
+
+VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
+  const auto found = pipelines_.find(key);
+  if (found != pipelines_.end()) {
+    *pipeline = found->second;
+    return VK_SUCCESS;
+  }
+  VkSpecializationMapEntry entries[kMaxConstants];
+  for (uint32_t i = 0; i < key.count; ++i) {
+    entries[i] = {i, static_cast<uint32_t>(i * sizeof(uint32_t)), sizeof(uint32_t)};
+  }
+  VkSpecializationInfo special{};
+  special.mapEntryCount = key.count;
+  special.pMapEntries = entries;
+  special.dataSize = key.count * sizeof(uint32_t);
+  special.pData = key.constants;
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
+  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
+  subgroup.requiredSubgroupSize = device_->physical().subgroup_size;
+  VkComputePipelineCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  info.flags = VK_PIPELINE_CREATE_DISPATCH_BASE_BIT;  // long dispatches run in pieces
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &special;
+  if (device_->physical().has_subgroup_control) {
+    // A driver that may choose the size would break kernels that count on whole subgroups.
+    info.stage.pNext = &subgroup;
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
+  info.layout = layout_;
+  VkResult result = module(key.shader, &info.stage.module);
+  if (result != VK_SUCCESS) {
+    return result;
+  }
+  result = device_->call().vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, pipeline);
+  if (result == VK_SUCCESS) {
+    pipelines_.emplace(key, *pipeline);
+    dirty_ = true;
+  }
+  return result;
+}
+
+void Pipelines::save() {
+  if (!dirty_ || path_.empty() || cache_ == VK_NULL_HANDLE) {
+    return;
+  }
+  size_t bytes = 0;
+  const DeviceFunctions& vk = device_->call();
+  vk.vkGetPipelineCacheData(device_->handle(), cache_, &bytes, nullptr);
+  std::vector<char> data(bytes);
+  if (vk.vkGetPipelineCacheData(device_->handle(), cache_, &bytes, data.data()) != VK_SUCCESS) {
+    return;
+  }
+  CacheHeader header;
+  header.bytes = bytes;
+  header.hash = hash_bytes(data.data(), bytes, 0);
+  const std::string temporary = path_ + "." + std::to_string(getpid());
+  FILE* file = std::fopen(temporary.c_str(), "wb");
+  if (file == nullptr) {
+    return;
+  }
+  const bool written = std::fwrite(&header, sizeof(header), 1, file) == 1 &&
+                       std::fwrite(data.data(), 1, bytes, file) == bytes;
+  if (std::fclose(file) != 0 || !written || std::rename(temporary.c_str(), path_.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    return;
+  }
+  dirty_ = false;
+}
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,38 @@
+// Operands of the matrix product C = alpha * op(A) op(B) + bias, one matrix per index of z.
+//
+// Matrices of a batch lie `stride` elements apart; with batch_rank > 0 the offsets come from `batch`, a table
+// of [dims, strides of a, strides of b], so that broadcast batch dims have stride 0.
+layout(push_constant, scalar) uniform Push {
+  Floats a;
+  Floats b;
+  Floats c;
+  Floats bias;      // [N], if has_bias
+  Ints batch;       // batch_rank dims, then strides of a, then of b, in elements
+  uint m;
+  uint n;
+  uint k;
+  uint batch_rank;
+  uint has_bias;
+  uint groups_x;    // workgroups per matrix
+  uint groups_y;
+  uint batches;
+} p;
+
+struct BatchOffsets {
+  uint a;
+  uint b;
+  uint c;
+};
+
+BatchOffsets batch_offsets(uint z) {
+  BatchOffsets o = BatchOffsets(0, 0, z * p.m * p.n);
+  uint rest = z;
+  for (int i = int(p.batch_rank) - 1; i >= 0; --i) {
+    const uint dim = uint(p.batch.v[i]);
+    const uint at = rest % dim;
+    rest /= dim;
+    o.a += at * uint(p.batch.v[p.batch_rank + i]);
+    o.b += at * uint(p.batch.v[2 * p.batch_rank + i]);
+  }
+  return o;
+}
