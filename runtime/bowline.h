@@ -284,6 +284,7 @@ class Model {
 // A value of one GraphBuilder.
 struct Value {
   uint32_t index = UINT32_MAX;
+  uint32_t graph = 0;
 };
 
 // A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is made.
@@ -331,6 +332,8 @@ class GraphBuilder {
   using Body = std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
   std::vector<Value> repeat(int count, const std::vector<Value>& carried, const Body& body);
   Value capture(Value outer);
+  // The name of the node that the next op() adds, for messages and listings.
+  GraphBuilder& named(std::string_view name);
 
   void output(std::string_view name, Value value);
   // Errors  bad_argument: the first thing that was wrong, with the node.
@@ -338,7 +341,7 @@ class GraphBuilder {
 
  private:
   struct State;
-  GraphBuilder(std::unique_ptr<State> body_state);
+  explicit GraphBuilder(std::unique_ptr<State> body_state);
   std::unique_ptr<State> state_;
 };
 

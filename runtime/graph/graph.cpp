@@ -1,0 +1,68 @@
+#include "graph/graph.h"
+
+namespace bowline::graph {
+
+std::string describe(const Graph& graph, size_t node) {
+  const Node& n = graph.nodes[node];
+  std::string out = format("node {}", node);
+  if (!n.name.empty()) {
+    out += format(" \"{}\"", n.name);
+  }
+  return out + format(" ({})", n.op);
+}
+
+ValueId root_of(const Graph& graph, ValueId value) {
+  while (graph[value].kind == ValueKind::result) {
+    const Node& n = graph.nodes[graph[value].node];
+    if (!op_def(n.op).is_view) {
+      break;
+    }
+    value = n.inputs[0];
+  }
+  return value;
+}
+
+namespace {
+
+bool writes_storage(const Node& node) {
+  if (node.repeat) {
+    for (const Node& inner : node.repeat->body->nodes) {
+      if (writes_storage(inner)) {
+        return true;
+      }
+    }
+  }
+  return op_def(node.op).updates[0].output >= 0;
+}
+
+}  // namespace
+
+void prune(Graph& graph) {
+  std::vector<bool> used(graph.values.size(), false);
+  for (const ValueId v : graph.outputs) {
+    used[v] = true;
+  }
+  std::vector<bool> kept(graph.nodes.size(), false);
+  for (size_t i = graph.nodes.size(); i-- > 0;) {
+    const Node& node = graph.nodes[i];
+    kept[i] = writes_storage(node);
+    for (const ValueId v : node.outputs) {
+      kept[i] = kept[i] || used[v];
+    }
+    for (const ValueId v : node.inputs) {
+      used[v] = used[v] || kept[i];
+    }
+  }
+  std::vector<Node> nodes;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    if (kept[i]) {
+      for (const ValueId v : graph.nodes[i].outputs) {
+        graph[v].node = static_cast<uint32_t>(nodes.size());
+      }
+      nodes.push_back(std::move(graph.nodes[i]));
+    }
+  }
+  graph.nodes = std::move(nodes);
+}
+
+}  // namespace bowline::graph

@@ -1,0 +1,89 @@
+// Graph: values and nodes in memory.
+//
+// One form serves twice. The *generic* graph of a model has named dims and names parameters; shapes are those of
+// probe values for the dims. The *bound* graph that a plan is made of has the real dims, and its parameter values
+// name storages (graph/bind.h). Gradients and optimizers exist in bound graphs only.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/op_table.h"
+
+namespace bowline::graph {
+
+using ValueId = uint32_t;
+constexpr ValueId kNoValue = UINT32_MAX;
+
+// A part of a storage that a value stands for. `elements` == 0: nothing (a frozen iteration's gradient).
+struct StorageUse {
+  uint32_t tie = 0;
+  uint64_t first_element = 0;
+  uint64_t elements = 0;
+  bool operator==(const StorageUse&) const = default;
+};
+
+enum class ValueKind : uint8_t { input, parameter, result };
+
+struct ValueInfo {
+  ValueKind kind = ValueKind::result;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::string name;
+  std::vector<GraphDim> dims;        // input of a generic graph
+  // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any number.
+  std::vector<uint32_t> parameters;  // generic: numbers of parameters of the model
+  std::vector<StorageUse> uses;      // bound
+  uint32_t node = UINT32_MAX;        // result: the node that makes it ...
+  uint32_t output = 0;               // ... as this output
+};
+
+struct Graph;
+
+// Runs a body `count` times. Inputs of the node, in order: carried values, invariant values, and
+// values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried values after the
+// last iteration, then stacked results. The body has the same inputs and outputs, per iteration.
+struct RepeatInfo {
+  std::shared_ptr<Graph> body;
+  uint32_t count = 1;
+  uint32_t carried = 0;
+  uint32_t stacked_inputs = 0;
+  bool reverse = false;  // from iteration count - 1 down to 0
+};
+
+struct Node {
+  Op op = Op::Invalid;
+  Attributes attributes;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::string name;
+  std::shared_ptr<RepeatInfo> repeat;  // of Op::Repeat
+};
+
+struct Graph {
+  std::string name;
+  std::vector<ValueInfo> values;
+  std::vector<Node> nodes;  // in topological order
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  std::vector<std::string> output_names;
+
+  ValueId add_value(ValueInfo info) {
+    values.push_back(std::move(info));
+    return static_cast<ValueId>(values.size() - 1);
+  }
+  ValueInfo& operator[](ValueId v) { return values[v]; }
+  const ValueInfo& operator[](ValueId v) const { return values[v]; }
+};
+
+// 'node 17 "ln_f" (LayerNorm)'
+std::string describe(const Graph& graph, size_t node);
+
+// Follows views (Reshape) back to the value whose bytes they are.
+ValueId root_of(const Graph& graph, ValueId value);
+
+// Drops nodes that neither reach an output nor write a storage, and values nobody uses.
+void prune(Graph& graph);
+
+}  // namespace bowline::graph

@@ -1,0 +1,130 @@
+#include "graph/infer.h"
+
+namespace bowline::graph {
+namespace {
+
+class NodeInfer : public InferContext {
+ public:
+  NodeInfer(Graph& graph, const Node& node, Dims bound)
+      : InferContext(node.attributes), graph_(graph), node_(node), bound_(bound) {}
+
+  int inputs() const override { return static_cast<int>(node_.inputs.size()); }
+  const Shape& in(int i) const override { return value(i).shape; }
+  DType dtype(int i) const override { return value(i).dtype; }
+  using InferContext::out;
+  Status out(int i, const Shape& shape, DType type) override {
+    // The checked form holds the limits of rank, dims and elements.
+    BOWLINE_ASSIGN(const Shape checked, Shape::checked(shape.dims()));
+    ValueInfo& v = graph_[node_.outputs[static_cast<size_t>(i)]];
+    v.shape = checked;
+    v.dtype = type;
+    return {};
+  }
+  Result<int64_t> dim(std::string_view name) const override {
+    for (const BoundDim& d : bound_) {
+      if (d.name == name) {
+        return d.value;
+      }
+    }
+    return Status(Code::bad_argument, format("Dim \"{}\" is not bound.", name));
+  }
+
+ private:
+  const ValueInfo& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
+  Graph& graph_;
+  const Node& node_;
+  Dims bound_;
+};
+
+Shape slice_of(const Shape& stacked) { return Shape(stacked.dims().subspan(1)); }
+
+Status infer_repeat(Graph& graph, const Node& node, Dims bound) {
+  const RepeatInfo& repeat = *node.repeat;
+  Graph& body = *repeat.body;
+  BOWLINE_REQUIRE(repeat.count >= 1, "The Repeat has a count of 0.");
+  BOWLINE_REQUIRE(body.inputs.size() == node.inputs.size(),
+                  "The body has {} inputs, the Repeat {}.", body.inputs.size(), node.inputs.size());
+  BOWLINE_REQUIRE(body.outputs.size() == node.outputs.size() &&
+                      repeat.carried <= body.outputs.size() && repeat.carried <= body.inputs.size(),
+                  "The body has {} outputs, the Repeat {}, of which {} are carried.",
+                  body.outputs.size(), node.outputs.size(), repeat.carried);
+  const size_t first_stacked = node.inputs.size() - repeat.stacked_inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const ValueInfo& outer = graph[node.inputs[i]];
+    ValueInfo& inner = body[body.inputs[i]];
+    inner.dtype = outer.dtype;
+    inner.shape = i < first_stacked ? outer.shape : slice_of(outer.shape);
+  }
+  BOWLINE_TRY(infer(body, bound));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const ValueInfo& inner = body[body.outputs[i]];
+    ValueInfo& outer = graph[node.outputs[i]];
+    outer.dtype = inner.dtype;
+    if (i < repeat.carried) {
+      const ValueInfo& first = body[body.inputs[i]];
+      BOWLINE_REQUIRE(first.shape == inner.shape && first.dtype == inner.dtype,
+                      "Carried value {} enters as {}{} and leaves as {}{}.", i, first.dtype,
+                      first.shape, inner.dtype, inner.shape);
+      outer.shape = inner.shape;
+    } else {
+      BOWLINE_REQUIRE(inner.shape.rank() < kMaxRank, "Stacked value {} has rank {}.", i,
+                      inner.shape.rank());
+      Shape stacked{static_cast<int64_t>(repeat.count)};
+      for (const int64_t d : inner.shape.dims()) {
+        stacked.push_back(d);
+      }
+      outer.shape = stacked;
+    }
+  }
+  return {};
+}
+
+Status infer_op(Graph& graph, const Node& node, Dims bound) {
+  const OpDef& def = op_def(node.op);
+  if (node.op == Op::Repeat) {
+    return infer_repeat(graph, node, bound);
+  }
+  const int inputs = static_cast<int>(node.inputs.size());
+  BOWLINE_REQUIRE(inputs >= def.inputs && inputs <= def.inputs + def.optional_inputs,
+                  "The operator takes {} to {} inputs, not {}.", def.inputs,
+                  def.inputs + def.optional_inputs, inputs);
+  for (int i = 0; i < inputs; ++i) {
+    const DType type = graph[node.inputs[static_cast<size_t>(i)]].dtype;
+    const bool index = (def.index_inputs >> i & 1) != 0;
+    BOWLINE_REQUIRE(type == (index ? DType::i32 : DType::f32), "Input {} is {}, not {}.", i, type,
+                    index ? DType::i32 : DType::f32);
+  }
+  NodeInfer context(graph, node, bound);
+  return def.infer(context);
+}
+
+}  // namespace
+
+Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound) {
+  std::vector<int64_t> out;
+  for (const GraphDim& d : dims) {
+    int64_t value = d.value;
+    if (!d.name.empty()) {
+      const auto it = std::ranges::find(bound, d.name, &BoundDim::name);
+      BOWLINE_REQUIRE(it != bound.end(), "Dim \"{}\" is not bound.", d.name);
+      value = it->value;
+    }
+    out.push_back(value);
+  }
+  return Shape::checked(out);
+}
+
+Status infer_node(Graph& graph, size_t node, Dims bound) {
+  // Node and value lists may move while a body is inferred; a copy of the node is cheap.
+  const Node copy = graph.nodes[node];
+  return infer_op(graph, copy, bound).at(format("While checking {}.", describe(graph, node)));
+}
+
+Status infer(Graph& graph, Dims bound) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    BOWLINE_TRY(infer_node(graph, i, bound));
+  }
+  return {};
+}
+
+}  // namespace bowline::graph

@@ -1,0 +1,45 @@
+// What a Model owns: the table, the graphs, and what the file carries besides.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "generated/model_generated.h"
+#include "graph/graph.h"
+#include "params/table.h"
+
+namespace bowline::graph {
+
+struct NamedDim {
+  std::string name;
+  int64_t min = 1;
+  int64_t max = kMaxDim;
+  bool counted = false;
+};
+
+struct ModelState {
+  params::Table table;
+  std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
+  std::vector<NamedDim> dims;
+
+  // Kept as they are from load to save.
+  std::vector<std::unique_ptr<file::AssetT>> assets;
+  std::unique_ptr<file::BaseT> base;
+  std::vector<std::unique_ptr<file::MetadataT>> metadata;
+  std::vector<std::unique_ptr<file::SelfTestT>> self_tests;
+  std::unique_ptr<file::TrainingStateT> training;
+
+  const Graph* find_graph(std::string_view name) const {
+    for (const Graph& g : graphs) {
+      if (g.name == name) {
+        return &g;
+      }
+    }
+    return nullptr;
+  }
+};
+
+// Values that stand for the named dims while a generic graph is checked: small primes, one per dim, inside its limits.
+std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims);
+
+}  // namespace bowline::graph
