@@ -1,0 +1,148 @@
+// The tile at the heart of the matrix product and of attention. Included once per instruction set.
+//
+//   C[r, j] = sum over k of A[r, k] * B[k, j]   (+ C[r, j])   (+ bias[j])      r < kRows, j < kVectors * lanes
+//
+// A is read by broadcasts through two strides, so it may be stored either way round; the lanes run along B and C.
+#if defined(BOWLINE_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BOWLINE_CPU_GEMM_INL_H
+#undef BOWLINE_CPU_GEMM_INL_H
+#else
+#define BOWLINE_CPU_GEMM_INL_H
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr size_t kTileRows = 6;
+// Sums held in registers: 6 x 4 vectors where there are 32 registers, 6 x 2 where there are 16.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr size_t kTileVectors = 4;
+#else
+constexpr size_t kTileVectors = 2;
+#endif
+
+using TileTag = hn::ScalableTag<float>;
+inline size_t tile_columns() { return kTileVectors * hn::Lanes(TileTag()); }
+
+struct TileOperands {
+  const float* a;
+  size_t a_row;  // elements from A[r, k] to A[r + 1, k]
+  size_t a_k;    // elements from A[r, k] to A[r, k + 1]
+  const float* b;
+  size_t b_k;  // elements from B[k, j] to B[k + 1, j]; whole vectors are read
+  float* c;
+  size_t c_row;
+};
+
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void multiply_tile(const TileOperands& o, size_t depth, size_t columns, bool accumulate,
+                              const float* bias) {
+  const TileTag d;
+  using V = hn::Vec<TileTag>;
+  const size_t lanes = hn::Lanes(d);
+  V sum[kRows][kVectors];
+  HWY_UNROLL(6)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (size_t v = 0; v < kVectors; ++v) {
+      sum[r][v] = hn::Zero(d);
+    }
+  }
+  // Two row pointers reach all six rows with address forms that need no arithmetic.
+  const float* HWY_RESTRICT a0 = o.a;
+  const float* HWY_RESTRICT a3 = kRows > 3 ? o.a + 3 * o.a_row : o.a;
+  const float* HWY_RESTRICT b = o.b;
+  const size_t a_row = o.a_row;
+  for (size_t k = 0; k < depth; ++k) {
+    V bk[kVectors];
+    HWY_UNROLL(4)
+    for (size_t v = 0; v < kVectors; ++v) {
+      bk[v] = hn::LoadU(d, b + v * lanes);
+    }
+    HWY_UNROLL(6)
+    for (size_t r = 0; r < kRows; ++r) {
+      const V ar = hn::Set(d, r < 3 ? a0[r * a_row] : a3[(r - 3) * a_row]);
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < kVectors; ++v) {
+        sum[r][v] = hn::MulAdd(ar, bk[v], sum[r][v]);
+      }
+    }
+    a0 += o.a_k;
+    a3 += o.a_k;
+    b += o.b_k;
+  }
+  HWY_UNROLL(6)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (size_t v = 0; v < kVectors; ++v) {
+      float* HWY_RESTRICT c = o.c + r * o.c_row + v * lanes;
+      if (HWY_LIKELY((v + 1) * lanes <= columns)) {
+        V out = sum[r][v];
+        if (accumulate) {
+          out = hn::Add(hn::LoadU(d, c), out);
+        }
+        if (bias != nullptr) {
+          out = hn::Add(out, hn::LoadU(d, bias + v * lanes));
+        }
+        hn::StoreU(out, d, c);
+      } else {
+        HWY_ALIGN float edge[HWY_MAX_BYTES / sizeof(float)];
+        hn::Store(sum[r][v], d, edge);
+        for (size_t j = v * lanes; j < columns; ++j) {
+          float out = edge[j - v * lanes];
+          out = accumulate ? c[j - v * lanes] + out : out;
+          c[j - v * lanes] = bias != nullptr ? out + bias[j] : out;
+        }
+      }
+    }
+  }
+}
+
+using TileFunction = void (*)(const TileOperands&, size_t depth, size_t columns, bool accumulate,
+                              const float* bias);
+
+template <size_t kRows, size_t kVectors>
+HWY_NOINLINE void tile_function(const TileOperands& o, size_t depth, size_t columns,
+                                bool accumulate, const float* bias) {
+  multiply_tile<kRows, kVectors>(o, depth, columns, accumulate, bias);
+}
+
+// The tile for `rows` of 1 .. kTileRows and `vectors` of 1 .. kTileVectors.
+inline TileFunction tile_for(size_t rows, size_t vectors) {
+#define BOWLINE_TILE_ROW(r) \
+  { tile_function<r, 1>, tile_function<r, 2>, tile_function<r, kTileVectors - 1>, tile_function<r, kTileVectors> }
+  static constexpr TileFunction kTiles[kTileRows][4] = {BOWLINE_TILE_ROW(1), BOWLINE_TILE_ROW(2),
+                                                        BOWLINE_TILE_ROW(3), BOWLINE_TILE_ROW(4),
+                                                        BOWLINE_TILE_ROW(5), BOWLINE_TILE_ROW(6)};
+#undef BOWLINE_TILE_ROW
+  return kTiles[rows - 1][vectors - 1];
+}
+
+// C [rows, columns] of any size, tile by tile. B has whole vectors of columns: its rows are padded by the caller.
+inline void multiply_block(const TileOperands& o, size_t rows, size_t depth, size_t columns,
+                           bool accumulate) {
+  const size_t lanes = hn::Lanes(TileTag());
+  for (size_t j = 0; j < columns; j += tile_columns()) {
+    const size_t width = HWY_MIN(columns - j, tile_columns());
+    const size_t vectors = (width + lanes - 1) / lanes;
+    for (size_t i = 0; i < rows; i += kTileRows) {
+      TileOperands tile = o;
+      tile.a += i * o.a_row;
+      tile.b += j;
+      tile.c += i * o.c_row + j;
+      tile_for(HWY_MIN(rows - i, kTileRows), vectors)(tile, depth, width, accumulate, nullptr);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

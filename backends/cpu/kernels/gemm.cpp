@@ -1,0 +1,426 @@
+// See gemm.h. Blocks of B are packed into panels as wide as a tile, so that a panel stays in the L1 cache while the
+// rows of A pass by; A is read where it lies unless it is stored transposed.
+#include "kernels/gemm.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/gemm-inl.h"
+
+#ifndef BOWLINE_CPU_GEMM_ONCE
+#define BOWLINE_CPU_GEMM_ONCE
+namespace bowline::cpu {
+namespace {
+
+// Depth of a block of k: fixed, because it decides the order of the sum.
+constexpr size_t kDepth = 256;
+// Columns of B and rows of A that a thread packs at a time: 256 x 512 floats are half of a 1 MiB L2 cache.
+constexpr size_t kColumns = 512;
+constexpr size_t kRows = 96;
+// Below this many multiply-adds one thread is faster than two.
+constexpr size_t kSerialWork = 100'000;
+// Up to this many rows, packing B costs more than it saves.
+constexpr size_t kFewRows = 6;
+// Rows of a tile, the same for every instruction set.
+constexpr size_t kTileRowsOfAll = 6;
+
+constexpr bool transposed_a(GemmLayout layout) {
+  return layout == GemmLayout::tn || layout == GemmLayout::tt;
+}
+constexpr bool transposed_b(GemmLayout layout) {
+  return layout == GemmLayout::nt || layout == GemmLayout::tt;
+}
+
+struct Job {
+  GemmShape shape;
+  const float* a;
+  const float* b;
+  float* c;
+  GemmOptions options;
+};
+
+struct Range {
+  size_t begin;
+  size_t end;
+};
+
+constexpr size_t round_up(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Floats of scratch of one thread. The widest panel of any instruction set has 64 columns.
+size_t thread_scratch_floats(const GemmShape& s) {
+  const size_t depth = std::min(s.k, kDepth);
+  const size_t b = depth * std::min(round_up(s.n, 64), kColumns);
+  const size_t a = transposed_a(s.layout) ? depth * std::min(round_up(s.m, 6), kRows) : 0;
+  return round_up(a + b + 16, 16);
+}
+
+}  // namespace
+}  // namespace bowline::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+
+// Rows k of B [k, n] to a panel [depth][tile_columns], zeros beyond `width`.
+void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t width,
+               float* HWY_RESTRICT panel) {
+  const TileTag d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t columns = tile_columns();
+  for (size_t k = 0; k < depth; ++k, b += ldb, panel += columns) {
+    if (width == columns) {
+      for (size_t j = 0; j < columns; j += lanes) {
+        hn::Store(hn::LoadU(d, b + j), d, panel + j);
+      }
+    } else {
+      for (size_t j = 0; j < columns; ++j) {
+        panel[j] = j < width ? b[j] : 0.0f;
+      }
+    }
+  }
+}
+
+// The same from B stored as [n, k]: squares of 4 x 4 are transposed in registers.
+void pack_columns(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t width,
+                  float* HWY_RESTRICT panel) {
+  const size_t columns = tile_columns();
+#if HWY_TARGET == HWY_SCALAR
+  const size_t whole = 0;
+  const size_t deep = 0;
+#else
+  const size_t whole = width / 4 * 4;
+  const size_t deep = depth / 4 * 4;
+  const hn::FixedTag<float, 4> d;
+  const hn::Repartition<double, decltype(d)> dd;
+  for (size_t j = 0; j < whole; j += 4) {
+    const float* HWY_RESTRICT row = b + j * ldb;
+    float* HWY_RESTRICT out = panel + j;
+    for (size_t k = 0; k < deep; k += 4) {
+      const auto r0 = hn::LoadU(d, row + k);
+      const auto r1 = hn::LoadU(d, row + ldb + k);
+      const auto r2 = hn::LoadU(d, row + 2 * ldb + k);
+      const auto r3 = hn::LoadU(d, row + 3 * ldb + k);
+      const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
+      const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
+      const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+      const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, out + k * columns);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, out + (k + 1) * columns);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d,
+                 out + (k + 2) * columns);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d,
+                 out + (k + 3) * columns);
+    }
+  }
+#endif
+  for (size_t j = 0; j < columns; ++j) {
+    const size_t first = j < whole ? deep : 0;
+    for (size_t k = first; k < depth; ++k) {
+      panel[k * columns + j] = j < width ? b[j * ldb + k] : 0.0f;
+    }
+  }
+}
+
+// Columns of A stored as [k, m] to strips [depth][kTileRows], zeros beyond `rows`.
+void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t rows,
+                 float* HWY_RESTRICT strips) {
+  for (size_t i = 0; i < rows; i += kTileRows, strips += depth * kTileRows) {
+    const size_t width = HWY_MIN(rows - i, kTileRows);
+    const float* HWY_RESTRICT in = a + i;
+    float* HWY_RESTRICT out = strips;
+    if (width == kTileRows) {
+      for (size_t k = 0; k < depth; ++k, in += lda, out += kTileRows) {
+        for (size_t r = 0; r < kTileRows; ++r) {
+          out[r] = in[r];
+        }
+      }
+    } else {
+      for (size_t k = 0; k < depth; ++k, in += lda, out += kTileRows) {
+        for (size_t r = 0; r < kTileRows; ++r) {
+          out[r] = r < width ? in[r] : 0.0f;
+        }
+      }
+    }
+  }
+}
+
+// One block of k: rows of A against the packed panels.
+void multiply_panels(const Job& job, Range rows, size_t column, size_t width, size_t k,
+                     size_t depth, const float* panels, float* strips) {
+  const GemmShape& s = job.shape;
+  const size_t columns = tile_columns();
+  const size_t lanes = hn::Lanes(TileTag());
+  const bool accumulate = job.options.accumulate || k > 0;
+  const bool last = k + depth == s.k;
+  const bool strip_a = transposed_a(s.layout);
+  if (strip_a) {
+    pack_strips(job.a + k * s.lda + rows.begin, s.lda, depth, rows.end - rows.begin, strips);
+  }
+  for (size_t j = 0; j < width; j += columns) {
+    const size_t tile_width = HWY_MIN(width - j, columns);
+    const size_t vectors = (tile_width + lanes - 1) / lanes;
+    const float* bias =
+        last && job.options.bias != nullptr ? job.options.bias + column + j : nullptr;
+    for (size_t i = rows.begin; i < rows.end; i += kTileRows) {
+      TileOperands tile;
+      tile.a = strip_a ? strips + (i - rows.begin) * depth : job.a + i * s.lda + k;
+      tile.a_row = strip_a ? 1 : s.lda;
+      tile.a_k = strip_a ? kTileRows : 1;
+      tile.b = panels + j * depth;
+      tile.b_k = columns;
+      tile.c = job.c + i * s.ldc + column + j;
+      tile.c_row = s.ldc;
+      tile_for(HWY_MIN(rows.end - i, kTileRows), vectors)(tile, depth, tile_width, accumulate,
+                                                          bias);
+    }
+  }
+}
+
+// The part of C that one thread owns.
+void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
+  const GemmShape& s = job.shape;
+  const size_t panel = tile_columns();
+  for (size_t column = columns.begin; column < columns.end; column += kColumns) {
+    const size_t width = HWY_MIN(columns.end - column, kColumns);
+    for (size_t k = 0; k < s.k; k += kDepth) {
+      const size_t depth = HWY_MIN(s.k - k, kDepth);
+      for (size_t j = 0; j < width; j += panel) {
+        const size_t panel_width = HWY_MIN(width - j, panel);
+        if (transposed_b(s.layout)) {
+          pack_columns(job.b + (column + j) * s.ldb + k, s.ldb, depth, panel_width,
+                       scratch + j * depth);
+        } else {
+          pack_rows(job.b + k * s.ldb + column + j, s.ldb, depth, panel_width, scratch + j * depth);
+        }
+      }
+      float* strips = scratch + round_up(width, panel) * depth;
+      const size_t row_block = transposed_a(s.layout) ? kRows : rows.end - rows.begin;
+      for (size_t row = rows.begin; row < rows.end; row += row_block) {
+        multiply_panels(job, {row, HWY_MIN(row + row_block, rows.end)}, column, width, k, depth,
+                        scratch, strips);
+      }
+    }
+  }
+}
+
+// Few rows, B [n, k]: each element is a dot product along k.
+template <size_t kRowsAtOnce>
+void dot_rows(const Job& job, size_t row, size_t n) {
+  const TileTag d;
+  const size_t lanes = hn::Lanes(d);
+  const GemmShape& s = job.shape;
+  const float* HWY_RESTRICT b = job.b + n * s.ldb;
+  hn::Vec<TileTag> sum[kRowsAtOnce][2];
+  HWY_UNROLL(6)
+  for (size_t r = 0; r < kRowsAtOnce; ++r) {
+    sum[r][0] = hn::Zero(d);
+    sum[r][1] = hn::Zero(d);
+  }
+  size_t k = 0;
+  for (; k + 2 * lanes <= s.k; k += 2 * lanes) {
+    const auto b0 = hn::LoadU(d, b + k);
+    const auto b1 = hn::LoadU(d, b + k + lanes);
+    HWY_UNROLL(6)
+    for (size_t r = 0; r < kRowsAtOnce; ++r) {
+      const float* a = job.a + (row + r) * s.lda + k;
+      sum[r][0] = hn::MulAdd(hn::LoadU(d, a), b0, sum[r][0]);
+      sum[r][1] = hn::MulAdd(hn::LoadU(d, a + lanes), b1, sum[r][1]);
+    }
+  }
+  HWY_UNROLL(6)
+  for (size_t r = 0; r < kRowsAtOnce; ++r) {
+    float out = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum[r][0], sum[r][1])));
+    const float* a = job.a + (row + r) * s.lda;
+    for (size_t i = k; i < s.k; ++i) {
+      out += a[i] * b[i];
+    }
+    float* c = job.c + (row + r) * s.ldc + n;
+    out = job.options.accumulate ? *c + out : out;
+    *c = job.options.bias != nullptr ? out + job.options.bias[n] : out;
+  }
+}
+
+void dot_columns(const Job& job, Range columns) {
+  for (size_t n = columns.begin; n < columns.end; ++n) {
+    for (size_t row = 0; row < job.shape.m; row += kFewRows) {
+      switch (HWY_MIN(job.shape.m - row, kFewRows)) {
+        case 1:
+          dot_rows<1>(job, row, n);
+          break;
+        case 2:
+          dot_rows<2>(job, row, n);
+          break;
+        case 3:
+          dot_rows<3>(job, row, n);
+          break;
+        case 4:
+          dot_rows<4>(job, row, n);
+          break;
+        case 5:
+          dot_rows<5>(job, row, n);
+          break;
+        default:
+          dot_rows<6>(job, row, n);
+      }
+    }
+  }
+}
+
+// Few rows, B [k, n]: whole vectors of columns are read where they lie.
+void direct_columns(const Job& job, Range columns, float* scratch) {
+  const GemmShape& s = job.shape;
+  const size_t lanes = hn::Lanes(TileTag());
+  const size_t whole = columns.begin + (columns.end - columns.begin) / lanes * lanes;
+  for (size_t j = columns.begin; j < whole; j += tile_columns()) {
+    const size_t width = HWY_MIN(whole - j, tile_columns());
+    for (size_t k = 0; k < s.k; k += kDepth) {
+      const size_t depth = HWY_MIN(s.k - k, kDepth);
+      const float* bias = k + depth == s.k && job.options.bias != nullptr ? job.options.bias + j
+                                                                          : nullptr;
+      tile_for(s.m, width / lanes)({job.a + k, s.lda, 1, job.b + k * s.ldb + j, s.ldb, job.c + j, s.ldc},
+                                   depth, width, job.options.accumulate || k > 0, bias);
+    }
+  }
+  if (whole < columns.end) {
+    multiply_part(job, {0, s.m}, {whole, columns.end}, scratch);
+  }
+}
+
+size_t panel_columns() { return tile_columns(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bowline::cpu {
+namespace {
+
+HWY_EXPORT(multiply_part);
+HWY_EXPORT(dot_columns);
+HWY_EXPORT(direct_columns);
+HWY_EXPORT(panel_columns);
+
+// How C is cut: `rows` x `columns` parts of whole tiles.
+struct Grid {
+  size_t rows = 1;
+  size_t columns = 1;
+};
+
+// The cut with the least time of its largest part. Any cut gives the same bits.
+Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
+  if (s.m * s.n * s.k < kSerialWork) {
+    return {};
+  }
+  const size_t row_tiles = (s.m + 5) / 6;
+  const size_t panels = (s.n + panel - 1) / panel;
+  // Cycles per element, measured on Zen 5: packing by copy and by transposing; 2 x 16 multiply-adds per cycle.
+  const double pack_b = transposed_b(s.layout) ? 0.3 : 0.1;
+  const double pack_a = transposed_a(s.layout) ? 0.2 : 0.0;
+  Grid best;
+  double best_time = 0;
+  for (size_t r = 1; r <= std::min(threads, row_tiles); ++r) {
+    const size_t c = std::min(threads / r, panels);
+    const double m = static_cast<double>((row_tiles + r - 1) / r * 6);
+    const double n = static_cast<double>((panels + c - 1) / c * panel);
+    const double time = m * n / 32 + n * pack_b + m * pack_a;
+    if (r == 1 || time < best_time) {
+      best = {r, c};
+      best_time = time;
+    }
+  }
+  return best;
+}
+
+// Part `index` of `parts` of 0 .. size, cut at multiples of `unit`.
+Range part(size_t size, size_t unit, size_t parts, size_t index) {
+  const size_t units = (size + unit - 1) / unit;
+  return {std::min(size, units * index / parts * unit),
+          std::min(size, units * (index + 1) / parts * unit)};
+}
+
+void multiply_nothing(const Job& job) {
+  for (size_t i = 0; i < job.shape.m; ++i) {
+    float* c = job.c + i * job.shape.ldc;
+    for (size_t j = 0; j < job.shape.n; ++j) {
+      const float sum = job.options.accumulate ? c[j] : 0.0f;
+      c[j] = job.options.bias != nullptr ? sum + job.options.bias[j] : sum;
+    }
+  }
+}
+
+void multiply_few_rows(const Job& job, Range columns, float* scratch) {
+  if (transposed_b(job.shape.layout)) {
+    HWY_DYNAMIC_DISPATCH(dot_columns)(job, columns);
+  } else {
+    HWY_DYNAMIC_DISPATCH(direct_columns)(job, columns, scratch);
+  }
+}
+
+// The whole product on one thread, or cut by `grid` with one part per task.
+void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t panel) {
+  const GemmShape& s = job.shape;
+  const Range rows = part(s.m, kTileRowsOfAll, grid.rows, task % grid.rows);
+  const Range columns = part(s.n, panel, grid.columns, task / grid.rows);
+  if (rows.begin == rows.end || columns.begin == columns.end) {
+    return;
+  }
+  if (s.m <= kFewRows && !transposed_a(s.layout)) {
+    multiply_few_rows(job, columns, scratch);
+  } else {
+    HWY_DYNAMIC_DISPATCH(multiply_part)(job, rows, columns, scratch);
+  }
+}
+
+}  // namespace
+
+size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads) {
+  return thread_scratch_floats(shape) * sizeof(float) * threads.count();
+}
+
+void gemm(Threads& threads, const GemmShape& shape, const float* a, const float* b, float* c,
+          const GemmOptions& options, void* scratch) {
+  const Job job{shape, a, b, c, options};
+  if (shape.m == 0 || shape.n == 0) {
+    return;
+  }
+  if (shape.k == 0) {
+    multiply_nothing(job);
+    return;
+  }
+  const size_t panel = HWY_DYNAMIC_DISPATCH(panel_columns)();
+  const Grid grid = choose_grid(shape, threads.count(), panel);
+  const size_t floats = thread_scratch_floats(shape);
+  threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {
+    multiply(job, grid, task, static_cast<float*>(scratch) + thread * floats, panel);
+  });
+}
+
+void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const float* a,
+                  size_t stride_a, const float* b, size_t stride_b, float* c, size_t stride_c,
+                  const GemmOptions& options, void* scratch) {
+  if (batch < threads.count() || shape.m == 0 || shape.n == 0 || shape.k == 0) {
+    for (size_t i = 0; i < batch; ++i) {
+      gemm(threads, shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options, scratch);
+    }
+    return;
+  }
+  const size_t panel = HWY_DYNAMIC_DISPATCH(panel_columns)();
+  const size_t floats = thread_scratch_floats(shape);
+  threads.parallel_for(batch, [&](size_t i, size_t thread) {
+    const Job job{shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options};
+    multiply(job, Grid{}, 0, static_cast<float*>(scratch) + thread * floats, panel);
+  });
+}
+
+}  // namespace bowline::cpu
+#endif  // HWY_ONCE

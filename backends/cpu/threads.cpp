@@ -1,0 +1,121 @@
+#include "threads.h"
+
+#include <sched.h>
+
+#include <new>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace bowline::cpu {
+namespace {
+
+// About 50 us of waiting before a worker sleeps, longer than the gap between two operators of a plan.
+constexpr int kSpins = 2000;
+// The caller waits for tasks that run at this moment; it yields if one of them lost its core.
+constexpr int kSpinsBeforeYield = 20000;
+
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+struct Threads::Worker {
+  Threads* pool = nullptr;
+  size_t thread = 0;
+  pthread_t handle{};
+};
+
+Threads::Threads(size_t count) {
+  if (count <= 1) {
+    return;
+  }
+  worker_.reset(new (std::nothrow) Worker[count - 1]);
+  for (size_t i = 0; worker_ != nullptr && i < count - 1; ++i) {
+    worker_[i].pool = this;
+    worker_[i].thread = i + 1;
+    if (pthread_create(&worker_[i].handle, nullptr, enter, &worker_[i]) != 0) {
+      break;
+    }
+    workers_ = i + 1;
+  }
+}
+
+Threads::~Threads() {
+  stop_.store(true);
+  epoch_.fetch_add(1);
+  epoch_.notify_all();
+  for (size_t i = 0; i < workers_; ++i) {
+    pthread_join(worker_[i].handle, nullptr);
+  }
+}
+
+void* Threads::enter(void* worker) {
+  const Worker* w = static_cast<const Worker*>(worker);
+  w->pool->work(w->thread);
+  return nullptr;
+}
+
+bool Threads::run_one(size_t thread) {
+  if (unclaimed_.load(std::memory_order_relaxed) <= 0) {
+    return false;
+  }
+  const int64_t claim = unclaimed_.fetch_sub(1, std::memory_order_acq_rel);
+  if (claim <= 0) {
+    return false;
+  }
+  call_(context_, static_cast<size_t>(tasks_ - claim), thread);
+  done_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+void Threads::work(size_t thread) {
+  while (!stop_.load()) {
+    const uint32_t epoch = epoch_.load();
+    bool worked = false;
+    for (int i = 0; i < kSpins && !worked; ++i) {
+      worked = run_one(thread);
+      if (!worked) {
+        pause();
+      }
+    }
+    if (worked) {
+      continue;
+    }
+    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the new epoch.
+    sleepers_.fetch_add(1);
+    if (unclaimed_.load() <= 0) {
+      epoch_.wait(epoch);
+    }
+    sleepers_.fetch_sub(1);
+  }
+}
+
+void Threads::run(size_t tasks, Call call, const void* context) {
+  call_ = call;
+  context_ = context;
+  tasks_ = static_cast<int64_t>(tasks);
+  done_.store(0, std::memory_order_relaxed);
+  unclaimed_.store(tasks_);
+  epoch_.fetch_add(1);
+  if (sleepers_.load() > 0) {
+    epoch_.notify_all();
+  }
+  while (run_one(0)) {
+  }
+  for (int spins = 0; done_.load(std::memory_order_acquire) != tasks_; ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      pause();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+}  // namespace bowline::cpu

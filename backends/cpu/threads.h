@@ -1,0 +1,75 @@
+// Work sharing for the CPU kernels: a small pool of threads that spin briefly between two jobs.
+//
+// Rule for kernels: tasks partition the outputs, and sums over partitions use a number of blocks and an order that do
+// not depend on the number of threads, so results have the same bits for 1 and for n threads.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace bowline::cpu {
+
+// Threads   one caller at a time; parallel_for may not be called from a task.
+// Owner     the pool owns its threads and joins them when it is destroyed.
+class Threads {
+ public:
+  // `count` includes the caller; 0 counts as 1. Where the system refuses a thread, the pool is smaller.
+  explicit Threads(size_t count);
+  ~Threads();
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+  size_t count() const { return workers_ + 1; }
+
+  // Calls f(task, thread) for every task in 0 .. tasks - 1 and returns when all are done; thread < count() is fixed
+  // within a task and selects the scratch. Costs 1 to 2 us while the pool spins and allocates nothing.
+  template <class F>
+  void parallel_for(size_t tasks, F&& f) {
+    using Function = std::remove_reference_t<F>;
+    if (tasks <= 1 || workers_ == 0) {
+      for (size_t task = 0; task < tasks; ++task) {
+        f(task, size_t{0});
+      }
+      return;
+    }
+    Function* function = &f;
+    run(
+        tasks,
+        [](const void* context, size_t task, size_t thread) {
+          (**static_cast<Function* const*>(context))(task, thread);
+        },
+        &function);
+  }
+
+ private:
+  using Call = void (*)(const void* context, size_t task, size_t thread);
+  struct Worker;
+
+  void run(size_t tasks, Call call, const void* context);
+  void work(size_t thread);
+  bool run_one(size_t thread);
+  static void* enter(void* worker);
+
+  size_t workers_ = 0;
+  std::unique_ptr<Worker[]> worker_;
+
+  // Written by the caller while no task is claimed; read only after a claim.
+  Call call_ = nullptr;
+  const void* context_ = nullptr;
+  int64_t tasks_ = 0;
+
+  // Tasks not yet claimed; a claim is the decrement of a positive value.
+  alignas(64) std::atomic<int64_t> unclaimed_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
+  // Changes with every job; sleeping workers wait on it.
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  std::atomic<uint32_t> sleepers_{0};
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace bowline::cpu
