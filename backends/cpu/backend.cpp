@@ -1,0 +1,270 @@
+// The cpu backend: host memory, and recordings that run the kernels one after the other.
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/checked.h"
+#include "device/backend.h"
+#include "kernel.h"
+
+namespace bowline::cpu {
+namespace {
+
+using device::Buffer;
+using device::kNoTable;
+using device::MemoryKind;
+using device::NodeAnswer;
+using device::NodeQuery;
+using device::Operand;
+using device::Program;
+using device::Record;
+using device::Recording;
+using device::RecordTime;
+
+constexpr uint64_t kAlignment = 64;
+
+// The block behind a Buffer; the number of the Buffer is its address.
+struct Allocation {
+  std::byte* data;
+  uint64_t bytes;
+  bool mapped;
+};
+
+Allocation& allocation_of(Buffer buffer) {
+  return *reinterpret_cast<Allocation*>(static_cast<uintptr_t>(buffer.id));
+}
+
+
+class CpuRecording : public Recording {
+ public:
+  CpuRecording(const Program& program, std::span<const Buffer> buffers) : program_(program) {
+    for (const Buffer b : buffers) {
+      bases_.push_back(b.valid() ? allocation_of(b).data : nullptr);
+    }
+    lists_.resize(program_.tables.size());
+    for (size_t t = 0; t < lists_.size(); ++t) {
+      for (const device::TableEntry& e : program_.tables[t].entries) {
+        lists_[t].push_back({reinterpret_cast<float*>(bases_[e.slot] + e.offset), e.elements, e.first});
+      }
+    }
+  }
+
+  void run(Threads& threads, std::vector<RecordTime>* times) {
+    size_t i = 0;
+    while (i < program_.records.size()) {
+      if (program_.records[i].kind == Record::Kind::repeat_begin) {
+        i = run_repeat(i, threads, times);
+      } else {
+        run_record(i++, 0, threads, times);
+      }
+    }
+  }
+
+ private:
+  Arg resolve(const Operand& o, uint32_t iteration) const {
+    Arg arg;
+    arg.shape = &o.shape;
+    if (o.table != kNoTable) {
+      arg.list = lists_[o.table];
+      if (iteration < arg.list.size()) {
+        arg.entry = arg.list[iteration];
+      }
+      arg.data = reinterpret_cast<std::byte*>(arg.entry.data);
+      return arg;
+    }
+    const uint64_t step =
+        o.modulo == 0 ? 0 : ((uint64_t{iteration} + o.shift) % o.modulo) * o.step_bytes;
+    arg.data = bases_[o.slot] + o.offset + step;
+    return arg;
+  }
+
+  // Returns the position after the end record.
+  size_t run_repeat(size_t begin, Threads& threads, std::vector<RecordTime>* times) {
+    const Record& loop = program_.records[begin];
+    size_t end = begin;
+    for (uint32_t k = 0; k < loop.count; ++k) {
+      const uint32_t iteration = loop.reverse ? loop.count - 1 - k : k;
+      for (end = begin + 1; program_.records[end].kind != Record::Kind::repeat_end; ++end) {
+        run_record(end, iteration, threads, times);
+      }
+    }
+    return end + 1;
+  }
+
+  void run_record(size_t index, uint32_t iteration, Threads& threads, std::vector<RecordTime>* times) {
+    const Record& r = program_.records[index];
+    args_.clear();
+    for (const Operand& o : r.inputs) {
+      args_.push_back(resolve(o, iteration));
+    }
+    for (const Operand& o : r.outputs) {
+      args_.push_back(resolve(o, iteration));
+    }
+    const std::span<const Arg> all(args_);
+    auto& step = *reinterpret_cast<device::StepScalars*>(bases_[device::kStepSlot]);
+    const Launch launch{r,    all.first(r.inputs.size()), all.subspan(r.inputs.size()),
+                        bases_[r.workspace.slot] + r.workspace.offset, step, threads, iteration};
+    const auto start = std::chrono::steady_clock::now();
+    kKernels[static_cast<size_t>(index_of(r.op))]->run(launch);
+    if (times != nullptr) {
+      const std::chrono::duration<double, std::nano> d = std::chrono::steady_clock::now() - start;
+      times->push_back({static_cast<uint32_t>(index), d.count()});
+    }
+  }
+
+  const Program program_;
+  std::vector<std::byte*> bases_;
+  std::vector<std::vector<ListItem>> lists_;
+  std::vector<Arg> args_;  // reserved by the first run
+};
+
+class CpuDevice : public device::Device {
+ public:
+  explicit CpuDevice(size_t threads) : threads_(threads) { capabilities_.alignment = kAlignment; }
+
+  const device::Capabilities& capabilities() const override { return capabilities_; }
+
+  NodeAnswer query(const NodeQuery& node) const override {
+    NodeAnswer answer;
+    const Kernel* kernel = kKernels[static_cast<size_t>(index_of(node.op))];
+    if (kernel == nullptr) {
+      answer.reason = "no kernel";
+      return answer;
+    }
+    answer.workspace_bytes = kernel->workspace ? kernel->workspace(node, threads_) : 0;
+    return answer;
+  }
+
+  Result<device::MemoryInfo> memory_info() override {
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return device::MemoryInfo{static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page,
+                              static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page};
+  }
+
+  Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
+    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed block is gone.
+    constexpr uint64_t kMapFrom = uint64_t{1} << 20;
+    uint64_t rounded = 0;
+    void* data = nullptr;
+    const bool mapped = bytes >= kMapFrom;
+    if (checked_add(bytes, kAlignment - 1, rounded)) {
+      rounded = std::max<uint64_t>(rounded / kAlignment * kAlignment, kAlignment);
+      if (mapped) {
+        data = mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        data = data == MAP_FAILED ? nullptr : data;
+      } else {
+        data = std::aligned_alloc(kAlignment, rounded);
+      }
+    }
+    BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "The CPU has no {} bytes left.", bytes);
+    auto* allocation = new Allocation{static_cast<std::byte*>(data), rounded, mapped};
+    return Buffer{reinterpret_cast<uintptr_t>(allocation)};
+  }
+  void free(Buffer buffer) override {
+    if (!buffer.valid()) {
+      return;
+    }
+    Allocation& a = allocation_of(buffer);
+    if (a.mapped) {
+      munmap(a.data, a.bytes);
+    } else {
+      std::free(a.data);
+    }
+    delete &a;
+  }
+
+  Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    BOWLINE_TRY(check(to, offset, from.size()));
+    if (!from.empty()) {
+      std::memcpy(allocation_of(to).data + offset, from.data(), from.size());
+    }
+    return {};
+  }
+  Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) override {
+    BOWLINE_TRY(check(from, offset, to.size()));
+    if (!to.empty()) {
+      std::memcpy(to.data(), allocation_of(from).data + offset, to.size());
+    }
+    return {};
+  }
+  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes) override {
+    BOWLINE_TRY(check(to, to_offset, bytes));
+    BOWLINE_TRY(check(from, from_offset, bytes));
+    std::memmove(allocation_of(to).data + to_offset, allocation_of(from).data + from_offset, bytes);
+    return {};
+  }
+  Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    BOWLINE_TRY(check(to, offset, bytes));
+    std::memset(allocation_of(to).data + offset, static_cast<int>(value), bytes);
+    return {};
+  }
+
+  Result<std::unique_ptr<Recording>> record(const Program& program,
+                                            std::span<const Buffer> buffers) override {
+    BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.", buffers.size(),
+                    program.slots);
+    for (const Record& r : program.records) {
+      if (r.kind == Record::Kind::op) {
+        BOWLINE_REQUIRE_CODE(kKernels[static_cast<size_t>(index_of(r.op))] != nullptr, Code::unsupported,
+                             "The CPU has no kernel for {}.", r.op);
+      }
+    }
+    return std::unique_ptr<Recording>(new CpuRecording(program, buffers));
+  }
+  Status submit(std::span<Recording* const> recordings) override {
+    for (Recording* r : recordings) {
+      static_cast<CpuRecording*>(r)->run(threads_, nullptr);
+    }
+    return {};
+  }
+  Status wait() override { return {}; }
+
+  Result<std::vector<RecordTime>> timestamps(Recording& recording) override {
+    std::vector<RecordTime> times;
+    static_cast<CpuRecording&>(recording).run(threads_, &times);
+    return times;
+  }
+
+ private:
+  static Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
+    BOWLINE_REQUIRE(buffer.valid(), "The buffer is not valid.");
+    const uint64_t size = allocation_of(buffer).bytes;
+    BOWLINE_REQUIRE(offset <= size && bytes <= size - offset, "Bytes {}+{} lie outside a buffer of {}.",
+                    offset, bytes, size);
+    return {};
+  }
+
+  Threads threads_;
+  device::Capabilities capabilities_;
+};
+
+class CpuBackend : public device::Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+  bool single() const override { return true; }
+  int rank() const override { return 1; }
+  std::vector<DeviceInfo> enumerate() const override {
+    DeviceInfo info;
+    info.description = format("{} cores", std::thread::hardware_concurrency());
+    return {info};
+  }
+  Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions& options) const override {
+    const size_t threads = options.threads > 0 ? static_cast<size_t>(options.threads)
+                                               : std::max(1u, std::thread::hardware_concurrency());
+    return std::unique_ptr<device::Device>(new CpuDevice(threads));
+  }
+};
+
+}  // namespace
+}  // namespace bowline::cpu
+
+namespace bowline::device {
+const Backend& backend_cpu() {
+  static const cpu::CpuBackend backend;
+  return backend;
+}
+}  // namespace bowline::device

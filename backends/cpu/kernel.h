@@ -1,0 +1,69 @@
+// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from the files of
+// kernels/: a file bears the stem of its op or claims several in its head ("//! ops Add Sub Mul").
+#pragma once
+
+#include "device/backend.h"
+#include "threads.h"
+
+namespace bowline::cpu {
+
+// A list operand of an optimizer, resolved.
+struct ListItem {
+  float* data = nullptr;
+  uint64_t elements = 0;
+  bool first = false;
+};
+
+// An operand, resolved for one iteration.
+struct Arg {
+  std::byte* data = nullptr;
+  const Shape* shape = nullptr;
+  ListItem entry;                  // of a table operand: the entry of the iteration
+  std::span<const ListItem> list;  // of a list operand
+
+  float* f32() const { return reinterpret_cast<float*>(data); }
+  const int32_t* i32() const { return reinterpret_cast<const int32_t*>(data); }
+  int64_t elements() const { return shape->elements(); }
+};
+
+struct Launch {
+  const device::Record& record;
+  std::span<const Arg> in;
+  std::span<const Arg> out;
+  std::byte* workspace;
+  device::StepScalars& step;
+  Threads& threads;
+  uint32_t iteration;
+
+  template <class Table>
+  const Table& attributes() const {
+    return record.attributes.as<Table>();
+  }
+  bool has_input(size_t i) const { return i < in.size(); }
+  // Notes an index outside its range; the access itself has been made harmless.
+  void bad_index(int32_t value) const {
+    step.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+    step.error_node = record.node;
+    step.error_value = value;
+  }
+};
+
+struct Kernel {
+  void (*run)(const Launch& launch) = nullptr;
+  // (optional) bytes of scratch; default none.
+  uint64_t (*workspace)(const device::NodeQuery& node, const Threads& threads) = nullptr;
+};
+
+extern const Kernel* const kKernels[kOps];
+
+// Splits [0, n) into blocks of `grain` elements, one task each.
+template <class F>
+void parallel_blocks(Threads& threads, int64_t n, int64_t grain, F&& f) {
+  const int64_t blocks = (n + grain - 1) / grain;
+  threads.parallel_for(static_cast<size_t>(blocks), [&](size_t task, size_t) {
+    const int64_t begin = static_cast<int64_t>(task) * grain;
+    f(begin, begin + grain < n ? begin + grain : n);
+  });
+}
+
+}  // namespace bowline::cpu

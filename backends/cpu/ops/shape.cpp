@@ -1,0 +1,290 @@
+//! ops Copy Fill Transpose Slice SliceGrad Concat BroadcastTo SumTo ReduceSum ReduceMean
+// Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "kernel.h"
+
+namespace bowline::cpu {
+namespace {
+
+constexpr int64_t kGrain = 16384;
+
+void copy_parallel(Threads& threads, const float* from, float* to, int64_t n) {
+  if (from == to) {
+    return;
+  }
+  parallel_blocks(threads, n, kGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin) * sizeof(float));
+  });
+}
+
+void run_copy(const Launch& l) {
+  copy_parallel(l.threads, l.in[0].f32(), l.out[0].f32(), l.out[0].elements());
+}
+
+void run_fill(const Launch& l) {
+  const float value = l.attributes<FillAttributes>().value();
+  float* y = l.out[0].f32();
+  parallel_blocks(l.threads, l.out[0].elements(), kGrain,
+                  [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
+}
+
+using Strides = std::array<int64_t, kMaxRank>;
+
+Strides strides_of(const Shape& s) {
+  Strides out{};
+  int64_t n = 1;
+  for (int a = s.rank() - 1; a >= 0; --a) {
+    out[static_cast<size_t>(a)] = n;
+    n *= s[a];
+  }
+  return out;
+}
+
+// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis in the inner loop.
+void gather(Threads& threads, const float* x, float* y, const Shape& out, const Strides& stride) {
+  if (out.elements() == 0) {
+    return;
+  }
+  const int last = out.rank() - 1;
+  const int64_t n = out.rank() == 0 ? 1 : out.back();
+  const int64_t inner = out.rank() == 0 ? 0 : stride[static_cast<size_t>(last)];
+  const int64_t rows = out.elements() / n;
+  parallel_blocks(threads, rows, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      int64_t rest = row;
+      int64_t at = 0;
+      for (int a = last - 1; a >= 0; --a) {
+        at += rest % out[a] * stride[static_cast<size_t>(a)];
+        rest /= out[a];
+      }
+      float* to = y + row * n;
+      const float* from = x + at;
+      if (inner == 1) {
+        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
+      } else {
+        for (int64_t i = 0; i < n; ++i) {
+          to[i] = from[i * inner];
+        }
+      }
+    }
+  });
+}
+
+void run_transpose(const Launch& l) {
+  const auto* permutation = l.attributes<TransposeAttributes>().permutation();
+  const Strides from = strides_of(*l.in[0].shape);
+  Strides stride{};
+  for (int a = 0; a < l.out[0].shape->rank(); ++a) {
+    stride[static_cast<size_t>(a)] =
+        from[static_cast<size_t>(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)))];
+  }
+  gather(l.threads, l.in[0].f32(), l.out[0].f32(), *l.out[0].shape, stride);
+}
+
+// Strides that repeat x over the axes in which it has 1 (or none) and `out` more.
+Strides broadcast_strides(const Shape& x, const Shape& out) {
+  const Strides own = strides_of(x);
+  Strides stride{};
+  for (int a = 0; a < x.rank(); ++a) {
+    const int to = a + out.rank() - x.rank();
+    stride[static_cast<size_t>(to)] = x[a] == 1 ? 0 : own[static_cast<size_t>(a)];
+  }
+  return stride;
+}
+
+void run_broadcast(const Launch& l) {
+  gather(l.threads, l.in[0].f32(), l.out[0].f32(), *l.out[0].shape,
+         broadcast_strides(*l.in[0].shape, *l.out[0].shape));
+}
+
+// The axis as outer x axis x inner blocks.
+struct Blocks {
+  int64_t outer;
+  int64_t inner;
+};
+Blocks around(const Shape& s, int axis) { return {s.elements(0, axis), s.elements(axis + 1, s.rank())}; }
+
+int axis_of(int32_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
+
+void run_slice(const Launch& l) {
+  const auto& t = l.attributes<SliceAttributes>();
+  const Shape& in = *l.in[0].shape;
+  const int axis = axis_of(t.axis(), in.rank());
+  const auto [outer, inner] = around(in, axis);
+  const int64_t size = (*l.out[0].shape)[axis] * inner;
+  const float* x = l.in[0].f32() + t.start() * inner;
+  float* y = l.out[0].f32();
+  const int64_t step = in[axis] * inner;
+  parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t o = begin; o < end; ++o) {
+                      std::copy_n(x + o * step, size, y + o * size);
+                    }
+                  });
+}
+
+void run_slice_grad(const Launch& l) {
+  const auto& t = l.attributes<SliceGradAttributes>();
+  const Shape& out = *l.out[0].shape;
+  const int axis = axis_of(t.axis(), out.rank());
+  const auto [outer, inner] = around(out, axis);
+  const int64_t size = (*l.in[0].shape)[axis] * inner;
+  const int64_t start = t.start() * inner;
+  const int64_t step = out[axis] * inner;
+  const float* dy = l.in[0].f32();
+  float* dx = l.out[0].f32();
+  parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t o = begin; o < end; ++o) {
+                      float* row = dx + o * step;
+                      std::fill_n(row, start, 0.0f);
+                      std::copy_n(dy + o * size, size, row + start);
+                      std::fill(row + start + size, row + step, 0.0f);
+                    }
+                  });
+}
+
+void run_concat(const Launch& l) {
+  const Shape& out = *l.out[0].shape;
+  const int axis = axis_of(l.attributes<ConcatAttributes>().axis(), out.rank());
+  const auto [outer, inner] = around(out, axis);
+  const int64_t step = out[axis] * inner;
+  int64_t start = 0;
+  for (const Arg& in : l.in) {
+    const int64_t size = (*in.shape)[axis] * inner;
+    const float* x = in.f32();
+    float* y = l.out[0].f32() + start;
+    parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+                    [&, size](int64_t begin, int64_t end) {
+                      for (int64_t o = begin; o < end; ++o) {
+                        std::copy_n(x + o * size, size, y + o * step);
+                      }
+                    });
+    start += size;
+  }
+}
+
+// Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
+// trailing axes go), and the general one with an index walk per output element.
+void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
+              const std::array<bool, kMaxRank>& reduced, float scale) {
+  int64_t outputs = 1;
+  for (int a = 0; a < in.rank(); ++a) {
+    outputs *= reduced[static_cast<size_t>(a)] ? 1 : in[a];
+  }
+  if (outputs == 0) {
+    return;
+  }
+  int lead = 0;
+  while (lead < in.rank() && (reduced[static_cast<size_t>(lead)] || in[lead] == 1)) {
+    ++lead;
+  }
+  const bool columns = std::none_of(reduced.begin() + lead, reduced.begin() + in.rank(), [](bool r) { return r; });
+  if (columns) {
+    // Fixed blocks of columns; each sums its column top down in blocks of rows, so that the bits do not depend on threads.
+    const int64_t rows = in.elements(0, lead);
+    parallel_blocks(threads, outputs, 64, [&](int64_t begin, int64_t end) {
+      double sums[64] = {};
+      for (int64_t r = 0; r < rows; ++r) {
+        const float* row = x + r * outputs;
+        for (int64_t c = begin; c < end; ++c) {
+          sums[c - begin] += static_cast<double>(row[c]);
+        }
+      }
+      for (int64_t c = begin; c < end; ++c) {
+        y[c] = static_cast<float>(sums[c - begin] * static_cast<double>(scale));
+      }
+    });
+    return;
+  }
+  const Strides strides = strides_of(in);
+  parallel_blocks(threads, outputs, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      int64_t rest = o;
+      int64_t base = 0;
+      int64_t terms = 1;
+      for (int a = in.rank() - 1; a >= 0; --a) {
+        if (reduced[static_cast<size_t>(a)]) {
+          terms *= in[a];
+        } else {
+          base += rest % in[a] * strides[static_cast<size_t>(a)];
+          rest /= in[a];
+        }
+      }
+      double sum = 0;
+      for (int64_t t = 0; t < terms; ++t) {
+        int64_t left = t;
+        int64_t at = base;
+        for (int a = in.rank() - 1; a >= 0; --a) {
+          if (reduced[static_cast<size_t>(a)]) {
+            at += left % in[a] * strides[static_cast<size_t>(a)];
+            left /= in[a];
+          }
+        }
+        sum += static_cast<double>(x[at]);
+      }
+      y[o] = static_cast<float>(sum * static_cast<double>(scale));
+    }
+  });
+}
+
+void run_sum_to(const Launch& l) {
+  const Shape& in = *l.in[0].shape;
+  const Shape& out = *l.out[0].shape;
+  std::array<bool, kMaxRank> reduced{};
+  for (int a = 0; a < in.rank(); ++a) {
+    const int to = a - (in.rank() - out.rank());
+    reduced[static_cast<size_t>(a)] = to < 0 || (out[to] == 1 && in[a] != 1);
+  }
+  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), in, reduced, 1);
+}
+
+std::array<bool, kMaxRank> reduced_axes(const Launch& l, int64_t& terms) {
+  const Shape& in = *l.in[0].shape;
+  const auto* axes = l.attributes<ReduceAttributes>().axes();
+  std::array<bool, kMaxRank> reduced{};
+  const bool all = axes == nullptr || axes->size() == 0;
+  for (int a = 0; a < in.rank(); ++a) {
+    reduced[static_cast<size_t>(a)] = all;
+  }
+  for (flatbuffers::uoffset_t i = 0; !all && i < axes->size(); ++i) {
+    reduced[static_cast<size_t>(axis_of(axes->Get(i), in.rank()))] = true;
+  }
+  terms = 1;
+  for (int a = 0; a < in.rank(); ++a) {
+    terms *= reduced[static_cast<size_t>(a)] ? in[a] : 1;
+  }
+  return reduced;
+}
+
+void run_reduce_sum(const Launch& l) {
+  int64_t terms = 0;
+  const auto reduced = reduced_axes(l, terms);
+  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), *l.in[0].shape, reduced, 1);
+}
+
+void run_reduce_mean(const Launch& l) {
+  int64_t terms = 0;
+  const auto reduced = reduced_axes(l, terms);
+  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), *l.in[0].shape, reduced, 1.0f / static_cast<float>(terms));
+}
+
+}  // namespace
+
+extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad, kernel_concat,
+    kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum, kernel_reduce_mean;
+const Kernel kernel_copy{run_copy, nullptr};
+const Kernel kernel_fill{run_fill, nullptr};
+const Kernel kernel_transpose{run_transpose, nullptr};
+const Kernel kernel_slice{run_slice, nullptr};
+const Kernel kernel_slice_grad{run_slice_grad, nullptr};
+const Kernel kernel_concat{run_concat, nullptr};
+const Kernel kernel_broadcast_to{run_broadcast, nullptr};
+const Kernel kernel_sum_to{run_sum_to, nullptr};
+const Kernel kernel_reduce_sum{run_reduce_sum, nullptr};
+const Kernel kernel_reduce_mean{run_reduce_mean, nullptr};
+
+}  // namespace bowline::cpu

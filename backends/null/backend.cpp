@@ -1,0 +1,161 @@
+// The null backend: the template to copy. It keeps memory, checks every call, and computes nothing.
+//
+// A new backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See backends/README.md.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "device/backend.h"
+
+namespace bowline::null {
+namespace {
+
+using device::Buffer;
+using device::kNoTable;
+using device::MemoryKind;
+using device::NodeAnswer;
+using device::NodeQuery;
+using device::Operand;
+using device::Program;
+using device::Record;
+using device::Recording;
+using device::RecordTime;
+
+constexpr uint64_t kAlignment = 64;
+
+class NullRecording : public Recording {};
+
+class NullDevice : public device::Device {
+ public:
+  NullDevice() { capabilities_.alignment = kAlignment; }
+
+  const device::Capabilities& capabilities() const override { return capabilities_; }
+
+  // Everything can run here. A real device names what it lacks.
+  NodeAnswer query(const NodeQuery&) const override { return {}; }
+
+  Result<device::MemoryInfo> memory_info() override {
+    return device::MemoryInfo{uint64_t{1} << 40, uint64_t{1} << 40};
+  }
+
+  Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
+    BOWLINE_REQUIRE_CODE(bytes <= uint64_t{1} << 40, Code::out_of_memory, "There are no {} bytes left.", bytes);
+    const Buffer buffer{++last_id_};
+    memory_[buffer.id].resize(bytes);
+    return buffer;
+  }
+  void free(Buffer buffer) override { memory_.erase(buffer.id); }
+
+  Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    BOWLINE_TRY(check(to, offset, from.size()));
+    std::ranges::copy(from, memory_[to.id].begin() + static_cast<std::ptrdiff_t>(offset));
+    return {};
+  }
+  Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) override {
+    BOWLINE_TRY(check(from, offset, to.size()));
+    std::ranges::copy(std::span(memory_[from.id]).subspan(offset, to.size()), to.begin());
+    return {};
+  }
+  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes) override {
+    BOWLINE_TRY(check(to, to_offset, bytes));
+    BOWLINE_TRY(check(from, from_offset, bytes));
+    std::memmove(memory_[to.id].data() + to_offset, memory_[from.id].data() + from_offset, bytes);
+    return {};
+  }
+  Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    BOWLINE_TRY(check(to, offset, bytes));
+    std::memset(memory_[to.id].data() + offset, static_cast<int>(value), bytes);
+    return {};
+  }
+
+  Result<std::unique_ptr<Recording>> record(const Program& program, std::span<const Buffer> buffers) override {
+    BOWLINE_TRY(check_program(program, buffers));
+    return std::unique_ptr<Recording>(new NullRecording);
+  }
+  Status submit(std::span<Recording* const>) override { return {}; }
+  Status wait() override { return {}; }
+  Result<std::vector<RecordTime>> timestamps(Recording&) override { return std::vector<RecordTime>(); }
+
+ private:
+  Status check(Buffer buffer, uint64_t offset, uint64_t bytes) const {
+    const auto it = memory_.find(buffer.id);
+    BOWLINE_REQUIRE(it != memory_.end(), "There is no buffer {}.", buffer.id);
+    const uint64_t size = it->second.size();
+    BOWLINE_REQUIRE(offset <= size && bytes <= size - offset, "Bytes {}+{} lie outside a buffer of {}.", offset,
+                    bytes, size);
+    return {};
+  }
+
+  // What every backend may rely on.
+  Status check_program(const Program& program, std::span<const Buffer> buffers) const {
+    BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.", buffers.size(),
+                    program.slots);
+    const Record* repeat = nullptr;
+    for (const Record& r : program.records) {
+      if (r.kind == Record::Kind::repeat_begin) {
+        BOWLINE_REQUIRE(repeat == nullptr && r.count >= 1, "A Repeat begins inside another, or has a count of 0.");
+        repeat = &r;
+      } else if (r.kind == Record::Kind::repeat_end) {
+        BOWLINE_REQUIRE(repeat != nullptr, "A Repeat ends that did not begin.");
+        repeat = nullptr;
+      } else {
+        for (const std::vector<Operand>* side : {&r.inputs, &r.outputs}) {
+          for (const Operand& o : *side) {
+            BOWLINE_TRY(check_operand(program, buffers, o, repeat).at(format("In a record of {}.", r.op)));
+          }
+        }
+      }
+    }
+    BOWLINE_REQUIRE(repeat == nullptr, "A Repeat does not end.");
+    return {};
+  }
+
+  Status check_operand(const Program& program, std::span<const Buffer> buffers, const Operand& o,
+                       const Record* repeat) const {
+    if (o.table != kNoTable) {
+      BOWLINE_REQUIRE(o.table < program.tables.size(), "Table {} does not exist.", o.table);
+      const auto& entries = program.tables[o.table].entries;
+      BOWLINE_REQUIRE(repeat == nullptr || entries.size() == repeat->count, "A table has {} entries for {} iterations.",
+                      entries.size(), repeat == nullptr ? 0 : repeat->count);
+      for (const device::TableEntry& e : entries) {
+        BOWLINE_REQUIRE(e.slot < buffers.size(), "Slot {} does not exist.", e.slot);
+        BOWLINE_TRY(check(buffers[e.slot], e.offset, e.elements * size_of(o.dtype)));
+      }
+      return {};
+    }
+    BOWLINE_REQUIRE(o.slot < buffers.size(), "Slot {} does not exist.", o.slot);
+    BOWLINE_REQUIRE(o.modulo == 0 || repeat != nullptr, "An operand steps outside a Repeat.");
+    const uint64_t steps = o.modulo == 0 ? 0 : (o.modulo - 1) * o.step_bytes;
+    return check(buffers[o.slot], o.offset + steps, o.bytes());
+  }
+
+  device::Capabilities capabilities_;
+  std::map<uint64_t, std::vector<std::byte>> memory_;
+  uint64_t last_id_ = 0;
+};
+
+class NullBackend : public device::Backend {
+ public:
+  std::string_view name() const override { return "null"; }
+  bool single() const override { return true; }
+  int rank() const override { return -1; }
+  std::vector<DeviceInfo> enumerate() const override {
+    DeviceInfo info;
+    info.description = "validates everything, computes nothing";
+    info.for_tests = true;
+    return {info};
+  }
+  Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions&) const override {
+    return std::unique_ptr<device::Device>(new NullDevice);
+  }
+};
+
+}  // namespace
+}  // namespace bowline::null
+
+namespace bowline::device {
+const Backend& backend_null() {
+  static const null::NullBackend backend;
+  return backend;
+}
+}  // namespace bowline::device

@@ -1,0 +1,124 @@
+#include "exec/segment.h"
+
+namespace bowline::exec {
+
+using device::StepScalars;
+
+Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
+                                      uint64_t arena_bytes, uint64_t io_bytes) {
+  Workspace w;
+  BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, arena_bytes, device::MemoryKind::device));
+  BOWLINE_ASSIGN(w.io, device::Block::allocate(device, io_bytes, device::MemoryKind::io));
+  BOWLINE_ASSIGN(w.step, device::Block::allocate(device, sizeof(StepScalars), device::MemoryKind::io));
+  return w;
+}
+
+Result<Segment> Segment::record(plan::Plan plan, const params::Table& table,
+                                const std::shared_ptr<device::OpenDevice>& device,
+                                const Workspace& workspace) {
+  Segment s;
+  s.device_ = device;
+  s.workspace_ = workspace;
+  std::vector<device::Buffer> buffers = {workspace.arena->buffer(), workspace.io->buffer(),
+                                         workspace.step->buffer()};
+  for (const uint32_t tie : plan.storages) {
+    s.blocks_.push_back(table.storages[tie].home.block);
+    buffers.push_back(s.blocks_.back()->buffer());
+  }
+  BOWLINE_ASSIGN(s.recording_, device->record(plan.program, buffers));
+  s.plan_ = std::move(plan);
+  return s;
+}
+
+Segment::~Segment() {
+  if (recording_ != nullptr) {
+    device_->release(std::move(recording_));
+  }
+}
+
+namespace {
+
+Status check_tensor(const Tensor& t, const plan::IoRange& range, std::string_view kind) {
+  BOWLINE_REQUIRE(t.dtype == range.dtype && Shape(t.shape) == range.shape, "{} \"{}\" is {}{}, not {}{}.",
+                  kind, range.name, t.dtype, Shape(t.shape), range.dtype, range.shape);
+  BOWLINE_REQUIRE(t.data != nullptr || range.bytes() == 0, "{} \"{}\" has no data.", kind, range.name);
+  return {};
+}
+
+const Tensor* find(std::span<const Tensor> tensors, const plan::IoRange& range) {
+  for (const Tensor& t : tensors) {
+    if (t.name == range.name) {
+      return &t;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
+                    std::span<const Tensor> inputs) {
+  BOWLINE_REQUIRE(inputs.size() == plan.inputs.size(), "{} inputs are given, the graph has {}.",
+                  inputs.size(), plan.inputs.size());
+  for (const plan::IoRange& range : plan.inputs) {
+    const Tensor* t = find(inputs, range);
+    BOWLINE_REQUIRE(t != nullptr, "Input \"{}\" is missing.", range.name);
+    BOWLINE_REQUIRE(t->shape.size() <= kMaxRank, "Input \"{}\" has rank {}.", range.name, t->shape.size());
+    BOWLINE_TRY(check_tensor(*t, range, "Input"));
+    BOWLINE_TRY(device.copy_in(workspace.io->buffer(), range.offset,
+                               {static_cast<const std::byte*>(t->data), range.bytes()}));
+  }
+  return {};
+}
+
+Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
+                    std::span<const Tensor> outputs) {
+  for (const Tensor& t : outputs) {
+    const auto range = std::ranges::find(plan.outputs, t.name, &plan::IoRange::name);
+    BOWLINE_REQUIRE(range != plan.outputs.end(), "The graph has no output \"{}\".", t.name);
+    BOWLINE_REQUIRE(t.shape.size() <= kMaxRank, "Output \"{}\" has rank {}.", range->name, t.shape.size());
+    BOWLINE_TRY(check_tensor(t, *range, "Output"));
+    BOWLINE_TRY(device.copy_out({static_cast<std::byte*>(t.data), range->bytes()},
+                                workspace.io->buffer(), range->offset));
+  }
+  return {};
+}
+
+Status write_scalars(device::OpenDevice& device, const Workspace& workspace, const StepScalars& scalars) {
+  return device.copy_in(workspace.step->buffer(), 0, std::as_bytes(std::span(&scalars, 1)));
+}
+
+Result<StepScalars> read_scalars(device::OpenDevice& device, const Workspace& workspace) {
+  StepScalars scalars;
+  BOWLINE_TRY(device.copy_out(std::as_writable_bytes(std::span(&scalars, 1)), workspace.step->buffer(), 0));
+  return scalars;
+}
+
+Status check_scalars(const StepScalars& scalars, const plan::Plan& plan) {
+  if (scalars.error == 0) {
+    return {};
+  }
+  const std::string node =
+      scalars.error_node < plan.nodes.size() ? plan.nodes[scalars.error_node] : "a node";
+  return Status(Code::index_out_of_range, format("Index {} lies outside the range of {}.", scalars.error_value, node));
+}
+
+uint64_t generation_stamp(const params::Table& table) {
+  uint64_t stamp = table.storages.size();
+  for (const params::Storage& s : table.storages) {
+    stamp = stamp * 1000003 + s.generation;
+  }
+  return stamp;
+}
+
+Status require_on_device(const params::Table& table) {
+  BOWLINE_REQUIRE(table.device() != nullptr, "The model lies on no device; move it with Model::to().");
+  for (size_t i = 0; i < table.storages.size(); ++i) {
+    const params::Storage& s = table.storages[i];
+    BOWLINE_REQUIRE(s.empty || s.home.block != nullptr,
+                    "Storage {} has no bytes; materialize() or load() gives it some.", i);
+  }
+  return {};
+}
+
+}  // namespace bowline::exec

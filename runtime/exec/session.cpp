@@ -1,0 +1,101 @@
+#include "exec/session.h"
+
+#include "plan/listing.h"
+
+namespace bowline {
+namespace exec {
+
+uint64_t storage_bytes(const params::Table& table) {
+  uint64_t bytes = 0;
+  for (const params::Storage& s : table.storages) {
+    bytes += s.bytes();
+  }
+  return bytes;
+}
+
+Status SessionState::prepare() {
+  const params::Table& table = model_->table;
+  BOWLINE_TRY(require_on_device(table));
+  const uint64_t stamp = generation_stamp(table);
+  if (forward_ && stamp == stamp_) {
+    return {};
+  }
+  const graph::Graph* generic = model_->find_graph(entry_point_);
+  BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry_point_);
+  BOWLINE_ASSIGN(graph::Graph bound, graph::bind(*generic, *model_, dims_));
+  prune(bound);
+  const std::shared_ptr<device::OpenDevice> device = table.device();
+  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", table, *device));
+  forward_.reset();
+  workspace_ = {};
+  BOWLINE_ASSIGN(workspace_, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));
+  BOWLINE_ASSIGN(Segment segment, Segment::record(std::move(plan), table, device, workspace_));
+  forward_.emplace(std::move(segment));
+  bound_ = std::move(bound);
+  stamp_ = stamp;
+  ++counters_.plan_builds;
+  ++counters_.recordings;
+  return {};
+}
+
+Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  BOWLINE_TRY(prepare());
+  device::OpenDevice& device = *model_->table.device();
+  const plan::Plan& plan = forward_->plan();
+  BOWLINE_TRY(write_inputs(device, workspace_, plan, inputs));
+  BOWLINE_TRY(write_scalars(device, workspace_, {}));
+  device::Recording* const recordings[] = {forward_->recording()};
+  BOWLINE_TRY(device.submit(recordings));
+  ++counters_.submits;
+  BOWLINE_TRY(device.wait());
+  BOWLINE_ASSIGN(const device::StepScalars scalars, read_scalars(device, workspace_));
+  BOWLINE_TRY(check_scalars(scalars, plan));
+  return read_outputs(device, workspace_, plan, outputs);
+}
+
+MemoryReport SessionState::memory() const {
+  MemoryReport m;
+  m.storage_bytes = storage_bytes(model_->table);
+  m.arena_bytes = workspace_.arena->bytes();
+  m.io_bytes = workspace_.io->bytes() + workspace_.step->bytes();
+  m.backend_bytes = forward_->recording()->overhead_bytes();
+  m.predicted_bytes = m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes;
+  m.lower_bound_bytes = forward_->plan().arena_lower_bound;
+  return m;
+}
+
+Result<std::string> SessionState::listing(std::string_view part, bool columns) const {
+  BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.", part);
+  if (part == "build") {
+    return plan::list_repeat_parameters(bound_);
+  }
+  return plan::list_nodes(bound_, 0, bound_.nodes.size(), {columns});
+}
+
+}  // namespace exec
+
+Session::Session(std::unique_ptr<exec::SessionState> state) : state_(std::move(state)) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+Result<Session> Session::create(const Model& model, const Device& device, std::string_view entry_point,
+                                std::span<const BoundDim> dims) {
+  BOWLINE_REQUIRE(model.state()->table.device() == device.handle(),
+                  "The model does not lie on device {}; move it with Model::to().", device.info().name);
+  auto state = std::make_unique<exec::SessionState>(
+      model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()));
+  BOWLINE_TRY(state->prepare());
+  return Session(std::move(state));
+}
+
+Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  return state_->run(inputs, outputs);
+}
+MemoryReport Session::memory() const { return state_->memory(); }
+Counters Session::counters() const { return state_->counters(); }
+Result<std::string> Session::listing(std::string_view part, bool columns) const {
+  return state_->listing(part, columns);
+}
+
+}  // namespace bowline

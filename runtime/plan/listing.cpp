@@ -1,0 +1,112 @@
+#include "plan/listing.h"
+
+namespace bowline::plan {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using graph::ValueInfo;
+using graph::ValueKind;
+
+class Lister {
+ public:
+  Lister(const Graph& graph, std::string indent, ListingColumns columns, std::string& out)
+      : graph_(graph), indent_(std::move(indent)), columns_(columns), out_(out),
+        numbers_(graph.values.size(), 0) {
+    uint32_t next = 1;
+    for (const Node& node : graph.nodes) {
+      for (const ValueId v : node.outputs) {
+        numbers_[v] = next++;
+      }
+    }
+  }
+
+  void print(size_t begin, size_t end) {
+    for (size_t n = begin; n < end; ++n) {
+      print_node(n);
+    }
+  }
+
+ private:
+  std::string name(ValueId v) const {
+    const ValueInfo& info = graph_[v];
+    if (info.kind == ValueKind::parameter) {
+      return "@" + (info.name.empty() ? "list" : info.name);
+    }
+    if (info.kind == ValueKind::input) {
+      const auto position = std::ranges::find(graph_.inputs, v) - graph_.inputs.begin();
+      return format("in{}", position);
+    }
+    return format("%{}", numbers_[v]);
+  }
+  std::string names(const std::vector<ValueId>& values) const {
+    std::string text;
+    for (const ValueId v : values) {
+      text += text.empty() ? "" : ", ";
+      text += name(v);
+    }
+    return text;
+  }
+
+  void print_node(size_t n) {
+    const Node& node = graph_.nodes[n];
+    out_ += format("{}{}: {}", indent_, n, names(node.outputs));
+    for (const ValueId v : node.outputs) {
+      out_ += format(" {}{}", graph_[v].dtype, graph_[v].shape);
+    }
+    out_ += format(" = {}({})", node.op, names(node.inputs));
+    if (node.repeat) {
+      out_ += format(" x{} carried={}{}", node.repeat->count, node.repeat->carried,
+                     node.repeat->reverse ? " reverse" : "");
+    } else if (const std::string text = attributes_text(node.op, node.attributes); !text.empty()) {
+      out_ += " " + text;
+    }
+    if (columns_.names && !node.name.empty()) {
+      out_ += format("  # {}", node.name);
+    }
+    out_ += '\n';
+    if (node.repeat) {
+      const Graph& body = *node.repeat->body;
+      Lister inner(body, indent_ + "  ", columns_, out_);
+      inner.print(0, body.nodes.size());
+      out_ += format("{}  yields {}\n", indent_, inner.names(body.outputs));
+    }
+  }
+
+  const Graph& graph_;
+  std::string indent_;
+  ListingColumns columns_;
+  std::string& out_;
+  std::vector<uint32_t> numbers_;
+};
+
+}  // namespace
+
+std::string list_nodes(const Graph& graph, size_t begin, size_t end, ListingColumns columns) {
+  std::string out;
+  Lister(graph, "", columns, out).print(begin, end);
+  return out;
+}
+
+std::string list_repeat_parameters(const Graph& graph) {
+  std::string out;
+  for (const Node& node : graph.nodes) {
+    if (!node.repeat) {
+      continue;
+    }
+    for (const ValueInfo& info : node.repeat->body->values) {
+      if (info.kind != ValueKind::parameter) {
+        continue;
+      }
+      out += format("@{}:", info.name);
+      for (const graph::StorageUse& u : info.uses) {
+        out += format(" {}", u.tie);
+      }
+      out += '\n';
+    }
+  }
+  return out;
+}
+
+}  // namespace bowline::plan

@@ -1,0 +1,28 @@
+// Arena offsets from lifetimes.
+//
+// Source  Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by size,
+//         lowest best-fitting gap. Three orders are tried and the smallest arena is kept.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace bowline::plan {
+
+// A block that lives while positions [first, last] are executed; `offset` is the result.
+struct MemoryItem {
+  uint64_t bytes = 0;
+  uint32_t first = 0;
+  uint32_t last = 0;
+  uint64_t offset = 0;
+};
+
+struct MemoryLayout {
+  uint64_t bytes = 0;        // of the arena
+  uint64_t lower_bound = 0;  // the largest sum of bytes that live at one position
+};
+
+// Items that live at a common position do not overlap. Offsets and sizes are multiples of `alignment`.
+MemoryLayout place(std::span<MemoryItem> items, uint64_t alignment);
+
+}  // namespace bowline::plan

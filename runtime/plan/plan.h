@@ -1,0 +1,40 @@
+// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much memory it takes.
+#pragma once
+
+#include "device/device.h"
+#include "graph/bind.h"
+
+namespace bowline::plan {
+
+// An input or output of the graph in the io buffer.
+struct IoRange {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  uint64_t offset = 0;
+
+  uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
+};
+
+struct Plan {
+  std::string name;                // the segment: "forward", "accumulate", "update"
+  device::Program program;
+  std::vector<uint32_t> storages;  // tie index of slot kFirstStorageSlot + i
+  std::vector<uint32_t> written;   // tie indices of the storages that the segment writes
+  std::vector<IoRange> inputs;
+  std::vector<IoRange> outputs;
+  uint64_t io_bytes = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t arena_lower_bound = 0;
+  std::vector<std::string> nodes;  // by Record::node: how messages name it
+};
+
+// Errors  unsupported: a node that the device cannot run (node and reason).
+Result<Plan> lower(graph::Graph graph, std::string name, const params::Table& table,
+                   const device::OpenDevice& device);
+
+// Gives each record its level: a record that touches what an earlier one of the current level wrote, or writes what it
+// touches, begins a new level.
+void assign_levels(device::Program& program);
+
+}  // namespace bowline::plan

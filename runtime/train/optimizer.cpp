@@ -1,0 +1,158 @@
+#include "train/optimizer.h"
+
+#include "graph/infer.h"
+
+namespace bowline::train {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::StorageUse;
+using graph::ValueId;
+using graph::ValueInfo;
+using params::Role;
+using params::Storage;
+
+constexpr uint32_t kGradientSlots = 1;
+
+Status add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot) {
+  if (table.owned(owner, role, slot)) {
+    return {};
+  }
+  Storage row;
+  row.dtype = DType::f32;
+  row.shape = table.storages[owner].shape;
+  row.role = role;
+  row.owner = static_cast<int32_t>(owner);
+  row.slot = slot;
+  row.trainable = false;
+  BOWLINE_ASSIGN(row.home.block,
+                 device::Block::allocate(table.device(), row.bytes(), device::MemoryKind::device));
+  BOWLINE_TRY(table.device()->fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
+  table.storages.push_back(std::move(row));
+  return {};
+}
+
+class UpdateBuilder {
+ public:
+  explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
+
+  // The rows that belong to `ties`: themselves, or those of a role.
+  Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
+                       uint32_t slot = 0) {
+    ValueInfo info;
+    info.kind = graph::ValueKind::parameter;
+    info.name = std::move(name);
+    for (const uint32_t tie : ties) {
+      const auto row = role ? table_.owned(tie, *role, slot) : std::optional(tie);
+      BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal, "Storage {} has no row of its own for {}.", tie, info.name);
+      info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
+    }
+    return graph_.add_value(std::move(info));
+  }
+
+  Result<ValueId> add(Op op, const Attributes& attributes, std::vector<ValueId> inputs) {
+    Node node;
+    node.op = op;
+    node.attributes = attributes;
+    node.inputs = std::move(inputs);
+    for (int i = 0; i < op_def(op).outputs; ++i) {
+      ValueInfo info;
+      info.node = static_cast<uint32_t>(graph_.nodes.size());
+      info.output = static_cast<uint32_t>(i);
+      node.outputs.push_back(graph_.add_value(std::move(info)));
+    }
+    const ValueId first = node.outputs[0];
+    graph_.nodes.push_back(std::move(node));
+    BOWLINE_TRY(infer_node(graph_, graph_.nodes.size() - 1, {}));
+    return first;
+  }
+
+  Graph take() { return std::move(graph_); }
+
+ private:
+  const params::Table& table_;
+  Graph graph_;
+};
+
+Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties, float decay,
+                 ValueId scale) {
+  if (ties.empty()) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
+  BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", ties, Role::gradient));
+  if (o.kind == Optimizer::Kind::adamw) {
+    BOWLINE_ASSIGN(const ValueId m, b.list("first_moments", ties, Role::moment, 0));
+    BOWLINE_ASSIGN(const ValueId v, b.list("second_moments", ties, Role::moment, 1));
+    AdamWAttributesT a;
+    a.beta1 = o.beta1;
+    a.beta2 = o.beta2;
+    a.eps = o.eps;
+    a.weight_decay = decay;
+    return b.add(Op::AdamW, Attributes::of(a), {weights, gradients, m, v, scale}).status();
+  }
+  SgdAttributesT a;
+  a.momentum = o.momentum;
+  a.nesterov = o.nesterov;
+  a.weight_decay = decay;
+  std::vector<ValueId> inputs = {weights, gradients, scale};
+  if (moments(o) > 0) {
+    BOWLINE_ASSIGN(const ValueId momenta, b.list("momenta", ties, Role::moment, 0));
+    inputs.push_back(momenta);
+  }
+  return b.add(Op::Sgd, Attributes::of(a), std::move(inputs)).status();
+}
+
+}  // namespace
+
+std::vector<uint32_t> trained(const params::Table& table) {
+  std::vector<uint32_t> out;
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    const Storage& s = table.storages[tie];
+    const bool weight = s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
+    if (!s.empty && s.trainable && weight && s.dtype == DType::f32) {
+      out.push_back(tie);
+    }
+  }
+  return out;
+}
+
+uint32_t moments(const Optimizer& optimizer) {
+  return optimizer.kind == Optimizer::Kind::adamw ? 2 : optimizer.momentum != 0 ? 1 : 0;
+}
+
+Status add_rows(params::Table& table, const Optimizer& optimizer) {
+  params::Table staged = table;
+  for (const uint32_t tie : trained(table)) {
+    for (uint32_t slot = 0; slot < kGradientSlots; ++slot) {
+      BOWLINE_TRY(add_row(staged, tie, Role::gradient, slot));
+    }
+    for (uint32_t slot = 0; slot < moments(optimizer); ++slot) {
+      BOWLINE_TRY(add_row(staged, tie, Role::moment, slot));
+    }
+  }
+  table = std::move(staged);
+  return {};
+}
+
+Result<Graph> update_graph(const params::Table& table, const Optimizer& optimizer, float clip_norm) {
+  const std::vector<uint32_t> all = trained(table);
+  std::vector<uint32_t> decayed;
+  std::vector<uint32_t> plain;
+  for (const uint32_t tie : all) {
+    const bool decays = optimizer.weight_decay != 0 &&
+                        (optimizer.decay_all || table.storages[tie].shape.rank() >= 2);
+    (decays ? decayed : plain).push_back(tie);
+  }
+  UpdateBuilder b(table);
+  BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
+  ClipAttributesT clip;
+  clip.max_norm = clip_norm;
+  BOWLINE_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip), {gradients}));
+  BOWLINE_TRY(add_group(b, optimizer, decayed, optimizer.weight_decay, scale));
+  BOWLINE_TRY(add_group(b, optimizer, plain, 0, scale));
+  return b.take();
+}
+
+}  // namespace bowline::train

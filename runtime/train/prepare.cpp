@@ -1,0 +1,167 @@
+// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+#include "exec/session.h"
+#include "plan/listing.h"
+#include "train/optimizer.h"
+#include "train/trainer.h"
+
+namespace bowline::train {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+
+Result<ValueId> output_named(const Graph& g, std::string_view name) {
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    if (g.output_names[i] == name) {
+      return g.outputs[i];
+    }
+  }
+  return Status(Code::bad_argument, format("Graph \"{}\" has no output \"{}\".", g.name, name));
+}
+
+void keep_output(Graph& g, ValueId value, const std::string& name) {
+  g.outputs = {value};
+  g.output_names = {name};
+}
+
+// Marks the owners of the gradient rows that the graph writes.
+void mark_written(const Graph& g, const params::Table& table, std::vector<char>& written) {
+  for (const graph::Node& node : g.nodes) {
+    if (node.op == Op::AccumulateGrad) {
+      for (const graph::StorageUse& u : g[node.inputs[0]].uses) {
+        if (u.elements != 0) {
+          written[static_cast<size_t>(table.storages[u.tie].owner)] = 1;
+        }
+      }
+    }
+    if (node.repeat) {
+      mark_written(*node.repeat->body, table, written);
+    }
+  }
+}
+
+}  // namespace
+
+Status TrainerState::check_gradients(const Graph& graph, const params::Table& table) const {
+  std::vector<char> written(table.storages.size());
+  mark_written(graph, table, written);
+  for (const uint32_t tie : trained(table)) {
+    std::string names;
+    for (const params::ParameterRow& p : table.parameters) {
+      if (p.tie == tie) {
+        names += (names.empty() ? "" : ", ") + p.name;
+      }
+    }
+    BOWLINE_REQUIRE(written[tie] != 0,
+                    "The loss \"{}\" gives no gradient to the trainable storage {} ({}).", options_.loss, tie, names);
+  }
+  return {};
+}
+
+Status TrainerState::prepare() {
+  params::Table& table = model_->table;
+  BOWLINE_TRY(exec::require_on_device(table));
+  if (accumulate_ && device_ == table.device() && exec::generation_stamp(table) == stamp_) {
+    return {};
+  }
+  const Graph* generic = model_->find_graph(options_.entry_point);
+  BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
+  BOWLINE_REQUIRE(!trained(table).empty(), "The model has no trainable storage.");
+  BOWLINE_ASSIGN(Graph bound, graph::bind(*generic, *model_, options_.dims));
+  BOWLINE_ASSIGN(const ValueId loss, output_named(bound, options_.loss));
+  keep_output(bound, loss, options_.loss);
+  prune(bound);
+
+  params::Table staged = table;
+  BOWLINE_TRY(add_rows(staged, options_.optimizer));
+  std::vector<graph::GradientRow> rows(staged.storages.size());
+  std::vector<uint64_t> elements(staged.storages.size());
+  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
+    elements[tie] = static_cast<uint64_t>(staged.storages[tie].shape.elements());
+  }
+  for (const uint32_t tie : trained(staged)) {
+    rows[tie] = staged.owned(tie, params::Role::gradient, 0);
+  }
+  Graph evaluated = graph::deep_copy(bound);
+  BOWLINE_ASSIGN(graph::TrainingGraph training, graph::differentiate(std::move(bound), loss, {rows, elements}));
+  BOWLINE_TRY(check_gradients(training.graph, staged));
+
+  const std::shared_ptr<device::OpenDevice> device = staged.device();
+  BOWLINE_ASSIGN(Graph update, update_graph(staged, options_.optimizer, options_.clip_norm));
+  BOWLINE_ASSIGN(plan::Plan accumulate_plan, plan::lower(training.graph, "accumulate", staged, *device));
+  BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", staged, *device));
+  BOWLINE_ASSIGN(plan::Plan evaluate_plan, plan::lower(evaluated, "forward", staged, *device));
+  const uint64_t arena =
+      std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
+  const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);
+  // The old plans go first, so that two arenas never live together.
+  accumulate_.reset();
+  update_.reset();
+  evaluate_.reset();
+  workspace_ = {};
+  BOWLINE_ASSIGN(workspace_, exec::Workspace::allocate(device, arena, io));
+  BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, workspace_));
+  BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, workspace_));
+  BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, workspace_));
+  accumulate_.emplace(std::move(a));
+  update_.emplace(std::move(u));
+  evaluate_.emplace(std::move(e));
+  table = std::move(staged);
+  device_ = device;
+  stamp_ = exec::generation_stamp(table);
+  training_ = std::move(training);
+  update_graph_ = std::move(update);
+  counters_.plan_builds += 1;
+  counters_.recordings += 3;
+  return {};
+}
+
+MemoryReport TrainerState::memory() const {
+  MemoryReport m;
+  m.storage_bytes = exec::storage_bytes(model_->table);
+  m.arena_bytes = workspace_.arena->bytes();
+  m.io_bytes = workspace_.io->bytes() + workspace_.step->bytes();
+  for (const auto* s : {&accumulate_, &update_, &evaluate_}) {
+    m.backend_bytes += (*s)->recording()->overhead_bytes();
+    m.lower_bound_bytes = std::max(m.lower_bound_bytes, (*s)->plan().arena_lower_bound);
+  }
+  m.predicted_bytes = m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes;
+  return m;
+}
+
+Result<std::string> TrainerState::listing(std::string_view part, bool columns) const {
+  const Graph& g = training_.graph;
+  const size_t begin = training_.backward_begin;
+  if (part == "forward") {
+    return plan::list_nodes(g, 0, begin, {columns});
+  }
+  if (part == "backward") {
+    return plan::list_nodes(g, begin, g.nodes.size(), {columns});
+  }
+  if (part == "update") {
+    return plan::list_nodes(update_graph_, 0, update_graph_.nodes.size(), {columns});
+  }
+  if (part == "build") {
+    return plan_text();
+  }
+  return Status(Code::bad_argument,
+                format("There is no listing \"{}\"; there are build, forward, backward and update.", part));
+}
+
+// What a step submits and copies, then the parameters of the Repeats.
+std::string TrainerState::plan_text() const {
+  std::string out;
+  out += format("segment accumulate: {} submissions per step\n", options_.accumulation);
+  out += "segment update: with the last of them\n";
+  for (const plan::IoRange& r : accumulate_->plan().inputs) {
+    out += format("copy in {} {}{} per submission\n", r.name, r.dtype, r.shape);
+  }
+  out += "copy in step scalars per submission\n";
+  for (const plan::IoRange& r : accumulate_->plan().outputs) {
+    out += format("copy out {} {}{} per submission\n", r.name, r.dtype, r.shape);
+  }
+  out += "copy out step scalars per submission\n";
+  return out + plan::list_repeat_parameters(training_.graph);
+}
+
+}  // namespace bowline::train
