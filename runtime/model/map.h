@@ -1,4 +1,5 @@
-// Opens a model file and maps it; the FlatBuffer part is copied, so that a later writer cannot change it.
+// Opens a model file and maps it; the FlatBuffer part is copied, so that a later writer cannot
+// change it.
 #pragma once
 
 #include <atomic>
@@ -8,14 +9,23 @@
 #include <vector>
 
 #include "core/status.h"
+#include "model/file_system.h"
 
 namespace bowline::model {
 
-// A whole file, mapped read-only. Files that others may write while they are open should be read instead.
+// A whole file, mapped read-only. Files that others may write while they are open should be read
+// instead.
 class MappedFile {
  public:
   // Errors  io_error: it cannot be opened, or is not a regular file.
-  static Result<std::shared_ptr<MappedFile>> open(const std::string& path);
+  static Result<std::shared_ptr<MappedFile>> open(const std::string& path,
+                                                  FileSystem& files = real_file_system());
+  // Opens `relative` beneath the folder of this file, without following links.
+  // Errors  io_error: it cannot be opened so, or is not a regular file.
+  Result<std::shared_ptr<MappedFile>> open_sibling(const std::string& relative,
+                                                   FileSystem& files = real_file_system()) const;
+  // A file that lies in memory; `path` is used in messages.
+  static std::shared_ptr<MappedFile> from_bytes(std::vector<std::byte> bytes, std::string path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -25,7 +35,10 @@ class MappedFile {
 
  private:
   MappedFile() = default;
+  static Result<std::shared_ptr<MappedFile>> map(int fd, std::string path, FileSystem& files);
   std::string path_;
+  FileSystem* files_ = nullptr;  // null: the bytes are owned
+  std::vector<std::byte> owned_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
@@ -41,5 +54,11 @@ struct FileRange {
   // The bytes. Errors  bad_file: they do not match the checksum (computed at the first call).
   Result<std::span<const std::byte>> bytes() const;
 };
+
+// The folder of a path, "." if it names none.
+std::string folder_of(const std::string& path);
+
+// The text of errno.
+std::string error_text(int error);
 
 }  // namespace bowline::model

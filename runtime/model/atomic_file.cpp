@@ -1,0 +1,122 @@
+#include "model/atomic_file.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+#include "model/map.h"
+
+namespace bowline::model {
+
+AtomicFile::AtomicFile(const std::string& path, FileSystem& files)
+    : files_(files), path_(path), temporary_(path + ".partial") {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) {
+    files_.unlink(temporary_.c_str());
+    files_.close(fd_);
+  }
+}
+
+Status AtomicFile::failed(std::string_view what) const {
+  return Status(Code::io_error, format("File \"{}\" cannot be written: {} fails: {}.", path_, what,
+                                       error_text(errno)));
+}
+
+Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path, uint64_t bytes,
+                                                       FileSystem& files) {
+  std::unique_ptr<AtomicFile> file(new AtomicFile(path, files));
+  BOWLINE_TRY(file->open());
+  BOWLINE_TRY(file->prepare(bytes));
+  return file;
+}
+
+// The lock keeps a second writer out. A writer that waited at open() may hold the file that the
+// first one has renamed meanwhile; then the name and the descriptor differ, and it opens again.
+Status AtomicFile::open() {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    const int fd = files_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW, 0666);
+    if (fd < 0) {
+      return failed("opening a temporary file");
+    }
+    if (files_.lock(fd) != 0) {
+      const Status status = failed("the lock of the temporary file");
+      files_.close(fd);
+      return status;
+    }
+    struct stat opened {};
+    struct stat named {};
+    if (files_.status(fd, opened) == 0 && files_.status(temporary_.c_str(), named) == 0 &&
+        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
+      fd_ = fd;
+      return {};
+    }
+    files_.close(fd);
+  }
+  return Status(Code::io_error,
+                format("File \"{}\" cannot be written: its temporary file changes.", path_));
+}
+
+Status AtomicFile::prepare(uint64_t bytes) {
+  if (files_.truncate(fd_, 0) != 0) {
+    return failed("truncating the temporary file");
+  }
+  struct stat old {};
+  if (files_.status(path_.c_str(), old) == 0) {
+    BOWLINE_REQUIRE_CODE(S_ISREG(old.st_mode), Code::io_error, "\"{}\" is not a regular file.",
+                         path_);
+    if (files_.set_mode(fd_, old.st_mode & 07777) != 0) {
+      return failed("setting the mode");
+    }
+  } else if (errno != ENOENT) {
+    return failed("examining the file");
+  }
+  uint64_t free = 0;
+  if (files_.free_bytes(fd_, free) != 0) {
+    return failed("asking for free space");
+  }
+  BOWLINE_REQUIRE_CODE(free >= bytes, Code::io_error,
+                       "File \"{}\" takes {} bytes, but only {} are free in its folder.", path_,
+                       bytes, free);
+  return {};
+}
+
+Status AtomicFile::write(std::span<const std::byte> bytes) {
+  constexpr size_t kPiece = size_t{1} << 30;  // one write takes less than 2 GiB
+  while (!bytes.empty()) {
+    const ssize_t n = files_.write(fd_, bytes.data(), std::min(bytes.size(), kPiece));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      errno = n == 0 ? ENOSPC : errno;
+      return failed("a write");
+    }
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (files_.sync(fd_) != 0) {
+    return failed("fsync");
+  }
+  const int folder = files_.open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY, 0);
+  if (folder < 0) {
+    return failed("opening the folder");
+  }
+  Status status;
+  if (files_.rename(temporary_.c_str(), path_.c_str()) != 0) {
+    status = failed("rename");
+  } else {
+    files_.close(fd_);
+    fd_ = -1;
+    if (files_.sync(folder) != 0) {
+      status = failed("fsync of the folder");
+    }
+  }
+  files_.close(folder);
+  return status;
+}
+
+}  // namespace bowline::model

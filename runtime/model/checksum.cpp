@@ -1,0 +1,28 @@
+#include "model/checksum.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace bowline::model {
+
+struct StreamHash::State {
+  XXH3_state_t xxh;
+};
+
+uint64_t checksum(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+StreamHash::StreamHash() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->xxh); }
+StreamHash::~StreamHash() = default;
+
+void StreamHash::add(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(&state_->xxh, bytes.data(), bytes.size());
+}
+
+Hash128 StreamHash::value() const {
+  const XXH128_hash_t h = XXH3_128bits_digest(&state_->xxh);
+  return {h.low64, h.high64};
+}
+
+}  // namespace bowline::model

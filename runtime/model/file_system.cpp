@@ -1,0 +1,103 @@
+#include "model/file_system.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#if __has_include(<linux/openat2.h>)
+#include <linux/openat2.h>
+#endif
+
+namespace bowline::model {
+namespace {
+
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
+
+// Kernels before 5.6 lack openat2: each folder of the path is opened in turn, none of them through
+// a link.
+int open_step_by_step(int folder, const char* path) {
+  const char* rest = path;
+  int at = folder;
+  while (const char* slash = std::strchr(rest, '/')) {
+    const std::string name(rest, slash);
+    const int next = openat(at, name.c_str(), kReadFlags | O_DIRECTORY);
+    const int error = errno;
+    if (at != folder) {
+      ::close(at);
+    }
+    if (next < 0) {
+      errno = error;
+      return -1;
+    }
+    at = next;
+    rest = slash + 1;
+  }
+  const int fd = openat(at, rest, kReadFlags);
+  const int error = errno;
+  if (at != folder) {
+    ::close(at);
+  }
+  errno = error;
+  return fd;
+}
+
+}  // namespace
+
+int FileSystem::open(const char* path, int flags, mode_t mode) {
+  return ::open(path, flags | O_CLOEXEC, mode);
+}
+
+int FileSystem::open_beneath(int folder, const char* path) {
+#ifdef RESOLVE_BENEATH
+  open_how how{};
+  how.flags = static_cast<uint64_t>(kReadFlags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  const long fd = syscall(SYS_openat2, folder, path, &how, sizeof(how));
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) {
+    return static_cast<int>(fd);
+  }
+#endif
+  return open_step_by_step(folder, path);
+}
+
+int FileSystem::status(int fd, struct stat& out) { return fstat(fd, &out); }
+int FileSystem::status(const char* path, struct stat& out) { return stat(path, &out); }
+
+int FileSystem::free_bytes(int fd, uint64_t& out) {
+  struct statvfs info;
+  if (fstatvfs(fd, &info) != 0) {
+    return -1;
+  }
+  out = static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+  return 0;
+}
+
+int FileSystem::lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
+int FileSystem::set_mode(int fd, mode_t mode) { return fchmod(fd, mode); }
+int FileSystem::truncate(int fd, uint64_t size) { return ftruncate(fd, static_cast<off_t>(size)); }
+ssize_t FileSystem::write(int fd, const void* data, size_t size) { return ::write(fd, data, size); }
+int FileSystem::sync(int fd) { return fsync(fd); }
+int FileSystem::close(int fd) { return ::close(fd); }
+int FileSystem::rename(const char* from, const char* to) { return ::rename(from, to); }
+int FileSystem::unlink(const char* path) { return ::unlink(path); }
+
+void* FileSystem::map(int fd, size_t size) {
+  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+void FileSystem::unmap(void* data, size_t size) { munmap(data, size); }
+
+FileSystem& real_file_system() {
+  static FileSystem system;
+  return system;
+}
+
+}  // namespace bowline::model

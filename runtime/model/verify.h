@@ -1,0 +1,42 @@
+// Bytes -> VerifiedFile: the only way to the tables of a model file. It cannot be switched off.
+//
+// Opening checks the structure: header, FlatBuffer, every index, enum, union tag, string, shape,
+// view, graph and range. A checksum is checked when its bytes are first read, all of them by
+// verify_all(). The rules of single operators are checked by graph/load, which runs their
+// inference.
+#pragma once
+
+#include <memory>
+
+#include "core/view.h"
+#include "generated/model_generated.h"
+#include "model/map.h"
+
+namespace bowline::model {
+
+class VerifiedFile {
+ public:
+  // Errors  io_error: the file or a sibling cannot be read. bad_file: what and where.
+  static Result<std::shared_ptr<const VerifiedFile>> open(const std::string& path,
+                                                          FileSystem& files = real_file_system());
+  // As open(), of a file that is mapped already.
+  static Result<std::shared_ptr<const VerifiedFile>> verify(std::shared_ptr<MappedFile> file,
+                                                            FileSystem& files = real_file_system());
+
+  // The whole-file hash and every range. Errors  bad_file: what does not match.
+  Status verify_all() const;
+
+  const std::string& path() const { return file_->path(); }
+  const file::Model& tables() const { return *file::GetModel(flatbuffer_.data()); }
+  // The bytes that a Range table of tables() names. Each call makes a range of its own.
+  std::shared_ptr<const FileRange> range(const file::Range& range) const;
+
+ private:
+  VerifiedFile() = default;
+  std::shared_ptr<MappedFile> file_;
+  std::vector<std::shared_ptr<MappedFile>> siblings_;
+  std::vector<uint8_t> flatbuffer_;  // a copy, aligned as operator new aligns
+  uint64_t data_start_ = 0;
+};
+
+}  // namespace bowline::model

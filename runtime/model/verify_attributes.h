@@ -1,0 +1,15 @@
+// What can be checked about the attributes of a node without knowing its operator's rules.
+#pragma once
+
+#include "model/verify_parts.h"
+
+namespace bowline::model {
+
+// Enums are known, lists are at most as long as a rank, dims are named. Repeat is checked with its
+// body.
+Status check_attributes(Check& check, const file::Node& node);
+
+// A dim of a value or of a Reshape: a number inside the limits, or the name of a dim of the model.
+Status check_dim(Check& check, int64_t value, const flatbuffers::String* name, int64_t lowest);
+
+}  // namespace bowline::model

@@ -1,0 +1,171 @@
+// Storages and parameters: rows of the table.
+#include <cmath>
+#include <set>
+#include <tuple>
+
+#include "core/encoding.h"
+#include "core/utf8.h"
+#include "model/layout.h"
+#include "model/verify_parts.h"
+
+namespace bowline::model {
+namespace {
+
+bool is_owned(file::Role role) {
+  return role == file::Role::moment || role == file::Role::master || role == file::Role::gradient;
+}
+
+// Statistics and optimizer state are never below f32.
+bool has_floor(file::Role role) {
+  return role == file::Role::moment || role == file::Role::master ||
+         role == file::Role::running_statistic;
+}
+
+Result<const Encoding*> check_encoding(Check& check, const file::Encoding* encoding) {
+  if (encoding == nullptr) {
+    return &plain_encoding();
+  }
+  BOWLINE_TRY(check_name(check, encoding->name(), "The encoding"));
+  const Encoding* found = find_encoding(text_of(encoding->name()));
+  BOWLINE_REQUIRE(found != nullptr, "The encoding \"{}\" is not known.", text_of(encoding->name()));
+  BOWLINE_REQUIRE(encoding->scale_dtype() <= file::DType::MAX,
+                  "The encoding has the unknown scale dtype {}.",
+                  static_cast<int>(encoding->scale_dtype()));
+  BOWLINE_TRY(spend(check, encoding->block()));
+  for (uint32_t i = 0; i < count_of(encoding->block()); ++i) {
+    BOWLINE_REQUIRE(encoding->block()->Get(i) > 0, "The encoding has a block of size 0.");
+  }
+  BOWLINE_REQUIRE(
+      found != &plain_encoding() || (count_of(encoding->block()) == 0 && encoding->axis() == -1),
+      "The encoding \"plain\" has a block or an axis.");
+  return found;
+}
+
+Status check_range(Check& check, const file::Range& range, uint64_t bytes, std::string name) {
+  BOWLINE_REQUIRE(range.file() <= count_of(check.model.siblings()),
+                  "The range lies in sibling {} of {}.", uint64_t{range.file()} - 1,
+                  count_of(check.model.siblings()));
+  BOWLINE_REQUIRE(range.length() == bytes, "The range has {} bytes, the values take {}.",
+                  range.length(), bytes);
+  check.ranges.push_back(
+      {range.file(), range.offset(), range.length(), range.xxh3(), std::move(name)});
+  return {};
+}
+
+Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
+  BOWLINE_REQUIRE(storage.dtype() <= file::DType::MAX, "The dtype {} is unknown.",
+                  static_cast<int>(storage.dtype()));
+  BOWLINE_REQUIRE(storage.role() <= file::Role::MAX, "The role {} is unknown.",
+                  static_cast<int>(storage.role()));
+  BOWLINE_ASSIGN(const Shape shape, check_shape(check, storage.shape()));
+  BOWLINE_ASSIGN(const Encoding* encoding, check_encoding(check, storage.encoding()));
+  check.shapes.push_back(shape);
+  if (const file::Init* init = storage.init()) {
+    BOWLINE_REQUIRE(init->kind() <= file::InitKind::MAX, "The initialiser {} is unknown.",
+                    static_cast<int>(init->kind()));
+    BOWLINE_REQUIRE(std::isfinite(init->scale()), "The initialiser has a scale of {}.",
+                    init->scale());
+  }
+  const auto dtype = static_cast<DType>(storage.dtype());
+  BOWLINE_REQUIRE(!has_floor(storage.role()) || dtype == DType::f32, "A {} is {}, not f32.",
+                  file::EnumNameRole(storage.role()), dtype);
+  BOWLINE_REQUIRE(storage.slot() < kMaxSlots, "The slot {} is not below {}.", storage.slot(),
+                  kMaxSlots);
+  if (storage.empty()) {
+    BOWLINE_REQUIRE(storage.range() == nullptr, "The row is empty, but has bytes.");
+    return {};
+  }
+  if (storage.range() == nullptr) {
+    return {};  // a shape without bytes: materialize() or load() gives it some
+  }
+  return check_range(check, *storage.range(), encoding->bytes(dtype, shape),
+                     format("storage {}", row));
+}
+
+Status check_owner(const Check& check, uint32_t row, const file::Storage& storage) {
+  const int32_t owner = storage.owner();
+  if (owner == -1) {
+    BOWLINE_REQUIRE(storage.empty() || !is_owned(storage.role()), "A {} has no owner.",
+                    file::EnumNameRole(storage.role()));
+    return {};
+  }
+  BOWLINE_REQUIRE(is_owned(storage.role()), "A {} has an owner ({}).",
+                  file::EnumNameRole(storage.role()), owner);
+  BOWLINE_REQUIRE(owner >= 0 && static_cast<uint32_t>(owner) < check.model.storages()->size(),
+                  "The owner {} is not one of the {} storages.", owner,
+                  check.model.storages()->size());
+  const auto of = static_cast<uint32_t>(owner);
+  const file::Storage& owning = *check.model.storages()->Get(of);
+  BOWLINE_REQUIRE(owning.owner() == -1 && !is_owned(owning.role()) && of != row,
+                  "The owner {} is itself a {}.", owner, file::EnumNameRole(owning.role()));
+  BOWLINE_REQUIRE(storage.empty() || !owning.empty(), "The owner {} is an empty row.", owner);
+  BOWLINE_REQUIRE(storage.empty() || check.shapes[row] == check.shapes[of],
+                  "The shape {} is not that of the owner {} ({}).", check.shapes[row], owner,
+                  check.shapes[of]);
+  return {};
+}
+
+}  // namespace
+
+Status check_storages(Check& check) {
+  const auto* rows = check.model.storages();
+  const auto place = [](uint32_t i) { return format("While checking storage {}.", i); };
+  for (uint32_t i = 0; i < count_of(rows); ++i) {
+    BOWLINE_TRY(check_storage(check, i, *rows->Get(i)).at(place(i)));
+  }
+  std::set<std::tuple<int32_t, file::Role, uint32_t>> slots;
+  for (uint32_t i = 0; i < count_of(rows); ++i) {
+    const file::Storage& row = *rows->Get(i);
+    BOWLINE_TRY(check_owner(check, i, row).at(place(i)));
+    BOWLINE_REQUIRE(row.empty() || row.owner() == -1 ||
+                        slots.insert({row.owner(), row.role(), row.slot()}).second,
+                    "Storage {} is a second {} {} of storage {}.", i,
+                    file::EnumNameRole(row.role()), row.slot(), row.owner());
+  }
+  return {};
+}
+
+namespace {
+
+Status check_parameter(Check& check, const file::Parameter& parameter) {
+  const uint32_t tie = parameter.tie();
+  BOWLINE_REQUIRE(tie < check.shapes.size(), "The tie index {} is not one of the {} storages.", tie,
+                  check.shapes.size());
+  BOWLINE_REQUIRE(!check.model.storages()->Get(tie)->empty(), "The tie index {} is an empty row.",
+                  tie);
+  if (const file::View* v = parameter.view()) {
+    BOWLINE_ASSIGN(const Shape reshaped, check_shape(check, v->shape()));
+    const View view{v->row_start(), v->rows(),
+                    std::vector<int64_t>(reshaped.dims().begin(), reshaped.dims().end()),
+                    v->transpose()};
+    BOWLINE_TRY(view_shape(view, check.shapes[tie]).status());
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_parameters(Check& check) {
+  const auto* rows = check.model.parameters();
+  for (uint32_t i = 0; i < count_of(rows); ++i) {
+    const file::Parameter& parameter = *rows->Get(i);
+    const std::string what = format("Parameter {}", i);
+    BOWLINE_TRY(check_name(check, parameter.name(), what));
+    BOWLINE_TRY(check_unique(check.parameters, parameter.name(), what));
+    BOWLINE_TRY(
+        check_parameter(check, parameter)
+            .at(format("While checking parameter {} \"{}\".", i, text_of(parameter.name()))));
+  }
+  for (uint32_t i = 0; i < count_of(rows); ++i) {
+    const file::Parameter& parameter = *rows->Get(i);
+    BOWLINE_TRY(
+        check_optional_name(check, parameter.target(), format("The target of parameter {}", i)));
+    BOWLINE_REQUIRE(count_of(parameter.target()) == 0 || check.model.base() != nullptr ||
+                        check.parameters.contains(text_of(parameter.target())),
+                    "Parameter \"{}\" changes \"{}\", which is not there.",
+                    text_of(parameter.name()), text_of(parameter.target()));
+  }
+  return {};
+}
+
+}  // namespace bowline::model

@@ -1,0 +1,109 @@
+#include "model/write.h"
+
+#include "model/checksum.h"
+#include "model/layout.h"
+
+namespace bowline::model {
+namespace {
+
+using Emit = std::function<Status(std::span<const std::byte>)>;
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+Result<std::span<const std::byte>> read_payload(const Payload& payload,
+                                                std::vector<std::byte>& scratch) {
+  BOWLINE_ASSIGN(const auto bytes, payload.bytes(scratch));
+  BOWLINE_REQUIRE_CODE(bytes.size() == payload.length, Code::internal,
+                       "A payload has {} bytes, not {}.", bytes.size(), payload.length);
+  return bytes;
+}
+
+// Gives every range its place and checksum. Returns the bytes from the data start to the trailer.
+Result<uint64_t> place(std::span<const Payload> payloads) {
+  uint64_t at = 0;
+  for (const Payload& payload : payloads) {
+    std::vector<std::byte> scratch;
+    BOWLINE_ASSIGN(const auto bytes, read_payload(payload, scratch));
+    *payload.range = {};
+    payload.range->offset = at;
+    payload.range->length = payload.length;
+    payload.range->xxh3 = checksum(bytes);
+    at = round_up(at + payload.length, kRangeAlignment);
+  }
+  return at;
+}
+
+struct Head {
+  flatbuffers::FlatBufferBuilder tables{1024};
+  Header header;
+};
+
+void build_head(Head& head, const file::ModelT& tables, uint64_t data_bytes) {
+  file::FinishModelBuffer(head.tables, file::Model::Pack(head.tables, &tables));
+  head.header.flatbuffer_length = head.tables.GetSize();
+  head.header.data_start = round_up(kHeaderBytes + head.tables.GetSize(), kPageBytes);
+  head.header.file_length = head.header.data_start + data_bytes + kTrailerBytes;
+}
+
+Status emit_zeros(const Emit& emit, uint64_t count) {
+  static constexpr std::array<std::byte, kPageBytes> zeros{};
+  return emit(std::span(zeros).first(count));
+}
+
+Status emit_all(const Head& head, std::span<const Payload> payloads, const Emit& emit) {
+  const std::span tables(head.tables.GetBufferPointer(), head.tables.GetSize());
+  BOWLINE_TRY(emit(bytes_of(head.header)));
+  BOWLINE_TRY(emit(std::as_bytes(tables)));
+  BOWLINE_TRY(emit_zeros(emit, head.header.data_start - kHeaderBytes - tables.size()));
+  for (const Payload& payload : payloads) {
+    std::vector<std::byte> scratch;
+    BOWLINE_ASSIGN(const auto bytes, read_payload(payload, scratch));
+    BOWLINE_TRY(emit(bytes));
+    BOWLINE_TRY(emit_zeros(emit, round_up(bytes.size(), kRangeAlignment) - bytes.size()));
+  }
+  return {};
+}
+
+Status emit_file(const Head& head, std::span<const Payload> payloads, const Emit& emit) {
+  StreamHash hash;
+  BOWLINE_TRY(emit_all(head, payloads, [&](std::span<const std::byte> bytes) {
+    hash.add(bytes);
+    return emit(bytes);
+  }));
+  Trailer trailer;
+  trailer.hash_low = hash.value().low;
+  trailer.hash_high = hash.value().high;
+  return emit(bytes_of(trailer));
+}
+
+}  // namespace
+
+Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
+                  FileSystem& files) {
+  BOWLINE_ASSIGN(const uint64_t data_bytes, place(payloads));
+  Head head;
+  build_head(head, tables, data_bytes);
+  BOWLINE_ASSIGN(const auto file, AtomicFile::create(path, head.header.file_length, files));
+  BOWLINE_TRY(emit_file(head, payloads,
+                        [&](std::span<const std::byte> bytes) { return file->write(bytes); }));
+  return file->commit();
+}
+
+Result<std::vector<std::byte>> write_bytes(file::ModelT& tables,
+                                           std::span<const Payload> payloads) {
+  BOWLINE_ASSIGN(const uint64_t data_bytes, place(payloads));
+  Head head;
+  build_head(head, tables, data_bytes);
+  std::vector<std::byte> out;
+  out.reserve(head.header.file_length);
+  BOWLINE_TRY(emit_file(head, payloads, [&](std::span<const std::byte> bytes) {
+    out.insert(out.end(), bytes.begin(), bytes.end());
+    return Status();
+  }));
+  return out;
+}
+
+}  // namespace bowline::model

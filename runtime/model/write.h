@@ -1,0 +1,31 @@
+// Writes a model file: tables, payloads, trailer.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "generated/model_generated.h"
+#include "model/atomic_file.h"
+
+namespace bowline::model {
+
+// The bytes of one range. They are asked for twice: for the checksum, and to be written; both
+// answers are equal.
+struct Payload {
+  // The range of the tree that names these bytes; the writer fills it in.
+  file::RangeT* range = nullptr;
+  uint64_t length = 0;
+  // The bytes, in memory of the provider or in `scratch`.
+  std::function<Result<std::span<const std::byte>>(std::vector<std::byte>& scratch)> bytes;
+};
+
+// Writes `tables` and the payloads, in this order, to `path`: atomically, and with the same bytes
+// for the same content. Errors  io_error: it cannot be written; what was there before is untouched.
+// Those of the providers.
+Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
+                  FileSystem& files = real_file_system());
+
+// The same bytes in memory.
+Result<std::vector<std::byte>> write_bytes(file::ModelT& tables, std::span<const Payload> payloads);
+
+}  // namespace bowline::model
