@@ -11,7 +11,8 @@
 namespace bowline::cpu {
 namespace {
 
-// About 50 us of waiting before a worker sleeps, longer than the gap between two operators of a plan.
+// About 50 us of waiting before a worker sleeps, longer than the gap between two operators of a
+// plan.
 constexpr int kSpins = 2000;
 // The caller waits for tasks that run at this moment; it yields if one of them lost its core.
 constexpr int kSpinsBeforeYield = 20000;
@@ -88,7 +89,8 @@ void Threads::work(size_t thread) {
     if (worked) {
       continue;
     }
-    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the new epoch.
+    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the
+    // new epoch.
     sleepers_.fetch_add(1);
     if (unclaimed_.load() <= 0) {
       epoch_.wait(epoch);

@@ -1,8 +1,10 @@
 // The tile at the heart of the matrix product and of attention. Included once per instruction set.
 //
-//   C[r, j] = sum over k of A[r, k] * B[k, j]   (+ C[r, j])   (+ bias[j])      r < kRows, j < kVectors * lanes
+//   C[r, j] = sum over k of A[r, k] * B[k, j]   (+ C[r, j])   (+ bias[j])      r < kRows, j <
+//   kVectors * lanes
 //
-// A is read by broadcasts through two strides, so it may be stored either way round; the lanes run along B and C.
+// A is read by broadcasts through two strides, so it may be stored either way round; the lanes run
+// along B and C.
 #if defined(BOWLINE_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_GEMM_INL_H
 #undef BOWLINE_CPU_GEMM_INL_H
@@ -77,28 +79,34 @@ HWY_INLINE void multiply_tile(const TileOperands& o, size_t depth, size_t column
     a3 += o.a_k;
     b += o.b_k;
   }
-  HWY_UNROLL(6)
-  for (size_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(4)
-    for (size_t v = 0; v < kVectors; ++v) {
+  // Only the last vector can be partial.
+  const size_t rest = columns - (kVectors - 1) * lanes;
+  const auto mask = hn::FirstN(d, rest);
+  const bool whole = rest == lanes;
+  HWY_UNROLL(4)
+  for (size_t v = 0; v < kVectors; ++v) {
+    const bool masked = v == kVectors - 1 && !whole;
+    if (bias != nullptr) {
+      const V add =
+          masked ? hn::MaskedLoad(mask, d, bias + v * lanes) : hn::LoadU(d, bias + v * lanes);
+      HWY_UNROLL(6)
+      for (size_t r = 0; r < kRows; ++r) {
+        sum[r][v] = hn::Add(sum[r][v], add);
+      }
+    }
+    HWY_UNROLL(6)
+    for (size_t r = 0; r < kRows; ++r) {
       float* HWY_RESTRICT c = o.c + r * o.c_row + v * lanes;
-      if (HWY_LIKELY((v + 1) * lanes <= columns)) {
-        V out = sum[r][v];
+      if (masked) {
         if (accumulate) {
-          out = hn::Add(hn::LoadU(d, c), out);
+          sum[r][v] = hn::Add(hn::MaskedLoad(mask, d, c), sum[r][v]);
         }
-        if (bias != nullptr) {
-          out = hn::Add(out, hn::LoadU(d, bias + v * lanes));
-        }
-        hn::StoreU(out, d, c);
+        hn::BlendedStore(sum[r][v], mask, d, c);
       } else {
-        HWY_ALIGN float edge[HWY_MAX_BYTES / sizeof(float)];
-        hn::Store(sum[r][v], d, edge);
-        for (size_t j = v * lanes; j < columns; ++j) {
-          float out = edge[j - v * lanes];
-          out = accumulate ? c[j - v * lanes] + out : out;
-          c[j - v * lanes] = bias != nullptr ? out + bias[j] : out;
+        if (accumulate) {
+          sum[r][v] = hn::Add(hn::LoadU(d, c), sum[r][v]);
         }
+        hn::StoreU(sum[r][v], d, c);
       }
     }
   }
@@ -115,8 +123,11 @@ HWY_NOINLINE void tile_function(const TileOperands& o, size_t depth, size_t colu
 
 // The tile for `rows` of 1 .. kTileRows and `vectors` of 1 .. kTileVectors.
 inline TileFunction tile_for(size_t rows, size_t vectors) {
-#define BOWLINE_TILE_ROW(r) \
-  { tile_function<r, 1>, tile_function<r, 2>, tile_function<r, kTileVectors - 1>, tile_function<r, kTileVectors> }
+#define BOWLINE_TILE_ROW(r)                                                       \
+  {                                                                               \
+    tile_function<r, 1>, tile_function<r, 2>, tile_function<r, kTileVectors - 1>, \
+        tile_function<r, kTileVectors>                                            \
+  }
   static constexpr TileFunction kTiles[kTileRows][4] = {BOWLINE_TILE_ROW(1), BOWLINE_TILE_ROW(2),
                                                         BOWLINE_TILE_ROW(3), BOWLINE_TILE_ROW(4),
                                                         BOWLINE_TILE_ROW(5), BOWLINE_TILE_ROW(6)};
@@ -124,7 +135,8 @@ inline TileFunction tile_for(size_t rows, size_t vectors) {
   return kTiles[rows - 1][vectors - 1];
 }
 
-// C [rows, columns] of any size, tile by tile. B has whole vectors of columns: its rows are padded by the caller.
+// C [rows, columns] of any size, tile by tile. B has whole vectors of columns: its rows are padded
+// by the caller.
 inline void multiply_block(const TileOperands& o, size_t rows, size_t depth, size_t columns,
                            bool accumulate) {
   const size_t lanes = hn::Lanes(TileTag());

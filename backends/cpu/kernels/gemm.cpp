@@ -1,9 +1,10 @@
-// See gemm.h. Blocks of B are packed into panels as wide as a tile, so that a panel stays in the L1 cache while the
-// rows of A pass by; A is read where it lies unless it is stored transposed.
+// See gemm.h. Blocks of B are packed into panels as wide as a tile, so that a panel stays in the L1
+// cache while the rows of A pass by; A is read where it lies unless it is stored transposed.
 #include "kernels/gemm.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/targets.h"
 
@@ -20,7 +21,8 @@ namespace {
 
 // Depth of a block of k: fixed, because it decides the order of the sum.
 constexpr size_t kDepth = 256;
-// Columns of B and rows of A that a thread packs at a time: 256 x 512 floats are half of a 1 MiB L2 cache.
+// Columns of B and rows of A that a thread packs at a time: 256 x 512 floats are half of a 1 MiB L2
+// cache.
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
 // Below this many multiply-adds one thread is faster than two.
@@ -139,9 +141,7 @@ void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t r
     float* HWY_RESTRICT out = strips;
     if (width == kTileRows) {
       for (size_t k = 0; k < depth; ++k, in += lda, out += kTileRows) {
-        for (size_t r = 0; r < kTileRows; ++r) {
-          out[r] = in[r];
-        }
+        std::memcpy(out, in, kTileRows * sizeof(float));
       }
     } else {
       for (size_t k = 0; k < depth; ++k, in += lda, out += kTileRows) {
@@ -284,10 +284,11 @@ void direct_columns(const Job& job, Range columns, float* scratch) {
     const size_t width = HWY_MIN(whole - j, tile_columns());
     for (size_t k = 0; k < s.k; k += kDepth) {
       const size_t depth = HWY_MIN(s.k - k, kDepth);
-      const float* bias = k + depth == s.k && job.options.bias != nullptr ? job.options.bias + j
-                                                                          : nullptr;
-      tile_for(s.m, width / lanes)({job.a + k, s.lda, 1, job.b + k * s.ldb + j, s.ldb, job.c + j, s.ldc},
-                                   depth, width, job.options.accumulate || k > 0, bias);
+      const float* bias =
+          k + depth == s.k && job.options.bias != nullptr ? job.options.bias + j : nullptr;
+      tile_for(s.m, width / lanes)(
+          {job.a + k, s.lda, 1, job.b + k * s.ldb + j, s.ldb, job.c + j, s.ldc}, depth, width,
+          job.options.accumulate || k > 0, bias);
     }
   }
   if (whole < columns.end) {
@@ -323,7 +324,8 @@ Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
   }
   const size_t row_tiles = (s.m + 5) / 6;
   const size_t panels = (s.n + panel - 1) / panel;
-  // Cycles per element, measured on Zen 5: packing by copy and by transposing; 2 x 16 multiply-adds per cycle.
+  // Cycles per element, measured on Zen 5: packing by copy and by transposing; 2 x 16 multiply-adds
+  // per cycle.
   const double pack_b = transposed_b(s.layout) ? 0.3 : 0.1;
   const double pack_a = transposed_a(s.layout) ? 0.2 : 0.0;
   Grid best;

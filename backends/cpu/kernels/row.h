@@ -1,0 +1,77 @@
+// Operators along the last axis of an f32 array [rows, n]: norms, softmax, cross entropy, column
+// sums.
+//
+// Numerics  sums in f32 with a fixed order; sums over rows run over blocks of rows whose number
+// depends on `rows`
+//           alone. The bits do not depend on the number of threads. NaN and infinities propagate.
+// Threads   uses the pool for larger arrays; nothing is allocated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "threads.h"
+
+namespace bowline::cpu {
+
+// y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta, var biased. y may be x.
+void layer_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
+                const float* beta, float eps, float* y);
+
+// With h = (x - mean) r, r = 1 / sqrt(var + eps), g = dy * gamma:
+//
+//   dx = r (g - mean(g) - h mean(g h)),  dgamma = sum of dy h over rows,  dbeta = sum of dy over
+//   rows
+//
+// mean and r are computed again. dx may be dy or x.
+void layer_norm_backward(Threads& threads, size_t rows, size_t n, const float* x,
+                         const float* gamma, const float* dy, float eps, float* dx, float* dgamma,
+                         float* dbeta, void* scratch);
+
+// y = x / sqrt(mean(x^2) + eps) * gamma. y may be x.
+void rms_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
+              float eps, float* y);
+
+// With r = 1 / sqrt(mean(x^2) + eps), g = dy * gamma:
+//
+//   dx = r (g - x r^2 mean(g x)),  dgamma = sum of dy x r over rows
+//
+// dx may be dy or x.
+void rms_norm_backward(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
+                       const float* dy, float eps, float* dx, float* dgamma, void* scratch);
+
+size_t norm_backward_scratch_bytes(size_t rows, size_t n);
+
+// y [n] = sum of x over rows (+ y), the gradient of a bias.
+void sum_rows(Threads& threads, size_t rows, size_t n, const float* x, bool accumulate, float* y,
+              void* scratch);
+size_t sum_rows_scratch_bytes(size_t rows, size_t n);
+
+// y = e^(x - max) / sum of e^(x - max). y may be x.
+void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y);
+
+// dx = y (dy - sum of dy y). dx may be dy.
+void softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
+                      float* dx);
+
+// y [rows] = log of the sum of e^x.
+void log_sum_exp(Threads& threads, size_t rows, size_t n, const float* x, float* y);
+
+// Labels of cross entropy: a row with ignore_index has loss 0 and gradient 0 and is not counted.
+struct LabelCheck {
+  size_t counted = 0;
+  bool valid = true;
+  int32_t bad_label = 0;  // the first one outside 0 .. n - 1, if not valid
+};
+LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ignore_index);
+
+// loss [rows] = log of the sum of e^logits - logits[label]. Labels must have passed the check.
+void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
+                   const int32_t* labels, int32_t ignore_index, float* loss);
+
+// dlogits = factor (softmax(logits) - [label]). dlogits may be logits.
+void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
+                            const int32_t* labels, int32_t ignore_index, float factor,
+                            float* dlogits);
+
+}  // namespace bowline::cpu
