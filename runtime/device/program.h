@@ -32,7 +32,7 @@ struct Operand {
   uint32_t slot = kArenaSlot;
   uint64_t offset = 0;
   DType dtype = DType::f32;
-  Shape shape;  // of a list operand: not used, the entries have their own sizes
+  Shape shape;  // of a list operand: [elements of its largest entry]
   uint32_t table = kNoTable;
   uint32_t modulo = 0;
   uint32_t shift = 0;
@@ -47,7 +47,7 @@ struct TableEntry {
   uint64_t offset = 0;
   uint64_t elements = 0;
   // For AccumulateGrad: this is the first contribution of the submission, so it overwrites unless the step
-  // scalar `accumulate` is set.
+  // scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the contribution is dropped.
   bool first = false;
 };
 

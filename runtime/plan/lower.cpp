@@ -247,6 +247,13 @@ Status Lowering::lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending)
     const ValueId root = root_of(g, v);
     if (g[root].kind == ValueKind::parameter) {
       o.table = table_of(g[root], node, static_cast<size_t>(position), reverse_);
+      if (def.takes_lists) {
+        uint64_t largest = 0;
+        for (const StorageUse& u : g[root].uses) {
+          largest = std::max(largest, u.elements);
+        }
+        o.shape = Shape{static_cast<int64_t>(largest)};
+      }
       // Outside a body a single weight is a plain operand, unless the operator takes lists.
       if (f.outer == nullptr && !def.takes_lists && node.op != Op::AccumulateGrad) {
         const device::TableEntry e = plan_.program.tables.back().entries[0];

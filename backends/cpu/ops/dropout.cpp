@@ -1,0 +1,43 @@
+// Dropout: y = x / (1 - rate) where word i % 4 of philox({i / 4, stream, iteration, counter}, seed) is at least the
+// threshold, else 0; the identity outside training.
+#include <cstring>
+
+#include "core/random.h"
+#include "kernel.h"
+
+namespace bowline::cpu {
+namespace {
+
+void run(const Launch& l) {
+  const auto& t = l.attributes<DropoutAttributes>();
+  const float* x = l.in[0].f32();
+  float* y = l.out[0].f32();
+  const int64_t n = l.out[0].elements();
+  const bool off = l.step.training == 0;
+  const uint32_t threshold = dropout_threshold(static_cast<double>(t.rate()));
+  const float scale = 1.0f / (1.0f - t.rate());
+  const uint32_t counter = l.step.counter;
+  const std::array<uint32_t, 2> key = {l.step.seed[0], l.step.seed[1]};
+  parallel_blocks(l.threads, n, 4096, [&](int64_t begin, int64_t end) {
+    if (off) {
+      if (x != y) {
+        std::memcpy(y + begin, x + begin, static_cast<size_t>(end - begin) * sizeof(float));
+      }
+      return;
+    }
+    for (int64_t i = begin; i < end; i += 4) {
+      const RandomBlock words =
+          philox({static_cast<uint32_t>(i / 4), t.stream(), l.iteration, counter}, key);
+      for (int64_t j = i; j < i + 4 && j < end; ++j) {
+        y[j] = words[static_cast<size_t>(j - i)] >= threshold ? x[j] * scale : 0.0f;
+      }
+    }
+  });
+}
+
+}  // namespace
+
+extern const Kernel kernel_dropout;
+const Kernel kernel_dropout{run, nullptr};
+
+}  // namespace bowline::cpu

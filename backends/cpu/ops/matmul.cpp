@@ -1,0 +1,89 @@
+//! ops MatMul Linear
+// Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix.
+#include "kernel.h"
+#include "kernels/gemm.h"
+
+namespace bowline::cpu {
+namespace {
+
+GemmLayout layout_of(bool transpose_a, bool transpose_b) {
+  return transpose_a ? (transpose_b ? GemmLayout::tt : GemmLayout::tn)
+                     : (transpose_b ? GemmLayout::nt : GemmLayout::nn);
+}
+
+GemmShape matmul_shape(const MatMulAttributes& t, const Shape& a, const Shape& b) {
+  GemmShape s;
+  s.layout = layout_of(t.transpose_a(), t.transpose_b());
+  const auto dim = [](const Shape& x, int from_back) { return static_cast<size_t>(x[x.rank() - from_back]); };
+  s.lda = dim(a, 1);
+  s.ldb = dim(b, 1);
+  s.m = t.transpose_a() ? dim(a, 1) : dim(a, 2);
+  s.k = t.transpose_a() ? dim(a, 2) : dim(a, 1);
+  s.n = t.transpose_b() ? dim(b, 2) : dim(b, 1);
+  s.ldc = s.n;
+  return s;
+}
+
+uint64_t matmul_workspace(const device::NodeQuery& node, const Threads& threads) {
+  return gemm_scratch_bytes(
+      matmul_shape(node.attributes.as<MatMulAttributes>(), node.inputs[0].shape, node.inputs[1].shape), threads);
+}
+
+// Elements to the matrix of `in` that belongs to matrix `index` of the output.
+int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
+  int64_t offset = 0;
+  int64_t step = in.elements(in.rank() - 2, in.rank());
+  for (int a = out.rank() - 3; a >= 0; --a) {
+    const int from = a - (out.rank() - in.rank());
+    const int64_t at = index % out[a];
+    index /= out[a];
+    if (from >= 0) {
+      offset += (in[from] == 1 ? 0 : at) * step;
+      step *= in[from];
+    }
+  }
+  return offset;
+}
+
+void run_matmul(const Launch& l) {
+  const Shape& a = *l.in[0].shape;
+  const Shape& b = *l.in[1].shape;
+  const Shape& out = *l.out[0].shape;
+  const GemmShape s = matmul_shape(l.attributes<MatMulAttributes>(), a, b);
+  const int64_t batch = out.elements(0, out.rank() - 2);
+  for (int64_t i = 0; i < batch; ++i) {
+    gemm(l.threads, s, l.in[0].f32() + batch_offset(a, out, i), l.in[1].f32() + batch_offset(b, out, i),
+         l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), {}, l.workspace);
+  }
+}
+
+GemmShape linear_shape(const Shape& x, const Shape& w) {
+  GemmShape s;
+  s.layout = GemmLayout::nt;
+  s.k = static_cast<size_t>(w[1]);
+  s.n = static_cast<size_t>(w[0]);
+  s.m = static_cast<size_t>(x.rows());
+  s.lda = s.k;
+  s.ldb = s.k;
+  s.ldc = s.n;
+  return s;
+}
+
+uint64_t linear_workspace(const device::NodeQuery& node, const Threads& threads) {
+  return gemm_scratch_bytes(linear_shape(node.inputs[0].shape, node.inputs[1].shape), threads);
+}
+
+void run_linear(const Launch& l) {
+  GemmOptions options;
+  options.bias = l.has_input(2) ? l.in[2].f32() : nullptr;
+  gemm(l.threads, linear_shape(*l.in[0].shape, *l.in[1].shape), l.in[0].f32(), l.in[1].f32(), l.out[0].f32(),
+       options, l.workspace);
+}
+
+}  // namespace
+
+extern const Kernel kernel_mat_mul, kernel_linear;
+const Kernel kernel_mat_mul{run_matmul, matmul_workspace};
+const Kernel kernel_linear{run_linear, linear_workspace};
+
+}  // namespace bowline::cpu

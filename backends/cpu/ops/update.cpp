@@ -1,0 +1,103 @@
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
+// Gradients of storages and optimizers. List operands hold one entry per storage.
+#include <cmath>
+#include <cstring>
+
+#include "kernel.h"
+#include "kernels/elementwise.h"
+
+namespace bowline::cpu {
+namespace {
+
+void run_zero(const Launch& l) {
+  if (l.step.accumulate != 0) {
+    return;
+  }
+  for (const ListItem& g : l.in[0].list) {
+    std::memset(g.data, 0, g.elements * sizeof(float));
+  }
+}
+
+void run_accumulate(const Launch& l) {
+  const ListItem& g = l.in[0].entry;
+  const float* from = l.in[1].f32();
+  if (g.elements == 0) {
+    return;
+  }
+  if (g.first && l.step.accumulate == 0) {
+    parallel_blocks(l.threads, static_cast<int64_t>(g.elements), 16384, [&](int64_t begin, int64_t end) {
+      std::memcpy(g.data + begin, from + begin, static_cast<size_t>(end - begin) * sizeof(float));
+    });
+  } else {
+    binary(l.threads, Binary::add, g.elements, g.data, from, g.data);
+  }
+}
+
+uint64_t clip_workspace(const device::NodeQuery& node, const Threads&) {
+  return sum_of_squares_scratch_bytes(static_cast<size_t>(node.inputs[0].shape.elements()));
+}
+
+void run_clip(const Launch& l) {
+  double sum = 0;
+  for (const ListItem& g : l.in[0].list) {
+    sum += sum_of_squares(l.threads, g.elements, g.data, l.workspace);
+  }
+  const double scale = static_cast<double>(l.step.gradient_scale);
+  const double norm = scale * std::sqrt(sum);
+  const double max_norm = static_cast<double>(l.attributes<ClipAttributes>().max_norm());
+  l.step.grad_norm = static_cast<float>(norm);
+  l.step.non_finite = std::isfinite(l.step.grad_norm) ? 0 : 1;
+  *l.out[0].f32() = static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
+}
+
+bool halted(const Launch& l) { return l.step.error != 0 || l.step.non_finite != 0; }
+
+void run_sgd(const Launch& l) {
+  if (halted(l)) {
+    return;
+  }
+  const auto& t = l.attributes<SgdAttributes>();
+  SgdStep step;
+  step.learning_rate = l.step.learning_rate;
+  step.momentum = t.momentum();
+  step.weight_decay = t.weight_decay();
+  step.grad_scale = *l.in[2].f32();
+  step.nesterov = t.nesterov();
+  step.first = l.step.first_update != 0;
+  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
+    const ListItem& w = l.in[0].list[i];
+    sgd(l.threads, w.elements, step, l.in[1].list[i].data, w.data,
+        l.has_input(3) ? l.in[3].list[i].data : nullptr);
+  }
+}
+
+void run_adamw(const Launch& l) {
+  if (halted(l)) {
+    return;
+  }
+  const auto& t = l.attributes<AdamWAttributes>();
+  AdamWStep step;
+  step.learning_rate = static_cast<double>(l.step.learning_rate);
+  step.beta1 = static_cast<double>(t.beta1());
+  step.beta2 = static_cast<double>(t.beta2());
+  step.eps = static_cast<double>(t.eps());
+  step.weight_decay = static_cast<double>(t.weight_decay());
+  step.bias_correction1 = static_cast<double>(l.step.bias_correction1);
+  step.bias_correction2 = static_cast<double>(l.step.bias_correction2);
+  step.grad_scale = *l.in[4].f32();
+  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
+    const ListItem& w = l.in[0].list[i];
+    adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data, l.in[3].list[i].data);
+  }
+}
+
+}  // namespace
+
+extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm, kernel_sgd, kernel_adam_w;
+const Kernel kernel_zero_grad{run_zero, nullptr};
+const Kernel kernel_accumulate_grad{run_accumulate, nullptr};
+const Kernel kernel_clip_by_global_norm{run_clip, clip_workspace};
+const Kernel kernel_sgd{run_sgd, nullptr};
+const Kernel kernel_adam_w{run_adamw, nullptr};
+
+}  // namespace bowline::cpu
