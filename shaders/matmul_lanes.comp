@@ -1,10 +1,10 @@
-//! variants LAYOUT=nt,nn,tn
+//! variants LAYOUT=nt,nn,tn,any
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // Matrix product for devices whose lanes are vector elements of a CPU. A workgroup is one subgroup and has no
 // barrier; it keeps a tile of TM rows x S * TC columns in registers and passes A between lanes by shuffles with
 // constant indices. Rows and columns past the edge are clamped while loading and skipped while storing.
-// Needs rows of 8-byte alignment: K even for nt, N even for nn, M and N even for tn.
+// Pairs of neighbours are loaded as 64 bits: K is even for nt, N for nn, M and N for tn. `any` has no such need.
 #include "common.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
@@ -18,7 +18,7 @@ const uint S = gl_WorkGroupSize.x;           // lanes
 
 vec2 as_pair(uint64_t x) { return uintBitsToFloat(unpackUint2x32(x)); }
 
-#if defined(LAYOUT_nt)
+#if defined(LAYOUT_nt) || defined(LAYOUT_any)
 // Columns of a lane lie S apart.
 uint column(uint first, uint lane, uint j) { return first + lane + S * j; }
 #else
@@ -133,7 +133,7 @@ void main() {
       }
     }
   }
-#else  // tn: A is [K, M]; TM / 2 lanes load a pair of rows of the tile each. TM <= 2 * S.
+#elif defined(LAYOUT_tn)  // A is [K, M]; TM / 2 lanes load a pair of rows of the tile each. TM <= 2 * S.
   const uint n2 = p.n / 2;
   const uint m2 = p.m / 2;
   uint b_column[TC / 2];
@@ -174,6 +174,35 @@ void main() {
       [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
         acc[i * TC + 2 * j] += x * br[j].x;
         acc[i * TC + 2 * j + 1] += x * br[j].y;
+      }
+    }
+  }
+#else
+  uint a_row[TM];
+  uint b_column[TC];
+  [[unroll]] for (uint i = 0; i < TM; ++i) {
+    a_row[i] = o.a + min(m0 + i, p.m - 1) * p.a_m;
+  }
+  [[unroll]] for (uint j = 0; j < TC; ++j) {
+    b_column[j] = o.b + min(column(n0, lane, j), p.n - 1) * p.b_n;
+  }
+  for (uint k = 0; k < p.k; k += S) {
+    A ar[TM];
+    [[unroll]] for (uint i = 0; i < TM; ++i) {
+      ar[i] = k + lane < p.k ? p.a.v[a_row[i] + (k + lane) * p.a_k] : 0;
+    }
+    [[unroll]] for (uint kk = 0; kk < S; ++kk) {
+      if (k + kk < p.k) {
+        A br[TC];
+        [[unroll]] for (uint j = 0; j < TC; ++j) {
+          br[j] = p.b.v[b_column[j] + (k + kk) * p.b_k];
+        }
+        [[unroll]] for (uint i = 0; i < TM; ++i) {
+          const A x = subgroupShuffle(ar[i], kk);
+          [[unroll]] for (uint j = 0; j < TC; ++j) {
+            acc[i * TC + j] += x * br[j];
+          }
+        }
       }
     }
   }

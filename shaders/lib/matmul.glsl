@@ -1,4 +1,4 @@
-// Operands of the matrix product C = alpha * op(A) op(B) + bias, one matrix per index of z.
+// Operands of the matrix product C = op(A) op(B) + bias, one matrix per index of z.
 //
 // Matrices of a batch lie `stride` elements apart; with batch_rank > 0 the offsets come from `batch`, a table
 // of [dims, strides of a, strides of b], so that broadcast batch dims have stride 0.
@@ -16,6 +16,10 @@ layout(push_constant, scalar) uniform Push {
   uint groups_x;    // workgroups per matrix
   uint groups_y;
   uint batches;
+  uint a_m;         // strides of the general variants: of op(A) along m and k, of op(B) along k and n
+  uint a_k;
+  uint b_k;
+  uint b_n;
 } p;
 
 struct BatchOffsets {

@@ -1,0 +1,148 @@
+#include <algorithm>
+
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a watchdog.
+struct Rates {
+  double flops_per_ns;
+  double bytes_per_ns;
+};
+
+Rates rates_of(const PhysicalDevice& physical) {
+  switch (physical.properties.deviceType) {
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return {5, 1};
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return {1000, 100};
+    default:
+      return {100, 10};
+  }
+}
+
+constexpr double kDispatchNs = 2000;
+
+}  // namespace
+
+Place Launch::place(uint32_t slot, uint64_t offset) const {
+  const Buffer* buffer = slots_[slot];
+  return {buffer->handle, offset, buffer->address + offset};
+}
+
+Place Launch::place(const device::Operand& operand) const {
+  if (operand.table != device::kNoTable) {
+    const device::TableEntry& entry = program_.tables[operand.table].entries[iteration_];
+    return place(entry.slot, entry.offset);
+  }
+  uint64_t offset = operand.offset;
+  if (operand.modulo != 0) {
+    offset += (iteration_ + operand.shift) % operand.modulo * operand.step_bytes;
+  }
+  return place(operand.slot, offset);
+}
+
+std::vector<ListEntry> Launch::list(const device::Operand& operand) const {
+  std::vector<ListEntry> entries;
+  if (operand.table == device::kNoTable) {
+    entries.push_back({place(operand).address, static_cast<uint64_t>(operand.shape.elements()), true});
+    return entries;
+  }
+  const std::span<const device::TableEntry> all = program_.tables[operand.table].entries;
+  for (const device::TableEntry& entry : in_repeat_ ? all.subspan(iteration_, 1) : all) {
+    entries.push_back({place(entry.slot, entry.offset).address, entry.elements, entry.first});
+  }
+  return entries;
+}
+
+uint32_t Launch::table(const std::vector<uint32_t>& words) {
+  const auto found = list_->known.find(words);
+  if (found != list_->known.end()) {
+    return found->second;
+  }
+  const auto offset = static_cast<uint32_t>(list_->words.size() * sizeof(uint32_t));
+  list_->words.insert(list_->words.end(), words.begin(), words.end());
+  if (list_->words.size() % 2 != 0) {
+    list_->words.push_back(0);  // addresses in tables lie at multiples of 8
+  }
+  list_->known.emplace(words, offset);
+  return offset;
+}
+
+Grid Launch::over_elements(uint64_t elements) const {
+  Grid grid;
+  grid.local = physical_.is_software() ? lanes() : 256;
+  // Lanes of a CPU want long workgroups, of a GPU many; few elements are spread over all cores.
+  const uint64_t most = physical_.is_software() ? lanes() * 512u : 1024u;
+  const uint64_t even = (elements + 15) / 16;
+  const uint64_t per_group = std::clamp<uint64_t>(even, grid.local, most) / grid.local * grid.local;
+  grid.per_group = static_cast<uint32_t>(per_group);
+  grid.groups = (elements + per_group - 1) / per_group;
+  return grid;
+}
+
+Grid Launch::over_rows(uint64_t rows) const {
+  Grid grid;
+  const uint32_t per_group = physical_.is_software() ? 1 : std::max(1u, 128 / lanes());
+  grid.local = lanes() * per_group;
+  grid.per_group = per_group;
+  grid.groups = (rows + per_group - 1) / per_group;
+  return grid;
+}
+
+void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push, const Grid& grid,
+                      double flops, double bytes) {
+  if (grid.groups == 0) {
+    return;
+  }
+  Command command;
+  command.record = record_;
+  command.key.shader = shader;
+  command.key.constants[command.key.count++] = grid.local;
+  for (const uint32_t constant : constants) {
+    command.key.constants[command.key.count++] = constant;
+  }
+  command.push = push;
+  command.groups = grid.groups;
+  const Rates rates = rates_of(physical_);
+  command.ns = kDispatchNs + std::max(flops / rates.flops_per_ns, bytes / rates.bytes_per_ns);
+  list_->commands.push_back(command);
+}
+
+void Launch::barrier() {
+  Command command;
+  command.kind = Command::Kind::barrier;
+  command.record = record_;
+  list_->commands.push_back(command);
+}
+
+void Launch::copy(const Place& to, const Place& from, uint64_t bytes) {
+  if (bytes == 0) {
+    return;
+  }
+  Command command;
+  command.kind = Command::Kind::copy;
+  command.record = record_;
+  command.to = to;
+  command.from = from;
+  command.bytes = bytes;
+  command.ns = kDispatchNs + static_cast<double>(bytes) / rates_of(physical_).bytes_per_ns;
+  list_->commands.push_back(command);
+}
+
+void Launch::fill(const Place& to, uint64_t bytes, uint32_t word) {
+  if (bytes == 0) {
+    return;
+  }
+  Command command;
+  command.kind = Command::Kind::fill;
+  command.record = record_;
+  command.to = to;
+  command.bytes = bytes;
+  command.word = word;
+  command.ns = kDispatchNs + static_cast<double>(bytes) / rates_of(physical_).bytes_per_ns;
+  list_->commands.push_back(command);
+}
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,78 @@
+#include "index.h"
+
+namespace bowline::vulkan {
+
+std::array<int64_t, kMaxRank> strides_of(const Shape& shape) {
+  std::array<int64_t, kMaxRank> strides{};
+  int64_t stride = 1;
+  for (int a = shape.rank() - 1; a >= 0; --a) {
+    strides[static_cast<size_t>(a)] = stride;
+    stride *= shape[a];
+  }
+  return strides;
+}
+
+std::array<int64_t, kMaxRank> broadcast_strides(const Shape& shape, const Shape& target) {
+  const auto own = strides_of(shape);
+  std::array<int64_t, kMaxRank> strides{};
+  const int missing = target.rank() - shape.rank();
+  for (int a = 0; a < shape.rank(); ++a) {
+    strides[static_cast<size_t>(a + missing)] = shape[a] == 1 ? 0 : own[static_cast<size_t>(a)];
+  }
+  return strides;
+}
+
+void Loops::add(int64_t dim, std::initializer_list<int64_t> strides) {
+  if (dim == 1) {
+    return;
+  }
+  bool continues = !dims_.empty();
+  size_t operand = 0;
+  for (const int64_t stride : strides) {
+    continues = continues && strides_[operand].back() == stride * dim;
+    ++operand;
+  }
+  if (!continues) {
+    dims_.push_back(1);
+  }
+  dims_.back() *= dim;
+  operand = 0;
+  for (const int64_t stride : strides) {
+    if (continues) {
+      strides_[operand].back() = stride;
+    } else {
+      strides_[operand].push_back(stride);
+    }
+    ++operand;
+  }
+}
+
+void Loops::finish() {
+  if (dims_.empty()) {
+    dims_.push_back(1);
+    for (auto& strides : strides_) {
+      strides.push_back(0);
+    }
+  }
+}
+
+int64_t Loops::elements() const {
+  int64_t n = 1;
+  for (const int64_t dim : dims_) {
+    n *= dim;
+  }
+  return n;
+}
+
+void Loops::append_to(std::vector<uint32_t>* words) const {
+  for (const int64_t dim : dims_) {
+    words->push_back(static_cast<uint32_t>(dim));
+  }
+  for (const auto& strides : strides_) {
+    for (const int64_t stride : strides) {
+      words->push_back(static_cast<uint32_t>(stride));
+    }
+  }
+}
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,195 @@
+// Kernels: how one operator becomes dispatches. A kernel is a free function in a table generated from the
+// files of kernels/; it appends commands to a list, which stream.cpp turns into command buffers.
+#pragma once
+
+#include <cstring>
+#include <initializer_list>
+#include <map>
+#include <vector>
+
+#include "device/backend.h"
+#include "device/program.h"
+#include "memory.h"
+#include "pipeline.h"
+#include "vulkan_shaders.h"
+
+namespace bowline::vulkan {
+
+// An operand where it lies at one iteration of a Repeat.
+struct Place {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  uint64_t offset = 0;
+  VkDeviceAddress address = 0;
+};
+
+// An entry of a list operand.
+struct ListEntry {
+  VkDeviceAddress address = 0;
+  uint64_t elements = 0;
+  bool first = false;
+};
+
+// Push constants, laid out as the scalar block of the shader.
+class Push {
+ public:
+  template <class T>
+  Push& add(T value) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    // A block that starts with its addresses has no padding.
+    bytes_ = (bytes_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+    if (bytes_ + sizeof(T) <= kPushBytes) {
+      std::memcpy(data_ + bytes_, &value, sizeof(T));
+    }
+    bytes_ += static_cast<uint32_t>(sizeof(T));
+    return *this;
+  }
+  Push& u32(uint64_t value) { return add(static_cast<uint32_t>(value)); }
+  Push& f32(double value) { return add(static_cast<float>(value)); }
+  // The address of a table that Launch::table() returned; completed once the tables have an address.
+  Push& table(uint32_t offset) {
+    tables_[table_count_++] = bytes_;
+    return add(static_cast<uint64_t>(offset));
+  }
+  const char* data() const { return data_; }
+  uint32_t bytes() const { return bytes_; }
+  void place_tables(VkDeviceAddress base) {
+    for (uint32_t i = 0; i < table_count_; ++i) {
+      uint64_t value = 0;
+      std::memcpy(&value, data_ + tables_[i], sizeof(value));
+      value += base;
+      std::memcpy(data_ + tables_[i], &value, sizeof(value));
+    }
+  }
+
+ private:
+  alignas(8) char data_[kPushBytes] = {};
+  uint32_t bytes_ = 0;
+  uint32_t tables_[2] = {};
+  uint32_t table_count_ = 0;
+};
+
+// How many workgroups of how many invocations.
+struct Grid {
+  uint32_t local = 0;   // invocations per workgroup
+  uint64_t groups = 0;  // zero: nothing to do
+  uint32_t per_group = 0;
+};
+
+// One entry of the list that a Program becomes.
+struct Command {
+  enum class Kind : uint8_t { dispatch, barrier, copy, fill };
+  Kind kind = Kind::dispatch;
+  uint32_t record = 0;
+  PipelineKey key;
+  Push push;
+  uint64_t groups = 0;
+  double ns = 0;  // estimated
+  Place from;     // copy
+  Place to;       // copy, fill
+  uint64_t bytes = 0;
+  uint32_t word = 0;  // fill
+};
+
+// Commands of one Program, with the words that its kernels read besides their operands.
+struct CommandList {
+  std::vector<Command> commands;
+  std::vector<uint32_t> words;
+  std::map<std::vector<uint32_t>, uint32_t> known;  // tables that are there already, by content
+};
+
+// What a kernel sees when it is launched.
+class Launch {
+ public:
+  Launch(const PhysicalDevice& physical, const device::Program& program, std::span<const Buffer* const> slots,
+         uint32_t record, bool in_repeat, uint32_t iteration, CommandList* list)
+      : physical_(physical),
+        program_(program),
+        slots_(slots),
+        record_(record),
+        in_repeat_(in_repeat),
+        iteration_(iteration),
+        list_(list) {}
+
+  const PhysicalDevice& physical() const { return physical_; }
+  uint32_t lanes() const { return physical_.subgroup_size; }
+  Op op() const { return record().op; }
+  template <class Table>
+  const Table& attributes() const {
+    return record().attributes.as<Table>();
+  }
+  size_t inputs() const { return record().inputs.size(); }
+  size_t outputs() const { return record().outputs.size(); }
+  const Shape& in_shape(size_t i) const { return record().inputs[i].shape; }
+  const Shape& out_shape(size_t i) const { return record().outputs[i].shape; }
+  VkDeviceAddress in(size_t i) const { return place(record().inputs[i]).address; }
+  VkDeviceAddress out(size_t i) const { return place(record().outputs[i]).address; }
+  Place in_place(size_t i) const { return place(record().inputs[i]); }
+  Place out_place(size_t i) const { return place(record().outputs[i]); }
+  VkDeviceAddress workspace() const { return place(record().workspace).address; }
+  VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
+  uint32_t node() const { return record().node; }
+  uint32_t iteration() const { return iteration_; }
+  // The entries of a list operand; inside a Repeat the one of this iteration; without a table the one tensor.
+  std::vector<ListEntry> list(const device::Operand& operand) const;
+  std::vector<ListEntry> in_list(size_t i) const { return list(record().inputs[i]); }
+  std::vector<ListEntry> out_list(size_t i) const { return list(record().outputs[i]); }
+
+  // Words that the kernel reads from memory; equal tables are stored once.
+  uint32_t table(const std::vector<uint32_t>& words);
+
+  // Each invocation takes elements first, first + local, ... of the per_group of its workgroup.
+  Grid over_elements(uint64_t elements) const;
+  // One subgroup per row.
+  Grid over_rows(uint64_t rows) const;
+
+  // `constants` follow constant 0, the workgroup's size. `flops` and `bytes` are for the estimate of its time.
+  void dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push, const Grid& grid,
+                double flops, double bytes);
+  // Between dispatches of one kernel that depend on each other.
+  void barrier();
+  void copy(const Place& to, const Place& from, uint64_t bytes);
+  void fill(const Place& to, uint64_t bytes, uint32_t word);
+
+ private:
+  const device::Record& record() const { return program_.records[record_]; }
+  Place place(const device::Operand& operand) const;
+  Place place(uint32_t slot, uint64_t offset) const;
+
+  const PhysicalDevice& physical_;
+  const device::Program& program_;
+  std::span<const Buffer* const> slots_;
+  uint32_t record_;
+  bool in_repeat_;
+  uint32_t iteration_;
+  CommandList* list_;
+};
+
+// A node at query time.
+struct NodeView {
+  const device::NodeQuery& query;
+  const PhysicalDevice& physical;
+  const Shape& in(size_t i) const { return query.inputs[i].shape; }
+  const Shape& out(size_t i) const { return query.outputs[i].shape; }
+  template <class Table>
+  const Table& attributes() const {
+    return query.attributes.as<Table>();
+  }
+};
+
+struct Kernel {
+  void (*launch)(Launch& launch) = nullptr;
+  // (optional) scratch bytes; none without it.
+  uint64_t (*workspace)(const NodeView& node) = nullptr;
+  // (optional) a sentence why the node cannot run here, or null.
+  const char* (*refusal)(const NodeView& node) = nullptr;
+};
+
+// Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);
+#define BOWLINE_VULKAN_KERNEL(stem, ...) \
+  extern const Kernel kernel_##stem;     \
+  const Kernel kernel_##stem { __VA_ARGS__ }
+
+// One row per operator, null where no file of kernels/ claims it. Generated.
+extern const Kernel* const kKernels[kOps];
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,124 @@
+//! ops Transpose Slice SliceGrad Concat BroadcastTo Copy Fill
+// Copies with strides: what moves elements and computes nothing.
+#include <algorithm>
+
+#include "index.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+// y[first_y + at . strides_y] = x[first_x + at . strides_x]
+void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t first_y, Loops loops) {
+  loops.finish();
+  const auto n = static_cast<uint64_t>(loops.elements());
+  if (loops.rank() == 1 && loops.strides(0)[0] == 1 && loops.strides(1)[0] == 1) {
+    const auto bytes_x = static_cast<uint64_t>(first_x) * 4;
+    const auto bytes_y = static_cast<uint64_t>(first_y) * 4;
+    l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y}, {x.buffer, x.offset + bytes_x, x.address + bytes_x}, n * 4);
+    return;
+  }
+  std::vector<uint32_t> words;
+  loops.append_to(&words);
+  const Grid grid = l.over_elements(n);
+  Push push;
+  push.add(x.address).add(y.address).table(l.table(words)).u32(n).u32(grid.per_group);
+  push.u32(static_cast<uint64_t>(first_x)).u32(static_cast<uint64_t>(first_y));
+  l.dispatch(shader::strided_copy, {loops.rank()}, push, grid, static_cast<double>(n) * 20, static_cast<double>(n) * 8);
+}
+
+void transpose(Launch& l) {
+  const Shape& x = l.in_shape(0);
+  const Shape& y = l.out_shape(0);
+  const auto from = strides_of(x);
+  const auto to = strides_of(y);
+  const auto* permutation = l.attributes<TransposeAttributes>().permutation();
+  Loops loops(2);
+  for (int axis = 0; axis < y.rank(); ++axis) {
+    const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
+    const int positive = source < 0 ? source + x.rank() : source;
+    loops.add(y[axis], {from[static_cast<size_t>(positive)], to[static_cast<size_t>(axis)]});
+  }
+  strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
+}
+
+size_t positive_axis(int axis, const Shape& shape) { return static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis); }
+
+// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or `part` first.
+Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
+  const auto inside = strides_of(whole);
+  const auto own = strides_of(part);
+  Loops loops(2);
+  for (int axis = 0; axis < part.rank(); ++axis) {
+    const auto a = static_cast<size_t>(axis);
+    loops.add(part[axis], {whole_first ? inside[a] : own[a], whole_first ? own[a] : inside[a]});
+  }
+  return loops;
+}
+
+void slice(Launch& l) {
+  const auto& attributes = l.attributes<SliceAttributes>();
+  const Shape& x = l.in_shape(0);
+  const size_t axis = positive_axis(attributes.axis(), x);
+  const int64_t start = attributes.start() < 0 ? attributes.start() + x[static_cast<int>(axis)] : attributes.start();
+  strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(0), 0, part_of(l.out_shape(0), x, true));
+}
+
+void slice_grad(Launch& l) {
+  const auto& attributes = l.attributes<SliceGradAttributes>();
+  const Shape& dx = l.out_shape(0);
+  const size_t axis = positive_axis(attributes.axis(), dx);
+  const int64_t start = attributes.start() < 0 ? attributes.start() + dx[static_cast<int>(axis)] : attributes.start();
+  l.fill(l.out_place(0), static_cast<uint64_t>(dx.elements()) * 4, 0);
+  l.barrier();
+  strided(l, l.in_place(0), 0, l.out_place(0), start * strides_of(dx)[axis], part_of(l.in_shape(0), dx, false));
+}
+
+void concat(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const size_t axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y);
+  int64_t start = 0;
+  for (size_t i = 0; i < l.inputs(); ++i) {
+    const Shape& x = l.in_shape(i);
+    strided(l, l.in_place(i), 0, l.out_place(0), start * strides_of(y)[axis], part_of(x, y, false));
+    start += x[static_cast<int>(axis)];
+  }
+}
+
+void broadcast_to(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const auto from = broadcast_strides(l.in_shape(0), y);
+  const auto to = strides_of(y);
+  Loops loops(2);
+  for (int axis = 0; axis < y.rank(); ++axis) {
+    loops.add(y[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
+  }
+  strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
+}
+
+void copy(Launch& l) {
+  const Place from = l.in_place(0);
+  const Place to = l.out_place(0);
+  if (from.address != to.address) {
+    l.copy(to, from, static_cast<uint64_t>(l.out_shape(0).elements()) * 4);
+  }
+}
+
+void fill(Launch& l) {
+  const float value = l.attributes<FillAttributes>().value();
+  uint32_t word = 0;
+  std::memcpy(&word, &value, sizeof(word));
+  l.fill(l.out_place(0), static_cast<uint64_t>(l.out_shape(0).elements()) * 4, word);
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(transpose, .launch = transpose);
+BOWLINE_VULKAN_KERNEL(slice, .launch = slice);
+BOWLINE_VULKAN_KERNEL(slice_grad, .launch = slice_grad);
+BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
+BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
+BOWLINE_VULKAN_KERNEL(copy, .launch = copy);
+BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
+
+}  // namespace bowline::vulkan

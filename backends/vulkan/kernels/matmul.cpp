@@ -1,0 +1,146 @@
+//! ops MatMul Linear
+// Matrix products: the lane-shuffle kernels on software devices, the shared-memory tile on GPUs.
+#include <algorithm>
+
+#include "index.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+// C[m, n] = op(A)[m, k] op(B)[k, n] + bias, for every batch index.
+struct Product {
+  VkDeviceAddress a = 0;
+  VkDeviceAddress b = 0;
+  VkDeviceAddress c = 0;
+  VkDeviceAddress bias = 0;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  Loops batch{2};  // strides of A and B in elements
+};
+
+struct Choice {
+  uint32_t shader = 0;
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+};
+
+bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
+  bool even = std::ranges::all_of(lengths, [](int64_t n) { return n % 2 == 0; });
+  for (size_t operand = 0; operand < 2; ++operand) {
+    for (const int64_t stride : p.batch.strides(operand)) {
+      even = even && stride % 2 == 0;
+    }
+  }
+  return even && p.a % 8 == 0 && p.b % 8 == 0;
+}
+
+Choice choose(const Launch& l, const Product& p) {
+  if (!l.physical().prefers_lanes()) {
+    return {shader::matmul_tile, 64, 64};
+  }
+  const uint32_t columns = 4 * l.lanes();
+  if (!p.transpose_a && p.transpose_b && all_even(p, {p.k})) {
+    return {shader::matmul_lanes_nt, 16, columns};
+  }
+  if (!p.transpose_a && !p.transpose_b && all_even(p, {p.n})) {
+    return {shader::matmul_lanes_nn, 16, columns};
+  }
+  if (p.transpose_a && !p.transpose_b && all_even(p, {p.m, p.n})) {
+    return {shader::matmul_lanes_tn, std::min(16u, 2 * l.lanes()), columns};
+  }
+  return {shader::matmul_lanes_any, 16, columns};
+}
+
+void multiply(Launch& l, Product p) {
+  p.batch.finish();
+  const int64_t batches = p.batch.elements();
+  const Choice choice = choose(l, p);
+  const auto m = static_cast<uint64_t>(p.m);
+  const auto n = static_cast<uint64_t>(p.n);
+  Grid grid;
+  grid.local = choice.shader == shader::matmul_tile ? 256 : l.lanes();
+  const uint64_t groups_x = (n + choice.columns - 1) / choice.columns;
+  const uint64_t groups_y = (m + choice.rows - 1) / choice.rows;
+  grid.groups = groups_x * groups_y * static_cast<uint64_t>(batches);
+  std::vector<uint32_t> words;
+  p.batch.append_to(&words);
+  Push push;
+  push.add(p.a).add(p.b).add(p.c).add(p.bias).table(l.table(words));
+  push.u32(m).u32(n).u32(static_cast<uint64_t>(p.k)).u32(batches == 1 ? 0 : p.batch.rank()).u32(p.bias != 0 ? 1 : 0);
+  push.u32(groups_x).u32(groups_y).u32(static_cast<uint64_t>(batches));
+  push.u32(static_cast<uint64_t>(p.transpose_a ? 1 : p.k)).u32(static_cast<uint64_t>(p.transpose_a ? p.m : 1));
+  push.u32(static_cast<uint64_t>(p.transpose_b ? 1 : p.n)).u32(static_cast<uint64_t>(p.transpose_b ? p.k : 1));
+  const double products = static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
+  const std::initializer_list<uint32_t> rows = {choice.rows};
+  l.dispatch(choice.shader, choice.shader == shader::matmul_tile ? std::initializer_list<uint32_t>{} : rows, push, grid,
+             products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
+}
+
+void matmul(Launch& l) {
+  const auto& attributes = l.attributes<MatMulAttributes>();
+  const Shape& a = l.in_shape(0);
+  const Shape& b = l.in_shape(1);
+  const Shape& c = l.out_shape(0);
+  Product p;
+  p.a = l.in(0);
+  p.b = l.in(1);
+  p.c = l.out(0);
+  p.transpose_a = attributes.transpose_a();
+  p.transpose_b = attributes.transpose_b();
+  p.m = c[c.rank() - 2];
+  p.n = c[c.rank() - 1];
+  p.k = p.transpose_a ? a[a.rank() - 2] : a[a.rank() - 1];
+  if (c.elements() == 0) {
+    return;
+  }
+  if (!p.transpose_a && b.elements(0, b.rank() - 2) == 1) {
+    p.m = c.rows();  // one B for all: the batch is more rows
+  } else {
+    Shape batch_a;
+    Shape batch_b;
+    Shape batch;
+    for (int axis = 0; axis + 2 < a.rank(); ++axis) {
+      batch_a.push_back(a[axis]);
+    }
+    for (int axis = 0; axis + 2 < b.rank(); ++axis) {
+      batch_b.push_back(b[axis]);
+    }
+    for (int axis = 0; axis + 2 < c.rank(); ++axis) {
+      batch.push_back(c[axis]);
+    }
+    const auto strides_a = broadcast_strides(batch_a, batch);
+    const auto strides_b = broadcast_strides(batch_b, batch);
+    for (int axis = 0; axis < batch.rank(); ++axis) {
+      const auto i = static_cast<size_t>(axis);
+      p.batch.add(batch[axis], {strides_a[i] * p.m * p.k, strides_b[i] * p.k * p.n});
+    }
+  }
+  multiply(l, p);
+}
+
+// y = x W^T + bias, W [out, in].
+void linear(Launch& l) {
+  Product p;
+  p.a = l.in(0);
+  p.b = l.in(1);
+  p.c = l.out(0);
+  p.bias = l.inputs() > 2 ? l.in(2) : 0;
+  p.transpose_b = true;
+  p.m = l.out_shape(0).rows();
+  p.n = l.out_shape(0).back();
+  p.k = l.in_shape(0).back();
+  if (l.out_shape(0).elements() != 0) {
+    multiply(l, p);
+  }
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(mat_mul, .launch = matmul);
+BOWLINE_VULKAN_KERNEL(linear, .launch = linear);
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,72 @@
+//! ops ReduceSum ReduceMean SumTo
+// Sums over axes, in a fixed order.
+#include "index.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+// Sums over the axes for which `reduced` is set; the kept ones form the output in their order.
+void reduce(Launch& l, const std::array<bool, kMaxRank>& reduced, bool mean) {
+  const Shape& x = l.in_shape(0);
+  const auto strides = strides_of(x);
+  Loops kept(1);
+  Loops summed(1);
+  bool last_is_summed = false;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const auto a = static_cast<size_t>(axis);
+    (reduced[a] ? summed : kept).add(x[axis], {strides[a]});
+    last_is_summed = x[axis] == 1 ? last_is_summed : reduced[a];
+  }
+  kept.finish();
+  summed.finish();
+  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
+  const auto length = static_cast<uint64_t>(summed.elements());
+  std::vector<uint32_t> words;
+  kept.append_to(&words);
+  summed.append_to(&words);
+  const bool rows = last_is_summed && length > 1;
+  const Grid grid = rows ? l.over_rows(n) : l.over_elements(n);
+  Push push;
+  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(length).u32(grid.per_group);
+  push.f32(mean ? 1.0 / static_cast<double>(length) : 1.0);
+  const auto terms = static_cast<double>(x.elements());
+  l.dispatch(rows ? shader::reduce_rows : shader::reduce_columns, {kept.rank(), summed.rank()}, push, grid, terms * 10,
+             terms * 4);
+}
+
+void reduce_axes(Launch& l, bool mean) {
+  const Shape& x = l.in_shape(0);
+  std::array<bool, kMaxRank> reduced{};
+  const auto* axes = l.attributes<ReduceAttributes>().axes();
+  if (axes == nullptr || axes->size() == 0) {
+    reduced.fill(true);
+  } else {
+    for (const int axis : *axes) {
+      reduced[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
+    }
+  }
+  reduce(l, reduced, mean);
+}
+
+void reduce_sum(Launch& l) { reduce_axes(l, false); }
+void reduce_mean(Launch& l) { reduce_axes(l, true); }
+
+void sum_to(Launch& l) {
+  const Shape& x = l.in_shape(0);
+  const Shape& y = l.out_shape(0);
+  const int missing = x.rank() - y.rank();
+  std::array<bool, kMaxRank> reduced{};
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    reduced[static_cast<size_t>(axis)] = axis < missing || (y[axis - missing] == 1 && x[axis] != 1);
+  }
+  reduce(l, reduced, false);
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(reduce_sum, .launch = reduce_sum);
+BOWLINE_VULKAN_KERNEL(reduce_mean, .launch = reduce_mean);
+BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to);
+
+}  // namespace bowline::vulkan

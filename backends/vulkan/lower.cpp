@@ -1,0 +1,121 @@
+#include <algorithm>
+
+#include "stream.h"
+
+namespace bowline::vulkan {
+namespace {
+
+using device::Operand;
+using device::Program;
+using device::Record;
+
+void barrier(uint32_t record, CommandList* list) {
+  Command command;
+  command.kind = Command::Kind::barrier;
+  command.record = record;
+  list->commands.push_back(command);
+}
+
+Status check_operand(const Program& program, size_t slots, const Operand& operand, uint32_t count, bool in_repeat) {
+  if (operand.table == device::kNoTable) {
+    BOWLINE_REQUIRE(operand.slot < slots, "Operand names slot {} of {}.", operand.slot, slots);
+    return {};
+  }
+  BOWLINE_REQUIRE(operand.table < program.tables.size(), "Operand names table {} of {}.", operand.table,
+                  program.tables.size());
+  const auto& entries = program.tables[operand.table].entries;
+  BOWLINE_REQUIRE(!in_repeat || entries.size() >= count, "Table {} has {} entries for {} iterations.", operand.table,
+                  entries.size(), count);
+  for (const device::TableEntry& entry : entries) {
+    BOWLINE_REQUIRE(entry.slot < slots, "Table {} names slot {} of {}.", operand.table, entry.slot, slots);
+  }
+  return {};
+}
+
+Status check_record(const Program& program, size_t slots, const Record& record, uint32_t count, bool in_repeat) {
+  const int index = index_of(record.op);
+  BOWLINE_REQUIRE(record.op != Op::Invalid && index >= 0 && index < kOps, "Record has no operator.");
+  BOWLINE_REQUIRE_CODE(kKernels[index] != nullptr, Code::unsupported, "The Vulkan backend has no kernel for {}.",
+                       record.op);
+  for (const Operand& operand : record.inputs) {
+    BOWLINE_TRY(check_operand(program, slots, operand, count, in_repeat));
+  }
+  for (const Operand& operand : record.outputs) {
+    BOWLINE_TRY(check_operand(program, slots, operand, count, in_repeat));
+  }
+  return check_operand(program, slots, record.workspace, count, in_repeat);
+}
+
+class Lowering {
+ public:
+  Lowering(const PhysicalDevice& physical, const Program& program, std::span<const Buffer* const> slots,
+           CommandList* list)
+      : physical_(physical), program_(program), slots_(slots), list_(list) {}
+
+  Status run() {
+    const auto size = static_cast<uint32_t>(program_.records.size());
+    for (uint32_t r = 0; r < size;) {
+      const Record& record = program_.records[r];
+      if (record.kind == Record::Kind::op) {
+        const uint32_t end = end_of_straight(r);
+        BOWLINE_TRY(straight(r, end, 1, false, 0));
+        r = end;
+        continue;
+      }
+      BOWLINE_REQUIRE(record.kind == Record::Kind::repeat_begin, "Record {} ends a Repeat that does not begin.", r);
+      const uint32_t end = end_of_straight(r + 1);
+      BOWLINE_REQUIRE(end < size && program_.records[end].kind == Record::Kind::repeat_end,
+                      "The Repeat of record {} does not end.", r);
+      for (uint32_t i = 0; i < record.count; ++i) {
+        BOWLINE_TRY(straight(r + 1, end, record.count, true, record.reverse ? record.count - 1 - i : i));
+      }
+      r = end + 1;
+    }
+    return {};
+  }
+
+ private:
+  uint32_t end_of_straight(uint32_t r) const {
+    while (r < program_.records.size() && program_.records[r].kind == Record::Kind::op) {
+      ++r;
+    }
+    return r;
+  }
+
+  // Records [begin, end) level by level, with a barrier before each level.
+  Status straight(uint32_t begin, uint32_t end, uint32_t count, bool in_repeat, uint32_t iteration) {
+    std::vector<uint32_t> order;
+    for (uint32_t r = begin; r < end; ++r) {
+      order.push_back(r);
+      BOWLINE_TRY(check_record(program_, slots_.size(), program_.records[r], count, in_repeat));
+    }
+    std::stable_sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
+      return program_.records[a].level < program_.records[b].level;
+    });
+    const Record* last = nullptr;
+    for (const uint32_t r : order) {
+      const Record& record = program_.records[r];
+      if (last == nullptr || last->level != record.level) {
+        barrier(r, list_);
+      }
+      last = &record;
+      Launch launch(physical_, program_, slots_, r, in_repeat, iteration, list_);
+      kKernels[index_of(record.op)]->launch(launch);
+    }
+    return {};
+  }
+
+  const PhysicalDevice& physical_;
+  const Program& program_;
+  std::span<const Buffer* const> slots_;
+  CommandList* list_;
+};
+
+}  // namespace
+
+Status lower(const PhysicalDevice& physical, const Program& program, std::span<const Buffer* const> slots,
+             CommandList* list) {
+  return Lowering(physical, program, slots, list).run();
+}
+
+}  // namespace bowline::vulkan

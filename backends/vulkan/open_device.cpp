@@ -1,0 +1,348 @@
+#include "open_device.h"
+
+#include <algorithm>
+
+#include "vk_status.h"
+
+namespace bowline::vulkan {
+namespace {
+
+constexpr uint64_t kAlignment = 64;            // 8 would do for the kernels; a cache line is kinder
+constexpr uint64_t kStagingBytes = 4u << 20;   // copies to memory that the host does not see go in such steps
+constexpr double kSubmissionNs = 100e6;
+
+const char* refusal_of(const NodeView& node) {
+  const auto too_large = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
+  if (std::ranges::any_of(node.query.inputs, too_large) || std::ranges::any_of(node.query.outputs, too_large)) {
+    return "A tensor has more than 2^31 - 1 elements; the kernels index with 32 bits.";
+  }
+  const auto not_f32_or_i32 = [](const device::Operand& o) { return o.dtype != DType::f32 && o.dtype != DType::i32; };
+  if (std::ranges::any_of(node.query.inputs, not_f32_or_i32) ||
+      std::ranges::any_of(node.query.outputs, not_f32_or_i32)) {
+    return "The kernels take f32 and i32 only.";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const DeviceOptions& options) {
+  std::unique_ptr<OpenVulkan> self(new OpenVulkan());
+  if (const char* reason = self->loader_.open(); reason != nullptr) {
+    return Status(Code::unsupported, reason);
+  }
+  const std::vector<PhysicalDevice> devices = physical_devices(self->loader_);
+  BOWLINE_REQUIRE(index >= 0 && static_cast<size_t>(index) < devices.size(), "There is no Vulkan device {} (of {}).",
+                  index, devices.size());
+  const PhysicalDevice& physical = devices[static_cast<size_t>(index)];
+  BOWLINE_REQUIRE_CODE(physical.reason.empty(), Code::unsupported, "Vulkan device {} cannot be used. {}", index,
+                       physical.reason);
+  self->device_ = std::make_unique<vulkan::Device>(self->loader_, physical);
+  BOWLINE_TRY(self->check(self->device_->open(), "opening the device"));
+  self->pipelines_ = std::make_unique<Pipelines>(*self->device_);
+  BOWLINE_TRY(self->check(self->pipelines_->open(options.cache_folder), "making the pipeline layout"));
+  VkCommandBufferAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = self->device_->command_pool();
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  BOWLINE_TRY(self->check(
+      self->device_->call().vkAllocateCommandBuffers(self->device_->handle(), &info, &self->copies_),
+      "making the command buffer for copies"));
+  self->capabilities_.alignment = kAlignment;
+  self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
+  return std::unique_ptr<device::Device>(std::move(self));
+}
+
+OpenVulkan::~OpenVulkan() {
+  if (device_ == nullptr || device_->handle() == VK_NULL_HANDLE) {
+    return;
+  }
+  device_->call().vkDeviceWaitIdle(device_->handle());
+  for (auto& entry : buffers_) {
+    destroy_buffer(*device_, &entry.second);
+  }
+  destroy_buffer(*device_, &staging_);
+  if (pipelines_ != nullptr && !lost_) {
+    pipelines_->save();
+  }
+}
+
+Status OpenVulkan::check(VkResult result, std::string_view doing, uint64_t bytes) {
+  lost_ = lost_ || result == VK_ERROR_DEVICE_LOST;
+  return to_status(result, doing, bytes);
+}
+
+Status OpenVulkan::check_alive() const {
+  return lost_ ? Status(Code::device_lost, "The Vulkan device was lost earlier.") : Status();
+}
+
+device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
+  device::NodeAnswer answer;
+  const Kernel* kernel = kKernels[index_of(query.op)];
+  const NodeView node{query, device_->physical()};
+  if (kernel == nullptr) {
+    answer.reason = format("The Vulkan backend has no kernel for {}.", query.op);
+    return answer;
+  }
+  const char* refusal = refusal_of(node);
+  if (refusal == nullptr && kernel->refusal != nullptr) {
+    refusal = kernel->refusal(node);
+  }
+  if (refusal != nullptr) {
+    answer.reason = refusal;
+  } else if (kernel->workspace != nullptr) {
+    answer.workspace_bytes = kernel->workspace(node);
+  }
+  return answer;
+}
+
+Result<device::MemoryInfo> OpenVulkan::memory_info() {
+  BOWLINE_TRY(check_alive());
+  const MemoryBudget budget = memory_budget(*device_);
+  uint64_t own = 0;
+  for (const auto& entry : buffers_) {
+    own += entry.second.allocated_bytes;
+  }
+  // Without the extension only what this device object holds is known.
+  const uint64_t available = budget.measured ? budget.free_bytes : budget.total_bytes - std::min(own, budget.total_bytes);
+  return device::MemoryInfo{budget.total_bytes, available};
+}
+
+Result<device::Buffer> OpenVulkan::allocate(uint64_t bytes, device::MemoryKind kind) {
+  BOWLINE_TRY(check_alive());
+  Buffer buffer;
+  const MemoryUse use = kind == device::MemoryKind::io ? MemoryUse::staging : MemoryUse::device;
+  BOWLINE_TRY(check(create_buffer(*device_, bytes, use, &buffer), "allocating a buffer", bytes));
+  const uint64_t id = next_id_++;
+  buffers_.emplace(id, buffer);
+  return device::Buffer{id};
+}
+
+void OpenVulkan::free(device::Buffer buffer) {
+  const auto found = buffers_.find(buffer.id);
+  if (found == buffers_.end()) {
+    return;
+  }
+  if (!lost_) {
+    lost_ = device_->wait_all() == VK_ERROR_DEVICE_LOST;
+  }
+  destroy_buffer(*device_, &found->second);
+  buffers_.erase(found);
+}
+
+Result<Buffer*> OpenVulkan::find(device::Buffer buffer, uint64_t offset, uint64_t bytes) {
+  const auto found = buffers_.find(buffer.id);
+  BOWLINE_REQUIRE(found != buffers_.end(), "There is no buffer {}.", buffer.id);
+  const uint64_t size = found->second.bytes;
+  BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
+                  "Bytes {} to {} do not lie in a buffer of {} bytes.", offset, offset + bytes, size);
+  return &found->second;
+}
+
+template <class Write>
+VkResult OpenVulkan::run_now(const Write& write) {
+  const DeviceFunctions& vk = device_->call();
+  VkCommandBufferBeginInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  VkResult result = vk.vkBeginCommandBuffer(copies_, &info);
+  if (result != VK_SUCCESS) {
+    return result;
+  }
+  full_barrier(vk, copies_);
+  write(vk, copies_);
+  VkMemoryBarrier to_host{};
+  to_host.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  to_host.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT;
+  to_host.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
+  vk.vkCmdPipelineBarrier(copies_, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0,
+                          nullptr, 0, nullptr);
+  result = vk.vkEndCommandBuffer(copies_);
+  uint64_t value = 0;
+  if (result == VK_SUCCESS) {
+    result = device_->submit(&copies_, 1, &value);
+  }
+  return result == VK_SUCCESS ? device_->wait(value) : result;
+}
+
+VkResult OpenVulkan::staged_in(const Buffer& to, uint64_t offset, std::span<const std::byte> from) {
+  VkResult result = VK_SUCCESS;
+  if (staging_.handle == VK_NULL_HANDLE) {
+    result = create_buffer(*device_, kStagingBytes, MemoryUse::staging, &staging_);
+  }
+  for (size_t done = 0; done < from.size() && result == VK_SUCCESS; done += kStagingBytes) {
+    const size_t bytes = std::min<size_t>(kStagingBytes, from.size() - done);
+    std::memcpy(staging_.mapped, from.data() + done, bytes);
+    result = run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
+      const VkBufferCopy region{0, offset + done, bytes};
+      vk.vkCmdCopyBuffer(buffer, staging_.handle, to.handle, 1, &region);
+    });
+  }
+  return result;
+}
+
+VkResult OpenVulkan::staged_out(std::span<std::byte> to, const Buffer& from, uint64_t offset) {
+  VkResult result = VK_SUCCESS;
+  if (staging_.handle == VK_NULL_HANDLE) {
+    result = create_buffer(*device_, kStagingBytes, MemoryUse::staging, &staging_);
+  }
+  for (size_t done = 0; done < to.size() && result == VK_SUCCESS; done += kStagingBytes) {
+    const size_t bytes = std::min<size_t>(kStagingBytes, to.size() - done);
+    result = run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
+      const VkBufferCopy region{offset + done, 0, bytes};
+      vk.vkCmdCopyBuffer(buffer, from.handle, staging_.handle, 1, &region);
+    });
+    if (result == VK_SUCCESS) {
+      std::memcpy(to.data() + done, staging_.mapped, bytes);
+    }
+  }
+  return result;
+}
+
+Status OpenVulkan::copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) {
+  BOWLINE_TRY(check_alive());
+  BOWLINE_ASSIGN(Buffer * buffer, find(to, offset, from.size()));
+  if (from.empty()) {
+    return {};
+  }
+  if (buffer->mapped == nullptr) {
+    return check(staged_in(*buffer, offset, from), "copying to the device", from.size());
+  }
+  BOWLINE_TRY(check(device_->wait_all(), "waiting before a copy to the device"));
+  std::memcpy(static_cast<std::byte*>(buffer->mapped) + offset, from.data(), from.size());
+  return {};
+}
+
+Status OpenVulkan::copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) {
+  BOWLINE_TRY(check_alive());
+  BOWLINE_ASSIGN(Buffer * buffer, find(from, offset, to.size()));
+  if (to.empty()) {
+    return {};
+  }
+  if (buffer->mapped == nullptr || !buffer->cached) {
+    return check(staged_out(to, *buffer, offset), "copying from the device", to.size());
+  }
+  BOWLINE_TRY(check(device_->wait_all(), "waiting before a copy from the device"));
+  std::memcpy(to.data(), static_cast<const std::byte*>(buffer->mapped) + offset, to.size());
+  return {};
+}
+
+Status OpenVulkan::copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+                        uint64_t bytes) {
+  BOWLINE_TRY(check_alive());
+  BOWLINE_ASSIGN(Buffer * target, find(to, to_offset, bytes));
+  BOWLINE_ASSIGN(Buffer * source, find(from, from_offset, bytes));
+  BOWLINE_REQUIRE(target != source || to_offset + bytes <= from_offset || from_offset + bytes <= to_offset,
+                  "Source and target of a copy of {} bytes overlap.", bytes);
+  if (bytes == 0) {
+    return {};
+  }
+  return check(run_now([&](const DeviceFunctions& vk, VkCommandBuffer buffer) {
+                 const VkBufferCopy region{from_offset, to_offset, bytes};
+                 vk.vkCmdCopyBuffer(buffer, source->handle, target->handle, 1, &region);
+               }),
+               "copying on the device");
+}
+
+Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
+  BOWLINE_TRY(check_alive());
+  BOWLINE_ASSIGN(Buffer * buffer, find(to, offset, bytes));
+  if (bytes == 0) {
+    return {};
+  }
+  if (buffer->mapped != nullptr) {
+    BOWLINE_TRY(check(device_->wait_all(), "waiting before a fill"));
+    std::memset(static_cast<std::byte*>(buffer->mapped) + offset, std::to_integer<int>(value), bytes);
+    return {};
+  }
+  if (offset % 4 != 0 || bytes % 4 != 0) {
+    const std::vector<std::byte> host(bytes, value);
+    return check(staged_in(*buffer, offset, host), "filling a buffer", bytes);
+  }
+  return check(run_now([&](const DeviceFunctions& vk, VkCommandBuffer commands) {
+                 vk.vkCmdFillBuffer(commands, buffer->handle, offset, bytes, std::to_integer<uint32_t>(value) * 0x01010101u);
+               }),
+               "filling a buffer");
+}
+
+Result<std::unique_ptr<device::Recording>> OpenVulkan::record(const device::Program& program,
+                                                              std::span<const device::Buffer> buffers) {
+  BOWLINE_TRY(check_alive());
+  std::vector<const Buffer*> slots;
+  for (const device::Buffer& buffer : buffers) {
+    BOWLINE_ASSIGN(const Buffer* slot, find(buffer, 0, 0));
+    slots.push_back(slot);
+  }
+  BOWLINE_REQUIRE(program.slots <= slots.size() && slots.size() > device::kStepSlot,
+                  "{} buffers are bound to a program of {} slots.", slots.size(), program.slots);
+  CommandList list;
+  BOWLINE_TRY(lower(device_->physical(), program, slots, &list));
+  auto stream = std::make_unique<Stream>(*device_);
+  stream->records = static_cast<uint32_t>(program.records.size());
+  if (!list.words.empty()) {
+    const auto bytes = std::as_bytes(std::span<const uint32_t>(list.words));
+    BOWLINE_TRY(check(create_buffer(*device_, bytes.size(), MemoryUse::device, &stream->tables),
+                      "allocating the tables of a recording", bytes.size()));
+    if (stream->tables.mapped != nullptr) {
+      std::memcpy(stream->tables.mapped, bytes.data(), bytes.size());
+    } else {
+      BOWLINE_TRY(check(staged_in(stream->tables, 0, bytes), "copying the tables of a recording"));
+    }
+    for (Command& command : list.commands) {
+      command.push.place_tables(stream->tables.address);
+    }
+  }
+  stream->commands = std::move(list.commands);
+  BOWLINE_TRY(check(encode(*device_, *pipelines_, stream.get()), "recording a program"));
+  return std::unique_ptr<device::Recording>(std::move(stream));
+}
+
+Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
+  BOWLINE_TRY(check_alive());
+  // Neighbours go together as long as their time stays below the limit of a submission.
+  std::array<VkCommandBuffer, 16> together;
+  uint32_t count = 0;
+  double ns = 0;
+  uint64_t value = 0;
+  for (device::Recording* recording : recordings) {
+    for (const Piece& piece : static_cast<Stream*>(recording)->pieces) {
+      if (count > 0 && (ns + piece.ns > kSubmissionNs || count == together.size())) {
+        BOWLINE_TRY(check(device_->submit(together.data(), count, &value), "submitting"));
+        count = 0;
+        ns = 0;
+      }
+      together[count++] = piece.buffer;
+      ns += piece.ns;
+    }
+  }
+  return count == 0 ? Status() : check(device_->submit(together.data(), count, &value), "submitting");
+}
+
+Status OpenVulkan::wait() {
+  BOWLINE_TRY(check_alive());
+  return check(device_->wait_all(), "waiting for the device");
+}
+
+Result<std::vector<device::RecordTime>> OpenVulkan::timestamps(device::Recording& recording) {
+  BOWLINE_TRY(check_alive());
+  const Stream& stream = static_cast<Stream&>(recording);
+  std::vector<double> ns;
+  BOWLINE_REQUIRE_CODE(device_->physical().timestamp_bits > 0, Code::unsupported,
+                       "The queue of this Vulkan device has no timestamps.");
+  BOWLINE_TRY(check(clock(*device_, *pipelines_, stream, &ns), "measuring a recording"));
+  std::vector<device::RecordTime> times;
+  for (uint32_t r = 0; r < stream.records; ++r) {
+    times.push_back({r, ns[r]});
+  }
+  return times;
+}
+
+void OpenVulkan::trim() {
+  if (!lost_ && device_->wait_all() == VK_SUCCESS) {
+    destroy_buffer(*device_, &staging_);
+    pipelines_->save();
+  }
+}
+
+}  // namespace bowline::vulkan

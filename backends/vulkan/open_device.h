@@ -1,0 +1,59 @@
+// An opened Vulkan device behind the backend contract.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "stream.h"
+
+namespace bowline::vulkan {
+
+class OpenVulkan final : public device::Device {
+ public:
+  // Errors  unsupported: the loader, the device or a feature is missing, with the reason.
+  static Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options);
+  ~OpenVulkan() override;
+
+  const device::Capabilities& capabilities() const override { return capabilities_; }
+  device::NodeAnswer query(const device::NodeQuery& node) const override;
+  Result<device::MemoryInfo> memory_info() override;
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override;
+  void free(device::Buffer buffer) override;
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override;
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override;
+  Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+              uint64_t bytes) override;
+  Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override;
+  Result<std::unique_ptr<device::Recording>> record(const device::Program& program,
+                                                    std::span<const device::Buffer> buffers) override;
+  Status submit(std::span<device::Recording* const> recordings) override;
+  Status wait() override;
+  Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
+  void trim() override;
+
+ private:
+  OpenVulkan() = default;
+
+  // Turns a result into a Status; a lost device is remembered.
+  Status check(VkResult result, std::string_view doing, uint64_t bytes = 0);
+  Status check_alive() const;
+  Result<Buffer*> find(device::Buffer buffer, uint64_t offset, uint64_t bytes);
+  // Runs what `write` puts into the command buffer for copies, and waits for it.
+  template <class Write>
+  VkResult run_now(const Write& write);
+  VkResult staged_in(const Buffer& to, uint64_t offset, std::span<const std::byte> from);
+  VkResult staged_out(std::span<std::byte> to, const Buffer& from, uint64_t offset);
+
+  // Destroyed from the last to the first.
+  Loader loader_;
+  std::unique_ptr<vulkan::Device> device_;
+  std::unique_ptr<Pipelines> pipelines_;
+  VkCommandBuffer copies_ = VK_NULL_HANDLE;
+  Buffer staging_;
+  std::unordered_map<uint64_t, Buffer> buffers_;
+  uint64_t next_id_ = 1;
+  device::Capabilities capabilities_;
+  bool lost_ = false;
+};
+
+}  // namespace bowline::vulkan

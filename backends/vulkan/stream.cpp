@@ -1,0 +1,254 @@
+#include "stream.h"
+
+#include <algorithm>
+
+namespace bowline::vulkan {
+namespace {
+
+constexpr double kSubmissionNs = 100e6;  // aimed at; operating systems stop a device after 500 ms to 2 s
+constexpr uint32_t kMaxGroups = 65535;   // of one axis of a dispatch, on every device
+
+void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to, VkAccessFlags access) {
+  VkMemoryBarrier barrier{};
+  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  barrier.dstAccessMask = access;
+  vk.vkCmdPipelineBarrier(buffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, to, 0, 1,
+                          &barrier, 0, nullptr, 0, nullptr);
+}
+
+// A dispatch as rows of workgroups: `x` in each row but perhaps the last, which shaders cut by their bounds.
+struct Rows {
+  uint32_t x = 1;
+  uint32_t y = 1;
+};
+
+Rows rows_of(const Command& command) {
+  Rows rows;
+  // A long dispatch gets at least as many rows as it must be cut into.
+  const auto cuts = static_cast<uint64_t>(command.ns / kSubmissionNs) + 1;
+  const uint64_t x = std::clamp<uint64_t>((command.groups + cuts - 1) / cuts, 1, kMaxGroups);
+  rows.x = static_cast<uint32_t>(x);
+  rows.y = static_cast<uint32_t>((command.groups + x - 1) / x);
+  return rows;
+}
+
+// Writes commands into one command buffer after the other.
+class Encoder {
+ public:
+  Encoder(Device& device, Pipelines& pipelines) : device_(device), vk_(device.call()), pipelines_(pipelines) {}
+
+  VkResult begin() {
+    VkCommandBufferAllocateInfo allocate{};
+    allocate.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+    allocate.commandPool = device_.command_pool();
+    allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+    allocate.commandBufferCount = 1;
+    piece_ = {};
+    bound_ = VK_NULL_HANDLE;
+    VkResult result = vk_.vkAllocateCommandBuffers(device_.handle(), &allocate, &piece_.buffer);
+    if (result != VK_SUCCESS) {
+      return result;
+    }
+    VkCommandBufferBeginInfo info{};
+    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;  // micro-batches submit it while it still runs
+    result = vk_.vkBeginCommandBuffer(piece_.buffer, &info);
+    full_barrier(vk_, piece_.buffer);
+    fresh_ = true;
+    return result;
+  }
+
+  VkResult end(Piece* piece) {
+    memory_barrier(vk_, piece_.buffer, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    *piece = piece_;
+    piece_ = {};
+    return vk_.vkEndCommandBuffer(piece->buffer);
+  }
+
+  VkCommandBuffer buffer() const { return piece_.buffer; }
+  double ns() const { return piece_.ns; }
+
+  VkResult bind(const Command& command) {
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    const VkResult result = pipelines_.get(command.key, &pipeline);
+    if (result == VK_SUCCESS && pipeline != bound_) {
+      vk_.vkCmdBindPipeline(piece_.buffer, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+      bound_ = pipeline;
+    }
+    if (result == VK_SUCCESS) {
+      vk_.vkCmdPushConstants(piece_.buffer, pipelines_.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                             command.push.bytes(), command.push.data());
+    }
+    return result;
+  }
+
+  // Rows [first, first + count) of the dispatch.
+  void dispatch(const Rows& rows, uint32_t first, uint32_t count, double ns) {
+    vk_.vkCmdDispatchBase(piece_.buffer, 0, first, 0, rows.x, count, 1);
+    used(ns);
+  }
+
+  void transfer(const Command& command) {
+    if (command.kind == Command::Kind::copy) {
+      const VkBufferCopy region{command.from.offset, command.to.offset, command.bytes};
+      vk_.vkCmdCopyBuffer(piece_.buffer, command.from.buffer, command.to.buffer, 1, &region);
+    } else {
+      vk_.vkCmdFillBuffer(piece_.buffer, command.to.buffer, command.to.offset, (command.bytes + 3) / 4 * 4,
+                          command.word);
+    }
+    used(command.ns);
+  }
+
+  void barrier() {
+    if (!fresh_) {
+      full_barrier(vk_, piece_.buffer);
+      fresh_ = true;
+    }
+  }
+
+ private:
+  void used(double ns) {
+    piece_.ns += ns;
+    fresh_ = false;
+  }
+
+  Device& device_;
+  const DeviceFunctions& vk_;
+  Pipelines& pipelines_;
+  Piece piece_;
+  VkPipeline bound_ = VK_NULL_HANDLE;
+  bool fresh_ = true;  // nothing ran since the last barrier
+};
+
+// One command; cuts the buffer where its time is used up.
+VkResult encode_one(const Command& command, Encoder* encoder, std::vector<Piece>* pieces) {
+  VkResult result = VK_SUCCESS;
+  const auto cut = [&]() {
+    pieces->emplace_back();
+    result = encoder->end(&pieces->back());
+    return result == VK_SUCCESS ? encoder->begin() : result;
+  };
+  if (command.kind == Command::Kind::barrier) {
+    encoder->barrier();
+    return VK_SUCCESS;
+  }
+  if (encoder->ns() > 0 && encoder->ns() + std::min(command.ns, kSubmissionNs) > kSubmissionNs) {
+    result = cut();
+  }
+  if (result == VK_SUCCESS && command.kind != Command::Kind::dispatch) {
+    encoder->transfer(command);
+    return VK_SUCCESS;
+  }
+  const Rows rows = rows_of(command);
+  const double row_ns = command.ns / rows.y;
+  const auto at_once = static_cast<uint32_t>(std::clamp(kSubmissionNs / row_ns, 1.0, 1.0 * rows.y));
+  for (uint32_t y = 0; y < rows.y && result == VK_SUCCESS; y += at_once) {
+    if (y > 0) {
+      result = cut();
+    }
+    if (result == VK_SUCCESS) {
+      result = encoder->bind(command);
+    }
+    if (result == VK_SUCCESS) {
+      const uint32_t count = std::min(at_once, rows.y - y);
+      encoder->dispatch(rows, y, count, row_ns * count);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
+  memory_barrier(vk, buffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                 VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
+                     VK_ACCESS_TRANSFER_WRITE_BIT);
+}
+
+Stream::~Stream() {
+  for (const Piece& piece : pieces) {
+    if (piece.buffer != VK_NULL_HANDLE) {
+      device_->call().vkFreeCommandBuffers(device_->handle(), device_->command_pool(), 1, &piece.buffer);
+    }
+  }
+  destroy_buffer(*device_, &tables);
+}
+
+VkResult encode(Device& device, Pipelines& pipelines, Stream* stream) {
+  Encoder encoder(device, pipelines);
+  VkResult result = encoder.begin();
+  for (const Command& command : stream->commands) {
+    if (result != VK_SUCCESS) {
+      break;
+    }
+    result = encode_one(command, &encoder, &stream->pieces);
+  }
+  if (encoder.buffer() != VK_NULL_HANDLE) {
+    // Also after a failure, so that the stream frees the last buffer.
+    stream->pieces.emplace_back();
+    const VkResult ended = encoder.end(&stream->pieces.back());
+    result = result == VK_SUCCESS ? ended : result;
+  }
+  return result;
+}
+
+VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::vector<double>* ns) {
+  const DeviceFunctions& vk = device.call();
+  ns->assign(stream.records, 0);
+  const double period = device.physical().properties.limits.timestampPeriod;
+  constexpr uint32_t kBatch = 1024;  // commands with clocks per submission
+  VkQueryPoolCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+  info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+  info.queryCount = kBatch + 1;
+  VkQueryPool pool = VK_NULL_HANDLE;
+  VkResult result = vk.vkCreateQueryPool(device.handle(), &info, nullptr, &pool);
+  for (size_t first = 0; first < stream.commands.size() && result == VK_SUCCESS; first += kBatch) {
+    const size_t end = std::min(stream.commands.size(), first + kBatch);
+    Encoder encoder(device, pipelines);
+    std::vector<Piece> pieces(1);
+    result = encoder.begin();
+    if (result == VK_SUCCESS) {
+      vk.vkCmdResetQueryPool(encoder.buffer(), pool, 0, kBatch + 1);
+      vk.vkCmdWriteTimestamp(encoder.buffer(), VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool, 0);
+    }
+    for (size_t i = first; i < end && result == VK_SUCCESS; ++i) {
+      Command command = stream.commands[i];
+      command.ns = std::min(command.ns, kSubmissionNs / kBatch);  // profiles are not cut
+      result = encode_one(command, &encoder, &pieces);
+      full_barrier(vk, encoder.buffer());
+      vk.vkCmdWriteTimestamp(encoder.buffer(), VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, pool,
+                             static_cast<uint32_t>(i - first + 1));
+    }
+    uint64_t value = 0;
+    if (encoder.buffer() != VK_NULL_HANDLE) {
+      const VkResult ended = encoder.end(&pieces[0]);
+      result = result == VK_SUCCESS ? ended : result;
+    }
+    if (result == VK_SUCCESS) {
+      result = device.submit(&pieces[0].buffer, 1, &value);
+    }
+    if (result == VK_SUCCESS) {
+      result = device.wait(value);
+    }
+    std::vector<uint64_t> ticks(end - first + 1);
+    if (result == VK_SUCCESS) {
+      result = vk.vkGetQueryPoolResults(device.handle(), pool, 0, static_cast<uint32_t>(ticks.size()),
+                                        ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
+                                        VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+    }
+    for (size_t i = first; i < end && result == VK_SUCCESS; ++i) {
+      (*ns)[stream.commands[i].record] += static_cast<double>(ticks[i - first + 1] - ticks[i - first]) * period;
+    }
+    if (pieces[0].buffer != VK_NULL_HANDLE) {
+      vk.vkFreeCommandBuffers(device.handle(), device.command_pool(), 1, &pieces[0].buffer);
+    }
+  }
+  if (pool != VK_NULL_HANDLE) {
+    vk.vkDestroyQueryPool(device.handle(), pool, nullptr);
+  }
+  return result;
+}
+
+}  // namespace bowline::vulkan

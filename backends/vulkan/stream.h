@@ -1,0 +1,48 @@
+// A Program recorded: command buffers made once and submitted many times.
+#pragma once
+
+#include <memory>
+
+#include "kernel.h"
+
+namespace bowline::vulkan {
+
+// Command buffers whose estimated time stays below the limit of a submission.
+struct Piece {
+  VkCommandBuffer buffer = VK_NULL_HANDLE;
+  double ns = 0;
+};
+
+class Stream : public device::Recording {
+ public:
+  explicit Stream(Device& device) : device_(&device) {}
+  ~Stream() override;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  uint64_t overhead_bytes() const override { return tables.allocated_bytes; }
+
+  std::vector<Piece> pieces;
+  std::vector<Command> commands;  // kept for timestamps
+  uint32_t records = 0;
+  Buffer tables;
+
+ private:
+  Device* device_;
+};
+
+// Turns the records into commands: Repeats unrolled, barriers between levels.
+// Errors  unsupported: an operator has no kernel. bad_argument: a slot or table is not there.
+Status lower(const PhysicalDevice& physical, const device::Program& program, std::span<const Buffer* const> slots,
+             CommandList* list);
+
+// Makes the command buffers of `stream` from its commands.
+VkResult encode(Device& device, Pipelines& pipelines, Stream* stream);
+
+// Runs the commands once with a clock around every record; ns[r] is the time of record r.
+VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::vector<double>* ns);
+
+// Waits for everything before it in the queue, in the stages that this backend uses.
+void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer);
+
+}  // namespace bowline::vulkan

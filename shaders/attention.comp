@@ -1,0 +1,75 @@
+//! variants
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// o = softmax(scale q k^T) v with the softmax computed on the way ("online softmax", Milakov and Gimelshein, 2018;
+// FlashAttention, Dao et al., 2022). A lane has one query.
+#include "attention.glsl"
+
+void main() {
+  const uint lane = gl_SubgroupInvocationID;
+  const uint blocks = (p.queries + S - 1) / S;
+  const uint group = group_index();
+  const uint bh = group / blocks;
+  if (bh >= p.batch * p.heads) {
+    return;
+  }
+  const uint b = bh / p.heads;
+  const uint h = bh % p.heads;
+  const uint kv_head = h / (p.heads / p.kv_heads);
+  const uint first = (group % blocks) * S;
+  const uint t = min(first + lane, p.queries - 1);
+  const uint q_start = row_start(b, h, t, p.heads, p.queries);
+  // Keys [0, end) for this lane, [0, last) for any lane of the block.
+  const int shift = int(p.keys) - int(p.queries);
+  const int end = p.causal != 0 ? min(int(t) + shift + 1, int(p.keys)) : int(p.keys);
+  const int last = p.causal != 0 ? min(int(min(first + S, p.queries)) + shift, int(p.keys)) : int(p.keys);
+
+  A q[D];
+  A o[D];
+  [[unroll]] for (uint d = 0; d < D; ++d) {
+    q[d] = p.q.v[q_start + d] * p.scale;
+    o[d] = 0;
+  }
+  A top = -kInfinity;
+  A sum = 0;
+  for (int j0 = 0; j0 < last; j0 += int(BLOCK)) {
+    A s[BLOCK];
+    A new_top = top;
+    [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
+      const uint key = min(uint(j0) + j, p.keys - 1);
+      A parts[PARTS];
+      LOAD_PARTS(parts, p.k, row_start(b, kv_head, key, p.kv_heads, p.keys))
+      A dots[2] = A[2](0, 0);
+      [[unroll]] for (uint d = 0; d < D; ++d) {
+        dots[d & 1] += q[d] * ELEMENT(parts, d);
+      }
+      s[j] = j0 + int(j) < end ? dots[0] + dots[1] : -kInfinity;
+      new_top = max(new_top, s[j]);
+    }
+    // A lane that has seen no key yet keeps zeros.
+    const A base = new_top == -kInfinity ? 0 : new_top;
+    const A shrink = exp_below(top - base);
+    top = new_top;
+    sum *= shrink;
+    [[unroll]] for (uint d = 0; d < D; ++d) {
+      o[d] *= shrink;
+    }
+    [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
+      const uint key = min(uint(j0) + j, p.keys - 1);
+      const A e = exp_below(s[j] - base);
+      sum += e;
+      A parts[PARTS];
+      LOAD_PARTS(parts, p.v, row_start(b, kv_head, key, p.kv_heads, p.keys))
+      [[unroll]] for (uint d = 0; d < D; ++d) {
+        o[d] += e * ELEMENT(parts, d);
+      }
+    }
+  }
+  if (first + lane < p.queries) {
+    const A inverse = sum == 0 ? 0 : 1 / sum;
+    [[unroll]] for (uint d = 0; d < D; ++d) {
+      p.o.v[q_start + d] = o[d] * inverse;
+    }
+    p.lse.v[bh * p.queries + t] = sum == 0 ? -kInfinity : top + log_f32(sum);
+  }
+}

@@ -1,0 +1,39 @@
+//! variants
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y = x / (1 - rate) where the element is kept, else 0; x when not training. Element i is kept if word i % 4 of
+// philox({i / 4, stream, iteration, counter}, seed) reaches the threshold: the same bits on every device.
+#include "common.glsl"
+#include "random.glsl"
+#include "step.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  Floats x;
+  Floats y;
+  Step step;
+  uint n;
+  uint blocks;     // of four elements
+  uint per_group;  // blocks per workgroup
+  uint stream;
+  uint iteration;
+  uint threshold;
+  float scale;     // 1 / (1 - rate)
+} p;
+
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.blocks);
+  const bool training = p.step.training != 0;
+  const uvec2 key = uvec2(p.step.seed[0], p.step.seed[1]);
+  const uint counter = p.step.counter;
+  for (uint block = first + gl_LocalInvocationID.x; block < end; block += gl_WorkGroupSize.x) {
+    const uvec4 words = training ? philox(uvec4(block, p.stream, p.iteration, counter), key) : uvec4(0);
+    [[unroll]] for (uint j = 0; j < 4; ++j) {
+      const uint i = 4 * block + j;
+      if (i < p.n) {
+        const A x = p.x.v[i];
+        p.y.v[i] = !training ? x : (words[j] >= p.threshold ? x * p.scale : 0);
+      }
+    }
+  }
+}

@@ -1,0 +1,35 @@
+//! variants
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y[i] = table[ids[i]], one subgroup per id. An id outside the table reads as zeros and sets the error word.
+#include "common.glsl"
+#include "step.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  Words table;
+  Ints ids;
+  Words y;
+  Step step;
+  uint count;
+  uint rows;
+  uint n;  // elements per row
+  uint node;
+} p;
+
+void main() {
+  const uint i = subgroup_index();
+  if (i >= p.count) {
+    return;
+  }
+  const int id = p.ids.v[i];
+  const bool inside = id >= 0 && uint(id) < p.rows;
+  const uint row = inside ? uint(id) : 0;
+  for (uint c = gl_SubgroupInvocationID; c < p.n; c += gl_SubgroupSize) {
+    p.y.v[i * p.n + c] = inside ? p.table.v[row * p.n + c] : 0;
+  }
+  if (!inside && subgroupElect()) {
+    p.step.error_node = p.node;
+    p.step.error_value = id;
+    p.step.error = kIndexOutOfRange;
+  }
+}

@@ -1,0 +1,55 @@
+// What the attention shaders share. A subgroup owns one block of rows of one head; each lane has one row (a query or a
+// key) in registers, and the rows of the other side pass by: every lane loads a part of such a row, and shuffles
+// with constant indices hand it to all. No shared memory, no barrier, memory linear in length.
+#include "common.glsl"
+#include "math.glsl"
+
+layout(constant_id = 1) const uint D = 32;    // head_dim
+layout(constant_id = 2) const uint PARTS = 4; // ceil(D / S)
+layout(constant_id = 3) const uint BLOCK = 8; // rows that pass by at once
+
+const uint S = gl_WorkGroupSize.x;  // the workgroup is one subgroup
+
+layout(push_constant, scalar) uniform Push {
+  Floats q;
+  Floats k;
+  Floats v;
+  Floats o;
+  Floats lse;    // [batch, heads, queries]: log of the sum of exponentials
+  Floats d_o;    // gradients: of o, q, k, v
+  Floats d_q;
+  Floats d_k;
+  Floats d_v;
+  Floats delta;  // [batch, heads, queries]: sum of d_o * o
+  uint batch;
+  uint heads;
+  uint kv_heads;
+  uint queries;
+  uint keys;
+  uint seq_first; // 1: [batch, seq, heads, D], 0: [batch, heads, seq, D]
+  uint causal;    // 1: query i sees the keys up to i + keys - queries
+  float scale;
+} p;
+
+uint row_start(uint b, uint h, uint t, uint heads, uint length) {
+  return D * (p.seq_first != 0 ? (b * length + t) * heads + h : (b * heads + h) * length + t);
+}
+
+// e^x for x <= 0, without branches; below -87 it is 0.
+float exp_below(float x) {
+  const float c = max(x, -87.0);
+  const float n = roundEven(c * 1.44269504);
+  const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
+  const float f = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
+  const float e = (f * r * r + r + 1.0) * power_of_two(int(n));
+  return x != x ? x : (x < -87.0 ? 0.0 : e);
+}
+
+// Part i of a row for this lane; lanes past the end of the row hold zero.
+#define LOAD_PARTS(parts, floats, start)                                        \
+  [[unroll]] for (uint part = 0; part < PARTS; ++part) {                        \
+    const uint at = part * S + gl_SubgroupInvocationID;                         \
+    parts[part] = at < D ? floats.v[(start) + at] : 0;                          \
+  }
+
+#define ELEMENT(parts, d) subgroupShuffle(parts[(d) / S], (d) % S)

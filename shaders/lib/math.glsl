@@ -1,0 +1,129 @@
+// Functions to f32 rounding: drivers may be far off (exp of a software driver is a short polynomial).
+// Coefficients: minimax fits of the stated function on the stated range, in double, rounded to f32.
+
+#define kInfinity uintBitsToFloat(0x7f800000u)
+
+float power_of_two(int n) { return uintBitsToFloat(uint(n + 127) << 23); }  // -126 <= n <= 127
+
+float exp_f32(float x) {
+  if (isnan(x)) {
+    return x;
+  }
+  if (x > 88.722839) {
+    return kInfinity;
+  }
+  x = max(x, -103.97208);
+  const float n = roundEven(x * 1.44269504);
+  const float r = (x - n * 0.693359375) - n * -2.12194440e-4;  // ln 2 in two parts
+  // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
+  const float p = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
+  const float e = p * r * r + r + 1.0;
+  const int i = int(n);
+  const int half_i = i / 2;
+  return e * power_of_two(half_i) * power_of_two(i - half_i);
+}
+
+float log_f32(float x) {
+  if (!(x > 0.0)) {
+    return x == 0.0 ? -kInfinity : uintBitsToFloat(0x7fc00000u);
+  }
+  if (x == kInfinity) {
+    return x;
+  }
+  float n = 0.0;
+  if (x < 1.17549435e-38) {
+    x *= 16777216.0;
+    n = -24.0;
+  }
+  const uint bits = floatBitsToUint(x);
+  const int exponent = int((bits - 0x3f3504f3u) >> 23) - (bits < 0x3f3504f3u ? 512 : 0);  // m in [sqrt(1/2), sqrt(2))
+  const float f = uintBitsToFloat(bits - (uint(exponent) << 23)) - 1.0;
+  n += float(exponent);
+  // (log(1 + f) - f + f^2 / 2) / f^3
+  float p = 0.0691536814;
+  p = p * f - 0.117898077;
+  p = p * f + 0.118729763;
+  p = p * f - 0.123843484;
+  p = p * f + 0.142186582;
+  p = p * f - 0.16669251;
+  p = p * f + 0.200022265;
+  p = p * f - 0.249999866;
+  p = p * f + 0.333333105;
+  const float s = f * f;
+  return n * 0.693359375 + (f + (p * f * s - 0.5 * s + n * -2.12194440e-4));
+}
+
+float tanh_f32(float x) {
+  const float t = abs(x);
+  if (t < 0.625) {
+    const float s = x * x;
+    // (tanh x - x) / x^3
+    const float p = (((-0.00567931589 * s + 0.0206181332) * s - 0.0537340045) * s + 0.133313835) * s - 0.333332807;
+    return x + x * s * p;
+  }
+  const float y = t > 10.0 ? 1.0 : 1.0 - 2.0 / (exp_f32(2.0 * t) + 1.0);
+  return isnan(x) ? x : (x < 0.0 ? -y : y);
+}
+
+float sigmoid_f32(float x) { return 1.0 / (1.0 + exp_f32(-x)); }
+
+// erfc for t >= 1, to full relative precision: t^2 is split so that its exponential loses nothing.
+float erfc_tail(float t) {
+  if (t > 10.5) {
+    return 0.0;
+  }
+  const float q = (t - 4.0) / (t + 4.0);
+  // erfc(t) * exp(t^2) * (1 + 2 t) over q, 1 <= t <= 10.5
+  float p = 0.00524336239;
+  p = p * q - 0.016545767;
+  p = p * q + 0.0370356962;
+  p = p * q - 0.0662708208;
+  p = p * q + 0.0937554836;
+  p = p * q - 0.101043455;
+  p = p * q + 0.0680956692;
+  p = p * q + 0.0153797753;
+  p = p * q - 0.139621094;
+  p = p * q + 1.23299515;
+  const float high = uintBitsToFloat(floatBitsToUint(t) & 0xfffff000u);
+  return p / (1.0 + 2.0 * t) * exp_f32(-high * high) * exp_f32((high - t) * (high + t));
+}
+
+float erf_near(float x) {  // |x| <= 1
+  const float s = x * x;
+  float p = 7.88928592e-05;
+  p = p * s - 0.000802089518;
+  p = p * s + 0.00518954219;
+  p = p * s - 0.026854448;
+  p = p * s + 0.112836003;
+  p = p * s - 0.37612626;
+  p = p * s + 1.12837911;
+  return x * p;
+}
+
+// The normal distribution function.
+float normal_cdf(float x) {
+  if (isnan(x)) {
+    return x;
+  }
+  const float t = abs(x) * 0.707106781;
+  if (t <= 1.0) {
+    return 0.5 + 0.5 * erf_near(x * 0.707106781);
+  }
+  const float tail = 0.5 * erfc_tail(t);
+  return x < 0.0 ? tail : 1.0 - tail;
+}
+
+// Cosine and sine of an angle given as a fraction of a turn in units of 2^-32.
+vec2 cos_sin_turns(uint turns) {
+  const uint eighth = (turns + 0x20000000u) >> 30;              // nearest quarter
+  const float f = float(int(turns - (eighth << 30))) * 2.3283064365386963e-10;  // |f| <= 1/8
+  const float s = f * f;
+  const float si = f * ((((41.4720726 * s - 76.6978455) * s + 81.6052017) * s - 41.3417015) * s + 6.28318548);
+  const float co = (((59.2188721 * s - 85.4428101) * s + 64.9393158) * s - 19.7392082) * s + 1.0;
+  switch (eighth & 3u) {
+    case 0u: return vec2(co, si);
+    case 1u: return vec2(-si, co);
+    case 2u: return vec2(-co, -si);
+    default: return vec2(si, -co);
+  }
+}

@@ -1,0 +1,92 @@
+//! variants KIND=layer,rms PART=rows,columns
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// With xhat = (x - mean) * r and g = dy * gamma:
+//   rows     dx = r * (g - mean g - xhat * mean(g xhat)), without "mean g" and with mean 0 for rms; keeps (mean, r)
+//   columns  dgamma = sum over rows of dy * xhat, dbeta = sum of dy: one invocation per column and chunk of rows
+#include "common.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  Floats x;
+  Floats gamma;
+  Floats dy;
+  Floats dx;
+  Floats stats;   // [rows, 2]
+  Floats dgamma;  // [chunks, n]
+  Floats dbeta;   // [chunks, n]
+  uint rows;
+  uint n;
+  float eps;
+  uint rows_per_chunk;
+  uint chunks;
+  uint per_group;
+} p;
+
+#if defined(PART_rows)
+void main() {
+  const uint row = subgroup_index();
+  if (row >= p.rows) {
+    return;
+  }
+  const uint start = row * p.n;
+  const uint lane = gl_SubgroupInvocationID;
+  const A count = A(p.n);
+  A mean = 0;
+#if defined(KIND_layer)
+  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
+    mean += p.x.v[start + i];
+  }
+  mean = subgroupAdd(mean) / count;
+#endif
+  A squares = 0;
+  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
+    const A d = p.x.v[start + i] - mean;
+    squares += d * d;
+  }
+  const A r = 1 / sqrt(subgroupAdd(squares) / count + p.eps);
+  A sum_g = 0;
+  A sum_gx = 0;
+  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
+    const A g = p.dy.v[start + i] * p.gamma.v[i];
+    sum_g += g;
+    sum_gx += g * (p.x.v[start + i] - mean) * r;
+  }
+#if defined(KIND_layer)
+  const A mean_g = subgroupAdd(sum_g) / count;
+#else
+  const A mean_g = 0;
+#endif
+  const A mean_gx = subgroupAdd(sum_gx) / count;
+  for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
+    const A g = p.dy.v[start + i] * p.gamma.v[i];
+    const A xhat = (p.x.v[start + i] - mean) * r;
+    p.dx.v[start + i] = r * (g - mean_g - xhat * mean_gx);
+  }
+  if (subgroupElect()) {
+    p.stats.v[2 * row] = mean;
+    p.stats.v[2 * row + 1] = r;
+  }
+}
+#else
+void main() {
+  const uint total = p.chunks * p.n;
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, total);
+  for (uint at = first + gl_LocalInvocationID.x; at < end; at += gl_WorkGroupSize.x) {
+    const uint column = at % p.n;
+    const uint row0 = at / p.n * p.rows_per_chunk;
+    const uint row1 = min(row0 + p.rows_per_chunk, p.rows);
+    A dgamma = 0;
+    A dbeta = 0;
+    for (uint row = row0; row < row1; ++row) {
+      const A dy = p.dy.v[row * p.n + column];
+      dgamma += dy * (p.x.v[row * p.n + column] - p.stats.v[2 * row]) * p.stats.v[2 * row + 1];
+      dbeta += dy;
+    }
+    p.dgamma.v[at] = dgamma;
+#if defined(KIND_layer)
+    p.dbeta.v[at] = dbeta;
+#endif
+  }
+}
+#endif

@@ -1,0 +1,52 @@
+//! variants
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Rotates pairs of elements of each head by position * base^(-2 i / rotary_dims). The angle is kept as a fraction of a
+// turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
+#include "common.glsl"
+#include "math.glsl"
+
+layout(constant_id = 1) const uint INTERLEAVED = 0;  // 1: pairs (2i, 2i + 1), 0: pairs (i, i + rotary_dims / 2)
+
+layout(push_constant, scalar) uniform Push {
+  Floats x;
+  Floats y;
+  Words frequencies;  // [half, 2]: turns per position, low and high word
+  uint n;             // pairs in x, those that are not rotated included
+  uint per_group;
+  uint dim;           // of a head
+  uint half_dims;     // rotated pairs of a head
+  uint inner;         // heads between one position and the next
+  uint positions;
+  uint offset_low;    // position of the first
+  uint inverse;
+} p;
+
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.n);
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    // A head is its rotated pairs, then its other elements one by one.
+    const uint per_head = p.dim - p.half_dims;
+    const uint head = i / per_head;
+    const uint j = i % per_head;
+    const uint start = head * p.dim;
+    if (j >= p.half_dims) {
+      p.y.v[start + p.half_dims + j] = p.x.v[start + p.half_dims + j];
+    } else {
+      const uint position = head / p.inner % p.positions + p.offset_low;
+      uint carry;
+      uint low;
+      umulExtended(position, p.frequencies.v[2 * j], carry, low);
+      uint turns = position * p.frequencies.v[2 * j + 1] + carry;
+      turns = p.inverse != 0 ? 0u - turns : turns;
+      const vec2 cs = cos_sin_turns(turns);
+      const uint at = start + (INTERLEAVED != 0 ? 2 * j : j);
+      const uint other = start + (INTERLEAVED != 0 ? 2 * j + 1 : j + p.half_dims);
+      const A a = p.x.v[at];
+      const A b = p.x.v[other];
+      p.y.v[at] = a * cs.x - b * cs.y;
+      p.y.v[other] = a * cs.y + b * cs.x;
+    }
+  }
+}

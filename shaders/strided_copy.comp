@@ -1,0 +1,37 @@
+//! variants
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y[first_y + at . strides_y] = x[first_x + at . strides_x] for every index `at` of the dims. Words, not numbers:
+// the bits are kept. Transpose, Slice, SliceGrad, Concat and BroadcastTo are this with other strides.
+#include "common.glsl"
+
+layout(constant_id = 1) const uint RANK = 1;
+
+layout(push_constant, scalar) uniform Push {
+  Words x;
+  Words y;
+  Words dims;  // RANK dims, then strides of x, then of y
+  uint n;
+  uint per_group;
+  uint first_x;
+  uint first_y;
+} p;
+
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.n);
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    uint rest = i;
+    uint at_x = p.first_x;
+    uint at_y = p.first_y;
+    [[unroll]] for (uint r = 0; r < RANK; ++r) {
+      const uint axis = RANK - 1 - r;
+      const uint dim = p.dims.v[axis];
+      const uint at = r + 1 == RANK ? rest : rest % dim;
+      rest = r + 1 == RANK ? 0 : rest / dim;
+      at_x += at * p.dims.v[RANK + axis];
+      at_y += at * p.dims.v[2 * RANK + axis];
+    }
+    p.y.v[at_y] = p.x.v[at_x];
+  }
+}
