@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/shape.h"
 #include "ops/attributes.h"
 
@@ -100,15 +101,27 @@ class OracleContext {
     double bias_correction1 = 1;
     double bias_correction2 = 1;
     bool first_update = false;
+    bool first_contribution = false;  // AccumulateGrad: `first` of the table entry
+    bool halted = false;              // `error` or `non_finite` is set: optimizers do nothing
   };
+  // What an operator leaves in the step scalars, and which outputs it promises.
+  struct Outcome {
+    std::vector<double> bad_indices;  // the error word is set, with one of these
+    bool norm_known = false;          // grad_norm and non_finite are written
+    double norm = 0;
+    double norm_magnitude = 0;
+    uint32_t undefined_outputs = 0;   // bit i: output i holds anything
+  };
+  // A list operand is one flat array, its entries one after the other.
   struct Array {
     Shape shape;
     std::vector<double> values;
   };
 
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
-                std::span<std::vector<double>> magnitude, const Step& step_scalars)
-      : step(step_scalars), attributes_(&attributes), in_(in), out_(out), magnitude_(magnitude) {}
+                std::span<std::vector<double>> magnitude, const Step& step_scalars, Outcome& result)
+      : step(step_scalars), outcome(result), attributes_(&attributes), in_(in), out_(out),
+        magnitude_(magnitude) {}
 
   int inputs() const { return static_cast<int>(in_.size()); }
   std::span<const double> in(int i) const { return in_[static_cast<size_t>(i)].values; }
@@ -118,6 +131,11 @@ class OracleContext {
   // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
   // measured against it. An oracle that leaves it empty is measured against |out|.
   std::vector<double>& magnitude(int i) const { return magnitude_[static_cast<size_t>(i)]; }
+  // The same, as zeros for all elements of output i.
+  std::span<double> zero_magnitude(int i) const {
+    magnitude(i).assign(out(i).size(), 0.0);
+    return magnitude(i);
+  }
   size_t last_axis(int i) const { return static_cast<size_t>(shape(i).back()); }
 
   template <class Table>
@@ -126,6 +144,7 @@ class OracleContext {
   }
 
   const Step& step;
+  Outcome& outcome;
 
  private:
   const Attributes* attributes_;
@@ -176,10 +195,13 @@ struct OpDef {
   int inputs = 1;
   int optional_inputs = 0;  // after the required ones
   int outputs = 1;
+  int optional_outputs = 0;  // after the required ones, one for each optional input that is given
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
-  // (optional) inputs and outputs are lists of storages of equal length (optimizers).
+  // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose bits are set in
+  // list_inputs, and the outputs that update them.
   bool takes_lists = false;
+  uint32_t list_inputs = 0b1;
   // Inputs that are indices (i32) and get no gradient: bit i stands for input i.
   uint32_t index_inputs = 0;
   InPlace in_place[2] = {};

@@ -1,0 +1,41 @@
+// AccumulateGrad: adds one contribution to the gradient of a storage.
+//
+//   grad = first && !accumulate ? contribution : grad + contribution
+//
+// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes nothing), contribution
+//           of the same shape; grad is updated.
+// First     the table entry of grad says whether this is the first contribution of the submission.
+// Gradient  none.
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of the contribution ({}) is not that of the storage ({}).", c.in(1),
+                  c.in(0));
+  return c.out(0, c.in(0));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const bool overwrite = c.step.first_contribution && !c.step.accumulate;
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i] = overwrite ? c.in(1)[i] : c.in(0)[i] + c.in(1)[i];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
+
+}  // namespace
+
+extern const OpDef op_accumulate_grad;
+const OpDef op_accumulate_grad{
+    .name = "AccumulateGrad",
+    .inputs = 2,
+    .updates = {{0, 0}},
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

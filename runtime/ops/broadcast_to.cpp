@@ -1,0 +1,46 @@
+// BroadcastTo: repeats a tensor along the axes where it has one element.
+//
+//   y[i] = x[i, with 0 on the axes that x does not have or where its dim is 1]
+//
+// Shapes    x that broadcasts to dims (rules of numpy)  ->  y of shape dims.
+// Gradient  SumTo.
+#include "ops/build.h"
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const auto* dims = c.attributes<DimsAttributes>().dims();
+  BOWLINE_ASSIGN(const Shape y, Shape::checked(dims == nullptr ? std::span<const int64_t>()
+                                                               : std::span(dims->data(), dims->size())));
+  BOWLINE_ASSIGN(const Shape both, broadcast(c.in(0), y));
+  BOWLINE_REQUIRE(both == y, "Shape {} does not broadcast to {}.", c.in(0), y);
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  return c.din(0, summed_to(c, c.dout(0), c.shape(c.in(0))));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    c.out(0)[i.flat()] = c.in(0)[i.in_broadcast(c.shape(0))];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_broadcast_to;
+const OpDef op_broadcast_to{
+    .name = "BroadcastTo",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,40 @@
+// What the gradients of several operators append: reshapes, broadcasts and their sums.
+#pragma once
+
+#include "ops/op.h"
+
+namespace bowline {
+
+inline Attributes dims_attributes(const Shape& shape) {
+  DimsAttributesT t;
+  t.dims.assign(shape.dims().begin(), shape.dims().end());
+  return Attributes::of(t);
+}
+
+inline Attributes reshape_attributes(const Shape& shape) {
+  ReshapeAttributesT t;
+  for (const int64_t d : shape.dims()) {
+    t.dims.push_back(std::make_unique<file::TargetDimT>());
+    t.dims.back()->value = d;
+  }
+  return Attributes::of(t);
+}
+
+inline GradientValue reshaped(GradientContext& c, GradientValue v, const Shape& shape) {
+  return !v.valid() || c.shape(v) == shape
+             ? v
+             : c.add1(Op::Reshape, {v}, reshape_attributes(shape));
+}
+
+inline GradientValue broadcast_to(GradientContext& c, GradientValue v, const Shape& shape) {
+  return !v.valid() || c.shape(v) == shape
+             ? v
+             : c.add1(Op::BroadcastTo, {v}, dims_attributes(shape));
+}
+
+// The gradient of something of `shape` that was broadcast to the shape of `v`.
+inline GradientValue summed_to(GradientContext& c, GradientValue v, const Shape& shape) {
+  return !v.valid() || c.shape(v) == shape ? v : c.add1(Op::SumTo, {v}, dims_attributes(shape));
+}
+
+}  // namespace bowline

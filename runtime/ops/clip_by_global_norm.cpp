@@ -1,0 +1,52 @@
+// ClipByGlobalNorm: the factor that brings the norm of all gradients below a bound.
+//
+//   norm  = gradient_scale * sqrt(sum over all elements of all gradients of g^2)
+//   scale = gradient_scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1)
+//
+// Shapes    a list of gradients  ->  scale [1].
+// Step      writes grad_norm = norm and non_finite = norm is not finite.
+// Numerics  accumulated in f32.
+// Gradient  none.
+// Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013.
+#include <cmath>
+
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const float bound = c.attributes<ClipAttributes>().max_norm();
+  BOWLINE_REQUIRE(bound >= 0, "The bound of the norm ({}) is negative.", bound);
+  return c.out(0, Shape{1});
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const double bound = c.attributes<ClipAttributes>().max_norm();
+  double sum = 0;
+  for (const double g : c.in(0)) {
+    sum += g * g;
+  }
+  const double norm = c.step.gradient_scale * std::sqrt(sum);
+  c.outcome.norm_known = true;
+  c.outcome.norm = norm;
+  c.out(0)[0] = c.step.gradient_scale * (bound > 0 && norm > bound ? bound / norm : 1);
+  if (!std::isfinite(norm)) {
+    c.outcome.undefined_outputs = 0b1;  // nobody reads it: the optimizers do nothing
+  }
+}
+
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).elements(), 4); }
+
+}  // namespace
+
+extern const OpDef op_clip_by_global_norm;
+const OpDef op_clip_by_global_norm{
+    .name = "ClipByGlobalNorm",
+    .takes_lists = true,
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

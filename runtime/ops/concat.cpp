@@ -1,0 +1,74 @@
+// Concat: joins 1 to 8 tensors along one axis.
+//
+//   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before k
+//
+// Shapes    inputs of one shape but for the axis  ->  y, whose axis is the sum of theirs.
+// Gradient  one Slice of dy per input.
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  Shape y = c.in(0);
+  BOWLINE_ASSIGN(const int axis, normalise_axis(c.attributes<ConcatAttributes>().axis(), y.rank()));
+  for (int k = 1; k < c.inputs(); ++k) {
+    Shape x = c.in(k);
+    BOWLINE_REQUIRE(x.rank() == y.rank(), "Input {} has rank {}, input 0 has {}.", k, x.rank(), y.rank());
+    const int64_t joined = y[axis] + x[axis];
+    x[axis] = y[axis];
+    BOWLINE_REQUIRE(x == y, "Shape of input {} ({}) differs from that of input 0 ({}) outside axis {}.", k,
+                    c.in(k), c.in(0), axis);
+    y[axis] = joined;
+  }
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  const int rank = c.shape(c.in(0)).rank();
+  const int axis = c.attributes<ConcatAttributes>().axis();
+  SliceAttributesT part;
+  part.axis = axis < 0 ? axis + rank : axis;
+  for (int k = 0; k < c.inputs(); ++k) {
+    part.length = c.shape(c.in(k))[part.axis];
+    if (c.needs(k)) {
+      BOWLINE_TRY(c.din(k, c.add1(Op::Slice, {c.dout(0)}, Attributes::of(part))));
+    }
+    part.start += part.length;
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Shape& y = c.out_shape(0);
+  const int given = c.attributes<ConcatAttributes>().axis();
+  const int axis = given < 0 ? given + y.rank() : given;
+  int64_t offset = 0;
+  for (int k = 0; k < c.inputs(); ++k) {
+    for (Index i(c.shape(k)); i.valid(); i.next()) {
+      int64_t position = 0;
+      for (int a = 0; a < y.rank(); ++a) {
+        position = position * y[a] + i[a] + (a == axis ? offset : 0);
+      }
+      c.out(0)[static_cast<size_t>(position)] = c.in(k)[i.flat()];
+    }
+    offset += c.shape(k)[axis];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_concat;
+const OpDef op_concat{
+    .name = "Concat",
+    .optional_inputs = 7,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

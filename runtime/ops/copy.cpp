@@ -1,0 +1,35 @@
+// Copy: the same values in other memory.
+//
+//   y = x
+//
+// Shapes    any x  ->  y of the shape of x.
+// Gradient  dx = dy.
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) { return c.out(0, c.in(0)); }
+
+Status gradient(GradientContext& c) { return c.din(0, c.dout(0)); }
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i] = c.in(0)[i];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_copy;
+const OpDef op_copy{
+    .name = "Copy",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

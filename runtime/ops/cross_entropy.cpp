@@ -1,0 +1,91 @@
+// CrossEntropy: the negative log-likelihood of labels under the softmax of logits.
+//
+//   lse[r] = log(sum over v of exp(logits[r, v]))
+//   loss   = sum over counted rows r of (lse[r] - logits[r, labels[r]]), for `mean` divided by their number
+//
+// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], lse [...].
+// Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0.
+// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is not.
+// Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
+// Gradient  CrossEntropyGrad; labels get none, and lse must not be used by what is differentiated.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const Shape& logits = c.in(0);
+  BOWLINE_REQUIRE(logits.rank() >= 1, "The logits have rank 0.");
+  BOWLINE_REQUIRE(logits.back() >= 1, "The logits {} have no classes.", logits);
+  const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
+  BOWLINE_REQUIRE(c.in(1) == rows, "Shape of labels ({}) is not that of the rows of the logits ({}).", c.in(1),
+                  rows);
+  BOWLINE_TRY(c.out(0, Shape{}));
+  return c.out(1, rows);
+}
+
+Status gradient(GradientContext& c) {
+  BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
+  return c.din(0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<CrossEntropyAttributes>();
+  const size_t classes = c.last_axis(0);
+  const auto lse_magnitude = c.zero_magnitude(1);
+  double sum = 0;
+  double terms = 0;
+  double counted = 0;
+  for (size_t row = 0; row < c.in(1).size(); ++row) {
+    const auto x = c.in(0).subspan(row * classes, classes);
+    const double top = *std::max_element(x.begin(), x.end());
+    double total = 0;
+    double slack = 0;
+    for (const double v : x) {
+      total += std::exp(v - top);
+      slack += v == top ? 0 : std::exp(v - top) * (top - v);
+    }
+    const double lse = top + std::log(total);
+    c.out(1)[row] = lse;
+    lse_magnitude[row] = std::abs(top) + std::log(total) + 1 + slack / total;
+    const double label = c.in(1)[row];
+    if (label == t.ignore_index()) {
+      continue;
+    }
+    if (label < 0 || label >= static_cast<double>(classes)) {
+      c.outcome.bad_indices.push_back(label);
+      c.outcome.undefined_outputs = 0b01;
+      continue;
+    }
+    counted += 1;
+    sum += lse - x[static_cast<size_t>(label)];
+    terms += lse_magnitude[row] + std::abs(x[static_cast<size_t>(label)]);
+  }
+  const double divisor = t.reduction() == Reduction::mean && counted > 0 ? counted : 1;
+  c.out(0)[0] = sum / divisor;
+  c.magnitude(0) = {terms / divisor};
+}
+
+// A sum over the classes, another over the rows.
+Tolerance tolerance(ToleranceContext& c) {
+  return Tolerance::of_reduction(std::max(c.in(0).back(), c.in(1).elements()), 8);
+}
+
+}  // namespace
+
+extern const OpDef op_cross_entropy;
+const OpDef op_cross_entropy{
+    .name = "CrossEntropy",
+    .inputs = 2,
+    .outputs = 2,
+    .index_inputs = 0b10,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

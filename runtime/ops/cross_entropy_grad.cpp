@@ -1,0 +1,70 @@
+// CrossEntropyGrad: the gradient of CrossEntropy, from the log-sum-exp of its rows.
+//
+//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (v == labels[r])) * dloss, for `mean` divided by the counted rows
+//
+// Shapes    logits [..., V], labels i32 [...], lse [...], dloss []  ->  dlogits of the shape of logits.
+// Labels    rows with ignore_index get zeros. Any other label outside [0, V) leaves dlogits undefined.
+// Gradient  none.
+// In place  on logits.
+#include <cmath>
+
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const Shape& logits = c.in(0);
+  BOWLINE_REQUIRE(logits.rank() >= 1, "The logits have rank 0.");
+  const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
+  for (const int i : {1, 2}) {
+    BOWLINE_REQUIRE(c.in(i) == rows, "Shape of input {} ({}) is not that of the rows of the logits ({}).", i,
+                    c.in(i), rows);
+  }
+  BOWLINE_REQUIRE(c.in(3).rank() == 0, "Input dloss has shape {}.", c.in(3));
+  return c.out(0, logits);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<CrossEntropyAttributes>();
+  const size_t classes = c.last_axis(0);
+  double counted = 0;
+  for (const double label : c.in(1)) {
+    counted += label == t.ignore_index() ? 0 : 1;
+    if (label != t.ignore_index() && (label < 0 || label >= static_cast<double>(classes))) {
+      c.outcome.undefined_outputs = 0b01;
+    }
+  }
+  const double scale = c.in(3)[0] / (t.reduction() == Reduction::mean && counted > 0 ? counted : 1);
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    const size_t row = i / classes;
+    const double label = c.in(1)[row];
+    if (label == t.ignore_index()) {
+      continue;
+    }
+    const double distance = c.in(0)[i] - c.in(2)[row];
+    const double hit = label == static_cast<double>(i % classes) ? 1 : 0;
+    const double p = std::exp(distance);
+    c.out(0)[i] = (p - hit) * scale;
+    magnitude[i] = ((p > 0 ? p * (1 + std::abs(distance)) : 0) + hit) * std::abs(scale);
+  }
+}
+
+// The argument of exp is rounded; p - 1 cancels.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+}  // namespace
+
+extern const OpDef op_cross_entropy_grad;
+const OpDef op_cross_entropy_grad{
+    .name = "CrossEntropyGrad",
+    .inputs = 4,
+    .index_inputs = 0b0010,
+    .in_place = {{0, 0}},
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,59 @@
+// Dropout: while training, zeroes elements at random and scales the others up.
+//
+//   y[i] = kept(i) ? x[i] / (1 - rate) : 0
+//   kept(i): word i % 4 of philox({i / 4, stream, iteration, counter}, seed) >= rate * 2^32
+//
+// Shapes    any x  ->  y of the shape of x. Outside training y = x.
+// Random    `iteration` is that of the enclosing Repeat (0 outside), counter and seed are step scalars: the backward
+//           pass draws the same numbers again and keeps no mask. A dropped NaN is 0.
+// Gradient  Dropout of dy with the same attributes.
+// In place  on x.
+// Source    Srivastava et al., "Dropout", 2014; core/random.h for philox.
+#include "core/random.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const float rate = c.attributes<DropoutAttributes>().rate();
+  BOWLINE_REQUIRE(rate >= 0 && rate < 1, "Rate {} lies outside [0, 1).", rate);
+  return c.out(0, c.in(0));
+}
+
+Status gradient(GradientContext& c) {
+  return c.din(0, c.add1(Op::Dropout, {c.dout(0)}, c.attributes()));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<DropoutAttributes>();
+  const double rate = t.rate();
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(c.step.seed),
+                                       static_cast<uint32_t>(c.step.seed >> 32)};
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    if (!c.step.training) {
+      c.out(0)[i] = c.in(0)[i];
+      continue;
+    }
+    const RandomBlock words =
+        philox({static_cast<uint32_t>(i / 4), t.stream(), c.step.iteration, c.step.counter}, key);
+    c.out(0)[i] = words[i % 4] >= dropout_threshold(rate) ? c.in(0)[i] / (1 - rate) : 0;
+  }
+}
+
+// 1 - rate, its reciprocal, the product.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(3); }
+
+}  // namespace
+
+extern const OpDef op_dropout;
+const OpDef op_dropout{
+    .name = "Dropout",
+    .in_place = {{0, 0}},
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

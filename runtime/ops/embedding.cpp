@@ -1,0 +1,57 @@
+// Embedding: rows of a table, chosen by ids.
+//
+//   y[.., :] = table[ids[..], :]
+//
+// Shapes    table [rows, C], ids i32 [...]  ->  y [..., C].
+// Errors    an id outside [0, rows) gives a row of zeros and sets the error word.
+// Gradient  EmbeddingGrad; the ids get none.
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(0).rank() == 2, "The table has rank {}, not 2.", c.in(0).rank());
+  BOWLINE_REQUIRE(c.in(1).rank() < kMaxRank, "The ids have rank {}.", c.in(1).rank());
+  Shape y = c.in(1);
+  y.push_back(c.in(0)[1]);
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  EmbeddingGradAttributesT a;
+  a.rows = c.shape(c.in(0))[0];
+  return c.din(0, c.add1(Op::EmbeddingGrad, {c.in(1), c.dout(0)}, Attributes::of(a)));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto rows = static_cast<double>(c.shape(0)[0]);
+  const size_t width = c.last_axis(0);
+  for (size_t i = 0; i < c.in(1).size(); ++i) {
+    const double id = c.in(1)[i];
+    if (id < 0 || id >= rows) {
+      c.outcome.bad_indices.push_back(id);
+      continue;
+    }
+    for (size_t j = 0; j < width; ++j) {
+      c.out(0)[i * width + j] = c.in(0)[static_cast<size_t>(id) * width + j];
+    }
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_embedding;
+const OpDef op_embedding{
+    .name = "Embedding",
+    .inputs = 2,
+    .index_inputs = 0b10,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

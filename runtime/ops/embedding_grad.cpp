@@ -1,0 +1,57 @@
+// EmbeddingGrad: the gradient of the table of an Embedding.
+//
+//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in the order of the positions
+//
+// Shapes    ids i32 [...], dy [..., C]  ->  dtable [rows, C]. Ids outside [0, rows) add to nothing.
+// Numerics  accumulated in f32; the order is fixed, so the bits are the same in every run.
+// Gradient  none.
+#include <cmath>
+
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const Shape& dy = c.in(1);
+  BOWLINE_REQUIRE(dy.rank() >= 1, "Input dy has rank 0.");
+  BOWLINE_REQUIRE(Shape(dy.dims().first(static_cast<size_t>(dy.rank() - 1))) == c.in(0),
+                  "Shape of dy ({}) is not that of the ids ({}) and a row.", dy, c.in(0));
+  const int64_t rows = c.attributes<EmbeddingGradAttributes>().rows();
+  BOWLINE_ASSIGN(const Shape table, Shape::checked(std::array{rows, dy.back()}));
+  return c.out(0, table, DType::f32);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto rows = static_cast<double>(c.attributes<EmbeddingGradAttributes>().rows());
+  const size_t width = c.last_axis(1);
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    const double id = c.in(0)[i];
+    if (id < 0 || id >= rows) {
+      continue;
+    }
+    for (size_t j = 0; j < width; ++j) {
+      const double dy = c.in(1)[i * width + j];
+      c.out(0)[static_cast<size_t>(id) * width + j] += dy;
+      magnitude[static_cast<size_t>(id) * width + j] += std::abs(dy);
+    }
+  }
+}
+
+// One id may hold every position.
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).elements(), 0); }
+
+}  // namespace
+
+extern const OpDef op_embedding_grad;
+const OpDef op_embedding_grad{
+    .name = "EmbeddingGrad",
+    .inputs = 2,
+    .index_inputs = 0b01,
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

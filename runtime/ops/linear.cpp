@@ -1,0 +1,85 @@
+// Linear: a matrix product with the transposed weight of a layer, and its bias.
+//
+//   y[.., o] = sum over i of x[.., i] * w[o, i] + bias[o]
+//
+// Shapes    x [..., in], w [out, in], bias [out] (optional)  ->  y [..., out].
+// Numerics  accumulated in f32.
+// Gradient  dx = dy w and dw = dy^T x as MatMuls over all rows, dbias = SumTo of dy.
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const Shape& x = c.in(0);
+  const Shape& w = c.in(1);
+  BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
+  BOWLINE_REQUIRE(w.rank() == 2, "The weight has rank {}, not 2.", w.rank());
+  BOWLINE_REQUIRE(w[1] == x.back(), "The weight {} takes rows of {}, x has rows of {}.", w, w[1], x.back());
+  if (c.inputs() == 3) {
+    BOWLINE_REQUIRE(c.in(2) == Shape{w[0]}, "Shape of bias ({}) is not that of a row ({}).", c.in(2),
+                    Shape{w[0]});
+  }
+  Shape y = x;
+  y[y.rank() - 1] = w[0];
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  const Shape x = c.shape(c.in(0));
+  const Shape w = c.shape(c.in(1));
+  const GradientValue dy = reshaped(c, c.dout(0), Shape{x.rows(), w[0]});
+  if (c.needs(0)) {
+    const GradientValue dx = c.add1(Op::MatMul, {dy, c.in(1)}, Attributes::of(MatMulAttributesT{}));
+    BOWLINE_TRY(c.din(0, reshaped(c, dx, x)));
+  }
+  if (c.needs(1)) {
+    MatMulAttributesT t;
+    t.transpose_a = true;
+    const GradientValue rows = reshaped(c, c.in(0), Shape{x.rows(), x.back()});
+    BOWLINE_TRY(c.din(1, c.add1(Op::MatMul, {dy, rows}, Attributes::of(t))));
+  }
+  if (c.inputs() == 3 && c.needs(2)) {
+    BOWLINE_TRY(c.din(2, summed_to(c, dy, Shape{w[0]})));
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const size_t in = c.last_axis(0);
+  const size_t out = c.last_axis(0) == 0 ? static_cast<size_t>(c.shape(1)[0]) : c.in(1).size() / in;
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t at = 0; at < c.out(0).size(); ++at) {
+    const size_t row = at / out;
+    const size_t o = at % out;
+    for (size_t i = 0; i < in; ++i) {
+      const double term = c.in(0)[row * in + i] * c.in(1)[o * in + i];
+      c.out(0)[at] += term;
+      magnitude[at] += std::abs(term);
+    }
+    if (c.inputs() == 3) {
+      c.out(0)[at] += c.in(2)[o];
+      magnitude[at] += std::abs(c.in(2)[o]);
+    }
+  }
+}
+
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 2); }
+
+}  // namespace
+
+extern const OpDef op_linear;
+const OpDef op_linear{
+    .name = "Linear",
+    .inputs = 2,
+    .optional_inputs = 1,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

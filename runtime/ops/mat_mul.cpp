@@ -1,0 +1,114 @@
+// MatMul: products of matrices, over the batch axes before them.
+//
+//   y[.., m, n] = sum over k of a'[.., m, k] * b'[.., k, n]
+//   a' is a, or with transpose_a the transpose of its last two axes; b' likewise
+//
+// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y [..., M, N].
+//           Rank >= 2; the batch axes broadcast by the rules of numpy.
+// Numerics  accumulated in f32. A sum over K = 0 is 0.
+// Gradient  two MatMuls; summed over the batch axes that were broadcast.
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+struct Sizes {
+  int64_t m, k, n;
+  Shape batch_a, batch_b;
+};
+
+// The last two axes of a and b as m, k, n; b's own k is returned through `k_of_b`.
+Sizes sizes_of(const MatMulAttributes& t, const Shape& a, const Shape& b, int64_t& k_of_b) {
+  const auto last = [](const Shape& s, bool transposed, int i) {
+    return s[s.rank() - 2 + (transposed ? 1 - i : i)];
+  };
+  const auto batch = [](const Shape& s) { return Shape(s.dims().first(static_cast<size_t>(s.rank() - 2))); };
+  k_of_b = last(b, t.transpose_b(), 0);
+  return {last(a, t.transpose_a(), 0), last(a, t.transpose_a(), 1), last(b, t.transpose_b(), 1), batch(a),
+          batch(b)};
+}
+
+Status infer(InferContext& c) {
+  for (const int i : {0, 1}) {
+    BOWLINE_REQUIRE(c.in(i).rank() >= 2, "Input {} has rank {}, below 2.", i, c.in(i).rank());
+  }
+  int64_t k_of_b = 0;
+  const Sizes s = sizes_of(c.attributes<MatMulAttributes>(), c.in(0), c.in(1), k_of_b);
+  BOWLINE_REQUIRE(s.k == k_of_b, "The inner dims of a {} and b {} differ ({} and {}).", c.in(0), c.in(1), s.k,
+                  k_of_b);
+  BOWLINE_ASSIGN(Shape y, broadcast(s.batch_a, s.batch_b));
+  y.push_back(s.m);
+  y.push_back(s.n);
+  return c.out(0, y);
+}
+
+Attributes transposed(bool a, bool b) {
+  MatMulAttributesT t;
+  t.transpose_a = a;
+  t.transpose_b = b;
+  return Attributes::of(t);
+}
+
+// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the transpose of it.
+Status gradient(GradientContext& c) {
+  const bool ta = c.attributes<MatMulAttributes>().transpose_a();
+  const bool tb = c.attributes<MatMulAttributes>().transpose_b();
+  const GradientValue a = c.in(0), b = c.in(1), dy = c.dout(0);
+  if (c.needs(0)) {
+    const GradientValue d = ta ? c.add1(Op::MatMul, {b, dy}, transposed(tb, true))
+                               : c.add1(Op::MatMul, {dy, b}, transposed(false, !tb));
+    BOWLINE_TRY(c.din(0, summed_to(c, d, c.shape(a))));
+  }
+  if (c.needs(1)) {
+    const GradientValue d = tb ? c.add1(Op::MatMul, {dy, a}, transposed(true, ta))
+                               : c.add1(Op::MatMul, {a, dy}, transposed(!ta, false));
+    BOWLINE_TRY(c.din(1, summed_to(c, d, c.shape(b))));
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<MatMulAttributes>();
+  int64_t k_of_b = 0;
+  const Sizes s = sizes_of(t, c.shape(0), c.shape(1), k_of_b);
+  const Shape& y = c.out_shape(0);
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(Shape(y.dims().first(static_cast<size_t>(y.rank() - 2)))); i.valid(); i.next()) {
+    const double* a = c.in(0).data() + i.in_broadcast(s.batch_a) * static_cast<size_t>(s.m * s.k);
+    const double* b = c.in(1).data() + i.in_broadcast(s.batch_b) * static_cast<size_t>(s.k * s.n);
+    for (int64_t m = 0; m < s.m; ++m) {
+      for (int64_t n = 0; n < s.n; ++n) {
+        const size_t at = i.flat() * static_cast<size_t>(s.m * s.n) + static_cast<size_t>(m * s.n + n);
+        for (int64_t k = 0; k < s.k; ++k) {
+          const double term = a[t.transpose_a() ? k * s.m + m : m * s.k + k] *
+                              b[t.transpose_b() ? n * s.k + k : k * s.n + n];
+          c.out(0)[at] += term;
+          magnitude[at] += std::abs(term);
+        }
+      }
+    }
+  }
+}
+
+Tolerance tolerance(ToleranceContext& c) {
+  const int axis = c.in(0).rank() - (c.attributes<MatMulAttributes>().transpose_a() ? 2 : 1);
+  return Tolerance::of_reduction(c.in(0)[axis], 1);
+}
+
+}  // namespace
+
+extern const OpDef op_mat_mul;
+const OpDef op_mat_mul{
+    .name = "MatMul",
+    .inputs = 2,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

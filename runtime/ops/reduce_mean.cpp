@@ -1,0 +1,63 @@
+// ReduceMean: the mean over some axes.
+//
+//   y[kept axes] = (sum of x over `axes`) / n with n the number of elements under the sum
+//
+// Shapes    x  ->  y without the axes, or with 1 in their place (keep_dims). No axes given: all of them.
+// Numerics  accumulated in f32. The mean of nothing is NaN.
+// Gradient  BroadcastTo of dy / n.
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/index.h"
+#include "ops/op.h"
+#include "ops/reduced.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  return c.out(0, r.result);
+}
+
+Status gradient(GradientContext& c) {
+  const Shape x = c.shape(c.in(0));
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
+  ScaleAttributesT share;
+  share.factor = 1 / static_cast<float>(r.length);
+  const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share));
+  return c.din(0, broadcast_to(c, reshaped(c, d, r.kept), x));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Reduced r = reduced(c.attributes<ReduceAttributes>(), c.shape(0)).value();
+  const auto n = static_cast<double>(r.length);
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(c.shape(0)); i.valid(); i.next()) {
+    const size_t j = i.in_broadcast(r.kept);
+    c.out(0)[j] += c.in(0)[i.flat()];
+    magnitude[j] += std::abs(c.in(0)[i.flat()]) / n;
+  }
+  for (double& y : c.out(0)) {
+    y /= n;
+  }
+}
+
+// One sum, then a division, or a product with the rounded 1 / n.
+Tolerance tolerance(ToleranceContext& c) {
+  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
+  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 2);
+}
+
+}  // namespace
+
+extern const OpDef op_reduce_mean;
+const OpDef op_reduce_mean{
+    .name = "ReduceMean",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

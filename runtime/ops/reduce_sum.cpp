@@ -1,0 +1,55 @@
+// ReduceSum: the sum over some axes.
+//
+//   y[kept axes] = sum of x over `axes`
+//
+// Shapes    x  ->  y without the axes, or with 1 in their place (keep_dims). No axes given: all of them.
+// Numerics  accumulated in f32. The sum of nothing is 0.
+// Gradient  BroadcastTo of dy.
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/index.h"
+#include "ops/op.h"
+#include "ops/reduced.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  return c.out(0, r.result);
+}
+
+Status gradient(GradientContext& c) {
+  const Shape x = c.shape(c.in(0));
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
+  return c.din(0, broadcast_to(c, reshaped(c, c.dout(0), r.kept), x));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Reduced r = reduced(c.attributes<ReduceAttributes>(), c.shape(0)).value();
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(c.shape(0)); i.valid(); i.next()) {
+    const size_t j = i.in_broadcast(r.kept);
+    c.out(0)[j] += c.in(0)[i.flat()];
+    magnitude[j] += std::abs(c.in(0)[i.flat()]);
+  }
+}
+
+Tolerance tolerance(ToleranceContext& c) {
+  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
+  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 0);
+}
+
+}  // namespace
+
+extern const OpDef op_reduce_sum;
+const OpDef op_reduce_sum{
+    .name = "ReduceSum",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,34 @@
+// What the attributes of a reduction mean for a shape.
+#pragma once
+
+#include "ops/op.h"
+
+namespace bowline {
+
+struct Reduced {
+  Shape kept;      // 1 in the place of every axis that is summed over
+  Shape result;    // the shape of the output
+  int64_t length = 1;  // elements under one sum
+};
+
+inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
+  const auto* axes = t.axes();
+  uint32_t gone = axes == nullptr || axes->size() == 0 ? (1u << x.rank()) - 1 : 0;
+  for (flatbuffers::uoffset_t a = 0; axes != nullptr && a < axes->size(); ++a) {
+    BOWLINE_ASSIGN(const int axis, normalise_axis(axes->Get(a), x.rank()));
+    BOWLINE_REQUIRE((gone >> axis & 1) == 0, "Axis {} is named twice.", axis);
+    gone |= 1u << axis;
+  }
+  Reduced out;
+  for (int a = 0; a < x.rank(); ++a) {
+    const bool summed = (gone >> a & 1) != 0;
+    out.length *= summed ? x[a] : 1;
+    out.kept.push_back(summed ? 1 : x[a]);
+    if (!summed || t.keep_dims()) {
+      out.result.push_back(summed ? 1 : x[a]);
+    }
+  }
+  return out;
+}
+
+}  // namespace bowline

@@ -1,0 +1,74 @@
+// Reshape: the same elements in another shape.
+//
+//   y[flat i] = x[flat i]
+//
+// Shapes    any x  ->  y of shape dims. A dim is a number or the name of a bound dim; one -1 stands for what is left.
+// Gradient  Reshape to the shape of x.
+// View      y is the bytes of x: no kernel.
+#include "ops/build.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+// The one dim given as -1, from the elements that the others leave.
+Result<int64_t> inferred_dim(const Shape& x, const Shape& others) {
+  const int64_t rest = others.elements();
+  BOWLINE_REQUIRE(rest != 0 && x.elements() % rest == 0, "Dim -1 of {} cannot be inferred from {}.",
+                  others, x);
+  return x.elements() / rest;
+}
+
+Status infer(InferContext& c) {
+  const auto* dims = c.attributes<ReshapeAttributes>().dims();
+  const size_t rank = dims == nullptr ? 0 : dims->size();
+  BOWLINE_REQUIRE(rank <= kMaxRank, "The shape has rank {}, above the limit of {}.", rank, kMaxRank);
+  Shape y;
+  int open = -1;
+  for (size_t a = 0; a < rank; ++a) {
+    const file::TargetDim* d = dims->Get(static_cast<flatbuffers::uoffset_t>(a));
+    int64_t value = d->value();
+    if (d->name() != nullptr && d->name()->size() > 0) {
+      BOWLINE_ASSIGN(value, c.dim(d->name()->string_view()));
+    } else if (value == -1) {
+      BOWLINE_REQUIRE(open < 0, "Two dims ({} and {}) are -1.", open, a);
+      open = static_cast<int>(a);
+      value = 1;
+    }
+    BOWLINE_REQUIRE(value >= 0, "Dim {} is {}.", a, value);
+    y.push_back(value);
+  }
+  BOWLINE_ASSIGN(y, Shape::checked(y.dims()));
+  if (open >= 0) {
+    BOWLINE_ASSIGN(y[open], inferred_dim(c.in(0), y));
+  }
+  BOWLINE_REQUIRE(y.elements() == c.in(0).elements(), "Shape {} does not have the {} elements of {}.", y,
+                  c.in(0).elements(), c.in(0));
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  return c.din(0, reshaped(c, c.dout(0), c.shape(c.in(0))));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i] = c.in(0)[i];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_reshape;
+const OpDef op_reshape{
+    .name = "Reshape",
+    .is_view = true,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,62 @@
+// RmsNorm: divides the last axis by its root mean square, then scales.
+//
+//   y = x / sqrt(mean(x^2) + eps) * gamma
+//
+// Shapes    x [..., n], gamma [n]  ->  y [..., n].
+// Numerics  the mean is accumulated in f32.
+// Gradient  RmsNormGrad, one fused operator: dx, and dgamma summed over all rows.
+// Source    Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
+#include <cmath>
+
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const Shape& x = c.in(0);
+  BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
+  const Shape row{x.back()};
+  BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not that of a row ({}).", c.in(1), row);
+  return c.out(0, x);
+}
+
+Status gradient(GradientContext& c) {
+  const GradientValues d = c.add(Op::RmsNormGrad, {c.in(0), c.in(1), c.dout(0)}, c.attributes());
+  for (int i = 0; i < 2; ++i) {
+    BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const size_t n = c.last_axis(0);
+  const double eps = c.attributes<RmsNormAttributes>().eps();
+  for (size_t row = 0; row < c.in(0).size(); row += n) {
+    const auto x = c.in(0).subspan(row, n);
+    double square = 0;
+    for (const double v : x) {
+      square += v * v / static_cast<double>(n);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      c.out(0)[row + i] = x[i] / std::sqrt(square + eps) * c.in(1)[i];
+    }
+  }
+}
+
+// One sum over n; root, division, scale.
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 4); }
+
+}  // namespace
+
+extern const OpDef op_rms_norm;
+const OpDef op_rms_norm{
+    .name = "RmsNorm",
+    .inputs = 2,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,90 @@
+// Rope: rotates pairs of channels by angles that grow with the position.
+//
+//   angle_j = (t + position_offset) * base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated if `inverse`
+//   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
+//   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
+//   pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved: (2j, 2j + 1)
+//
+// Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1. rotary_dims is even,
+//           at most head_dim (0: head_dim); channels from rotary_dims on are copied.
+// Gradient  Rope in the other direction.
+// In place  on x.
+// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the pairs that are
+//           not interleaved are those of GPT-NeoX.
+#include <cmath>
+
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+int64_t rotated(const RopeAttributes& t, const Shape& x) {
+  return t.rotary_dims() == 0 ? x.back() : t.rotary_dims();
+}
+
+Status infer(InferContext& c) {
+  const Shape& x = c.in(0);
+  const auto& t = c.attributes<RopeAttributes>();
+  BOWLINE_REQUIRE(x.rank() == 4, "Input x has rank {}, not 4.", x.rank());
+  const int64_t dims = rotated(t, x);
+  BOWLINE_REQUIRE(dims >= 0 && dims <= x.back() && dims % 2 == 0,
+                  "{} rotary dims of a head of {} are not an even part of it.", dims, x.back());
+  BOWLINE_REQUIRE(t.base() > 0, "The base is {}.", t.base());
+  return c.out(0, x);
+}
+
+Status gradient(GradientContext& c) {
+  const auto& t = c.attributes<RopeAttributes>();
+  RopeAttributesT back;
+  back.base = t.base();
+  back.rotary_dims = t.rotary_dims();
+  back.interleaved = t.interleaved();
+  back.inverse = !t.inverse();
+  back.position_offset = t.position_offset();
+  return c.din(0, c.add1(Op::Rope, {c.dout(0)}, Attributes::of(back)));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<RopeAttributes>();
+  const Shape& shape = c.shape(0);
+  const auto dims = static_cast<size_t>(rotated(t, shape));
+  const size_t head = c.last_axis(0);
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(Shape(shape.dims().first(3))); i.valid(); i.next()) {
+    const auto position = static_cast<double>(i[1] + t.position_offset());
+    const size_t at = i.flat() * head;
+    for (size_t d = dims; d < head; ++d) {
+      c.out(0)[at + d] = c.in(0)[at + d];
+    }
+    for (size_t j = 0; j < dims / 2; ++j) {
+      const double power = -2.0 * static_cast<double>(j) / static_cast<double>(dims);
+      const double angle = position * std::pow(static_cast<double>(t.base()), power) * (t.inverse() ? -1 : 1);
+      const size_t a = at + (t.interleaved() ? 2 * j : j);
+      const size_t b = t.interleaved() ? a + 1 : a + dims / 2;
+      const double xa = c.in(0)[a];
+      const double xb = c.in(0)[b];
+      c.out(0)[a] = xa * std::cos(angle) - xb * std::sin(angle);
+      c.out(0)[b] = xb * std::cos(angle) + xa * std::sin(angle);
+      magnitude[a] = (std::abs(xa) + std::abs(xb)) * (1 + std::abs(angle));
+      magnitude[b] = magnitude[a];
+    }
+  }
+}
+
+// The angle carries the roundings of a power of the base and of a product.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+}  // namespace
+
+extern const OpDef op_rope;
+const OpDef op_rope{
+    .name = "Rope",
+    .in_place = {{0, 0}},
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,38 @@
+// Scale: a tensor times a constant.
+//
+//   y = factor * x
+//
+// Shapes    any x  ->  y of the shape of x.
+// Gradient  dx = factor * dy.
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) { return c.out(0, c.in(0)); }
+
+Status gradient(GradientContext& c) {
+  return c.din(0, c.add1(Op::Scale, {c.dout(0)}, c.attributes()));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const double factor = c.attributes<ScaleAttributes>().factor();
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i] = factor * c.in(0)[i];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
+
+}  // namespace
+
+extern const OpDef op_scale;
+const OpDef op_scale{
+    .name = "Scale",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

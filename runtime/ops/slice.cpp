@@ -1,0 +1,62 @@
+// Slice: a range of one axis.
+//
+//   y[.., i, ..] = x[.., start + i, ..],  0 <= i < length
+//
+// Shapes    x of rank >= 1, [start, start + length) inside its axis; a length of -1 goes to the end.
+// Gradient  SliceGrad: dy, with zeros around it.
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<SliceAttributes>();
+  Shape y = c.in(0);
+  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
+  BOWLINE_REQUIRE(t.start() >= 0 && t.start() <= y[axis], "Start {} lies outside the axis ({}).",
+                  t.start(), y[axis]);
+  const int64_t length = t.length() == -1 ? y[axis] - t.start() : t.length();
+  BOWLINE_REQUIRE(length >= 0 && length <= y[axis] - t.start(),
+                  "Length {} from {} lies outside the axis ({}).", length, t.start(), y[axis]);
+  y[axis] = length;
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  const Shape& x = c.shape(c.in(0));
+  const auto& t = c.attributes<SliceAttributes>();
+  SliceGradAttributesT a;
+  a.axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  a.start = t.start();
+  a.size = x[a.axis];
+  return c.din(0, c.add1(Op::SliceGrad, {c.dout(0)}, Attributes::of(a)));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<SliceAttributes>();
+  const Shape& x = c.shape(0);
+  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    int64_t position = 0;
+    for (int a = 0; a < x.rank(); ++a) {
+      position = position * x[a] + i[a] + (a == axis ? t.start() : 0);
+    }
+    c.out(0)[i.flat()] = c.in(0)[static_cast<size_t>(position)];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_slice;
+const OpDef op_slice{
+    .name = "Slice",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

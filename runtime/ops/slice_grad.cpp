@@ -1,0 +1,48 @@
+// SliceGrad: puts a range back into its axis, with zeros around it.
+//
+//   dx[.., start + i, ..] = dy[.., i, ..], 0 elsewhere
+//
+// Shapes    dy of rank >= 1  ->  dx, whose axis has `size` elements; start + dim of dy <= size.
+// Gradient  none.
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<SliceGradAttributes>();
+  Shape dx = c.in(0);
+  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), dx.rank()));
+  BOWLINE_REQUIRE(t.start() >= 0 && t.start() <= t.size() && dx[axis] <= t.size() - t.start(),
+                  "A range of {} from {} lies outside the axis ({}).", dx[axis], t.start(), t.size());
+  dx[axis] = t.size();
+  return c.out(0, dx);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<SliceGradAttributes>();
+  const Shape& dx = c.out_shape(0);
+  const int axis = t.axis() < 0 ? t.axis() + dx.rank() : t.axis();
+  for (Index i(c.shape(0)); i.valid(); i.next()) {
+    int64_t position = 0;
+    for (int a = 0; a < dx.rank(); ++a) {
+      position = position * dx[a] + i[a] + (a == axis ? t.start() : 0);
+    }
+    c.out(0)[static_cast<size_t>(position)] = c.in(0)[i.flat()];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_slice_grad;
+const OpDef op_slice_grad{
+    .name = "SliceGrad",
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

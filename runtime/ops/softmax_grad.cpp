@@ -1,0 +1,56 @@
+// SoftmaxGrad: the gradient of Softmax, from its result.
+//
+//   dx[i] = y[i] * (dy[i] - sum over j of y[j] * dy[j])
+//
+// Shapes    y and dy of one shape [..., n]  ->  dx of this shape. Only the last axis.
+// Gradient  none.
+#include <cmath>
+
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(0).rank() >= 1, "Input y has rank 0.");
+  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not that of y ({}).", c.in(1), c.in(0));
+  const int axis = c.attributes<SoftmaxAttributes>().axis();
+  BOWLINE_REQUIRE_CODE(axis == -1 || axis == c.in(0).rank() - 1, Code::unsupported,
+                       "Softmax over axis {} of {} is not implemented; it runs over the last axis.", axis,
+                       c.in(0));
+  return c.out(0, c.in(0));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const size_t n = c.last_axis(0);
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t row = 0; row < c.in(0).size(); row += n) {
+    const auto y = c.in(0).subspan(row, n);
+    const auto dy = c.in(1).subspan(row, n);
+    double sum = 0;
+    double terms = 0;
+    for (size_t i = 0; i < n; ++i) {
+      sum += y[i] * dy[i];
+      terms += std::abs(y[i] * dy[i]);
+    }
+    for (size_t i = 0; i < n; ++i) {
+      c.out(0)[row + i] = y[i] * (dy[i] - sum);
+      magnitude[row + i] = std::abs(y[i]) * (std::abs(dy[i]) + terms);
+    }
+  }
+}
+
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 3); }
+
+}  // namespace
+
+extern const OpDef op_softmax_grad;
+const OpDef op_softmax_grad{
+    .name = "SoftmaxGrad",
+    .inputs = 2,
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

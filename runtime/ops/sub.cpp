@@ -1,0 +1,58 @@
+// Sub: the difference of two tensors.
+//
+//   y = a - b
+//
+// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8.
+// Gradient  da = dy, db = -dy; summed over the axes that were broadcast.
+// In place  on an input of the shape of the output.
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Shape y, broadcast(c.in(0), c.in(1)));
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  BOWLINE_TRY(c.din(0, summed_to(c, c.dout(0), c.shape(c.in(0)))));
+  if (!c.needs(1)) {
+    return {};
+  }
+  ScaleAttributesT minus;
+  minus.factor = -1;
+  const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(minus));
+  return c.din(1, summed_to(c, d, c.shape(c.in(1))));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    const double a = c.in(0)[i.in_broadcast(c.shape(0))];
+    const double b = c.in(1)[i.in_broadcast(c.shape(1))];
+    c.out(0)[i.flat()] = a - b;
+    magnitude[i.flat()] = std::abs(a - b);
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
+
+}  // namespace
+
+extern const OpDef op_sub;
+const OpDef op_sub{
+    .name = "Sub",
+    .inputs = 2,
+    .in_place = {{0, 0}, {0, 1}},
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,73 @@
+// Transpose: reorders the axes.
+//
+//   y[i_p0, i_p1, ...] = x[i_0, i_1, ...] with p = permutation
+//
+// Shapes    x  ->  y, whose axis a is axis permutation[a] of x. Every axis is named once.
+// Gradient  Transpose with the inverse permutation.
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  const Shape& x = c.in(0);
+  const auto* permutation = c.attributes<TransposeAttributes>().permutation();
+  const size_t rank = permutation == nullptr ? 0 : permutation->size();
+  BOWLINE_REQUIRE(rank == static_cast<size_t>(x.rank()),
+                  "The permutation names {} axes, the input has {}.", rank, x.rank());
+  Shape y;
+  uint32_t seen = 0;
+  for (size_t a = 0; a < rank; ++a) {
+    BOWLINE_ASSIGN(const int from,
+                   normalise_axis(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)), x.rank()));
+    BOWLINE_REQUIRE((seen >> from & 1) == 0, "The permutation names axis {} twice.", from);
+    seen |= 1u << from;
+    y.push_back(x[from]);
+  }
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  const int rank = c.shape(c.in(0)).rank();
+  TransposeAttributesT inverse;
+  inverse.permutation.resize(static_cast<size_t>(rank));
+  for (int a = 0; a < rank; ++a) {
+    const int from =
+        c.attributes<TransposeAttributes>().permutation()->Get(static_cast<flatbuffers::uoffset_t>(a));
+    inverse.permutation[static_cast<size_t>(from < 0 ? from + rank : from)] = a;
+  }
+  return c.din(0, c.add1(Op::Transpose, {c.dout(0)}, Attributes::of(inverse)));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Shape& x = c.shape(0);
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    std::array<int64_t, kMaxRank> at{};
+    for (int a = 0; a < x.rank(); ++a) {
+      const int from =
+          c.attributes<TransposeAttributes>().permutation()->Get(static_cast<flatbuffers::uoffset_t>(a));
+      at[static_cast<size_t>(from < 0 ? from + x.rank() : from)] = i[a];
+    }
+    int64_t position = 0;
+    for (int a = 0; a < x.rank(); ++a) {
+      position = position * x[a] + at[static_cast<size_t>(a)];
+    }
+    c.out(0)[i.flat()] = c.in(0)[static_cast<size_t>(position)];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_transpose;
+const OpDef op_transpose{
+    .name = "Transpose",
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

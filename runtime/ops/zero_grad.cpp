@@ -1,0 +1,34 @@
+// ZeroGrad: clears gradient storages before the first contribution of a step.
+//
+//   grads = accumulate ? grads : 0
+//
+// Shapes    a list of storages of any shapes, updated.
+// Gradient  none.
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) { return c.out(0, c.in(0)); }
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i] = c.step.accumulate ? c.in(0)[i] : 0;
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_zero_grad;
+const OpDef op_zero_grad{
+    .name = "ZeroGrad",
+    .takes_lists = true,
+    .updates = {{0, 0}},
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline
