@@ -135,6 +135,46 @@ inline TileFunction tile_for(size_t rows, size_t vectors) {
   return kTiles[rows - 1][vectors - 1];
 }
 
+// out[k, j] = in[j, k] for j < rows, k < columns, and zeros for rows <= j < padded_rows.
+inline void transpose(const float* HWY_RESTRICT in, size_t in_row, size_t rows, size_t columns,
+                      float* HWY_RESTRICT out, size_t out_row, size_t padded_rows) {
+#if HWY_TARGET == HWY_SCALAR
+  const size_t whole = 0;
+  const size_t deep = 0;
+#else
+  // Squares of 4 x 4 in registers.
+  const hn::FixedTag<float, 4> d;
+  const hn::Repartition<double, decltype(d)> dd;
+  const size_t whole = rows / 4 * 4;
+  const size_t deep = columns / 4 * 4;
+  for (size_t j = 0; j < whole; j += 4) {
+    const float* HWY_RESTRICT row = in + j * in_row;
+    float* HWY_RESTRICT to = out + j;
+    for (size_t k = 0; k < deep; k += 4) {
+      const auto r0 = hn::LoadU(d, row + k);
+      const auto r1 = hn::LoadU(d, row + in_row + k);
+      const auto r2 = hn::LoadU(d, row + 2 * in_row + k);
+      const auto r3 = hn::LoadU(d, row + 3 * in_row + k);
+      const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
+      const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
+      const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+      const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, to + k * out_row);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, to + (k + 1) * out_row);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d,
+                 to + (k + 2) * out_row);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d,
+                 to + (k + 3) * out_row);
+    }
+  }
+#endif
+  for (size_t j = 0; j < padded_rows; ++j) {
+    for (size_t k = j < whole ? deep : 0; k < columns; ++k) {
+      out[k * out_row + j] = j < rows ? in[j * in_row + k] : 0.0f;
+    }
+  }
+}
+
 // C [rows, columns] of any size, tile by tile. B has whole vectors of columns: its rows are padded
 // by the caller.
 inline void multiply_block(const TileOperands& o, size_t rows, size_t depth, size_t columns,

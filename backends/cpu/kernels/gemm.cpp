@@ -91,47 +91,6 @@ void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t wid
   }
 }
 
-// The same from B stored as [n, k]: squares of 4 x 4 are transposed in registers.
-void pack_columns(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t width,
-                  float* HWY_RESTRICT panel) {
-  const size_t columns = tile_columns();
-#if HWY_TARGET == HWY_SCALAR
-  const size_t whole = 0;
-  const size_t deep = 0;
-#else
-  const size_t whole = width / 4 * 4;
-  const size_t deep = depth / 4 * 4;
-  const hn::FixedTag<float, 4> d;
-  const hn::Repartition<double, decltype(d)> dd;
-  for (size_t j = 0; j < whole; j += 4) {
-    const float* HWY_RESTRICT row = b + j * ldb;
-    float* HWY_RESTRICT out = panel + j;
-    for (size_t k = 0; k < deep; k += 4) {
-      const auto r0 = hn::LoadU(d, row + k);
-      const auto r1 = hn::LoadU(d, row + ldb + k);
-      const auto r2 = hn::LoadU(d, row + 2 * ldb + k);
-      const auto r3 = hn::LoadU(d, row + 3 * ldb + k);
-      const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
-      const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
-      const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
-      const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, out + k * columns);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, out + (k + 1) * columns);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d,
-                 out + (k + 2) * columns);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d,
-                 out + (k + 3) * columns);
-    }
-  }
-#endif
-  for (size_t j = 0; j < columns; ++j) {
-    const size_t first = j < whole ? deep : 0;
-    for (size_t k = first; k < depth; ++k) {
-      panel[k * columns + j] = j < width ? b[j * ldb + k] : 0.0f;
-    }
-  }
-}
-
 // Columns of A stored as [k, m] to strips [depth][kTileRows], zeros beyond `rows`.
 void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t rows,
                  float* HWY_RESTRICT strips) {
@@ -196,8 +155,8 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
       for (size_t j = 0; j < width; j += panel) {
         const size_t panel_width = HWY_MIN(width - j, panel);
         if (transposed_b(s.layout)) {
-          pack_columns(job.b + (column + j) * s.ldb + k, s.ldb, depth, panel_width,
-                       scratch + j * depth);
+          transpose(job.b + (column + j) * s.ldb + k, s.ldb, panel_width, depth,
+                    scratch + j * depth, panel, panel);
         } else {
           pack_rows(job.b + k * s.ldb + column + j, s.ldb, depth, panel_width, scratch + j * depth);
         }

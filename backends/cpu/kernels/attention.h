@@ -1,0 +1,79 @@
+// Scaled dot product attention in f32, forward and backward, with memory linear in the length.
+//
+//   s[i, j] = scale * q[i] . k[j],  p = softmax over visible j,  o[i] = sum over j of p[i, j] v[j]
+//   lse[i]  = log of the sum over visible j of e^s[i, j]
+//
+//   dv[j] = sum over i of p[i, j] do[i]             ds[i, j] = p[i, j] (do[i] . v[j] - do[i] .
+//   o[i]) dq[i] = scale * sum over j of ds[i, j] k[j]     dk[j] = scale * sum over i of ds[i, j]
+//   q[i]
+//
+// Shapes    q, o and their gradients [batch, heads, queries, dim]; k, v and theirs [batch,
+// kv_heads, keys, dim]; lse
+//           [batch, heads, queries], contiguous. Query head h reads key head h / (heads /
+//           kv_heads); their dk and dv are summed. The axis `dim` is contiguous, the others have
+//           strides.
+// Causal    query i sees the keys j <= i + keys - queries. A query that sees no key has o = 0 and
+// lse = -inf. Numerics  running maximum and sum over blocks of 64 keys in ascending order; sums
+// over queries and heads in ascending
+//           order. The bits do not depend on the number of threads.
+// Threads   uses the pool; outputs may not overlap inputs; nothing is allocated.
+// Source    Dao, "FlashAttention-2", 2023; Milakov and Gimelshein, "Online normalizer calculation
+// for softmax", 2018.
+#pragma once
+
+#include <cstddef>
+
+#include "threads.h"
+
+namespace bowline::cpu {
+
+struct AttentionShape {
+  size_t batch = 0;
+  size_t heads = 0;
+  size_t kv_heads = 0;  // divides heads
+  size_t queries = 0;
+  size_t keys = 0;
+  size_t dim = 0;
+  bool causal = false;
+  float scale = 1;
+};
+
+// Elements from one batch, head or position to the next.
+struct AttentionStrides {
+  size_t batch = 0;
+  size_t head = 0;
+  size_t position = 0;
+};
+
+struct AttentionInput {
+  const float* data = nullptr;
+  AttentionStrides strides;
+};
+
+struct AttentionOutput {
+  float* data = nullptr;
+  AttentionStrides strides;
+};
+
+size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads);
+void attention(Threads& threads, const AttentionShape& shape, const AttentionInput& q,
+               const AttentionInput& k, const AttentionInput& v, const AttentionOutput& o,
+               float* lse, void* scratch);
+
+struct AttentionBackward {
+  AttentionInput q;
+  AttentionInput k;
+  AttentionInput v;
+  AttentionInput o;
+  AttentionInput dout;
+  const float* lse = nullptr;
+  AttentionOutput dq;
+  AttentionOutput dk;
+  AttentionOutput dv;
+};
+
+size_t attention_backward_scratch_bytes(const AttentionShape& shape, const Threads& threads);
+void attention_backward(Threads& threads, const AttentionShape& shape,
+                        const AttentionBackward& operands, void* scratch);
+
+}  // namespace bowline::cpu
