@@ -1,0 +1,92 @@
+#include "common/arguments.h"
+
+#include <fmt/format.h>
+
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+    for (const std::string& name : option->get_snames()) {
+      names.push_back("-" + name);
+    }
+  }
+  return names;
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  const std::string name = nearest(word, names);
+  return name.empty() ? "" : fmt::format(" Did you mean '{}'?", name);
+}
+
+bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-' && !std::isdigit(word[1]); }
+
+// True if the flag takes the word that follows it.
+bool takes_value(const CLI::App& app, const std::string& flag) {
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  return option != nullptr && option->get_items_expected_max() > 0;
+}
+
+}  // namespace
+
+std::string find_unknown(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string flag = words[i].substr(0, words[i].find('='));
+    if (words[i] == "--") {
+      return "";
+    }
+    if (is_flag(flag)) {
+      const std::vector<std::string> flags = flags_of(*at);
+      const bool joined_short = flag[1] != '-' && contains(flags, flag.substr(0, 2));
+      if (!contains(flags, flag) && !joined_short) {
+        return fmt::format("Flag '{}' of '{}' is unknown.{} See '{} --help'.", flag, full_name(*at),
+                           suggestion(flag, flags), full_name(*at));
+      }
+      i += flag == words[i] && takes_value(*at, flag) ? 1 : 0;
+      continue;
+    }
+    const std::vector<std::string> verbs = verbs_of(*at);
+    if (verbs.empty()) {
+      continue;  // an argument of the verb
+    }
+    if (!contains(verbs, words[i])) {
+      return fmt::format("Verb '{}' of '{}' is unknown.{} See '{} --help'.", words[i], full_name(*at),
+                         suggestion(words[i], verbs), full_name(*at));
+    }
+    at = at->get_subcommand(words[i]);
+  }
+  return "";
+}
+
+std::string usage_message(const CLI::App& app, const std::string& what) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+  }
+  return fmt::format("{}{} See '{} --help'.", what, what.empty() || what.back() == '.' ? "" : ".", full_name(*at));
+}
+
+}  // namespace bowline::command

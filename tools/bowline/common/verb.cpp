@@ -1,0 +1,120 @@
+#include "verb.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace bowline::command {
+
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
+                   const std::string& examples) {
+  CLI::App* verb = app.add_subcommand(name, description);
+  verb->footer("example: " + examples);
+  return verb;
+}
+
+void on_run(CLI::App* verb, Context& context, std::function<int()> run) {
+  verb->final_callback([&context, run = std::move(run)] { context.run = run; });
+}
+
+int fail(int code, const std::string& message) {
+  fmt::print(stderr, "bowline: {}\n", message);
+  return code;
+}
+
+int fail(const Status& status) { return fail(exit_code(status.code()), status.message()); }
+
+int exit_code(Code code) {
+  switch (code) {
+    case Code::ok:
+      return kOk;
+    case Code::bad_file:
+      return kBadFile;
+    case Code::unsupported:
+      return kBadDevice;
+    case Code::device_lost:
+    case Code::device_poisoned:
+      return kRestart;
+    case Code::cancelled:
+      return kInterrupted;
+    case Code::bad_argument:
+    case Code::index_out_of_range:
+    case Code::non_finite:
+    case Code::out_of_memory:
+    case Code::io_error:
+    case Code::internal:
+      return kFailed;
+  }
+  return kFailed;
+}
+
+Result<Device> open_device(const std::string& name, int threads) {
+  DeviceOptions options;
+  options.threads = threads;
+  options.cache_folder = pipeline_cache_folder();
+  Result<Device> device = Device::open(name, options);
+  if (device.ok()) {
+    return device;
+  }
+  Status status = std::move(device).status();
+  if (status.code() == Code::bad_argument) {
+    std::vector<std::string> names = {"best"};
+    for (const DeviceInfo& info : Device::list()) {
+      names.push_back(info.name);
+    }
+    const std::string close = nearest(name, names);
+    status = std::move(status).at(close.empty() ? "'bowline devices' lists the devices."
+                                                : fmt::format("Did you mean '{}'? 'bowline devices' lists all.", close));
+  }
+  return std::move(status).as(Code::unsupported);
+}
+
+namespace {
+
+// Damerau-Levenshtein distance with adjacent swaps (Damerau, "A technique for computer detection and correction of
+// spelling errors", 1964).
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string nearest(const std::string& word, const std::vector<std::string>& names) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& name : names) {
+    if (const size_t d = distance(word, name); d < best_distance) {
+      best = name;
+      best_distance = d;
+    }
+  }
+  return best;
+}
+
+std::string pipeline_cache_folder() {
+  const char* set = std::getenv("BOWLINE_CACHE");
+  if (set != nullptr) {
+    return set;
+  }
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && *cache != '\0') {
+    return std::string(cache) + "/bowline";
+  }
+  const char* home = std::getenv("HOME");
+  return home != nullptr && *home != '\0' ? std::string(home) + "/.cache/bowline" : "";
+}
+
+}  // namespace bowline::command

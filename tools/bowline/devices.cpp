@@ -1,0 +1,53 @@
+// bowline devices: every device of every backend, with the reason when it cannot be used.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+std::string remarks(const DeviceInfo& info, const std::string& best) {
+  std::string text = info.unusable.empty() ? "usable" : "unusable: " + info.unusable;
+  text += info.software ? ", software" : "";
+  text += info.for_tests ? ", for tests only" : "";
+  text += info.name == best ? ", best" : "";
+  return text;
+}
+
+int list(bool as_json) {
+  const std::vector<DeviceInfo> devices = Device::list();
+  const Result<Device> opened = Device::open("best");
+  const std::string best = opened.ok() ? opened.value().info().name : "";
+  if (as_json) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const DeviceInfo& d : devices) {
+      rows.push_back({{"name", d.name}, {"description", d.description}, {"usable", d.unusable.empty()},
+                      {"reason", d.unusable}, {"software", d.software}, {"for_tests", d.for_tests},
+                      {"best", d.name == best}});
+    }
+    fmt::print("{}\n", rows.dump(2));
+    return kOk;
+  }
+  size_t width = 0;
+  for (const DeviceInfo& d : devices) {
+    width = std::max(width, d.name.size());
+  }
+  for (const DeviceInfo& d : devices) {
+    fmt::print("{:<{}}  {}\n{:<{}}  {}\n", d.name, width, d.description, "", width, remarks(d, best));
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "devices", "Lists every device, the unusable ones with the reason",
+                            "bowline devices --json");
+  auto as_json = std::make_shared<bool>(false);
+  verb->add_flag("--json", *as_json, "Print JSON");
+  on_run(verb, context, [as_json] { return list(*as_json); });
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,58 @@
+// bowline: runs, fine-tunes and checks models from the command line. One file per verb.
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+
+#include "common/arguments.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr const char* kFooter = R"(Exit codes
+  0    done
+  1    the work failed (the message says what, with the values)
+  2    wrong usage: an unknown verb, flag or value
+  3    a file cannot be read, is damaged, or is not what it should be
+  4    a device is unknown, or cannot be used
+  75   the device is lost: start the same command again (finetune goes on with --resume auto)
+  130  interrupted by Ctrl-C; finetune has written a checkpoint
+
+`bowline VERB --help` shows the flags of a verb and an example.)";
+
+int run(int argc, char** argv) {
+  CLI::App app{"Runs, fine-tunes and checks neural networks; never loses a weight tie.", "bowline"};
+  app.set_version_flag("--version", std::string("bowline ") + std::string(version()));
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  Context context;
+  add_verbs(app, context);
+
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  if (const std::string problem = find_unknown(app, words); !problem.empty()) {
+    return fail(kUsage, problem);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // --help, --version
+      return app.exit(error);
+    }
+    return fail(kUsage, usage_message(app, error.what()));
+  }
+  return context.run();
+}
+
+}  // namespace
+}  // namespace bowline::command
+
+int main(int argc, char** argv) {
+  // A reader that leaves early (| head) is no reason to die half way through a checkpoint.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return bowline::command::run(argc, argv);
+  } catch (const std::exception& error) {
+    return bowline::command::fail(bowline::command::kFailed, fmt::format("Unexpected failure: {}.", error.what()));
+  }
+}

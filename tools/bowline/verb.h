@@ -1,0 +1,51 @@
+// What every verb of the command shares: how it is registered and how it ends.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bowline.h"
+
+namespace bowline::command {
+
+// The exit codes, documented in --help and in README.md.
+enum Exit : int {
+  kOk = 0,
+  kFailed = 1,        // the work failed
+  kUsage = 2,         // an unknown verb, flag or value
+  kBadFile = 3,       // a file that cannot be read or is damaged
+  kBadDevice = 4,     // a device that is unknown or unusable
+  kRestart = 75,      // the device is lost: start the command again
+  kInterrupted = 130,  // Ctrl-C
+};
+
+// Filled while the arguments are parsed; main() calls `run` afterwards.
+struct Context {
+  std::function<int()> run;
+};
+
+// Defined by the build: one call per verb file.
+void add_verbs(CLI::App& app, Context& context);
+
+// Adds a verb. `examples` are shown at the end of its --help.
+CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
+                   const std::string& examples);
+// What the verb does once the arguments are parsed; the value is the exit code.
+void on_run(CLI::App* verb, Context& context, std::function<int()> run);
+
+// Prints "bowline: <message>" to stderr and returns the code.
+int fail(int code, const std::string& message);
+// The same for a failure of the library, with the exit code that belongs to it.
+int fail(const Status& status);
+int exit_code(Code code);
+
+// Opens a device; an unknown name gets the nearest known one as a suggestion.
+Result<Device> open_device(const std::string& name, int threads = 0);
+// Where compiled pipelines are kept: $BOWLINE_CACHE, else in the user's cache folder. Empty: nowhere.
+std::string pipeline_cache_folder();
+// Of the names the one that `word` was probably meant to be, or empty.
+std::string nearest(const std::string& word, const std::vector<std::string>& names);
+
+}  // namespace bowline::command
