@@ -1,0 +1,45 @@
+// Rotary position embedding in f32.
+//
+//   angle[t, i] = (position_offset + t) * base^(-2 i / rotary_dims)
+//   (x[a], x[b]) -> (x[a] cos - x[b] sin, x[a] sin + x[b] cos)      inverse: with -angle, which is
+//   also the gradient
+//
+// Pairs     halves (NeoX, Llama): a = i, b = i + rotary_dims / 2; interleaved (GPT-J): a = 2 i, b =
+// 2 i + 1. Shapes    x and y [outer, positions, heads, dim] with dim contiguous and strides for the
+// rest; rotary_dims is even and
+//           at most dim; elements from rotary_dims on are copied. y may be x.
+// Numerics  angles, sines and cosines in f64, rounded once to f32.
+// Threads   uses the pool; nothing is allocated.
+// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "threads.h"
+
+namespace bowline::cpu {
+
+struct RopeShape {
+  size_t outer = 0;
+  size_t positions = 0;
+  size_t heads = 0;
+  size_t dim = 0;
+  size_t rotary_dims = 0;
+  // Elements from one outer index, position or head to the next, of x and of y.
+  size_t x_outer = 0, x_position = 0, x_head = 0;
+  size_t y_outer = 0, y_position = 0, y_head = 0;
+  double base = 10000;
+  int64_t position_offset = 0;
+  bool interleaved = false;
+  bool inverse = false;
+};
+
+// The table of sines and cosines. It may be kept for calls of the same base, offset, positions and
+// rotary_dims.
+size_t rope_table_bytes(const RopeShape& shape);
+void rope_table(Threads& threads, const RopeShape& shape, void* table);
+
+void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, const void* table);
+
+}  // namespace bowline::cpu
