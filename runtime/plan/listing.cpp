@@ -52,12 +52,15 @@ class Lister {
   void print_node(size_t n) {
     const Node& node = graph_.nodes[n];
     out_ += format("{}{}: {}", indent_, n, names(node.outputs));
-    for (const ValueId v : node.outputs) {
-      out_ += format(" {}{}", graph_[v].dtype, graph_[v].shape);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueInfo& v = graph_[node.outputs[i]];
+      const bool stacked = node.repeat && i >= node.repeat->carried;
+      out_ += stacked ? format(" {} x {}{}", node.repeat->count, v.dtype, Shape(v.shape.dims().subspan(1)))
+                      : format(" {}{}", v.dtype, v.shape);
     }
     out_ += format(" = {}({})", node.op, names(node.inputs));
     if (node.repeat) {
-      out_ += format(" x{} carried={}{}", node.repeat->count, node.repeat->carried,
+      out_ += format(" {} x carried={}{}", node.repeat->count, node.repeat->carried,
                      node.repeat->reverse ? " reverse" : "");
     } else if (const std::string text = attributes_text(node.op, node.attributes); !text.empty()) {
       out_ += " " + text;
