@@ -1,11 +1,12 @@
-//! variants PART=rows,total,grad
+//! variants PART=rows,total,count,grad
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// loss = sum over counted rows of (log sum exp x - x[label]), divided by their number for the mean. A label equal to
-// ignore_index is not counted; another one outside [0, classes) sets the error word.
-//   rows   one subgroup per row: its loss and whether it counts
+// lse = log sum exp x, loss = sum over counted rows of (lse - x[label]), divided by their number for the mean. A label
+// equal to ignore_index is not counted; another one outside [0, classes) sets the error word.
+//   rows   one subgroup per row: lse, its loss and whether it counts
 //   total  one subgroup adds the rows in a fixed order
-//   grad   dx = (softmax(x) - onehot(label)) * dloss / count; count comes from `total`
+//   count  one subgroup counts the rows, for the mean of grad
+//   grad   dx = (exp(x - lse) - onehot(label)) * dloss / count
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
@@ -13,8 +14,10 @@
 layout(push_constant, scalar) uniform Push {
   Floats x;
   Ints labels;
-  Floats losses;  // [rows, 2]: loss and 1 if counted
-  Floats total;   // the loss, then (in scratch) the number of counted rows
+  Floats lse;
+  Floats losses;  // scratch, [rows, 2]: loss, and 1 if counted
+  Floats loss;
+  Words counted;  // scratch
   Floats dloss;
   Floats dx;
   Step step;
@@ -23,30 +26,44 @@ layout(push_constant, scalar) uniform Push {
   int ignore_index;
   uint mean;
   uint node;
-  uint keep_count;  // 1: total writes the count as its second word
 } p;
 
-bool is_counted(int label) { return label != p.ignore_index && label >= 0 && uint(label) < p.classes; }
+const uint S = gl_WorkGroupSize.x;
 
-A row_top(uint start) {
+#if defined(PART_rows)
+void main() {
+  const uint row = subgroup_index();
+  if (row >= p.rows) {
+    return;
+  }
+  const uint start = row * p.classes;
   A top = -kInfinity;
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
     top = max(top, p.x.v[start + i]);
   }
-  return subgroupMax(top);
-}
-
-A row_sum(uint start, A top) {
+  top = subgroupMax(top);
   A sum = 0;
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
     sum += exp_f32(p.x.v[start + i] - top);
   }
-  return subgroupAdd(sum);
+  const A log_sum = log_f32(subgroupAdd(sum));
+  if (subgroupElect()) {
+    const int label = p.labels.v[row];
+    const bool inside = label >= 0 && uint(label) < p.classes;
+    const bool counted = label != p.ignore_index;
+    p.lse.v[row] = top + log_sum;
+    p.losses.v[2 * row] = counted && inside ? log_sum + (top - p.x.v[start + uint(label)]) : 0;
+    p.losses.v[2 * row + 1] = counted ? 1 : 0;
+    if (counted && !inside) {
+      p.step.error_node = p.node;
+      p.step.error_value = label;
+      p.step.error = kIndexOutOfRange;
+    }
+  }
 }
-
-#if defined(PART_total)
+#elif defined(PART_total)
 void main() {
-  if (subgroup_index() > 0) {
+  if (group_index() > 0) {
     return;
   }
   A loss = 0;
@@ -58,11 +75,21 @@ void main() {
   loss = subgroupAdd(loss);
   count = subgroupAdd(count);
   if (subgroupElect()) {
-    if (p.keep_count != 0) {
-      p.total.v[0] = count;
-    } else {
-      p.total.v[0] = p.mean != 0 ? (count > 0 ? loss / count : 0) : loss;
-    }
+    p.loss.v[0] = p.mean != 0 && count > 0 ? loss / count : loss;
+  }
+}
+#elif defined(PART_count)
+void main() {
+  if (group_index() > 0) {
+    return;
+  }
+  uint count = 0;
+  for (uint i = gl_SubgroupInvocationID; i < p.rows; i += gl_SubgroupSize) {
+    count += p.labels.v[i] != p.ignore_index ? 1 : 0;
+  }
+  count = subgroupAdd(count);
+  if (subgroupElect()) {
+    p.counted.v[0] = count;
   }
 }
 #else
@@ -73,35 +100,13 @@ void main() {
   }
   const uint start = row * p.classes;
   const int label = p.labels.v[row];
-  const bool counted = is_counted(label);
-#if defined(PART_rows)
-  A loss = 0;
-  if (counted && p.keep_count == 0) {
-    const A top = row_top(start);
-    loss = log_f32(row_sum(start, top)) + (top - p.x.v[start + uint(label)]);
-  }
-  if (subgroupElect()) {
-    p.losses.v[2 * row] = loss;
-    p.losses.v[2 * row + 1] = counted ? 1 : 0;
-    if (!counted && label != p.ignore_index) {
-      p.step.error_node = p.node;
-      p.step.error_value = label;
-      p.step.error = kIndexOutOfRange;
-    }
-  }
-#else
-  A factor = 0;
-  A top = 0;
-  A inverse = 0;
-  if (counted) {
-    factor = p.dloss.v[0] / (p.mean != 0 ? p.total.v[0] : 1);
-    top = row_top(start);
-    inverse = 1 / row_sum(start, top);
-  }
+  const bool counted = label != p.ignore_index;
+  const uint count = p.mean != 0 ? max(p.counted.v[0], 1u) : 1u;
+  const A factor = p.dloss.v[0] / A(count);
+  const A lse = p.lse.v[row];
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
-    const A probability = counted ? exp_f32(p.x.v[start + i] - top) * inverse : 0;
-    p.dx.v[start + i] = counted ? (probability - (int(i) == label ? 1 : 0)) * factor : 0;
+    const A hit = int(i) == label ? 1 : 0;
+    p.dx.v[start + i] = counted ? (exp_f32(p.x.v[start + i] - lse) - hit) * factor : 0;
   }
-#endif
 }
 #endif

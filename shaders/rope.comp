@@ -18,7 +18,8 @@ layout(push_constant, scalar) uniform Push {
   uint half_dims;     // rotated pairs of a head
   uint inner;         // heads between one position and the next
   uint positions;
-  uint offset_low;    // position of the first
+  uint offset_low;    // position of the first, 64 bits
+  uint offset_high;
   uint inverse;
 } p;
 
@@ -34,11 +35,15 @@ void main() {
     if (j >= p.half_dims) {
       p.y.v[start + p.half_dims + j] = p.x.v[start + p.half_dims + j];
     } else {
-      const uint position = head / p.inner % p.positions + p.offset_low;
       uint carry;
-      uint low;
-      umulExtended(position, p.frequencies.v[2 * j], carry, low);
-      uint turns = position * p.frequencies.v[2 * j + 1] + carry;
+      const uint position = uaddCarry(head / p.inner % p.positions, p.offset_low, carry);
+      const uint position_high = p.offset_high + carry;
+      const uint low = p.frequencies.v[2 * j];
+      const uint high = p.frequencies.v[2 * j + 1];
+      uint upper;
+      uint lower;
+      umulExtended(position, low, upper, lower);
+      uint turns = upper + position * high + position_high * low;
       turns = p.inverse != 0 ? 0u - turns : turns;
       const vec2 cs = cos_sin_turns(turns);
       const uint at = start + (INTERLEAVED != 0 ? 2 * j : j);

@@ -26,13 +26,13 @@ layout(push_constant, scalar) uniform Push {
   uint kv_heads;
   uint queries;
   uint keys;
-  uint seq_first; // 1: [batch, seq, heads, D], 0: [batch, heads, seq, D]
   uint causal;    // 1: query i sees the keys up to i + keys - queries
   float scale;
 } p;
 
+// Operands are [batch, seq, heads, D].
 uint row_start(uint b, uint h, uint t, uint heads, uint length) {
-  return D * (p.seq_first != 0 ? (b * length + t) * heads + h : (b * heads + h) * length + t);
+  return D * ((b * length + t) * heads + h);
 }
 
 // e^x for x <= 0, without branches; below -87 it is 0.

@@ -1,0 +1,136 @@
+//! ops Attention AttentionGrad Rope
+// Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
+#include <algorithm>
+#include <cmath>
+
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+// The loops over the head are unrolled; above this the compiled kernels grow too large.
+constexpr int64_t kMaxHeadDim = 256;
+
+const char* refusal(const NodeView& node) {
+  return node.in(0)[3] > kMaxHeadDim ? "Attention takes heads of up to 256 elements." : nullptr;
+}
+
+struct Operands {
+  VkDeviceAddress q = 0;
+  VkDeviceAddress k = 0;
+  VkDeviceAddress v = 0;
+  VkDeviceAddress o = 0;
+  VkDeviceAddress lse = 0;
+  VkDeviceAddress d_o = 0;
+  VkDeviceAddress d_q = 0;
+  VkDeviceAddress d_k = 0;
+  VkDeviceAddress d_v = 0;
+  VkDeviceAddress delta = 0;
+};
+
+struct Sizes {
+  uint64_t batch, queries, heads, dim, keys, kv_heads;
+};
+
+Sizes sizes_of(const Launch& l) {
+  const auto at = [](const Shape& s, int axis) { return static_cast<uint64_t>(s[axis]); };
+  const Shape& q = l.in_shape(0);
+  const Shape& k = l.in_shape(1);
+  return {at(q, 0), at(q, 1), at(q, 2), at(q, 3), at(k, 1), at(k, 2)};
+}
+
+Push push_of(const Launch& l, const Operands& o, const Sizes& s) {
+  const auto& attributes = l.attributes<AttentionAttributes>();
+  Push push;
+  push.add(o.q).add(o.k).add(o.v).add(o.o).add(o.lse).add(o.d_o).add(o.d_q).add(o.d_k).add(o.d_v).add(o.delta);
+  push.u32(s.batch).u32(s.heads).u32(s.kv_heads).u32(s.queries).u32(s.keys).u32(attributes.causal() ? 1 : 0);
+  push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim)) : static_cast<double>(attributes.scale()));
+  return push;
+}
+
+void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, uint64_t rows, uint64_t heads, double products) {
+  const uint64_t lanes = l.lanes();
+  Grid grid;
+  grid.local = l.lanes();
+  grid.groups = (rows + lanes - 1) / lanes * heads * s.batch;
+  const auto dim = static_cast<uint32_t>(s.dim);
+  // As many rows at once as keep the unrolled loop near 512 products.
+  const uint32_t block = std::clamp(256 / dim, 1u, 8u);
+  const double half = l.attributes<AttentionAttributes>().causal() ? 0.5 : 1;
+  const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) * static_cast<double>(s.keys);
+  l.dispatch(shader, {dim, (dim + l.lanes() - 1) / l.lanes(), block}, push_of(l, o, s), grid,
+             pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
+}
+
+void attention(Launch& l) {
+  Operands o;
+  o.q = l.in(0);
+  o.k = l.in(1);
+  o.v = l.in(2);
+  o.o = l.out(0);
+  o.lse = l.out(1);
+  const Sizes s = sizes_of(l);
+  launch(l, shader::attention, o, s, s.queries, s.heads, 2);
+}
+
+uint64_t grad_workspace(const NodeView& node) {
+  return static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
+}
+
+void attention_grad(Launch& l) {
+  Operands o;
+  o.q = l.in(0);
+  o.k = l.in(1);
+  o.v = l.in(2);
+  o.o = l.in(3);
+  o.lse = l.in(4);
+  o.d_o = l.in(5);
+  o.d_q = l.out(0);
+  o.d_k = l.out(1);
+  o.d_v = l.out(2);
+  o.delta = l.workspace();
+  const Sizes s = sizes_of(l);
+  launch(l, shader::attention_grad_queries, o, s, s.queries, s.heads, 3);
+  l.barrier();
+  launch(l, shader::attention_grad_keys, o, s, s.keys, s.kv_heads, 4);
+}
+
+// base^(-2 j / dims) radians as 64 bits of a turn, low word first.
+std::vector<uint32_t> frequencies(double base, int64_t dims) {
+  std::vector<uint32_t> words;
+  const long double turn = 2 * std::acos(-1.0L);
+  for (int64_t j = 0; j < dims / 2; ++j) {
+    const long double power = -2.0L * static_cast<long double>(j) / static_cast<long double>(dims);
+    const long double turns = std::pow(static_cast<long double>(base), power) / turn;
+    const long double fraction = turns - std::floor(turns);
+    const auto bits = static_cast<uint64_t>(std::ldexp(fraction, 64));
+    words.push_back(static_cast<uint32_t>(bits));
+    words.push_back(static_cast<uint32_t>(bits >> 32));
+  }
+  return words;
+}
+
+void rope(Launch& l) {
+  const auto& attributes = l.attributes<RopeAttributes>();
+  const Shape& x = l.in_shape(0);
+  const int64_t dims = attributes.rotary_dims() == 0 ? x.back() : attributes.rotary_dims();
+  const auto heads = static_cast<uint64_t>(x.rows());
+  const uint64_t n = heads * static_cast<uint64_t>(x.back() - dims / 2);
+  const Grid grid = l.over_elements(n);
+  const auto offset = static_cast<uint64_t>(attributes.position_offset());
+  std::vector<uint32_t> words = frequencies(static_cast<double>(attributes.base()), dims);
+  Push push;
+  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
+  push.u32(static_cast<uint64_t>(x.back())).u32(static_cast<uint64_t>(dims / 2)).u32(static_cast<uint64_t>(x[2]));
+  push.u32(static_cast<uint64_t>(x[1])).u32(offset).u32(offset >> 32).u32(attributes.inverse() ? 1 : 0);
+  l.dispatch(shader::rope, {attributes.interleaved() ? 1u : 0u}, push, grid, static_cast<double>(n) * 60,
+             static_cast<double>(n) * 16);
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(attention, .launch = attention, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(attention_grad, .launch = attention_grad, .workspace = grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(rope, .launch = rope);
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,104 @@
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
+// What runs once per step over lists of storages. A list becomes a table of chunks, so that one dispatch serves
+// storages of all sizes; rates and counters are read from the step scalars.
+#include <algorithm>
+
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+constexpr uint64_t kChunk = 4096;    // elements per workgroup
+constexpr uint64_t kPartials = 256;  // partial sums of the norm
+
+void push_address(std::vector<uint32_t>* words, VkDeviceAddress address) {
+  words->push_back(static_cast<uint32_t>(address));
+  words->push_back(static_cast<uint32_t>(address >> 32));
+}
+
+// Rows of [address per list, elements, padding]; all lists have entries of the same sizes.
+std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lists, uint64_t* count) {
+  std::vector<uint32_t> words;
+  *count = 0;
+  for (size_t e = 0; e < lists[0].size(); ++e) {
+    const uint64_t elements = lists[0][e].elements;
+    for (uint64_t first = 0; first < elements; first += kChunk) {
+      for (const auto& list : lists) {
+        push_address(&words, list[e].address + 4 * first);
+      }
+      words.push_back(static_cast<uint32_t>(std::min(kChunk, elements - first)));
+      words.push_back(0);
+      ++*count;
+    }
+  }
+  return words;
+}
+
+void gradient(Launch& l, uint32_t function, const ListEntry& grad, VkDeviceAddress contribution) {
+  const Grid grid = l.over_elements(grad.elements);
+  Push push;
+  push.add(grad.address).add(contribution).add(l.step()).u32(grad.elements).u32(grid.per_group).u32(grad.first ? 1 : 0);
+  const auto n = static_cast<double>(grad.elements);
+  l.dispatch(shader::gradient, {function}, push, grid, n, n * 12);
+}
+
+void accumulate_grad(Launch& l) { gradient(l, 0, l.in_list(0)[0], l.in(1)); }
+
+void zero_grad(Launch& l) {
+  for (const ListEntry& grad : l.in_list(0)) {
+    gradient(l, 1, grad, 0);
+  }
+}
+
+uint64_t clip_workspace(const NodeView&) { return kPartials * 4; }
+
+void clip(Launch& l) {
+  uint64_t count = 0;
+  const std::vector<uint32_t> words = chunk_table({l.in_list(0)}, &count);
+  Push push;
+  push.table(l.table(words)).add(l.workspace()).add(l.out(0)).add(l.step());
+  push.u32(count).u32(kPartials).f32(static_cast<double>(l.attributes<ClipAttributes>().max_norm()));
+  const double n = static_cast<double>(count * kChunk);
+  l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), n * 2, n * 4);
+  l.barrier();
+  l.dispatch(shader::clip_scale, {}, push, {l.lanes(), 1, 1}, 0, 0);
+}
+
+Grid over_chunks(const Launch& l, uint64_t count) {
+  return {l.physical().is_software() ? l.lanes() : 256, count, 1};
+}
+
+void sgd(Launch& l) {
+  const auto& attributes = l.attributes<SgdAttributes>();
+  const bool has_momentum = l.inputs() > 3;
+  uint64_t count = 0;
+  const std::vector<uint32_t> words =
+      chunk_table({l.in_list(0), l.in_list(1), has_momentum ? l.in_list(3) : l.in_list(0)}, &count);
+  Push push;
+  push.table(l.table(words)).add(l.in(2)).add(l.step()).u32(count).add(attributes.momentum());
+  push.add(attributes.weight_decay()).u32(attributes.nesterov() ? 1 : 0).u32(has_momentum ? 1 : 0);
+  const double n = static_cast<double>(count * kChunk);
+  l.dispatch(shader::sgd, {}, push, over_chunks(l, count), n * 8, n * 20);
+}
+
+void adam_w(Launch& l) {
+  const auto& attributes = l.attributes<AdamWAttributes>();
+  uint64_t count = 0;
+  const std::vector<uint32_t> words =
+      chunk_table({l.in_list(0), l.in_list(1), l.in_list(2), l.in_list(3)}, &count);
+  Push push;
+  push.table(l.table(words)).add(l.in(4)).add(l.step()).u32(count).add(attributes.beta1()).add(attributes.beta2());
+  push.add(attributes.eps()).add(attributes.weight_decay());
+  const double n = static_cast<double>(count * kChunk);
+  l.dispatch(shader::adam_w, {}, push, over_chunks(l, count), n * 20, n * 28);
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(accumulate_grad, .launch = accumulate_grad);
+BOWLINE_VULKAN_KERNEL(zero_grad, .launch = zero_grad);
+BOWLINE_VULKAN_KERNEL(clip_by_global_norm, .launch = clip, .workspace = clip_workspace);
+BOWLINE_VULKAN_KERNEL(sgd, .launch = sgd);
+BOWLINE_VULKAN_KERNEL(adam_w, .launch = adam_w);
+
+}  // namespace bowline::vulkan

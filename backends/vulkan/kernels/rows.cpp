@@ -1,0 +1,159 @@
+//! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
+// Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
+#include <algorithm>
+
+#include "index.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
+
+// Rows of the last axis; an empty tensor has none to work on.
+uint64_t rows_of(const Shape& shape) { return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows()); }
+
+void softmax(Launch& l) {
+  const Shape& x = l.in_shape(0);
+  Push push;
+  push.add(l.in(0)).add(uint64_t{0}).add(l.out(0)).u32(rows_of(x)).u32(static_cast<uint64_t>(x.back()));
+  const auto n = static_cast<double>(elements(x));
+  l.dispatch(shader::softmax_forward, {}, push, l.over_rows(rows_of(x)), n * 40, n * 20);
+}
+
+void softmax_grad(Launch& l) {
+  const Shape& y = l.in_shape(0);
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(rows_of(y)).u32(static_cast<uint64_t>(y.back()));
+  const auto n = static_cast<double>(elements(y));
+  l.dispatch(shader::softmax_backward, {}, push, l.over_rows(rows_of(y)), n * 6, n * 20);
+}
+
+struct CrossEntropy {
+  VkDeviceAddress lse = 0;
+  VkDeviceAddress losses = 0;
+  VkDeviceAddress loss = 0;
+  VkDeviceAddress counted = 0;
+  VkDeviceAddress dloss = 0;
+  VkDeviceAddress dx = 0;
+};
+
+Push push_of(const Launch& l, const CrossEntropy& c) {
+  const auto& attributes = l.attributes<CrossEntropyAttributes>();
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(c.lse).add(c.losses).add(c.loss).add(c.counted).add(c.dloss).add(c.dx);
+  push.add(l.step()).u32(elements(l.in_shape(1))).u32(static_cast<uint64_t>(l.in_shape(0).back()));
+  push.add(attributes.ignore_index()).u32(attributes.reduction() == Reduction::mean ? 1 : 0).u32(l.node());
+  return push;
+}
+
+uint64_t cross_entropy_workspace(const NodeView& node) { return elements(node.in(1)) * 8; }
+
+void cross_entropy(Launch& l) {
+  CrossEntropy c;
+  c.lse = l.out(1);
+  c.losses = l.workspace();
+  c.loss = l.out(0);
+  const uint64_t rows = elements(l.in_shape(1));
+  const auto n = static_cast<double>(elements(l.in_shape(0)));
+  l.dispatch(shader::cross_entropy_rows, {}, push_of(l, c), l.over_rows(rows), n * 40, n * 8);
+  l.barrier();
+  l.dispatch(shader::cross_entropy_total, {}, push_of(l, c), {l.lanes(), 1, 1}, static_cast<double>(rows) * 20, 0);
+}
+
+uint64_t cross_entropy_grad_workspace(const NodeView&) { return 4; }
+
+void cross_entropy_grad(Launch& l) {
+  CrossEntropy c;
+  c.lse = l.in(2);
+  c.counted = l.workspace();
+  c.dloss = l.in(3);
+  c.dx = l.out(0);
+  const uint64_t rows = elements(l.in_shape(1));
+  const auto n = static_cast<double>(elements(l.in_shape(0)));
+  l.dispatch(shader::cross_entropy_count, {}, push_of(l, c), {l.lanes(), 1, 1}, static_cast<double>(rows) * 20, 0);
+  l.barrier();
+  l.dispatch(shader::cross_entropy_grad, {}, push_of(l, c), l.over_rows(rows), n * 40, n * 8);
+}
+
+void norm(Launch& l, bool layer) {
+  const Shape& x = l.in_shape(0);
+  const float eps = layer ? l.attributes<LayerNormAttributes>().eps() : l.attributes<RmsNormAttributes>().eps();
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(layer ? l.in(2) : 0).add(l.out(0));
+  push.u32(rows_of(x)).u32(static_cast<uint64_t>(x.back())).f32(eps);
+  const auto n = static_cast<double>(elements(x));
+  l.dispatch(layer ? shader::norm_layer : shader::norm_rms, {}, push, l.over_rows(rows_of(x)), n * 10, n * 16);
+}
+
+// dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks.
+uint64_t chunks_of(uint64_t rows) { return std::clamp<uint64_t>(rows / 64, 1, 64); }
+
+uint64_t norm_grad_workspace(const NodeView& node) {
+  const uint64_t rows = rows_of(node.in(0));
+  const uint64_t chunks = chunks_of(rows);
+  const auto n = static_cast<uint64_t>(node.in(0).back());
+  return (2 * rows + (chunks > 1 ? 2 * chunks * n : 0)) * 4;
+}
+
+void add_chunks(Launch& l, VkDeviceAddress from, VkDeviceAddress to, uint64_t chunks, uint64_t n) {
+  Loops kept(1);
+  Loops summed(1);
+  kept.add(static_cast<int64_t>(n), {1});
+  summed.add(static_cast<int64_t>(chunks), {static_cast<int64_t>(n)});
+  kept.finish();
+  summed.finish();
+  std::vector<uint32_t> words;
+  kept.append_to(&words);
+  summed.append_to(&words);
+  const Grid grid = l.over_elements(n);
+  Push push;
+  push.add(from).add(to).table(l.table(words)).u32(n).u32(chunks).u32(grid.per_group).f32(1);
+  l.dispatch(shader::reduce_columns, {1, 1}, push, grid, static_cast<double>(chunks * n), 0);
+}
+
+void norm_grad(Launch& l, bool layer) {
+  const Shape& x = l.in_shape(0);
+  const float eps = layer ? l.attributes<LayerNormAttributes>().eps() : l.attributes<RmsNormAttributes>().eps();
+  const uint64_t rows = rows_of(x);
+  const auto n = static_cast<uint64_t>(x.back());
+  const uint64_t chunks = chunks_of(rows);
+  const VkDeviceAddress stats = l.workspace();
+  const VkDeviceAddress dgamma = chunks > 1 ? stats + 8 * rows : l.out(1);
+  const VkDeviceAddress dbeta = !layer ? 0 : chunks > 1 ? dgamma + 4 * chunks * n : l.out(2);
+  const Grid columns = l.over_elements(chunks * n);
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0)).add(stats).add(dgamma).add(dbeta);
+  push.u32(rows).u32(n).f32(eps).u32((rows + chunks - 1) / chunks).u32(chunks).u32(columns.per_group);
+  const auto size = static_cast<double>(elements(x));
+  l.dispatch(layer ? shader::norm_grad_layer_rows : shader::norm_grad_rms_rows, {}, push, l.over_rows(rows), size * 20,
+             size * 24);
+  l.barrier();
+  l.dispatch(layer ? shader::norm_grad_layer_columns : shader::norm_grad_rms_columns, {}, push, columns, size * 10,
+             size * 8);
+  if (chunks > 1) {
+    l.barrier();
+    add_chunks(l, dgamma, l.out(1), chunks, n);
+    if (layer) {
+      add_chunks(l, dbeta, l.out(2), chunks, n);
+    }
+  }
+}
+
+void layer_norm(Launch& l) { norm(l, true); }
+void rms_norm(Launch& l) { norm(l, false); }
+void layer_norm_grad(Launch& l) { norm_grad(l, true); }
+void rms_norm_grad(Launch& l) { norm_grad(l, false); }
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax);
+BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad);
+BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace);
+BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad, .workspace = cross_entropy_grad_workspace);
+BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm);
+BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace);
+BOWLINE_VULKAN_KERNEL(rms_norm, .launch = rms_norm);
+BOWLINE_VULKAN_KERNEL(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace);
+
+}  // namespace bowline::vulkan

@@ -1,0 +1,57 @@
+//! ops Embedding EmbeddingGrad Dropout
+// Rows of a table by id, their gradient in a fixed order, and dropout.
+#include "core/random.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
+
+void embedding(Launch& l) {
+  const Shape& table = l.in_shape(0);
+  const uint64_t count = elements(l.in_shape(1));
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.out(0)).add(l.step());
+  push.u32(count).u32(static_cast<uint64_t>(table[0])).u32(static_cast<uint64_t>(table[1])).u32(l.node());
+  l.dispatch(shader::embedding, {}, push, l.over_rows(count), 0, static_cast<double>(elements(l.out_shape(0))) * 8);
+}
+
+void embedding_grad(Launch& l) {
+  const Shape& table = l.out_shape(0);
+  const uint64_t count = elements(l.in_shape(0));
+  const auto rows = static_cast<uint64_t>(table[0]);
+  const auto n = static_cast<uint64_t>(table[1]);
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(count).u32(rows).u32(n);
+  // Every subgroup looks through the ids; there are as many as rows, or as ids if these are fewer.
+  const bool over_rows = rows <= count;
+  const uint64_t subgroups = n == 0 ? 0 : over_rows ? rows : count;
+  if (!over_rows) {
+    l.fill(l.out_place(0), elements(table) * 4, 0);
+    l.barrier();
+  }
+  const double looks = static_cast<double>(subgroups) * static_cast<double>(count) / l.lanes();
+  l.dispatch(over_rows ? shader::embedding_grad_rows : shader::embedding_grad_ids, {}, push, l.over_rows(subgroups),
+             looks * 20, static_cast<double>(count * n) * 12);
+}
+
+void dropout(Launch& l) {
+  const auto& attributes = l.attributes<DropoutAttributes>();
+  const uint64_t n = elements(l.in_shape(0));
+  const uint64_t blocks = (n + 3) / 4;
+  const Grid grid = l.over_elements(blocks);
+  const double rate = static_cast<double>(attributes.rate());
+  Push push;
+  push.add(l.in(0)).add(l.out(0)).add(l.step()).u32(n).u32(blocks).u32(grid.per_group).u32(attributes.stream());
+  push.u32(l.iteration()).u32(dropout_threshold(rate)).f32(1 / (1 - rate));
+  l.dispatch(shader::dropout, {}, push, grid, static_cast<double>(n) * 40, static_cast<double>(n) * 8);
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNEL(embedding, .launch = embedding);
+BOWLINE_VULKAN_KERNEL(embedding_grad, .launch = embedding_grad);
+BOWLINE_VULKAN_KERNEL(dropout, .launch = dropout);
+
+}  // namespace bowline::vulkan

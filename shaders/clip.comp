@@ -1,0 +1,65 @@
+//! variants PART=squares,scale
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
+//   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend on the device
+//   scale    one subgroup adds the partial sums and writes the scale and the step scalars
+#include "common.glsl"
+#include "step.glsl"
+
+struct Chunk {
+  Floats g;
+  uint count;
+  uint padding;
+};
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Chunks { Chunk v[]; };
+
+layout(push_constant, scalar) uniform Push {
+  Chunks chunks;
+  Floats partial;
+  Floats scale;
+  Step step;
+  uint count;     // chunks
+  uint partials;
+  float max_norm; // 0: no clipping
+} p;
+
+#if defined(PART_squares)
+void main() {
+  const uint number = subgroup_index();
+  if (number >= p.partials) {
+    return;
+  }
+  A total = 0;
+  for (uint c = number; c < p.count; c += p.partials) {
+    Chunk chunk = p.chunks.v[c];
+    A sum = 0;
+    for (uint i = gl_SubgroupInvocationID; i < chunk.count; i += gl_SubgroupSize) {
+      const A g = chunk.g.v[i];
+      sum += g * g;
+    }
+    total += subgroupAdd(sum);
+  }
+  if (subgroupElect()) {
+    p.partial.v[number] = total;
+  }
+}
+#else
+void main() {
+  if (group_index() > 0) {
+    return;
+  }
+  A sum = 0;
+  for (uint i = gl_SubgroupInvocationID; i < p.partials; i += gl_SubgroupSize) {
+    sum += p.partial.v[i];
+  }
+  sum = subgroupAdd(sum);
+  if (subgroupElect()) {
+    const A norm = p.step.gradient_scale * sqrt(sum);
+    const bool clips = p.max_norm > 0 && norm > p.max_norm;
+    p.scale.v[0] = p.step.gradient_scale * (clips ? p.max_norm / norm : 1);
+    p.step.grad_norm = norm;
+    p.step.non_finite = isnan(norm) || isinf(norm) ? 1 : 0;
+  }
+}
+#endif

@@ -1,0 +1,29 @@
+//! variants
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// What the gradient storages take between steps; whether a micro-batch adds to the one before is a step scalar.
+#include "common.glsl"
+#include "step.glsl"
+
+layout(constant_id = 1) const uint FUNCTION = 0;  // 0 accumulate, 1 zero
+
+layout(push_constant, scalar) uniform Push {
+  Floats grad;
+  Floats contribution;
+  Step step;
+  uint n;
+  uint per_group;
+  uint is_first;  // contribution of this submission
+} p;
+
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.n);
+  const bool keep = p.step.accumulate != 0 || (FUNCTION == 0 && p.is_first == 0);
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    const A add = FUNCTION == 0 ? p.contribution.v[i] : 0;
+    if (FUNCTION == 0 || !keep) {
+      p.grad.v[i] = keep ? p.grad.v[i] + add : add;
+    }
+  }
+}
