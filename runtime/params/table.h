@@ -1,8 +1,9 @@
 // The storage table: storages, parameters, ties, versions and generations.
 //
-// A row number is the tie index. Rows are never removed or reused: a row whose last parameter leaves becomes
-// empty. A verb works on a copy of the table (rows are small and share their bytes), does everything that can fail on
-// the copy, and commits by moving the copy back: all or nothing. See params/stage.h.
+// A row number is the tie index. Rows are never removed or reused: a row whose last parameter
+// leaves becomes empty. A verb works on a copy of the table (rows are small and share their bytes),
+// does everything that can fail on the copy, and commits by moving the copy back: all or nothing.
+// See params/stage.h.
 #pragma once
 
 #include <memory>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "core/encoding.h"
-#include "core/shape.h"
+#include "core/view.h"
 #include "device/device.h"
 #include "model/map.h"
 
@@ -18,7 +19,15 @@ namespace bowline::params {
 
 // The numbers equal those of schemas/model.fbs.
 enum class Role : uint8_t {
-  weight, constant, adapter_a, adapter_b, kv_cache, gradient, running_statistic, moment, master,
+  weight,
+  constant,
+  adapter_a,
+  adapter_b,
+  kv_cache,
+  gradient,
+  running_statistic,
+  moment,
+  master,
 };
 std::string_view name_of(Role role);
 // The dtype that a model cast does not go below; none for most roles.
@@ -43,8 +52,10 @@ struct Storage {
   uint32_t slot = 0;         // which of the owner's rows of this role
   bool trainable = true;
   bool empty = false;
-  uint64_t version = 0;      // grows with every write of values
-  uint64_t generation = 0;   // grows with every change of dtype, shape, encoding or home
+  uint64_t version = 0;  // grows with every write of values
+  // Grows with every change of dtype, shape, encoding or home, of the trainable flag, and of the
+  // parameters that use the row: whatever was derived from it is made again.
+  uint64_t generation = 0;
   Init init;
   Home home;
 
@@ -65,7 +76,7 @@ class Table {
 
   // Index of the parameter, or none.
   std::optional<uint32_t> find(std::string_view name) const;
-  // As find(), with a sentence.
+  // As find(). Errors  bad_argument: there is no such parameter.
   Result<uint32_t> require(std::string_view name) const;
   // Row of `role` and `slot` that belongs to `owner`, or none.
   std::optional<uint32_t> owned(uint32_t owner, Role role, uint32_t slot) const;
@@ -81,8 +92,8 @@ class Table {
   std::shared_ptr<device::OpenDevice> device_;
 };
 
-// The shape that a view of a storage shows. Errors  bad_argument: it does not fit.
-Result<Shape> view_shape(const View& view, const Shape& storage);
+using bowline::view_shape;
+
 // Bytes of the values of one storage, wherever they lie; checks a file range against its checksum.
 Result<std::vector<std::byte>> read_bytes(const Storage& storage);
 

@@ -1,0 +1,28 @@
+#include "params/verbs.h"
+
+namespace bowline::params {
+
+// Host memory and files are never written in place (a write makes new bytes), so only device blocks
+// are copied.
+Result<Table> clone(const Table& table) {
+  Table out = table;
+  for (size_t tie = 0; tie < table.storages.size(); ++tie) {
+    const device::Block* from = table.storages[tie].home.block.get();
+    if (from == nullptr) {
+      continue;
+    }
+    const std::string place = format("While copying storage {}.", tie);
+    Result<std::shared_ptr<device::Block>> block =
+        device::Block::allocate(from->device_handle(), from->bytes(), device::MemoryKind::device);
+    BOWLINE_TRY(std::move(block).status().at(place));
+    if (from->bytes() > 0) {
+      BOWLINE_TRY(from->device()
+                      .copy(block.value()->buffer(), 0, from->buffer(), 0, from->bytes())
+                      .at(place));
+    }
+    out.storages[tie].home.block = std::move(block).value();
+  }
+  return out;
+}
+
+}  // namespace bowline::params

@@ -1,0 +1,24 @@
+// Bytes of storages: reading them wherever they lie, and giving storages new ones.
+#pragma once
+
+#include "params/table.h"
+
+namespace bowline::params {
+
+using Bytes = std::span<const std::byte>;
+
+// Bytes [first, first + count) of a storage that has some, in place or in `scratch`: of a file
+// range after its checksum, of a device by one copy.
+Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
+                       std::vector<std::byte>& scratch);
+
+// All of them.
+Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
+
+// A new home with these bytes: on the device by one copy, or in host memory if it is null.
+Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes bytes);
+
+// The values of a storage change their home: version and generation grow.
+void install(Storage& storage, Home home);
+
+}  // namespace bowline::params

@@ -1,0 +1,252 @@
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+#include "params/view.h"
+
+namespace bowline::params {
+namespace {
+
+bool is_whole(const View& view) { return view == View{}; }
+
+// What one parameter of the other table supplies for one parameter of this one.
+struct Supply {
+  const ParameterRow* to;
+  const ParameterRow* from;
+};
+
+// Bytes [begin, end) of a storage that a parameter has supplied.
+struct Covered {
+  uint64_t begin;
+  uint64_t end;
+  std::string_view name;
+};
+
+// Collects the new bytes of one storage.
+class Filling {
+ public:
+  Filling(Table& table, const Table& source, uint32_t tie)
+      : table_(table), storage_(table.storages[tie]), source_(source), tie_(tie) {}
+
+  // With LoadMode::assign: the storage takes over dtype and shape of a parameter that supplies all
+  // of it.
+  Status assign(std::span<const Supply> supplies) {
+    for (const Supply& s : supplies) {
+      const Storage& from = source_.storages[s.from->tie];
+      if (from.dtype == storage_.dtype && from.shape == storage_.shape) {
+        return {};
+      }
+      if (is_whole(s.to->view) && is_whole(s.from->view)) {
+        return take_over(from, s.to->name);
+      }
+    }
+    return {};
+  }
+
+  Status add(const Supply& supply) {
+    for (const Supply& earlier : added_) {
+      if (earlier.from->tie == supply.from->tie && earlier.from->view == supply.from->view &&
+          earlier.to->view == supply.to->view) {
+        return {};  // the same payload for the same place
+      }
+    }
+    added_.push_back(supply);
+    const Storage& from = source_.storages[supply.from->tie];
+    BOWLINE_ASSIGN(const Window to_window, window_of(*supply.to, storage_));
+    BOWLINE_ASSIGN(const Window from_window, window_of(*supply.from, from));
+    BOWLINE_REQUIRE(from.dtype == storage_.dtype && from_window.shape == to_window.shape,
+                    "Parameter \"{}\" is {}{} here and {}{} in the file.", supply.to->name,
+                    storage_.dtype, to_window.shape, from.dtype, from_window.shape);
+    std::vector<std::byte> scratch;
+    BOWLINE_ASSIGN(Bytes run, read_run(from, from_window.first, from_window.count, scratch));
+    std::vector<std::byte> ordered;
+    if (supply.from->view.transpose != supply.to->view.transpose) {
+      ordered = supply.from->view.transpose
+                    ? to_parameter_order(run, to_window.shape, size_of(from.dtype))
+                    : to_storage_order(run, to_window.shape, size_of(from.dtype));
+      run = ordered;
+    }
+    return write(to_window.first, run, supply.to->name);
+  }
+
+  bool covers(uint64_t begin, uint64_t end) const {
+    uint64_t reached = begin;
+    for (const Covered& c : covered_) {
+      if (c.begin <= reached) {
+        reached = std::max(reached, c.end);
+      }
+    }
+    return reached >= end;
+  }
+
+  Status finish() {
+    if (!covers(0, storage_.bytes())) {
+      BOWLINE_TRY(keep_the_rest());
+    }
+    BOWLINE_ASSIGN(Home home, make_home(table_.device(), bytes_));
+    install(storage_, std::move(home));
+    return {};
+  }
+
+ private:
+  Status take_over(const Storage& from, std::string_view name) {
+    const auto floor = floor_dtype(storage_.role);
+    BOWLINE_REQUIRE(!floor || from.dtype == *floor, "Parameter \"{}\" is a {}, which stays {}.",
+                    name, name_of(storage_.role), *floor);
+    for (const ParameterRow& p : table_.parameters) {
+      if (p.tie == tie_) {
+        BOWLINE_TRY(
+            view_shape(p.view, from.shape)
+                .status()
+                .at(format("While giving \"{}\" the shape of the file; \"{}\" is tied to it.", name,
+                           p.name)));
+      }
+    }
+    if (!(storage_.shape == from.shape)) {
+      drop_owned();
+    }
+    storage_.dtype = from.dtype;
+    storage_.shape = from.shape;
+    storage_.encoding = from.encoding;
+    storage_.home = {};
+    return {};
+  }
+
+  // Optimizer rows of another shape are made anew by the optimizer.
+  void drop_owned() {
+    for (Storage& s : table_.storages) {
+      if (s.owner == static_cast<int32_t>(tie_) && !s.empty) {
+        s.empty = true;
+        s.home = {};
+        ++s.generation;
+      }
+    }
+  }
+
+  Status write(uint64_t first, Bytes run, std::string_view name) {
+    bytes_.resize(storage_.bytes());
+    const uint64_t end = first + run.size();
+    for (const Covered& c : covered_) {
+      const uint64_t a = std::max(first, c.begin);
+      const uint64_t b = std::min(end, c.end);
+      BOWLINE_REQUIRE(
+          a >= b || std::memcmp(bytes_.data() + a, run.data() + (a - first), b - a) == 0,
+          "Parameters \"{}\" and \"{}\" share storage {}, but their values in the file "
+          "differ.",
+          c.name, name, tie_);
+    }
+    if (!run.empty()) {
+      std::memcpy(bytes_.data() + first, run.data(), run.size());
+    }
+    const Covered added{first, end, name};
+    covered_.insert(std::ranges::upper_bound(covered_, first, {}, &Covered::begin), added);
+    return {};
+  }
+
+  Status keep_the_rest() {
+    std::vector<std::byte> scratch;
+    BOWLINE_ASSIGN(const Bytes old, read_all(storage_, scratch));
+    std::vector<std::byte> merged(old.begin(), old.end());
+    for (const Covered& c : covered_) {
+      std::memcpy(merged.data() + c.begin, bytes_.data() + c.begin, c.end - c.begin);
+    }
+    bytes_ = std::move(merged);
+    return {};
+  }
+
+  Table& table_;
+  Storage& storage_;
+  const Table& source_;
+  uint32_t tie_;
+  std::vector<Supply> added_;
+  std::vector<Covered> covered_;  // in order of their begin
+  std::vector<std::byte> bytes_;
+};
+
+struct Pairing {
+  std::vector<std::vector<Supply>> by_tie;
+  std::vector<std::vector<const ParameterRow*>> members;  // of this table, by tie index
+  LoadReport report;
+};
+
+Pairing pair_by_name(const Table& table, const Table& source) {
+  Pairing out;
+  out.by_tie.resize(table.storages.size());
+  out.members.resize(table.storages.size());
+  std::unordered_map<std::string_view, const ParameterRow*> here;
+  for (const ParameterRow& p : table.parameters) {
+    here.emplace(p.name, &p);
+    out.members[p.tie].push_back(&p);
+  }
+  for (const ParameterRow& from : source.parameters) {
+    const auto to = here.find(from.name);
+    if (to == here.end()) {
+      out.report.unexpected.push_back(from.name);
+    } else {
+      out.by_tie[to->second->tie].push_back({to->second, &from});
+    }
+  }
+  return out;
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < names.size() && i < 5; ++i) {
+    out += format(i == 0 ? "\"{}\"" : ", \"{}\"", names[i]);
+  }
+  return names.size() > 5 ? out + format(" and {} more", names.size() - 5) : out;
+}
+
+// Parameters of one storage of which not every element was supplied.
+Status find_missing(const Storage& storage, std::span<const ParameterRow* const> members,
+                    const Filling* filling, std::vector<std::string>& missing) {
+  for (const ParameterRow* p : members) {
+    BOWLINE_ASSIGN(const Window window, window_of(*p, storage));
+    if (filling == nullptr || !filling->covers(window.first, window.first + window.count)) {
+      missing.push_back(p->name);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool partial, int busy) {
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "load()"));
+  Table& staged = stage.table();
+  // The names in the pairs are those of `table`, which stays as it is until the commit.
+  Pairing pairs = pair_by_name(table, source);
+  LoadReport& report = pairs.report;
+  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
+    const std::vector<Supply>& supplies = pairs.by_tie[tie];
+    if (supplies.empty()) {
+      BOWLINE_TRY(find_missing(staged.storages[tie], pairs.members[tie], nullptr, report.missing));
+      continue;
+    }
+    Filling filling(staged, source, tie);
+    const auto fill = [&]() -> Status {
+      if (mode == LoadMode::assign) {
+        BOWLINE_TRY(filling.assign(supplies));
+      }
+      for (const Supply& supply : supplies) {
+        BOWLINE_TRY(filling.add(supply));
+      }
+      return filling.finish();
+    };
+    BOWLINE_TRY(fill().at(format("While loading storage {} (\"{}\").", tie, supplies[0].to->name)));
+    BOWLINE_TRY(find_missing(staged.storages[tie], pairs.members[tie], &filling, report.missing));
+    ++report.storages;
+  }
+  if (!partial) {
+    BOWLINE_REQUIRE(report.missing.empty(), "The file does not supply {}.",
+                    some_of(report.missing));
+    BOWLINE_REQUIRE(report.unexpected.empty(), "The model has no {}.", some_of(report.unexpected));
+  }
+  stage.commit();
+  return std::move(report);
+}
+
+}  // namespace bowline::params

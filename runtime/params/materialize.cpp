@@ -1,0 +1,86 @@
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "core/random.h"
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+
+namespace bowline::params {
+namespace {
+
+// Tells these random numbers apart from those of Dropout, whose counters have small second words.
+constexpr uint32_t kStream = 0x494E4954;
+
+// A number in (0, 1) from 32 random bits.
+double unit(uint32_t bits) { return (bits + 0.5) / 4294967296.0; }
+
+// Elements 4 * block ... 4 * block + 3 of a row. Normal: Box and Muller, "A Note on the Generation
+// of Random Normal Deviates", 1958.
+std::array<float, 4> draw(const Init& init, uint64_t seed, uint32_t tie, uint64_t block) {
+  const RandomBlock bits =
+      philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), tie, kStream},
+             {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  std::array<float, 4> out;
+  for (size_t i = 0; i < 4; i += 2) {
+    double a = 2 * unit(bits[i]) - 1;
+    double b = 2 * unit(bits[i + 1]) - 1;
+    if (init.kind == Init::Kind::normal) {
+      const double radius = std::sqrt(-2 * std::log(unit(bits[i])));
+      const double angle = 2 * std::numbers::pi * unit(bits[i + 1]);
+      a = radius * std::cos(angle);
+      b = radius * std::sin(angle);
+    }
+    out[i] = static_cast<float>(a * static_cast<double>(init.scale));
+    out[i + 1] = static_cast<float>(b * static_cast<double>(init.scale));
+  }
+  return out;
+}
+
+Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie) {
+  std::vector<std::byte> bytes(storage.bytes());
+  if (storage.init.kind == Init::Kind::zeros) {
+    return bytes;
+  }
+  BOWLINE_REQUIRE_CODE(storage.dtype == DType::f32, Code::unsupported,
+                       "Only f32 is drawn or set to one, not {}.", storage.dtype);
+  const size_t n = bytes.size() / sizeof(float);
+  std::array<float, 4> block = {1, 1, 1, 1};
+  for (size_t i = 0; i < n; i += 4) {
+    if (storage.init.kind != Init::Kind::ones) {
+      block = draw(storage.init, seed, tie, i / 4);
+    }
+    std::memcpy(bytes.data() + i * sizeof(float), block.data(),
+                std::min<size_t>(4, n - i) * sizeof(float));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Status materialize(Table& table, uint64_t seed, int busy) {
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "materialize()"));
+  bool changed = false;
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    Storage& storage = stage.storage(tie);
+    if (storage.empty || storage.home.valid()) {
+      continue;
+    }
+    const auto context = [&](Status s) {
+      return std::move(s).at(format("While initialising storage {}.", tie));
+    };
+    Result<std::vector<std::byte>> bytes = initial_bytes(storage, seed, tie);
+    BOWLINE_TRY(context(bytes.status()));
+    Result<Home> home = make_home(table.device(), bytes.value());
+    BOWLINE_TRY(context(home.status()));
+    install(storage, std::move(home).value());
+    changed = true;
+  }
+  if (changed) {
+    stage.commit();
+  }
+  return {};
+}
+
+}  // namespace bowline::params

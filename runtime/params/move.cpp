@@ -1,0 +1,43 @@
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+
+namespace bowline::params {
+namespace {
+
+bool is_there(const Home& home, const std::shared_ptr<device::OpenDevice>& device) {
+  return device ? home.block && home.block->device_handle() == device : home.block == nullptr;
+}
+
+}  // namespace
+
+Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) {
+  bool moves = table.device() != device;
+  for (const Storage& s : table.storages) {
+    moves = moves || (s.home.valid() && !is_there(s.home, device));
+  }
+  if (!moves) {
+    return {};
+  }
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    Storage& storage = stage.storage(tie);
+    if (!storage.home.valid() || is_there(storage.home, device)) {
+      continue;
+    }
+    const std::string place = format("While moving storage {} to {}.", tie,
+                                     device ? device->info().name : std::string("host memory"));
+    std::vector<std::byte> scratch;
+    Result<Bytes> bytes = read_all(storage, scratch);
+    BOWLINE_TRY(std::move(bytes).status().at(place));
+    Result<Home> home = make_home(device, bytes.value());
+    BOWLINE_TRY(std::move(home).status().at(place));
+    storage.home = std::move(home).value();
+    ++storage.generation;
+  }
+  stage.table().set_device(std::move(device));
+  stage.commit();
+  return {};
+}
+
+}  // namespace bowline::params

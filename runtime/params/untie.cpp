@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+#include "params/view.h"
+
+namespace bowline::params {
+namespace {
+
+// What `parameter` shows of `storage`, on the device without a detour if it is one run.
+Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
+                     const std::shared_ptr<device::OpenDevice>& device) {
+  BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
+  if (storage.home.block && !parameter.view.transpose) {
+    Home home;
+    BOWLINE_ASSIGN(home.block,
+                   device::Block::allocate(device, window.count, device::MemoryKind::device));
+    if (window.count > 0) {
+      BOWLINE_TRY(device->copy(home.block->buffer(), 0, storage.home.block->buffer(), window.first,
+                               window.count));
+    }
+    return home;
+  }
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(Bytes run, read_run(storage, window.first, window.count, scratch));
+  std::vector<std::byte> ordered;
+  if (parameter.view.transpose) {
+    ordered = to_parameter_order(run, window.shape, size_of(storage.dtype));
+    run = ordered;
+  }
+  return make_home(device, run);
+}
+
+// A new row with what `parameter` shows of row `tie`. Returns its bytes.
+Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t tie,
+                          int32_t owner) {
+  Table& table = stage.table();
+  Storage row = table.storages[tie];
+  BOWLINE_ASSIGN(row.shape, view_shape(parameter.view, row.shape));
+  row.owner = owner;
+  row.version = 0;
+  row.generation = 0;
+  row.home = {};
+  if (table.storages[tie].home.valid()) {
+    BOWLINE_ASSIGN(Home home, copy_of(parameter, table.storages[tie], table.device()));
+    install(row, std::move(home));
+  }
+  const uint64_t bytes = row.bytes();
+  table.storages.push_back(std::move(row));
+  return bytes;
+}
+
+}  // namespace
+
+Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
+  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "untie()"));
+  ParameterRow& parameter = stage.table().parameters[index];
+  const uint32_t old = parameter.tie;
+  if (std::ranges::count(table.parameters, old, &ParameterRow::tie) == 1) {
+    return uint64_t{0};
+  }
+  const auto fresh = static_cast<uint32_t>(table.storages.size());
+  uint64_t cost = 0;
+  std::vector<uint32_t> rows = stage.owned_by(old);
+  rows.insert(rows.begin(), old);
+  for (const uint32_t row : rows) {
+    Result<uint64_t> bytes =
+        add_copy(stage, parameter, row, row == old ? kNoOwner : static_cast<int32_t>(fresh));
+    BOWLINE_TRY(std::move(bytes).status().at(
+        format("While giving \"{}\" a copy of storage {}.", name, row)));
+    cost += bytes.value();
+  }
+  parameter.tie = fresh;
+  parameter.view = {};
+  ++stage.storage(old).generation;
+  stage.commit();
+  return cost;
+}
+
+}  // namespace bowline::params

@@ -1,0 +1,95 @@
+#include <cstring>
+
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+#include "params/view.h"
+
+namespace bowline::params {
+namespace {
+
+Status check_tensor(std::string_view name, const Tensor& tensor, const Shape& shape, DType dtype) {
+  BOWLINE_ASSIGN(const Shape given, Shape::checked(tensor.shape));
+  BOWLINE_REQUIRE(given == shape && tensor.dtype == dtype,
+                  "Parameter \"{}\" is {}{}; the tensor is {}{}.", name, dtype, shape, tensor.dtype,
+                  given);
+  BOWLINE_REQUIRE(tensor.data != nullptr || shape.elements() == 0,
+                  "The tensor for parameter \"{}\" has no data.", name);
+  return {};
+}
+
+// A copy of the bytes of a host or file storage with the run replaced.
+Result<Home> replaced(const Storage& storage, const Window& window, Bytes run) {
+  std::vector<std::byte> bytes(storage.bytes());
+  if (window.count < bytes.size()) {
+    std::vector<std::byte> scratch;
+    BOWLINE_ASSIGN(const Bytes old, read_all(storage, scratch));
+    std::memcpy(bytes.data(), old.data(), old.size());
+  }
+  if (!run.empty()) {
+    std::memcpy(bytes.data() + window.first, run.data(), run.size());
+  }
+  Home home;
+  home.host = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return home;
+}
+
+}  // namespace
+
+Status set_value(Table& table, std::string_view name, const Tensor& value, int busy) {
+  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "set_value()"));
+  const ParameterRow& parameter = table.parameters[index];
+  Storage& storage = stage.storage(parameter.tie);
+  BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
+  BOWLINE_TRY(check_tensor(name, value, window.shape, storage.dtype));
+  Bytes run(static_cast<const std::byte*>(value.data), window.count);
+  std::vector<std::byte> ordered;
+  if (parameter.view.transpose) {
+    ordered = to_storage_order(run, window.shape, size_of(storage.dtype));
+    run = ordered;
+  }
+  if (storage.home.block) {
+    // The last thing that can fail: it has no effect then.
+    if (!run.empty()) {
+      BOWLINE_TRY(
+          storage.home.block->device().copy_in(storage.home.block->buffer(), window.first, run));
+    }
+    ++storage.version;
+  } else if (!storage.home.valid() && table.device()) {
+    BOWLINE_REQUIRE(window.count == storage.bytes(), "Storage {} of \"{}\" has no bytes yet.",
+                    parameter.tie, name);
+    BOWLINE_ASSIGN(Home home, make_home(table.device(), run));
+    install(storage, std::move(home));
+  } else {
+    const bool stays = storage.home.host != nullptr;
+    BOWLINE_ASSIGN(storage.home, replaced(storage, window, run));
+    ++storage.version;
+    storage.generation += stays ? 0 : 1;
+  }
+  stage.commit();
+  return {};
+}
+
+Status get_value(const Table& table, std::string_view name, const Tensor& out) {
+  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  const ParameterRow& parameter = table.parameters[index];
+  const Storage& storage = table.storages[parameter.tie];
+  BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
+  BOWLINE_TRY(check_tensor(name, out, window.shape, storage.dtype));
+  std::vector<std::byte> scratch;
+  Result<Bytes> run = read_run(storage, window.first, window.count, scratch);
+  BOWLINE_TRY(std::move(run).status().at(format("While reading parameter \"{}\".", name)));
+  Bytes values = run.value();
+  std::vector<std::byte> ordered;
+  if (parameter.view.transpose) {
+    ordered = to_parameter_order(values, window.shape, size_of(storage.dtype));
+    values = ordered;
+  }
+  if (!values.empty()) {
+    std::memcpy(out.data, values.data(), values.size());
+  }
+  return {};
+}
+
+}  // namespace bowline::params

@@ -1,0 +1,48 @@
+// The verbs of the table. Each is all or nothing: a failure leaves values, versions and listings as
+// they were.
+//
+// `busy` counts those who read the storages now; a verb that would change what they read refuses
+// with bad_argument.
+#pragma once
+
+#include "params/table.h"
+
+namespace bowline::params {
+
+// Declares a storage and its first parameter; the bytes come later.
+Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
+                               std::span<const int64_t> shape, Init init, int busy);
+// Declares a second parameter of the storage of `other`.
+Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_t other,
+                                    const View& view, int busy);
+
+// Gives every row without bytes its initial values, a function of (seed, tie index, element) alone.
+Status materialize(Table& table, uint64_t seed, int busy);
+
+// Makes `b` share the storage of `a` through `view` (none: through the view of `a`). Both show the
+// same shape before and after. The storage of `b` becomes empty when `b` was its last parameter.
+Status tie(Table& table, std::string_view a, std::string_view b, const View& view, int busy);
+// Gives `name` a storage of its own, a copy of what it shows, with the rows that the storage owns.
+// Returns the bytes of the new rows; 0 if the parameter shares its storage with no other.
+Result<uint64_t> untie(Table& table, std::string_view name, int busy);
+
+// Through the view of the parameter. A write keeps the address of a storage on a device: one copy.
+Status set_value(Table& table, std::string_view name, const Tensor& value, int busy);
+Status get_value(const Table& table, std::string_view name, const Tensor& out);
+
+Status freeze(Table& table, std::string_view name, bool frozen, int busy);
+
+// Moves every storage with one transfer each (null: back to host memory); one that is there stays
+// as it is.
+Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy);
+
+// The same rows with bytes of their own, on the same device.
+Result<Table> clone(const Table& table);
+
+// Values of `source` by parameter name, per storage of `table`. Unless `partial`, every element of
+// every parameter must be supplied and every name known. Optimizer rows are not loaded. Errors
+// bad_argument: dtype or shape differ, two payloads for one storage differ, names are missing or
+// unexpected.
+Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool partial, int busy);
+
+}  // namespace bowline::params

@@ -1,0 +1,82 @@
+// Any device, of which the n-th fallible call fails.
+#pragma once
+
+#include "faults/wrapped_device.h"
+
+namespace bowline::test {
+
+// Shared by a test and its device. Calls are counted from arm() on; call number `fail_at` fails,
+// once.
+struct Fault {
+  int fail_at = 0;  // 0: none
+  int calls = 0;
+  Code code = Code::out_of_memory;
+
+  void arm(int n, Code c = Code::out_of_memory) {
+    fail_at = n;
+    calls = 0;
+    code = c;
+  }
+  void disarm() { fail_at = 0; }
+  bool fired() const { return fail_at > 0 && calls >= fail_at; }
+};
+
+class FaultyDevice : public WrappedDevice {
+ public:
+  FaultyDevice(std::unique_ptr<device::Device> inner, std::shared_ptr<Fault> fault)
+      : WrappedDevice(std::move(inner)), fault_(std::move(fault)) {}
+
+  Result<device::MemoryInfo> memory_info() override {
+    BOWLINE_TRY(step("memory_info"));
+    return WrappedDevice::memory_info();
+  }
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
+    BOWLINE_TRY(step("allocate"));
+    return WrappedDevice::allocate(bytes, kind);
+  }
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    BOWLINE_TRY(step("copy_in"));
+    return WrappedDevice::copy_in(to, offset, from);
+  }
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
+    BOWLINE_TRY(step("copy_out"));
+    return WrappedDevice::copy_out(to, from, offset);
+  }
+  Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
+    BOWLINE_TRY(step("copy"));
+    return WrappedDevice::copy(to, to_offset, from, from_offset, bytes);
+  }
+  Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    BOWLINE_TRY(step("fill"));
+    return WrappedDevice::fill(to, offset, bytes, value);
+  }
+  Result<std::unique_ptr<device::Recording>> record(
+      const device::Program& program, std::span<const device::Buffer> buffers) override {
+    BOWLINE_TRY(step("record"));
+    return WrappedDevice::record(program, buffers);
+  }
+  Status submit(std::span<device::Recording* const> recordings) override {
+    BOWLINE_TRY(step("submit"));
+    return WrappedDevice::submit(recordings);
+  }
+  Status wait() override {
+    BOWLINE_TRY(step("wait"));
+    return WrappedDevice::wait();
+  }
+  Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override {
+    BOWLINE_TRY(step("timestamps"));
+    return WrappedDevice::timestamps(recording);
+  }
+
+ private:
+  Status step(const char* call) {
+    ++fault_->calls;
+    BOWLINE_REQUIRE_CODE(fault_->calls != fault_->fail_at, fault_->code,
+                         "Call {} ({}) fails on purpose.", fault_->calls, call);
+    return {};
+  }
+  std::shared_ptr<Fault> fault_;
+};
+
+}  // namespace bowline::test

@@ -1,0 +1,135 @@
+// All or nothing: for every verb the n-th device call fails, n = 1, 2, ... until the verb is clean.
+#include <gtest/gtest.h>
+
+#include "params/table_fixture.h"
+
+namespace bowline {
+namespace {
+
+using params::Table;
+using test::Fault;
+using test::make_table;
+using test::state_of;
+using Floats = std::vector<float>;
+
+// Returns how many calls the verb makes when nothing fails.
+template <class Make, class Verb>
+int expect_all_or_nothing(const Make& make, const Verb& verb) {
+  for (const Code code : {Code::out_of_memory, Code::device_lost}) {
+    for (int n = 1;; ++n) {
+      const auto fault = std::make_shared<Fault>();
+      Table t = make(fault);
+      const std::string before = state_of(t);
+      fault->arm(n, code);
+      const Status status = verb(t, fault);
+      const bool fired = fault->fired();
+      const int calls = fault->calls;
+      fault->disarm();
+      if (!fired) {
+        EXPECT_TRUE(status.ok()) << status.message();
+        EXPECT_NE(state_of(t), before) << "the verb did something";
+        if (code == Code::device_lost) {
+          return calls;
+        }
+        break;
+      }
+      EXPECT_EQ(status.code(), code) << "call " << n << ": " << status.message();
+      EXPECT_EQ(state_of(t), before) << "call " << n;
+    }
+  }
+  return 0;
+}
+
+Table on_device(const std::shared_ptr<Fault>& fault) {
+  return make_table(test::faulty_device(fault));
+}
+
+TEST(AllOrNothing, Move) {
+  const int calls = expect_all_or_nothing(
+      [](const auto&) { return make_table(); },
+      [](Table& t, const auto& fault) { return params::move(t, test::faulty_device(fault), 0); });
+  EXPECT_EQ(calls, 10);
+  EXPECT_EQ(expect_all_or_nothing(
+                on_device, [](Table& t, const auto&) { return params::move(t, nullptr, 0); }),
+            5);
+  EXPECT_EQ(expect_all_or_nothing(on_device,
+                                  [](Table& t, const auto& fault) {
+                                    return params::move(t, test::faulty_device(fault), 0);
+                                  }),
+            15);
+}
+
+TEST(AllOrNothing, Untie) {
+  for (const char* name : {"head", "emb_t", "tail"}) {
+    const int calls = expect_all_or_nothing(
+        on_device, [&](Table& t, const auto&) { return params::untie(t, name, 0).status(); });
+    EXPECT_GE(calls, 4) << name;
+  }
+}
+
+TEST(AllOrNothing, SetValue) {
+  for (const auto& [name, shape] : {std::pair("emb_t", std::vector<int64_t>{2, 3}),
+                                    std::pair("tail", std::vector<int64_t>{2, 2})}) {
+    const int calls = expect_all_or_nothing(on_device, [&](Table& t, const auto&) {
+      Floats v = {-1, -2, -3, -4, -5, -6};
+      return params::set_value(t, name, test::tensor_of(v, shape), 0);
+    });
+    EXPECT_EQ(calls, 1) << "one device write";
+  }
+}
+
+TEST(AllOrNothing, Materialize) {
+  const int calls = expect_all_or_nothing(
+      [](const auto& fault) {
+        Table t = on_device(fault);
+        EXPECT_TRUE(
+            params::add_parameter(t, "new", DType::f32, Shape{3}.dims(), Init::normal(1), 0).ok());
+        EXPECT_TRUE(
+            params::add_parameter(t, "other", DType::f32, Shape{2}.dims(), Init::ones(), 0).ok());
+        return t;
+      },
+      [](Table& t, const auto&) { return params::materialize(t, 1, 0); });
+  EXPECT_EQ(calls, 4);
+}
+
+TEST(AllOrNothing, Load) {
+  Table source = make_table();
+  for (params::Storage& s : source.storages) {
+    s.home = params::make_home(nullptr, std::vector<std::byte>(s.bytes())).value();
+  }
+  for (const LoadMode mode : {LoadMode::copy, LoadMode::assign}) {
+    const int calls = expect_all_or_nothing(on_device, [&](Table& t, const auto&) {
+      return params::load(t, source, mode, false, 0).status();
+    });
+    EXPECT_EQ(calls, 8) << "an allocation and a copy for each storage with parameters";
+  }
+}
+
+TEST(AllOrNothing, Clone) {
+  for (int n = 1; n <= 11; ++n) {
+    const auto fault = std::make_shared<Fault>();
+    const Table t = on_device(fault);
+    const std::string before = state_of(t);
+    const uint64_t live = t.device()->counters().live_bytes;
+    fault->arm(n);
+    const auto c = params::clone(t);
+    fault->disarm();
+    EXPECT_EQ(c.ok(), n == 11) << n;
+    EXPECT_EQ(state_of(t), before);
+    if (!c.ok()) {
+      EXPECT_EQ(t.device()->counters().live_bytes, live) << "nothing leaks";
+    }
+  }
+}
+
+TEST(AllOrNothing, TieAndFreezeNeedNoDevice) {
+  const auto fault = std::make_shared<Fault>();
+  Table t = on_device(fault);
+  fault->arm(1);
+  EXPECT_TRUE(params::tie(t, "w", "q", {}, 0).ok());
+  EXPECT_TRUE(params::freeze(t, "w", true, 0).ok());
+  EXPECT_EQ(fault->calls, 0);
+}
+
+}  // namespace
+}  // namespace bowline

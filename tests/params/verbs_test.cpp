@@ -1,0 +1,237 @@
+// The verbs, on host memory and on devices that keep bytes in their own ways.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "params/table_fixture.h"
+
+namespace bowline {
+namespace {
+
+using params::Table;
+using test::DevicePointer;
+using test::make_table;
+using test::state_of;
+using test::tensor_of;
+using test::values_of;
+using Floats = std::vector<float>;
+
+class Verbs : public testing::TestWithParam<const char*> {
+ protected:
+  static DevicePointer device() {
+    const std::string_view name = GetParam();
+    return name == "host"     ? nullptr
+           : name == "opaque" ? test::opaque_device()
+           : name == "moving" ? test::moving_device()
+                              : test::host_device();
+  }
+};
+
+TEST_P(Verbs, ReadThroughViews) {
+  const Table t = make_table(device());
+  EXPECT_EQ(values_of(t, "emb"), (Floats{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(values_of(t, "emb_t"), (Floats{1, 3, 5, 2, 4, 6}));
+  EXPECT_EQ(values_of(t, "tail"), (Floats{3, 4, 5, 6}));
+}
+
+TEST_P(Verbs, WriteThroughOneParameterIsSeenByAll) {
+  Table t = make_table(device());
+  Floats v = {10, 30, 50, 20, 40, 60};
+  const uint64_t version = t.storages[0].version;
+  const uint64_t generation = t.storages[0].generation;
+  ASSERT_TRUE(params::set_value(t, "emb_t", tensor_of(v, {2, 3}), 0).ok());
+  EXPECT_EQ(values_of(t, "head"), (Floats{10, 20, 30, 40, 50, 60}));
+  Floats tail = {-3, -4, -5, -6};
+  ASSERT_TRUE(params::set_value(t, "tail", tensor_of(tail, {2, 2}), 0).ok());
+  EXPECT_EQ(values_of(t, "emb"), (Floats{10, 20, -3, -4, -5, -6}));
+  EXPECT_EQ(t.storages[0].version, version + 2);
+  EXPECT_EQ(t.storages[0].generation, generation) << "a write keeps the address";
+  EXPECT_EQ(params::set_value(t, "tail", tensor_of(tail, {4}), 0).code(), Code::bad_argument);
+  EXPECT_EQ(params::set_value(t, "nobody", tensor_of(tail, {4}), 0).code(), Code::bad_argument);
+}
+
+TEST_P(Verbs, UntieCopiesWhatTheParameterShowsWithItsMoments) {
+  Table t = make_table(device());
+  const auto cost = params::untie(t, "head", 0);
+  ASSERT_TRUE(cost.ok()) << cost.status().message();
+  EXPECT_EQ(cost.value(), 48u);
+  Floats v = {0, 0, 0, 0, 0, 0};
+  ASSERT_TRUE(params::set_value(t, "emb", tensor_of(v, {3, 2}), 0).ok());
+  EXPECT_EQ(values_of(t, "head"), (Floats{1, 2, 3, 4, 5, 6}));
+  const uint32_t tie = t.parameters[1].tie;
+  ASSERT_EQ(tie, 5u);
+  const auto moment = t.owned(tie, params::Role::moment, 0);
+  ASSERT_TRUE(moment.has_value());
+  EXPECT_EQ(params::read_bytes(t.storages[*moment]).value(),
+            params::read_bytes(t.storages[2]).value());
+
+  ASSERT_TRUE(params::untie(t, "emb_t", 0).ok());
+  EXPECT_EQ(values_of(t, "emb_t"), v);
+  EXPECT_EQ(t.storages[t.parameters[2].tie].shape, (Shape{2, 3}));
+  EXPECT_EQ(params::untie(t, "w", 0).value(), 0u) << "nobody shares it";
+}
+
+TEST_P(Verbs, TieDropsTheOtherStorage) {
+  Table t = make_table(device());
+  ASSERT_TRUE(params::tie(t, "w", "q", {}, 0).ok());
+  EXPECT_EQ(values_of(t, "q"), (Floats{10, 11, 12, 13}));
+  EXPECT_TRUE(t.storages[4].empty);
+  EXPECT_FALSE(t.storages[4].home.valid());
+  const std::string before = state_of(t);
+  ASSERT_TRUE(params::tie(t, "w", "q", {}, 0).ok());
+  EXPECT_EQ(state_of(t), before) << "tying again changes nothing";
+
+  View transposed;
+  transposed.transpose = true;
+  ASSERT_TRUE(params::tie(t, "w", "q", transposed, 0).ok());
+  EXPECT_EQ(values_of(t, "q"), (Floats{10, 12, 11, 13}));
+  EXPECT_EQ(params::tie(t, "w", "b", {}, 0).code(), Code::bad_argument);
+  ASSERT_TRUE(params::freeze(t, "tail", true, 0).ok());
+  EXPECT_EQ(params::tie(t, "tail", "w", {}, 0).code(), Code::bad_argument)
+      << "frozen and trainable";
+}
+
+TEST_P(Verbs, TieThenUntieGivesTheValuesBack) {
+  Table t = make_table(device());
+  ASSERT_TRUE(params::tie(t, "w", "q", {}, 0).ok());
+  ASSERT_TRUE(params::untie(t, "q", 0).ok());
+  EXPECT_EQ(values_of(t, "q"), values_of(t, "w"));
+  EXPECT_NE(t.parameters[6].tie, 4u) << "an empty row is never used again";
+}
+
+TEST_P(Verbs, MaterializeDrawsOncePerStorage) {
+  Table t;
+  t.set_device(device());
+  const auto a =
+      params::add_parameter(t, "a", DType::f32, Shape{1000, 3}.dims(), Init::normal(2), 0);
+  ASSERT_TRUE(params::add_tied_parameter(t, "b", a.value(), {}, 0).ok());
+  ASSERT_TRUE(params::add_parameter(t, "u", DType::f32, Shape{7}.dims(), Init::uniform(1), 0).ok());
+  ASSERT_TRUE(params::add_parameter(t, "o", DType::f32, Shape{5}.dims(), Init::ones(), 0).ok());
+  ASSERT_TRUE(params::add_parameter(t, "z", DType::i64, Shape{0, 3}.dims(), Init::zeros(), 0).ok());
+  ASSERT_TRUE(params::materialize(t, 7, 0).ok());
+  const Floats v = values_of(t, "a");
+  EXPECT_EQ(values_of(t, "b"), v);
+  double sum = 0, square = 0;
+  for (const float x : v) {
+    sum += static_cast<double>(x);
+    square += static_cast<double>(x) * static_cast<double>(x);
+  }
+  EXPECT_NEAR(sum / 3000, 0, 0.15);
+  EXPECT_NEAR(std::sqrt(square / 3000), 2, 0.1);
+  EXPECT_EQ(values_of(t, "o"), (Floats{1, 1, 1, 1, 1}));
+  const std::string before = state_of(t);
+  ASSERT_TRUE(params::materialize(t, 8, 0).ok());
+  EXPECT_EQ(state_of(t), before) << "rows with bytes keep them";
+
+  Table other;
+  ASSERT_TRUE(
+      params::add_parameter(other, "x", DType::f32, Shape{1000, 3}.dims(), Init::normal(2), 0)
+          .ok());
+  ASSERT_TRUE(params::materialize(other, 7, 0).ok());
+  EXPECT_EQ(values_of(other, "x"), v) << "the same seed and tie index, on any device";
+}
+
+TEST_P(Verbs, MoveIsOneTransferPerStorageAndComesBackEqual) {
+  const DevicePointer d = test::host_device();
+  Table t = make_table(device());
+  const std::string ties = t.list_ties();
+  const auto before = test::values_of(t, "emb_t");
+  ASSERT_TRUE(params::move(t, d, 0).ok());
+  EXPECT_EQ(d->counters().allocations, 5u);
+  EXPECT_EQ(d->counters().copies_in, 5u);
+  EXPECT_EQ(d->counters().live_bytes, 24u + 16 + 24 + 16 + 16);
+  EXPECT_EQ(t.list_ties(), ties);
+  const std::string there = state_of(t);
+  d->reset_counters();
+  ASSERT_TRUE(params::move(t, d, 0).ok());
+  EXPECT_EQ(d->counters().allocations + d->counters().copies_in, 0u);
+  EXPECT_EQ(state_of(t), there) << "moving to where it is does nothing";
+  ASSERT_TRUE(params::move(t, nullptr, 0).ok());
+  EXPECT_EQ(d->counters().live_bytes, 0u);
+  EXPECT_EQ(values_of(t, "emb_t"), before);
+  EXPECT_EQ(t.list_ties(), ties);
+}
+
+TEST_P(Verbs, CloneIsIsomorphicWithItsOwnBytes) {
+  Table t = make_table(device());
+  auto c = params::clone(t);
+  ASSERT_TRUE(c.ok());
+  EXPECT_EQ(state_of(c.value()), state_of(t));
+  Floats v = {9, 9, 9, 9};
+  ASSERT_TRUE(params::set_value(c.value(), "tail", tensor_of(v, {2, 2}), 0).ok());
+  EXPECT_EQ(values_of(t, "emb"), (Floats{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(values_of(c.value(), "head"), (Floats{1, 2, 9, 9, 9, 9}));
+}
+
+TEST_P(Verbs, FreezeIsAFlagOfTheStorage) {
+  Table t = make_table(device());
+  ASSERT_TRUE(params::freeze(t, "emb_t", true, 0).ok());
+  EXPECT_FALSE(t.storages[0].trainable);
+  const std::string frozen = state_of(t);
+  ASSERT_TRUE(params::freeze(t, "head", true, 0).ok());
+  EXPECT_EQ(state_of(t), frozen);
+  ASSERT_TRUE(params::freeze(t, "head", false, 0).ok());
+  EXPECT_TRUE(t.storages[0].trainable);
+}
+
+TEST_P(Verbs, BusyRefusesWhatChangesStorages) {
+  Table t = make_table(device());
+  const std::string before = state_of(t);
+  Floats v = {9, 9, 9, 9};
+  EXPECT_EQ(params::set_value(t, "w", tensor_of(v, {2, 2}), 1).code(), Code::bad_argument);
+  EXPECT_EQ(params::tie(t, "w", "q", {}, 1).code(), Code::bad_argument);
+  EXPECT_EQ(params::untie(t, "head", 1).status().code(), Code::bad_argument);
+  EXPECT_EQ(params::move(t, test::host_device(), 1).code(), Code::bad_argument);
+  EXPECT_EQ(params::load(t, make_table(), LoadMode::copy, false, 1).status().code(),
+            Code::bad_argument);
+  EXPECT_EQ(state_of(t), before);
+  EXPECT_EQ(values_of(t, "w"), (Floats{10, 11, 12, 13}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Homes, Verbs, testing::Values("host", "device", "opaque", "moving"),
+                         [](const auto& home) { return std::string(home.param); });
+
+TEST(Listings, AreStable) {
+  const Table t = make_table();
+  EXPECT_EQ(t.list_ties(), "0: emb, head, emb_t transposed, tail rows 1..3\n");
+  EXPECT_EQ(t.list_parameters(),
+            "emb tie 0 f32[3,2]\n"
+            "head tie 0 f32[3,2]\n"
+            "emb_t tie 0 f32[2,3] transposed\n"
+            "tail tie 0 f32[2,2] rows 1..3\n"
+            "w tie 1 f32[2,2]\n"
+            "b tie 3 f32[4]\n"
+            "q tie 4 f32[2,2]\n");
+  EXPECT_EQ(t.list_storages(),
+            "0 f32[3,2] 24 bytes weight version 1 generation 1 host\n"
+            "1 f32[2,2] 16 bytes weight version 1 generation 1 host\n"
+            "2 f32[3,2] 24 bytes moment 0 of 0 version 1 generation 1 host\n"
+            "3 f32[4] 16 bytes weight version 1 generation 1 host\n"
+            "4 f32[2,2] 16 bytes weight version 1 generation 1 host\n");
+}
+
+TEST(Declaring, RefusesBadNamesShapesAndViews) {
+  Table t = make_table();
+  const auto add = [&](std::string_view name, std::vector<int64_t> shape) {
+    return params::add_parameter(t, name, DType::f32, shape, {}, 0).status().code();
+  };
+  EXPECT_EQ(add("emb", {1}), Code::bad_argument);
+  EXPECT_EQ(add("", {1}), Code::bad_argument);
+  EXPECT_EQ(add("a\xC0\x80", {1}), Code::bad_argument);
+  EXPECT_EQ(add("line\nbreak", {1}), Code::bad_argument);
+  EXPECT_EQ(add("n", {-1}), Code::bad_argument);
+  EXPECT_EQ(add("n", {1, 1, 1, 1, 1, 1, 1, 1, 1}), Code::bad_argument);
+  EXPECT_EQ(add("n", {1 << 21, 1 << 21}), Code::bad_argument);
+  View rows;
+  rows.row_start = 2;
+  rows.rows = 2;
+  EXPECT_EQ(params::add_tied_parameter(t, "n", 0, rows, 0).status().code(), Code::bad_argument);
+  View reshape;
+  reshape.shape = {7};
+  EXPECT_EQ(params::add_tied_parameter(t, "n", 0, reshape, 0).status().code(), Code::bad_argument);
+  EXPECT_EQ(t.parameters.size(), 7u);
+  EXPECT_EQ(t.storages.size(), 5u);
+}
+
+}  // namespace
+}  // namespace bowline

@@ -1,0 +1,115 @@
+// Two devices that prove that ties are not pointers. Each wraps another device.
+#pragma once
+
+#include <cstring>
+#include <map>
+
+#include "faults/wrapped_device.h"
+
+namespace bowline::test {
+
+// Handles in a number space of their own, and nothing but copies in and out: what keeps sharing by
+// pointer, by object or by a copy of handles breaks here.
+class OpaqueDevice : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
+    BOWLINE_ASSIGN(const device::Buffer buffer, WrappedDevice::allocate(bytes, kind));
+    next_ = next_ * 6364136223846793005ULL + 1442695040888963407ULL;
+    const uint64_t id = next_ | 1;
+    inner_of_[id] = buffer;
+    return device::Buffer{id};
+  }
+  void free(device::Buffer buffer) override {
+    const auto it = inner_of_.find(buffer.id);
+    if (it != inner_of_.end()) {
+      WrappedDevice::free(it->second);
+      inner_of_.erase(it);
+    }
+  }
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    BOWLINE_ASSIGN(const device::Buffer buffer, resolve(to));
+    return WrappedDevice::copy_in(buffer, offset, from);
+  }
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
+    BOWLINE_ASSIGN(const device::Buffer buffer, resolve(from));
+    return WrappedDevice::copy_out(to, buffer, offset);
+  }
+  Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
+    std::vector<std::byte> host(bytes);
+    BOWLINE_TRY(copy_out(host, from, from_offset));
+    return copy_in(to, to_offset, host);
+  }
+  Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    return copy_in(to, offset, std::vector<std::byte>(bytes, value));
+  }
+  Result<std::unique_ptr<device::Recording>> record(
+      const device::Program& program, std::span<const device::Buffer> buffers) override {
+    std::vector<device::Buffer> inner;
+    for (const device::Buffer b : buffers) {
+      if (!b.valid()) {
+        inner.push_back(b);
+        continue;
+      }
+      BOWLINE_ASSIGN(const device::Buffer resolved, resolve(b));
+      inner.push_back(resolved);
+    }
+    return WrappedDevice::record(program, inner);
+  }
+
+ private:
+  Result<device::Buffer> resolve(device::Buffer buffer) const {
+    const auto it = inner_of_.find(buffer.id);
+    BOWLINE_REQUIRE(it != inner_of_.end(), "There is no buffer {} on this device.", buffer.id);
+    return it->second;
+  }
+  std::map<uint64_t, device::Buffer> inner_of_;
+  uint64_t next_ = 0x9E3779B97F4A7C15ULL;
+};
+
+// A freed address is given to the next allocation that it can hold, at once and full of NaN; no
+// other address is ever seen twice. What remembers an address reads somebody else's bytes.
+class MovingDevice : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  ~MovingDevice() override {
+    for (const auto& [bytes, buffer] : freed_) {
+      WrappedDevice::free(buffer);
+    }
+  }
+
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
+    const auto it = freed_.lower_bound(bytes);
+    if (it != freed_.end() && it->first > 0) {
+      const device::Buffer reused = it->second;
+      BOWLINE_TRY(WrappedDevice::fill(reused, 0, it->first, std::byte{0xFF}));
+      live_[reused.id] = it->first;
+      freed_.erase(it);
+      return reused;
+    }
+    BOWLINE_ASSIGN(const device::Buffer fresh, WrappedDevice::allocate(bytes, kind));
+    live_[fresh.id] = bytes;
+    return fresh;
+  }
+  void free(device::Buffer buffer) override {
+    const auto it = live_.find(buffer.id);
+    if (it == live_.end()) {
+      return;
+    }
+    // What was freed holds nothing of use: a reader of a stale address notices.
+    if (it->second > 0 && !WrappedDevice::fill(buffer, 0, it->second, std::byte{0xFF}).ok()) {
+      WrappedDevice::free(buffer);
+    } else {
+      freed_.emplace(it->second, buffer);
+    }
+    live_.erase(it);
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> live_;  // buffer -> bytes
+  std::multimap<uint64_t, device::Buffer> freed_;
+};
+
+}  // namespace bowline::test
