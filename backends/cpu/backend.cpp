@@ -41,7 +41,8 @@ Allocation& allocation_of(Buffer buffer) {
 
 class CpuRecording : public Recording {
  public:
-  CpuRecording(const Program& program, std::span<const Buffer> buffers) : program_(program) {
+  CpuRecording(const Program& program, std::span<const Buffer> buffers, Threads& threads)
+      : program_(program), constants_(program.records.size()) {
     for (const Buffer b : buffers) {
       bases_.push_back(b.valid() ? allocation_of(b).data : nullptr);
     }
@@ -51,6 +52,22 @@ class CpuRecording : public Recording {
         lists_[t].push_back({reinterpret_cast<float*>(bases_[e.slot] + e.offset), e.elements, e.first});
       }
     }
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      const Record& r = program_.records[i];
+      const Kernel* kernel = r.kind == Record::Kind::op ? kKernels[static_cast<size_t>(index_of(r.op))] : nullptr;
+      if (kernel != nullptr && kernel->constant_bytes != nullptr) {
+        constants_[i].resize(kernel->constant_bytes(r));
+        kernel->make_constant(r, threads, constants_[i].data());
+      }
+    }
+  }
+
+  uint64_t overhead_bytes() const override {
+    uint64_t bytes = 0;
+    for (const auto& c : constants_) {
+      bytes += c.size();
+    }
+    return bytes;
   }
 
   void run(Threads& threads, std::vector<RecordTime>* times) {
@@ -107,7 +124,7 @@ class CpuRecording : public Recording {
     const std::span<const Arg> all(args_);
     auto& step = *reinterpret_cast<device::StepScalars*>(bases_[device::kStepSlot]);
     const Launch launch{r,    all.first(r.inputs.size()), all.subspan(r.inputs.size()),
-                        bases_[r.workspace.slot] + r.workspace.offset, step, threads, iteration};
+                        bases_[r.workspace.slot] + r.workspace.offset, constants_[index].data(), step, threads, iteration};
     const auto start = std::chrono::steady_clock::now();
     kKernels[static_cast<size_t>(index_of(r.op))]->run(launch);
     if (times != nullptr) {
@@ -119,6 +136,7 @@ class CpuRecording : public Recording {
   const Program program_;
   std::vector<std::byte*> bases_;
   std::vector<std::vector<ListItem>> lists_;
+  std::vector<std::vector<std::byte>> constants_;  // by record
   std::vector<Arg> args_;  // reserved by the first run
 };
 
@@ -213,7 +231,7 @@ class CpuDevice : public device::Device {
                              "The CPU has no kernel for {}.", r.op);
       }
     }
-    return std::unique_ptr<Recording>(new CpuRecording(program, buffers));
+    return std::unique_ptr<Recording>(new CpuRecording(program, buffers, threads_));
   }
   Status submit(std::span<Recording* const> recordings) override {
     for (Recording* r : recordings) {

@@ -31,6 +31,7 @@ struct Launch {
   std::span<const Arg> in;
   std::span<const Arg> out;
   std::byte* workspace;
+  const std::byte* constant;  // what Kernel::make_constant wrote
   device::StepScalars& step;
   Threads& threads;
   uint32_t iteration;
@@ -52,6 +53,9 @@ struct Kernel {
   void (*run)(const Launch& launch) = nullptr;
   // (optional) bytes of scratch; default none.
   uint64_t (*workspace)(const device::NodeQuery& node, const Threads& threads) = nullptr;
+  // (optional) a table that depends on the record alone, made once when it is recorded; default none.
+  uint64_t (*constant_bytes)(const device::Record& record) = nullptr;
+  void (*make_constant)(const device::Record& record, Threads& threads, std::byte* constant) = nullptr;
 };
 
 extern const Kernel* const kKernels[kOps];

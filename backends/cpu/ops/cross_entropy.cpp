@@ -62,7 +62,7 @@ void run_grad(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_cross_entropy, kernel_cross_entropy_grad;
-const Kernel kernel_cross_entropy{run, nullptr};
-const Kernel kernel_cross_entropy_grad{run_grad, nullptr};
+const Kernel kernel_cross_entropy{.run = run};
+const Kernel kernel_cross_entropy_grad{.run = run_grad};
 
 }  // namespace bowline::cpu

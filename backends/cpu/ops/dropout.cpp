@@ -38,6 +38,6 @@ void run(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_dropout;
-const Kernel kernel_dropout{run, nullptr};
+const Kernel kernel_dropout{.run = run};
 
 }  // namespace bowline::cpu

@@ -96,16 +96,16 @@ void run_scale(const Launch& l) {
 
 extern const Kernel kernel_add, kernel_sub, kernel_mul, kernel_relu, kernel_silu, kernel_gelu, kernel_tanh,
     kernel_scale, kernel_relu_grad, kernel_silu_grad, kernel_gelu_grad;
-const Kernel kernel_add{run_binary<Binary::add>, nullptr};
-const Kernel kernel_sub{run_binary<Binary::sub>, nullptr};
-const Kernel kernel_mul{run_binary<Binary::mul>, nullptr};
-const Kernel kernel_relu{run_activation<Activation::relu>, nullptr};
-const Kernel kernel_silu{run_activation<Activation::silu>, nullptr};
-const Kernel kernel_gelu{run_gelu, nullptr};
-const Kernel kernel_tanh{run_activation<Activation::tanh>, nullptr};
-const Kernel kernel_scale{run_scale, nullptr};
-const Kernel kernel_relu_grad{run_activation_grad<Activation::relu>, nullptr};
-const Kernel kernel_silu_grad{run_activation_grad<Activation::silu>, nullptr};
-const Kernel kernel_gelu_grad{run_gelu_grad, nullptr};
+const Kernel kernel_add{.run = run_binary<Binary::add>};
+const Kernel kernel_sub{.run = run_binary<Binary::sub>};
+const Kernel kernel_mul{.run = run_binary<Binary::mul>};
+const Kernel kernel_relu{.run = run_activation<Activation::relu>};
+const Kernel kernel_silu{.run = run_activation<Activation::silu>};
+const Kernel kernel_gelu{.run = run_gelu};
+const Kernel kernel_tanh{.run = run_activation<Activation::tanh>};
+const Kernel kernel_scale{.run = run_scale};
+const Kernel kernel_relu_grad{.run = run_activation_grad<Activation::relu>};
+const Kernel kernel_silu_grad{.run = run_activation_grad<Activation::silu>};
+const Kernel kernel_gelu_grad{.run = run_gelu_grad};
 
 }  // namespace bowline::cpu

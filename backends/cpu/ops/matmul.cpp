@@ -83,7 +83,7 @@ void run_linear(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_mat_mul, kernel_linear;
-const Kernel kernel_mat_mul{run_matmul, matmul_workspace};
-const Kernel kernel_linear{run_linear, linear_workspace};
+const Kernel kernel_mat_mul{.run = run_matmul, .workspace = matmul_workspace};
+const Kernel kernel_linear{.run = run_linear, .workspace = linear_workspace};
 
 }  // namespace bowline::cpu

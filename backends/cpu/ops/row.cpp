@@ -48,11 +48,11 @@ uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
 
 extern const Kernel kernel_softmax, kernel_softmax_grad, kernel_layer_norm, kernel_layer_norm_grad, kernel_rms_norm,
     kernel_rms_norm_grad;
-const Kernel kernel_softmax{run_softmax, nullptr};
-const Kernel kernel_softmax_grad{run_softmax_grad, nullptr};
-const Kernel kernel_layer_norm{run_layer_norm, nullptr};
-const Kernel kernel_layer_norm_grad{run_layer_norm_grad, norm_workspace};
-const Kernel kernel_rms_norm{run_rms_norm, nullptr};
-const Kernel kernel_rms_norm_grad{run_rms_norm_grad, norm_workspace};
+const Kernel kernel_softmax{.run = run_softmax};
+const Kernel kernel_softmax_grad{.run = run_softmax_grad};
+const Kernel kernel_layer_norm{.run = run_layer_norm};
+const Kernel kernel_layer_norm_grad{.run = run_layer_norm_grad, .workspace = norm_workspace};
+const Kernel kernel_rms_norm{.run = run_rms_norm};
+const Kernel kernel_rms_norm_grad{.run = run_rms_norm_grad, .workspace = norm_workspace};
 
 }  // namespace bowline::cpu

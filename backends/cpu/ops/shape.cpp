@@ -276,15 +276,15 @@ void run_reduce_mean(const Launch& l) {
 
 extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad, kernel_concat,
     kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum, kernel_reduce_mean;
-const Kernel kernel_copy{run_copy, nullptr};
-const Kernel kernel_fill{run_fill, nullptr};
-const Kernel kernel_transpose{run_transpose, nullptr};
-const Kernel kernel_slice{run_slice, nullptr};
-const Kernel kernel_slice_grad{run_slice_grad, nullptr};
-const Kernel kernel_concat{run_concat, nullptr};
-const Kernel kernel_broadcast_to{run_broadcast, nullptr};
-const Kernel kernel_sum_to{run_sum_to, nullptr};
-const Kernel kernel_reduce_sum{run_reduce_sum, nullptr};
-const Kernel kernel_reduce_mean{run_reduce_mean, nullptr};
+const Kernel kernel_copy{.run = run_copy};
+const Kernel kernel_fill{.run = run_fill};
+const Kernel kernel_transpose{.run = run_transpose};
+const Kernel kernel_slice{.run = run_slice};
+const Kernel kernel_slice_grad{.run = run_slice_grad};
+const Kernel kernel_concat{.run = run_concat};
+const Kernel kernel_broadcast_to{.run = run_broadcast};
+const Kernel kernel_sum_to{.run = run_sum_to};
+const Kernel kernel_reduce_sum{.run = run_reduce_sum};
+const Kernel kernel_reduce_mean{.run = run_reduce_mean};
 
 }  // namespace bowline::cpu

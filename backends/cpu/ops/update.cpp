@@ -94,10 +94,10 @@ void run_adamw(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm, kernel_sgd, kernel_adam_w;
-const Kernel kernel_zero_grad{run_zero, nullptr};
-const Kernel kernel_accumulate_grad{run_accumulate, nullptr};
-const Kernel kernel_clip_by_global_norm{run_clip, clip_workspace};
-const Kernel kernel_sgd{run_sgd, nullptr};
-const Kernel kernel_adam_w{run_adamw, nullptr};
+const Kernel kernel_zero_grad{.run = run_zero};
+const Kernel kernel_accumulate_grad{.run = run_accumulate};
+const Kernel kernel_clip_by_global_norm{.run = run_clip, .workspace = clip_workspace};
+const Kernel kernel_sgd{.run = run_sgd};
+const Kernel kernel_adam_w{.run = run_adamw};
 
 }  // namespace bowline::cpu
