@@ -266,6 +266,11 @@ class Model {
   // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
   Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy, bool partial = false);
 
+  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the entry.
+  Status set_metadata(std::string_view key, std::string_view value);
+  // Empty if there is none.
+  std::string metadata(std::string_view key) const;
+
   // Listings: stable text, one line per item.
   std::string parameters() const;  // logical: name, tie index, shape, dtype, view
   std::string storages() const;    // physical: tie index, dtype, shape, bytes, version, generation, where
