@@ -4,7 +4,7 @@
 // Matrix product for devices whose lanes are vector elements of a CPU. A workgroup is one subgroup and has no
 // barrier; it keeps a tile of TM rows x S * TC columns in registers and passes A between lanes by shuffles with
 // constant indices. Rows and columns past the edge are clamped while loading and skipped while storing.
-// Pairs of neighbours are loaded as 64 bits: K is even for nt, N for nn, M and N for tn. `any` has no such need.
+// Pairs of neighbours are loaded as 64 bits: K is even for nt, K and N for nn, M and N for tn. `any` has no such need.
 #include "common.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
@@ -91,28 +91,30 @@ void main() {
   }
 #elif defined(LAYOUT_nn)
   const uint n2 = p.n / 2;
+  const uint k2 = p.k / 2;
   uint a_row[TM];
   uint b_column[TC / 2];
   [[unroll]] for (uint i = 0; i < TM; ++i) {
-    a_row[i] = o.a + min(m0 + i, p.m - 1) * p.k;
+    a_row[i] = o.a / 2 + min(m0 + i, p.m - 1) * k2;
   }
   [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
     b_column[j] = o.b / 2 + min(column(n0, lane, 2 * j) / 2, n2 - 1);
   }
+  Pairs a = Pairs(p.a);
   Pairs b = Pairs(p.b);
-  const uint whole = p.k / S * S;
+  const uint whole = k2 / S * S;
   for (uint k = 0; k < whole; k += S) {
-    A ar[TM];
+    vec2 ar[TM];
     [[unroll]] for (uint i = 0; i < TM; ++i) {
-      ar[i] = p.a.v[a_row[i] + k + lane];
+      ar[i] = as_pair(a.v[a_row[i] + k + lane]);
     }
-    [[unroll]] for (uint kk = 0; kk < S; ++kk) {
+    [[unroll]] for (uint kk = 0; kk < 2 * S; ++kk) {
       vec2 br[TC / 2];
       [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
-        br[j] = as_pair(b.v[b_column[j] + (k + kk) * n2]);
+        br[j] = as_pair(b.v[b_column[j] + (2 * k + kk) * n2]);
       }
       [[unroll]] for (uint i = 0; i < TM; ++i) {
-        const A x = subgroupShuffle(ar[i], kk);
+        const A x = subgroupShuffle((kk & 1) == 0 ? ar[i].x : ar[i].y, kk / 2);
         [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
           acc[i * TC + 2 * j] += x * br[j].x;
           acc[i * TC + 2 * j + 1] += x * br[j].y;
@@ -120,13 +122,13 @@ void main() {
       }
     }
   }
-  for (uint k = whole; k < p.k; ++k) {
+  for (uint k = 2 * whole; k < p.k; ++k) {
     vec2 br[TC / 2];
     [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
       br[j] = as_pair(b.v[b_column[j] + k * n2]);
     }
     [[unroll]] for (uint i = 0; i < TM; ++i) {
-      const A x = p.a.v[a_row[i] + k];
+      const A x = p.a.v[2 * a_row[i] + k];
       [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
         acc[i * TC + 2 * j] += x * br[j].x;
         acc[i * TC + 2 * j + 1] += x * br[j].y;

@@ -6,6 +6,7 @@
 //   rows     the last dim is reduced: one subgroup per output, its lanes take every S-th term
 //   columns  otherwise: one invocation per output, so that lanes read neighbours
 #include "common.glsl"
+#include "index.glsl"
 
 layout(constant_id = 1) const uint KEPT = 1;
 layout(constant_id = 2) const uint REDUCED = 1;
@@ -13,45 +14,43 @@ layout(constant_id = 2) const uint REDUCED = 1;
 layout(push_constant, scalar) uniform Push {
   Floats x;
   Floats y;
-  Words dims;  // KEPT dims and strides, REDUCED dims and strides
+  Words dims;  // of the kept dims, then of the reduced ones, see index.glsl
   uint n;      // outputs
   uint terms;  // per output
   uint per_group;
   float factor;
 } p;
 
-uint kept_offset(uint o) {
-  uint at = 0;
-  [[unroll]] for (uint r = 0; r < KEPT; ++r) {
-    const uint axis = KEPT - 1 - r;
-    const uint dim = p.dims.v[axis];
-    at += (r + 1 == KEPT ? o : o % dim) * p.dims.v[KEPT + axis];
-    o = r + 1 == KEPT ? 0 : o / dim;
+#define DEFINE_OFFSET(name, rank)                                                              \
+  uint name(uint n, uint dim[rank], uint magic[rank], uint shift[rank], uint stride[rank]) {   \
+    uint at = 0;                                                                               \
+    [[unroll]] for (uint r = 0; r < rank; ++r) {                                               \
+      const uint axis = rank - 1 - r;                                                          \
+      const uint upper = r + 1 == rank ? 0 : divide(n, magic[axis], shift[axis]);              \
+      at += (n - upper * dim[axis]) * stride[axis];                                            \
+      n = upper;                                                                               \
+    }                                                                                          \
+    return at;                                                                                 \
   }
-  return at;
-}
-
-uint reduced_offset(uint t) {
-  uint at = 0;
-  [[unroll]] for (uint r = 0; r < REDUCED; ++r) {
-    const uint axis = REDUCED - 1 - r;
-    const uint dim = p.dims.v[2 * KEPT + axis];
-    at += (r + 1 == REDUCED ? t : t % dim) * p.dims.v[2 * KEPT + REDUCED + axis];
-    t = r + 1 == REDUCED ? 0 : t / dim;
-  }
-  return at;
-}
+DEFINE_OFFSET(offset_in_kept, KEPT)
+DEFINE_OFFSET(offset_in_reduced, REDUCED)
+#define KEPT_OFFSET(o) offset_in_kept(o, kept_dim, kept_magic, kept_shift, kept_stride)
+#define REDUCED_OFFSET(t) offset_in_reduced(t, reduced_dim, reduced_magic, reduced_shift, reduced_stride)
 
 void main() {
+  LOAD_TABLE(p.dims, 0, KEPT, kept)
+  LOAD_STRIDES(p.dims, 0, KEPT, 0, kept_stride)
+  LOAD_TABLE(p.dims, 4 * KEPT, REDUCED, reduced)
+  LOAD_STRIDES(p.dims, 4 * KEPT, REDUCED, 0, reduced_stride)
 #if defined(AXIS_rows)
   const uint o = subgroup_index();
   if (o >= p.n) {
     return;
   }
-  const uint base = kept_offset(o);
+  const uint base = KEPT_OFFSET(o);
   A sum = 0;
   for (uint t = gl_SubgroupInvocationID; t < p.terms; t += gl_SubgroupSize) {
-    sum += p.x.v[base + reduced_offset(t)];
+    sum += p.x.v[base + REDUCED_OFFSET(t)];
   }
   sum = subgroupAdd(sum);
   if (subgroupElect()) {
@@ -61,16 +60,16 @@ void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.n);
   for (uint o = first + gl_LocalInvocationID.x; o < end; o += gl_WorkGroupSize.x) {
-    const uint base = kept_offset(o);
+    const uint base = KEPT_OFFSET(o);
     A sums[4] = A[4](0, 0, 0, 0);  // four chains, for precision and speed
     uint t = 0;
     for (; t + 4 <= p.terms; t += 4) {
       [[unroll]] for (uint j = 0; j < 4; ++j) {
-        sums[j] += p.x.v[base + reduced_offset(t + j)];
+        sums[j] += p.x.v[base + REDUCED_OFFSET(t + j)];
       }
     }
     for (; t < p.terms; ++t) {
-      sums[0] += p.x.v[base + reduced_offset(t)];
+      sums[0] += p.x.v[base + REDUCED_OFFSET(t)];
     }
     p.y.v[o] = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * p.factor;
   }

@@ -4,13 +4,14 @@
 // y[first_y + at . strides_y] = x[first_x + at . strides_x] for every index `at` of the dims. Words, not numbers:
 // the bits are kept. Transpose, Slice, SliceGrad, Concat and BroadcastTo are this with other strides.
 #include "common.glsl"
+#include "index.glsl"
 
 layout(constant_id = 1) const uint RANK = 1;
 
 layout(push_constant, scalar) uniform Push {
   Words x;
   Words y;
-  Words dims;  // RANK dims, then strides of x, then of y
+  Words dims;  // of two operands, see index.glsl
   uint n;
   uint per_group;
   uint first_x;
@@ -20,17 +21,20 @@ layout(push_constant, scalar) uniform Push {
 void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.n);
+  LOAD_TABLE(p.dims, 0, RANK, loop)
+  LOAD_STRIDES(p.dims, 0, RANK, 0, stride_x)
+  LOAD_STRIDES(p.dims, 0, RANK, 1, stride_y)
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
     uint rest = i;
     uint at_x = p.first_x;
     uint at_y = p.first_y;
     [[unroll]] for (uint r = 0; r < RANK; ++r) {
       const uint axis = RANK - 1 - r;
-      const uint dim = p.dims.v[axis];
-      const uint at = r + 1 == RANK ? rest : rest % dim;
-      rest = r + 1 == RANK ? 0 : rest / dim;
-      at_x += at * p.dims.v[RANK + axis];
-      at_y += at * p.dims.v[2 * RANK + axis];
+      const uint upper = r + 1 == RANK ? 0 : divide(rest, loop_magic[axis], loop_shift[axis]);
+      const uint at = rest - upper * loop_dim[axis];
+      rest = upper;
+      at_x += at * stride_x[axis];
+      at_y += at * stride_y[axis];
     }
     p.y.v[at_y] = p.x.v[at_x];
   }

@@ -22,7 +22,7 @@ class VulkanBackend final : public device::Backend {
     std::vector<DeviceInfo> infos;
     for (const PhysicalDevice& device : physical_devices(loader)) {
       infos.push_back({format("vulkan:{}", infos.size()), format("{}, {}", std::string_view(device.properties.deviceName), device.driver),
-                       device.reason, device.is_software(), false});
+                       device.reason, device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU, false});
     }
     if (infos.empty()) {
       return {{"vulkan", "Vulkan", "The Vulkan loader finds no device.", false, false}};

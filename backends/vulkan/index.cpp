@@ -68,6 +68,17 @@ void Loops::append_to(std::vector<uint32_t>* words) const {
   for (const int64_t dim : dims_) {
     words->push_back(static_cast<uint32_t>(dim));
   }
+  std::vector<uint32_t> shifts;
+  for (const int64_t dim : dims_) {
+    const auto d = static_cast<uint64_t>(dim < 1 ? 1 : dim);
+    uint32_t shift = 0;
+    while ((uint64_t{1} << shift) < d) {
+      ++shift;
+    }
+    words->push_back(static_cast<uint32_t>((((uint64_t{1} << shift) - d) << 32) / d + 1));
+    shifts.push_back(shift);
+  }
+  words->insert(words->end(), shifts.begin(), shifts.end());
   for (const auto& strides : strides_) {
     for (const int64_t stride : strides) {
       words->push_back(static_cast<uint32_t>(stride));

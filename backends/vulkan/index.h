@@ -25,7 +25,8 @@ class Loops {
   uint32_t rank() const { return static_cast<uint32_t>(dims_.size()); }
   void finish();
   int64_t elements() const;
-  // Appends the dims, then the strides of each operand.
+  // Appends the dims, magic numbers and shifts for the division by them, then the strides of each operand; read
+  // by shaders/lib/index.glsl.
   void append_to(std::vector<uint32_t>* words) const;
   const std::vector<int64_t>& dims() const { return dims_; }
   const std::vector<int64_t>& strides(size_t operand) const { return strides_[operand]; }

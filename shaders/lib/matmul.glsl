@@ -1,13 +1,13 @@
 // Operands of the matrix product C = op(A) op(B) + bias, one matrix per index of z.
 //
 // Matrices of a batch lie `stride` elements apart; with batch_rank > 0 the offsets come from `batch`, a table
-// of [dims, strides of a, strides of b], so that broadcast batch dims have stride 0.
+// as in index.glsl, so that broadcast batch dims have stride 0.
 layout(push_constant, scalar) uniform Push {
   Floats a;
   Floats b;
   Floats c;
   Floats bias;      // [N], if has_bias
-  Ints batch;       // batch_rank dims, then strides of a, then of b, in elements
+  Ints batch;       // dims and strides of a and b in elements, see index.glsl
   uint m;
   uint n;
   uint k;
@@ -35,8 +35,8 @@ BatchOffsets batch_offsets(uint z) {
     const uint dim = uint(p.batch.v[i]);
     const uint at = rest % dim;
     rest /= dim;
-    o.a += at * uint(p.batch.v[p.batch_rank + i]);
-    o.b += at * uint(p.batch.v[2 * p.batch_rank + i]);
+    o.a += at * uint(p.batch.v[3 * p.batch_rank + i]);
+    o.b += at * uint(p.batch.v[4 * p.batch_rank + i]);
   }
   return o;
 }

@@ -46,7 +46,7 @@ Choice choose(const Launch& l, const Product& p) {
   if (!p.transpose_a && p.transpose_b && all_even(p, {p.k})) {
     return {shader::matmul_lanes_nt, 16, columns};
   }
-  if (!p.transpose_a && !p.transpose_b && all_even(p, {p.n})) {
+  if (!p.transpose_a && !p.transpose_b && all_even(p, {p.k, p.n})) {
     return {shader::matmul_lanes_nn, 16, columns};
   }
   if (p.transpose_a && !p.transpose_b && all_even(p, {p.m, p.n})) {

@@ -1,0 +1,25 @@
+// Flat indices to offsets. Tables made by backends/vulkan/index.cpp: RANK dims, RANK magic numbers and RANK shifts for
+// the division by them, then RANK strides per operand. Software devices divide integers lane by lane, so it is a
+// multiplication (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994).
+uint divide(uint n, uint magic, uint shift) {  // n < 2^31
+  uint high;
+  uint low;
+  umulExtended(n, magic, high, low);
+  return (high + n) >> shift;
+}
+
+// A table in registers: read once per invocation, as loads inside a loop are not moved out of it.
+#define LOAD_TABLE(dims, at, rank, table)                                    \
+  uint table##_dim[rank];                                                    \
+  uint table##_magic[rank];                                                  \
+  uint table##_shift[rank];                                                  \
+  [[unroll]] for (uint axis = 0; axis < rank; ++axis) {                      \
+    table##_dim[axis] = dims.v[(at) + axis];                                 \
+    table##_magic[axis] = dims.v[(at) + rank + axis];                        \
+    table##_shift[axis] = dims.v[(at) + 2 * rank + axis];                    \
+  }
+#define LOAD_STRIDES(dims, at, rank, operand, strides)                       \
+  uint strides[rank];                                                        \
+  [[unroll]] for (uint axis = 0; axis < rank; ++axis) {                      \
+    strides[axis] = dims.v[(at) + (3 + operand) * rank + axis];              \
+  }
