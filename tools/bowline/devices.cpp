@@ -23,8 +23,12 @@ int list(bool as_json) {
   if (as_json) {
     nlohmann::json rows = nlohmann::json::array();
     for (const DeviceInfo& d : devices) {
-      rows.push_back({{"name", d.name}, {"description", d.description}, {"usable", d.unusable.empty()},
-                      {"reason", d.unusable}, {"software", d.software}, {"for_tests", d.for_tests},
+      rows.push_back({{"name", d.name},
+                      {"description", d.description},
+                      {"usable", d.unusable.empty()},
+                      {"reason", d.unusable},
+                      {"software", d.software},
+                      {"for_tests", d.for_tests},
                       {"best", d.name == best}});
     }
     fmt::print("{}\n", rows.dump(2));
@@ -35,7 +39,8 @@ int list(bool as_json) {
     width = std::max(width, d.name.size());
   }
   for (const DeviceInfo& d : devices) {
-    fmt::print("{:<{}}  {}\n{:<{}}  {}\n", d.name, width, d.description, "", width, remarks(d, best));
+    fmt::print("{:<{}}  {}\n{:<{}}  {}\n", d.name, width, d.description, "", width,
+               remarks(d, best));
   }
   return kOk;
 }

@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   try {
     return bowline::command::run(argc, argv);
   } catch (const std::exception& error) {
-    return bowline::command::fail(bowline::command::kFailed, fmt::format("Unexpected failure: {}.", error.what()));
+    return bowline::command::fail(bowline::command::kFailed,
+                                  fmt::format("Unexpected failure: {}.", error.what()));
   }
 }

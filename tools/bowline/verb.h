@@ -13,11 +13,11 @@ namespace bowline::command {
 // The exit codes, documented in --help and in README.md.
 enum Exit : int {
   kOk = 0,
-  kFailed = 1,        // the work failed
-  kUsage = 2,         // an unknown verb, flag or value
-  kBadFile = 3,       // a file that cannot be read or is damaged
-  kBadDevice = 4,     // a device that is unknown or unusable
-  kRestart = 75,      // the device is lost: start the command again
+  kFailed = 1,         // the work failed
+  kUsage = 2,          // an unknown verb, flag or value
+  kBadFile = 3,        // a file that cannot be read or is damaged
+  kBadDevice = 4,      // a device that is unknown or unusable
+  kRestart = 75,       // the device is lost: start the command again
   kInterrupted = 130,  // Ctrl-C
 };
 
@@ -43,7 +43,8 @@ int exit_code(Code code);
 
 // Opens a device; an unknown name gets the nearest known one as a suggestion.
 Result<Device> open_device(const std::string& name, int threads = 0);
-// Where compiled pipelines are kept: $BOWLINE_CACHE, else in the user's cache folder. Empty: nowhere.
+// Where compiled pipelines are kept: $BOWLINE_CACHE, else in the user's cache folder. Empty:
+// nowhere.
 std::string pipeline_cache_folder();
 // Of the names the one that `word` was probably meant to be, or empty.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);

@@ -33,7 +33,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 std::string full_name(const CLI::App& app) {
-  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
+  return app.get_parent() == nullptr ? app.get_name()
+                                     : full_name(*app.get_parent()) + " " + app.get_name();
 }
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
@@ -41,7 +42,9 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return name.empty() ? "" : fmt::format(" Did you mean '{}'?", name);
 }
 
-bool is_flag(const std::string& word) { return word.size() > 1 && word[0] == '-' && !std::isdigit(word[1]); }
+bool is_flag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && !std::isdigit(word[1]);
+}
 
 // True if the flag takes the word that follows it.
 bool takes_value(const CLI::App& app, const std::string& flag) {
@@ -73,8 +76,8 @@ std::string find_unknown(const CLI::App& app, const std::vector<std::string>& wo
       continue;  // an argument of the verb
     }
     if (!contains(verbs, words[i])) {
-      return fmt::format("Verb '{}' of '{}' is unknown.{} See '{} --help'.", words[i], full_name(*at),
-                         suggestion(words[i], verbs), full_name(*at));
+      return fmt::format("Verb '{}' of '{}' is unknown.{} See '{} --help'.", words[i],
+                         full_name(*at), suggestion(words[i], verbs), full_name(*at));
     }
     at = at->get_subcommand(words[i]);
   }
@@ -86,7 +89,8 @@ std::string usage_message(const CLI::App& app, const std::string& what) {
   while (!at->get_subcommands().empty()) {
     at = at->get_subcommands().front();
   }
-  return fmt::format("{}{} See '{} --help'.", what, what.empty() || what.back() == '.' ? "" : ".", full_name(*at));
+  return fmt::format("{}{} See '{} --help'.", what, what.empty() || what.back() == '.' ? "" : ".",
+                     full_name(*at));
 }
 
 }  // namespace bowline::command

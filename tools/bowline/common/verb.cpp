@@ -63,16 +63,17 @@ Result<Device> open_device(const std::string& name, int threads) {
       names.push_back(info.name);
     }
     const std::string close = nearest(name, names);
-    status = std::move(status).at(close.empty() ? "'bowline devices' lists the devices."
-                                                : fmt::format("Did you mean '{}'? 'bowline devices' lists all.", close));
+    status = std::move(status).at(
+        close.empty() ? "'bowline devices' lists the devices."
+                      : fmt::format("Did you mean '{}'? 'bowline devices' lists all.", close));
   }
   return std::move(status).as(Code::unsupported);
 }
 
 namespace {
 
-// Damerau-Levenshtein distance with adjacent swaps (Damerau, "A technique for computer detection and correction of
-// spelling errors", 1964).
+// Damerau-Levenshtein distance with adjacent swaps (Damerau, "A technique for computer detection
+// and correction of spelling errors", 1964).
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -81,7 +82,8 @@ size_t distance(const std::string& a, const std::string& b) {
         d[i][j] = i + j;
         continue;
       }
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      d[i][j] = std::min(
+          {d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
       }

@@ -1,0 +1,137 @@
+// bowline bench: times matrix products and training steps, beside the floor of the machine.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/floor.h"
+#include "bench/train.h"
+#include "common/report.h"
+#include "core/status.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct MatmulOptions {
+  int64_t m = 768;
+  int64_t n = 768;
+  int64_t k = 768;
+  int runs = 21;
+  int threads = 0;
+  std::string layout = "nt";
+  std::string dtype = "f32";
+  std::string device = "best";
+  std::string output = "text";
+};
+
+Result<int> matmul(const MatmulOptions& o) {
+  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads));
+  double seconds = 0;
+  {
+    BOWLINE_ASSIGN(Product product, Product::create(device, o.m, o.n, o.k, o.layout));
+    BOWLINE_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
+  }
+  BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20));
+  const double flops =
+      2.0 * static_cast<double>(o.m) * static_cast<double>(o.n) * static_cast<double>(o.k);
+  const double bytes = 4.0 * static_cast<double>(o.m * o.k + o.k * o.n + o.m * o.n);
+  // This product is itself a candidate for the fastest one.
+  const double best = std::max(machine.flops, flops / seconds);
+  const double floor = std::max(flops / best, bytes / machine.bandwidth);
+  if (o.output == "json") {
+    const nlohmann::json j = {{"device", device.info().name},
+                              {"m", o.m},
+                              {"n", o.n},
+                              {"k", o.k},
+                              {"layout", o.layout},
+                              {"dtype", o.dtype},
+                              {"runs", o.runs},
+                              {"time_ms", 1e3 * seconds},
+                              {"gflops", flops / seconds / 1e9},
+                              {"floor_ms", 1e3 * floor},
+                              {"percent_of_floor", 100 * floor / seconds},
+                              {"floor_flops", best},
+                              {"floor_bandwidth", machine.bandwidth},
+                              {"peak_rss_bytes", peak_resident_bytes()}};
+    fmt::print("{}\n", j.dump(2));
+    return static_cast<int>(kOk);
+  }
+  fmt::print("matmul {} {} m {} n {} k {} on {}\n", o.layout, o.dtype, o.m, o.n, o.k,
+             device.info().name);
+  fmt::print("time    {:.3f} ms, median of {} ({:.1f} GFLOP/s)\n", 1e3 * seconds, o.runs,
+             flops / seconds / 1e9);
+  fmt::print("floor   {:.3f} ms, {:.1f} percent of it reached\n", 1e3 * floor,
+             100 * floor / seconds);
+  fmt::print("        {}\n", machine.source);
+  return static_cast<int>(kOk);
+}
+
+void add_matmul(CLI::App* bench, Context& context) {
+  CLI::App* verb =
+      add_verb(*bench, "matmul", "Times one matrix product, m x k by k x n",
+               "bowline bench matmul --m 768 --n 768 --k 768 --layout nt --device cpu");
+  auto o = std::make_shared<MatmulOptions>();
+  const CLI::Range size(1, 1 << 16);
+  verb->add_option("--m", o->m, "Rows of the result")->check(size)->capture_default_str();
+  verb->add_option("--n", o->n, "Columns of the result")->check(size)->capture_default_str();
+  verb->add_option("--k", o->k, "Length of the sums")->check(size)->capture_default_str();
+  verb->add_option("--layout", o->layout, "nn, nt: b transposed, tn: a transposed")
+      ->check(CLI::IsMember({"nn", "nt", "tn"}))
+      ->capture_default_str();
+  verb->add_option("--dtype", o->dtype, "Of all three matrices")
+      ->check(CLI::IsMember({"f32"}))
+      ->capture_default_str();
+  verb->add_option("--runs", o->runs, "Timed runs, after 3 others")
+      ->check(CLI::Range(7, 1000))
+      ->capture_default_str();
+  verb->add_option("--device", o->device, "Device")->capture_default_str();
+  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+  verb->add_option("-o,--output", o->output, "Form of the output")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  on_run(verb, context, [o] {
+    const Result<int> code = matmul(*o);
+    return code.ok() ? code.value() : fail(code.status());
+  });
+}
+
+void add_train(CLI::App* bench, Context& context) {
+  CLI::App* verb =
+      add_verb(*bench, "train", "Times a training step (AdamW) of the entry point 'loss'",
+               "bowline bench train base.bowline --batch 8 --seq 256 --device cpu -o json");
+  auto o = std::make_shared<BenchTrainOptions>();
+  verb->add_option("model", o->model, "Model file")->required();
+  verb->add_option("--batch", o->batch, "Rows per batch")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--seq", o->seq, "Tokens per row")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--device", o->device, "Device")->capture_default_str();
+  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+  verb->add_option("--steps", o->steps, "Steps to run (default: until the median is steady)");
+  verb->add_option("--tokens", o->tokens,
+                   "Batches: i32 [steps, batch, seq + 1], little endian (default: random bytes)");
+  verb->add_option("--dump-losses", o->dump_losses, "Where the loss of each step is written");
+  verb->add_option("--save-model", o->save_model, "Where the trained model is written");
+  verb->add_flag("--no-floor", o->no_floor, "Do not measure the floor");
+  verb->add_option("-o,--output", o->output, "Form of the output")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  on_run(verb, context, [o] { return bench_train(*o); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Context& context) {
+  CLI::App* bench =
+      add_verb(app, "bench", "Times matrix products and training steps, beside the floor",
+               "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
+  bench->require_subcommand(1);
+  add_matmul(bench, context);
+  add_train(bench, context);
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,49 @@
+// The floor of a measurement: the time that the machine's own rates allow.
+//
+//   F   f32 operations per second of the largest matrix product, measured in the same run
+//   BW  bytes per second of the largest copy, read and written, measured in the same run
+#pragma once
+
+#include <string>
+
+#include "bowline.h"
+
+namespace bowline::command {
+
+struct Machine {
+  double flops = 0;      // F, 1/s
+  double bandwidth = 0;  // BW, B/s
+  std::string source;    // what they were measured with
+};
+
+// The median of `runs` timed calls after `warmup` ones, in seconds.
+Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
+
+// A model of one matrix product y = a b with weights a and b on a device. Layout  nt: b is
+// transposed, tn: a is.
+class Product {
+ public:
+  static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,
+                                const std::string& layout);
+  Status run() { return session_->run({}, {}); }
+  Counters counters() const { return session_->counters(); }
+
+ private:
+  Product() = default;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Session> session_;
+};
+
+// Uses at most `copy_bytes` for each side of the copy.
+Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes);
+
+// Work of one training step of the entry point "loss", from the nodes of its graph.
+struct Work {
+  double flops =
+      0;  // matrix products forward, by inputs and by weights; causal attention counted by half
+  double activation_bytes = 0;  // read and written once with ideal fusion
+  double optimizer_bytes = 0;   // weights, gradients, moments
+};
+Result<Work> training_work(const Model& model, std::span<const BoundDim> dims, bool adamw);
+
+}  // namespace bowline::command

@@ -1,0 +1,196 @@
+#include "bench/train.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "bench/floor.h"
+#include "common/report.h"
+#include "common/text.h"
+#include "core/random.h"
+#include "core/status.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kWarmup = 3;
+constexpr uint64_t kLeastRuns = 7;
+constexpr double kLeastSeconds = 1;
+constexpr uint64_t kMadeBatches = 20;
+constexpr uint64_t kCopyBytes =
+    8 << 20;  // small, so that measuring the floor does not set the peak of memory
+
+// Batches of seq + 1 token ids per row.
+Result<std::vector<int32_t>> read_tokens(const BenchTrainOptions& o) {
+  const size_t per_batch = static_cast<size_t>(o.batch * (o.seq + 1));
+  std::vector<int32_t> tokens;
+  if (o.tokens.empty()) {
+    tokens.resize(per_batch * kMadeBatches);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] =
+          static_cast<int32_t>(philox({static_cast<uint32_t>(i), 0, 0, 0}, {1, 0})[0] & 0xFF);
+    }
+    return tokens;
+  }
+  std::ifstream file(o.tokens, std::ios::binary | std::ios::ate);
+  const std::streamoff bytes = file ? static_cast<std::streamoff>(file.tellg()) : -1;
+  BOWLINE_REQUIRE_CODE(bytes >= 0, Code::bad_file, "Token file \"{}\" cannot be read.", o.tokens);
+  BOWLINE_REQUIRE_CODE(bytes > 0 && static_cast<size_t>(bytes) % (per_batch * 4) == 0,
+                       Code::bad_file,
+                       "Token file \"{}\" has {} bytes; a batch of {} rows of {} i32 has {}.",
+                       o.tokens, bytes, o.batch, o.seq + 1, per_batch * 4);
+  tokens.resize(static_cast<size_t>(bytes) / 4);
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(tokens.data()), bytes);
+  BOWLINE_REQUIRE_CODE(file.good(), Code::bad_file, "Token file \"{}\" cannot be read.", o.tokens);
+  return tokens;
+}
+
+struct Measured {
+  std::vector<double> seconds;
+  std::vector<float> losses;
+  MemoryReport memory;
+  uint64_t counted_bytes = 0;
+  uint64_t fallbacks = 0;
+};
+
+// The optimizer of tools/compare_torch.
+TrainOptions train_options(const BenchTrainOptions& o) {
+  TrainOptions t;
+  t.dims = {{"batch", o.batch}, {"seq", o.seq}};
+  t.optimizer.weight_decay = 0.1f;
+  t.optimizer.beta2 = 0.95f;
+  t.schedule.learning_rate = 1e-3f;
+  return t;
+}
+
+Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
+  BOWLINE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(o));
+  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, train_options(o)));
+  const size_t row_length = static_cast<size_t>(o.seq) + 1;
+  const size_t rows = tokens.size() / row_length;
+  Batch batch(o.batch, o.seq);
+  Measured m;
+  double total = 0;
+  for (uint64_t step = 0;; ++step) {
+    const bool enough = m.seconds.size() >= kLeastRuns && total >= kLeastSeconds;
+    if (o.steps != 0 ? step == o.steps : enough) {
+      break;
+    }
+    for (int64_t row = 0; row < o.batch; ++row) {
+      const size_t from = (step * static_cast<size_t>(o.batch) + static_cast<size_t>(row)) % rows;
+      batch.set_row(row, tokens.data() + from * row_length);
+    }
+    const Clock::time_point start = Clock::now();
+    BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(batch.inputs()));
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    m.losses.push_back(report ? report->loss : 0);
+    if (step >= kWarmup || (o.steps != 0 && o.steps <= kWarmup)) {
+      m.seconds.push_back(seconds);
+      total += seconds;
+    }
+  }
+  m.memory = trainer.memory();
+  m.counted_bytes = device.counters().peak_bytes;
+  m.fallbacks = trainer.counters().fallbacks;
+  std::ranges::sort(m.seconds);
+  return m;
+}
+
+Status write_losses(const std::string& path, std::span<const float> losses) {
+  std::string text;
+  for (const float loss : losses) {
+    text += fmt::format("{:.9g}\n", loss);
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  BOWLINE_REQUIRE_CODE(file.good(), Code::io_error, "\"{}\" cannot be written.", path);
+  return {};
+}
+
+void print_json(const BenchTrainOptions& o, const Device& device, const Measured& m, double ms,
+                double tokens, const Machine& machine, const Work& work, double floor_ms) {
+  nlohmann::json j = {{"device", device.info().name},
+                      {"batch", o.batch},
+                      {"seq", o.seq},
+                      {"runs", m.seconds.size()},
+                      {"time_ms", ms},
+                      {"tokens_per_second", tokens},
+                      {"gflops", work.flops / ms / 1e6},
+                      {"peak_rss_bytes", peak_resident_bytes()},
+                      {"predicted_bytes", m.memory.predicted_bytes},
+                      {"counted_bytes", m.counted_bytes},
+                      {"fallbacks", m.fallbacks},
+                      {"losses", m.losses}};
+  if (!o.no_floor) {
+    j["floor_ms"] = floor_ms;
+    j["percent_of_floor"] = 100 * floor_ms / ms;
+    j["floor_flops"] = machine.flops;
+    j["floor_bandwidth"] = machine.bandwidth;
+  }
+  fmt::print("{}\n", j.dump(2));
+}
+
+Result<int> run(const BenchTrainOptions& o) {
+  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads));
+  Result<Model> opened = Model::open(o.model);
+  if (!opened.ok()) {
+    return std::move(opened).status().as(Code::bad_file);
+  }
+  std::optional<Model> model(std::move(opened).value());
+  BOWLINE_TRY(model->to(device));
+  const TrainOptions options = train_options(o);
+  BOWLINE_ASSIGN(const Work work, training_work(*model, options.dims, true));
+  BOWLINE_ASSIGN(const Measured m, measure(o, *model, device));
+  if (!o.dump_losses.empty()) {
+    BOWLINE_TRY(write_losses(o.dump_losses, m.losses));
+  }
+  if (!o.save_model.empty()) {
+    BOWLINE_TRY(model->save(o.save_model));
+  }
+  model.reset();
+
+  Machine machine;
+  double floor_ms = 0;
+  if (!o.no_floor) {
+    BOWLINE_ASSIGN(machine, measure_machine(device, kCopyBytes));
+    floor_ms = 1e3 * (work.flops / machine.flops +
+                      (work.activation_bytes + work.optimizer_bytes) / machine.bandwidth);
+  }
+  const double ms = 1e3 * m.seconds[m.seconds.size() / 2];
+  const double tokens = 1e3 * static_cast<double>(o.batch * o.seq) / ms;
+  if (o.output == "json") {
+    print_json(o, device, m, ms, tokens, machine, work, floor_ms);
+    return static_cast<int>(kOk);
+  }
+  fmt::print("training step, batch {} x {}, on {}\n", o.batch, o.seq, device.info().name);
+  fmt::print("time    {:.3f} ms, median of {} ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms,
+             m.seconds.size(), tokens, work.flops / ms / 1e6);
+  if (!o.no_floor) {
+    fmt::print("floor   {:.3f} ms, {:.1f} percent of it reached\n", floor_ms, 100 * floor_ms / ms);
+    fmt::print("        {:.2f} GFLOP / F + ({:.1f} MB activations + {:.1f} MB optimizer) / BW\n",
+               work.flops / 1e9, work.activation_bytes / 1e6, work.optimizer_bytes / 1e6);
+    fmt::print("        {}\n", machine.source);
+  }
+  fmt::print("memory  {} predicted, {} counted on the device, {} peak resident\n",
+             bytes_text(m.memory.predicted_bytes), bytes_text(m.counted_bytes),
+             bytes_text(peak_resident_bytes()));
+  return static_cast<int>(kOk);
+}
+
+}  // namespace
+
+int bench_train(const BenchTrainOptions& options) {
+  const Result<int> code = run(options);
+  return code.ok() ? code.value() : fail(code.status());
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,26 @@
+// `bowline bench train`: time and memory of a training step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace bowline::command {
+
+struct BenchTrainOptions {
+  std::string model;
+  std::string device = "best";
+  std::string output = "text";
+  std::string tokens;
+  std::string dump_losses;
+  std::string save_model;
+  int64_t batch = 8;
+  int64_t seq = 256;
+  uint64_t steps = 0;
+  int threads = 0;
+  bool no_floor = false;
+};
+
+// The exit code.
+int bench_train(const BenchTrainOptions& options);
+
+}  // namespace bowline::command

@@ -1,0 +1,32 @@
+#include "common/interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+volatile sig_atomic_t count = 0;
+
+void on_signal(int) {
+  if (count != 0) {
+    _exit(kInterrupted);  // files appear whole or not at all, so nothing is lost
+  }
+  count = 1;
+}
+
+}  // namespace
+
+void watch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return count != 0; }
+
+}  // namespace bowline::command

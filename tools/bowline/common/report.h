@@ -1,0 +1,33 @@
+// What a running command prints: one live line on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+namespace bowline::command {
+
+std::string bytes_text(uint64_t bytes);    // "41.2 MiB"
+std::string seconds_text(double seconds);  // "1:05", "2:03:00"
+
+class ProgressLine {
+ public:
+  explicit ProgressLine(std::FILE* out);
+  ~ProgressLine() { finish(); }
+  // Shows the text: on a terminal at most ten times a second, elsewhere when `plain` is true.
+  void show(const std::string& text, bool plain);
+  // Ends the live line, so that other text can follow.
+  void finish();
+
+ private:
+  std::FILE* out_;
+  bool terminal_;
+  bool open_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// Peak resident set of this process, as the kernel counts it.
+uint64_t peak_resident_bytes();
+
+}  // namespace bowline::command
