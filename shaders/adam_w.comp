@@ -34,7 +34,7 @@ void main() {
   if (number >= p.count || p.step.error != 0 || p.step.non_finite != 0) {
     return;
   }
-  Chunk chunk = p.chunks.v[number];
+  Chunk chunk = p.chunks.v[clamp_index(number, p.count)];
   const A rate = p.step.learning_rate;
   const A keep = 1 - rate * p.weight_decay;
   const A correction1 = p.step.bias_correction1;

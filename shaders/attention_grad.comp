@@ -93,10 +93,10 @@ void main() {
   }
   const uint sharing = p.heads / p.kv_heads;
   for (uint g = 0; g < sharing; ++g) {
-    const uint h = kv_head * sharing + g;
+    const uint h = kv_head * sharing + clamp_index(g, sharing);
     for (int i = earliest; i < int(p.queries); ++i) {
       const uint q_start = row_start(b, h, uint(i), p.heads, p.queries);
-      const uint stat = (b * p.heads + h) * p.queries + uint(i);
+      const uint stat = (b * p.heads + h) * p.queries + clamp_index(uint(i), p.queries);
       A q[PARTS];
       A d_o[PARTS];
       LOAD_PARTS(q, p.q, q_start)

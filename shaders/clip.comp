@@ -32,7 +32,7 @@ void main() {
   }
   A total = 0;
   for (uint c = number; c < p.count; c += p.partials) {
-    Chunk chunk = p.chunks.v[c];
+    Chunk chunk = p.chunks.v[clamp_index(c, p.count)];
     A sum = 0;
     for (uint i = gl_SubgroupInvocationID; i < chunk.count; i += gl_SubgroupSize) {
       const A g = chunk.g.v[i];

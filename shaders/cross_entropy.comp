@@ -32,8 +32,8 @@ const uint S = gl_WorkGroupSize.x;
 
 #if defined(PART_rows)
 void main() {
-  const uint row = subgroup_index();
-  if (row >= p.rows) {
+  const uint row = clamp_index(subgroup_index(), p.rows);
+  if (subgroup_index() >= p.rows) {
     return;
   }
   const uint start = row * p.classes;
@@ -52,7 +52,7 @@ void main() {
     const bool inside = label >= 0 && uint(label) < p.classes;
     const bool counted = label != p.ignore_index;
     p.lse.v[row] = top + log_sum;
-    p.losses.v[2 * row] = counted && inside ? log_sum + (top - p.x.v[start + uint(label)]) : 0;
+    p.losses.v[2 * row] = counted && inside ? log_sum + (top - p.x.v[start + (inside ? uint(label) : 0)]) : 0;
     p.losses.v[2 * row + 1] = counted ? 1 : 0;
     if (counted && !inside) {
       p.step.error_node = p.node;
@@ -94,8 +94,8 @@ void main() {
 }
 #else
 void main() {
-  const uint row = subgroup_index();
-  if (row >= p.rows) {
+  const uint row = clamp_index(subgroup_index(), p.rows);
+  if (subgroup_index() >= p.rows) {
     return;
   }
   const uint start = row * p.classes;

@@ -26,19 +26,22 @@ A gelu_tanh_grad(A x, A dy) {
   return dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner);
 }
 
+// By its bits: a device may take a denormal for zero.
+bool is_negative(A x) { return floatBitsToInt(x) < 0; }
+
 A compute(uint i) {
   const A x = p.a.v[i];
   switch (FUNCTION) {
     case 0: return x + p.b.v[i];
     case 1: return x - p.b.v[i];
     case 2: return x * p.b.v[i];
-    case 3: return isnan(x) ? x : max(x, 0);
+    case 3: return isnan(x) || !is_negative(x) ? x : 0;
     case 4: return x * sigmoid_f32(x);
     case 5: return x * normal_cdf(x);
     case 6: return 0.5 * x * (1 + tanh_f32(kGeluInner * (x + kGeluCubic * x * x * x)));
     case 7: return tanh_f32(x);
     case 8: return x * p.factor;
-    case 9: return x > 0 ? p.b.v[i] : 0;  // a = x, b = dy from here on
+    case 9: return isnan(x) || floatBitsToInt(x) <= 0 ? 0 : p.b.v[i];  // a = x, b = dy from here on
     case 10: {
       const A s = sigmoid_f32(x);
       return p.b.v[i] * (s * (1 + x * (1 - s)));

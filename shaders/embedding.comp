@@ -17,8 +17,8 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint i = subgroup_index();
-  if (i >= p.count) {
+  const uint i = clamp_index(subgroup_index(), p.count);
+  if (subgroup_index() >= p.count) {
     return;
   }
   const int id = p.ids.v[i];

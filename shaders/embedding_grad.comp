@@ -19,7 +19,7 @@ layout(push_constant, scalar) uniform Push {
 // The lanes of ids [first, first + S) that hold `row`.
 uvec4 matches(uint first, int row) {
   const uint i = first + gl_SubgroupInvocationID;
-  return subgroupBallot(i < p.count && p.ids.v[min(i, p.count - 1)] == row);
+  return subgroupBallot(i < p.count && p.ids.v[clamp_index(i, p.count)] == row);
 }
 
 void main() {
@@ -35,7 +35,7 @@ void main() {
   if (number >= p.count) {
     return;
   }
-  const int row = p.ids.v[number];
+  const int row = p.ids.v[clamp_index(number, p.count)];
   if (row < 0 || uint(row) >= p.rows) {
     return;
   }

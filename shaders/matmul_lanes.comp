@@ -82,7 +82,7 @@ void main() {
       br[j] = as_pair(b.v[b_row[j] + k]);
     }
     [[unroll]] for (uint i = 0; i < TM; ++i) {
-      const vec2 x = as_pair(a.v[a_row[i] + k]);
+      const vec2 x = as_pair(a.v[a_row[i] + clamp_index(k, k2)]);
       [[unroll]] for (uint j = 0; j < TC; ++j) {
         acc[i * TC + j] += x.x * br[j].x;
         acc[i * TC + j] += x.y * br[j].y;
@@ -128,7 +128,7 @@ void main() {
       br[j] = as_pair(b.v[b_column[j] + k * n2]);
     }
     [[unroll]] for (uint i = 0; i < TM; ++i) {
-      const A x = p.a.v[2 * a_row[i] + k];
+      const A x = p.a.v[2 * a_row[i] + clamp_index(k, p.k)];
       [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
         acc[i * TC + 2 * j] += x * br[j].x;
         acc[i * TC + 2 * j + 1] += x * br[j].y;

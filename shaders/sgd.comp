@@ -33,7 +33,7 @@ void main() {
   if (number >= p.count || p.step.error != 0 || p.step.non_finite != 0) {
     return;
   }
-  Chunk chunk = p.chunks.v[number];
+  Chunk chunk = p.chunks.v[clamp_index(number, p.count)];
   const A rate = p.step.learning_rate;
   const A scale = p.scale.v[0];
   for (uint i = gl_LocalInvocationID.x; i < chunk.count; i += gl_WorkGroupSize.x) {

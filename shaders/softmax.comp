@@ -16,8 +16,8 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-  const uint row = subgroup_index();
-  if (row >= p.rows) {
+  const uint row = clamp_index(subgroup_index(), p.rows);
+  if (subgroup_index() >= p.rows) {
     return;
   }
   const uint start = row * p.dim;

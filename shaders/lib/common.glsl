@@ -21,5 +21,9 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words { uint
 // depend on the number of rows; numbers past the end of the work do nothing.
 uint group_index() { return gl_WorkGroupID.x + gl_NumWorkGroups.x * gl_WorkGroupID.y; }
 
+// A software driver may run a load with one address for all lanes even where the condition around it is false, so such
+// an address must be valid always: indices are clamped, not only checked.
+uint clamp_index(uint i, uint count) { return min(i, max(count, 1u) - 1); }
+
 // Row kernels give each subgroup one row, so no barrier is needed at any subgroup size.
 uint subgroup_index() { return group_index() * gl_NumSubgroups + gl_SubgroupID; }

@@ -31,7 +31,8 @@ struct BatchOffsets {
 BatchOffsets batch_offsets(uint z) {
   BatchOffsets o = BatchOffsets(0, 0, z * p.m * p.n);
   uint rest = z;
-  for (int i = int(p.batch_rank) - 1; i >= 0; --i) {
+  for (uint r = 0; r < p.batch_rank; ++r) {
+    const uint i = max(p.batch_rank, 1u) - 1 - clamp_index(r, p.batch_rank);
     const uint dim = uint(p.batch.v[i]);
     const uint at = rest % dim;
     rest /= dim;

@@ -31,6 +31,7 @@ std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lis
       ++*count;
     }
   }
+  words.resize(std::max(words.size(), 2 * lists.size() + 2), 0);  // never empty
   return words;
 }
 
