@@ -1,7 +1,5 @@
 #include "threads.h"
 
-#include <sched.h>
-
 #include <new>
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -11,12 +9,9 @@
 namespace bowline::cpu {
 namespace {
 
-// About 50 us of waiting before a worker sleeps, longer than the gap between two operators of a
+// About 50 us of waiting before a thread sleeps, longer than the gap between two operators of a
 // plan.
 constexpr int kSpins = 2000;
-// The caller waits for tasks that run at this moment; it yields if one of them lost its core.
-constexpr int kSpinsBeforeYield = 20000;
-
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
@@ -67,12 +62,16 @@ bool Threads::run_one(size_t thread) {
   if (unclaimed_.load(std::memory_order_relaxed) <= 0) {
     return false;
   }
-  const int64_t claim = unclaimed_.fetch_sub(1, std::memory_order_acq_rel);
+  const int32_t claim = unclaimed_.fetch_sub(1, std::memory_order_acq_rel);
   if (claim <= 0) {
     return false;
   }
-  call_(context_, static_cast<size_t>(tasks_ - claim), thread);
-  done_.fetch_add(1, std::memory_order_release);
+  // Read before the task counts as done: from then on the caller may start another job.
+  const int32_t tasks = tasks_;
+  call_(context_, static_cast<size_t>(tasks - claim), thread);
+  if (done_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) {
+    done_.notify_one();
+  }
   return true;
 }
 
@@ -102,7 +101,7 @@ void Threads::work(size_t thread) {
 void Threads::run(size_t tasks, Call call, const void* context) {
   call_ = call;
   context_ = context;
-  tasks_ = static_cast<int64_t>(tasks);
+  tasks_ = static_cast<int32_t>(tasks);
   done_.store(0, std::memory_order_relaxed);
   unclaimed_.store(tasks_);
   epoch_.fetch_add(1);
@@ -111,13 +110,18 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   }
   while (run_one(0)) {
   }
-  for (int spins = 0; done_.load(std::memory_order_acquire) != tasks_; ++spins) {
-    if (spins < kSpinsBeforeYield) {
-      pause();
-    } else {
-      sched_yield();
+  for (int i = 0; i < kSpins; ++i) {
+    if (done_.load(std::memory_order_acquire) == tasks_) {
+      return;
     }
+    pause();
   }
+  // A worker lost its core, or a task is long: sleeping leaves the core to whoever can go on.
+  caller_sleeps_.store(true);
+  for (int32_t done = done_.load(); done != tasks_; done = done_.load()) {
+    done_.wait(done);
+  }
+  caller_sleeps_.store(false);
 }
 
 }  // namespace bowline::cpu

@@ -64,11 +64,12 @@ class Threads {
   // Written by the caller while no task is claimed; read only after a claim.
   Call call_ = nullptr;
   const void* context_ = nullptr;
-  int64_t tasks_ = 0;
+  int32_t tasks_ = 0;
 
   // Tasks not yet claimed; a claim is the decrement of a positive value.
-  alignas(64) std::atomic<int64_t> unclaimed_{0};
-  alignas(64) std::atomic<int64_t> done_{0};
+  alignas(64) std::atomic<int32_t> unclaimed_{0};
+  alignas(64) std::atomic<int32_t> done_{0};
+  std::atomic<bool> caller_sleeps_{false};
   // Changes with every job; sleeping workers wait on it.
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<uint32_t> sleepers_{0};

@@ -27,6 +27,8 @@ constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
 // Below this many multiply-adds one thread is faster than two.
 constexpr size_t kSerialWork = 100'000;
+// Rows of a part that are worth packing B again.
+constexpr size_t kPartRows = 512;
 // Up to this many rows, packing B costs more than it saves.
 constexpr size_t kFewRows = 6;
 // Rows of a tile, the same for every instruction set.
@@ -298,6 +300,10 @@ Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
       best = {r, c};
       best_time = time;
     }
+  }
+  // Smaller parts for large products: a thread that loses its core for a while then delays less.
+  while (threads > 1 && s.m / best.rows >= 2 * kPartRows && best.rows < 4 * threads) {
+    best.rows *= 2;
   }
   return best;
 }
