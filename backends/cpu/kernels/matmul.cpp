@@ -1,7 +1,7 @@
 //! ops MatMul Linear
 // Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix.
 #include "kernel.h"
-#include "kernels/gemm.h"
+#include "compute/gemm.h"
 
 namespace bowline::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernel.h"
-#include "kernels/elementwise.h"
+#include "compute/elementwise.h"
 
 namespace bowline::cpu {
 namespace {

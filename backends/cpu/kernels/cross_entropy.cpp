@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "kernel.h"
-#include "kernels/row.h"
+#include "compute/row.h"
 
 namespace bowline::cpu {
 namespace {

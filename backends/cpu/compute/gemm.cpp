@@ -1,18 +1,18 @@
 // See gemm.h. Blocks of B are packed into panels as wide as a tile, so that a panel stays in the L1
 // cache while the rows of A pass by; A is read where it lies unless it is stored transposed.
-#include "kernels/gemm.h"
+#include "compute/gemm.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/targets.h"
+#include "compute/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/gemm-inl.h"
+#include "compute/gemm-inl.h"
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
 #define BOWLINE_CPU_GEMM_ONCE

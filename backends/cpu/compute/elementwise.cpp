@@ -1,0 +1,301 @@
+// See elementwise.h.
+#include "compute/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compute/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/elementwise.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "compute/math-inl.h"
+#include "compute/vector-inl.h"
+
+#ifndef BOWLINE_CPU_ELEMENTWISE_ONCE
+#define BOWLINE_CPU_ELEMENTWISE_ONCE
+namespace bowline::cpu {
+namespace {
+
+// One task; also the unit of the sum of squares, so it decides its order.
+constexpr size_t kBlock = 8192;
+
+struct AdamWFactors {
+  float decay;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float inverse_root_correction2;
+  float eps;
+  float step_size;
+  float grad_scale;
+};
+
+}  // namespace
+}  // namespace bowline::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+
+void binary_block(Binary op, size_t n, const float* a, const float* b, float* y) {
+  switch (op) {
+    case Binary::add:
+      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+        part.store(hn::Add(part.load(a + i), part.load(b + i)), y + i);
+      });
+      break;
+    case Binary::sub:
+      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+        part.store(hn::Sub(part.load(a + i), part.load(b + i)), y + i);
+      });
+      break;
+    case Binary::mul:
+      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+        part.store(hn::Mul(part.load(a + i), part.load(b + i)), y + i);
+      });
+      break;
+  }
+}
+
+void scale_block(size_t n, float factor, const float* x, float* y) {
+  const FloatVector f = hn::Set(FloatTag(), factor);
+  for_vectors(
+      n, [=](size_t i, auto part) HWY_ATTR { part.store(hn::Mul(f, part.load(x + i)), y + i); });
+}
+
+void add_scaled_block(size_t n, float factor, const float* x, float* y) {
+  const FloatVector f = hn::Set(FloatTag(), factor);
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    part.store(hn::MulAdd(f, part.load(x + i), part.load(y + i)), y + i);
+  });
+}
+
+template <class Function>
+void activate(size_t n, const float* x, float* y) {
+  for_vectors(n, [=](size_t i, auto part)
+                     HWY_ATTR { part.store(Function::y(FloatTag(), part.load(x + i)), y + i); });
+}
+
+template <class Function>
+void activate_backward(size_t n, const float* x, const float* dy, float* dx) {
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    part.store(Function::dx(FloatTag(), part.load(x + i), part.load(dy + i)), dx + i);
+  });
+}
+
+void activation_block(Activation op, size_t n, const float* x, float* y) {
+  switch (op) {
+    case Activation::relu:
+      return activate<ReluFunction>(n, x, y);
+    case Activation::silu:
+      return activate<SiluFunction>(n, x, y);
+    case Activation::gelu:
+      return activate<GeluFunction>(n, x, y);
+    case Activation::gelu_tanh:
+      return activate<GeluTanhFunction>(n, x, y);
+    case Activation::tanh:
+      return activate<TanhFunction>(n, x, y);
+  }
+}
+
+void activation_backward_block(Activation op, size_t n, const float* x, const float* dy,
+                               float* dx) {
+  switch (op) {
+    case Activation::relu:
+      return activate_backward<ReluFunction>(n, x, dy, dx);
+    case Activation::silu:
+      return activate_backward<SiluFunction>(n, x, dy, dx);
+    case Activation::gelu:
+      return activate_backward<GeluFunction>(n, x, dy, dx);
+    case Activation::gelu_tanh:
+      return activate_backward<GeluTanhFunction>(n, x, dy, dx);
+    case Activation::tanh:
+      return activate_backward<TanhFunction>(n, x, dy, dx);
+  }
+}
+
+void adamw_block(size_t n, const AdamWFactors& f, const float* g, float* w, float* m, float* v) {
+  const FloatTag d;
+  const FloatVector decay = hn::Set(d, f.decay);
+  const FloatVector one_minus_beta1 = hn::Set(d, f.one_minus_beta1);
+  const FloatVector beta2 = hn::Set(d, f.beta2);
+  const FloatVector one_minus_beta2 = hn::Set(d, f.one_minus_beta2);
+  const FloatVector inverse_root = hn::Set(d, f.inverse_root_correction2);
+  const FloatVector eps = hn::Set(d, f.eps);
+  const FloatVector step_size = hn::Set(d, f.step_size);
+  const FloatVector grad_scale = hn::Set(d, f.grad_scale);
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector gi = hn::Mul(part.load(g + i), grad_scale);
+    const FloatVector m0 = part.load(m + i);
+    const FloatVector mi = hn::MulAdd(one_minus_beta1, hn::Sub(gi, m0), m0);
+    const FloatVector vi =
+        hn::MulAdd(hn::Mul(one_minus_beta2, gi), gi, hn::Mul(beta2, part.load(v + i)));
+    const FloatVector root = hn::MulAdd(hn::Sqrt(vi), inverse_root, eps);
+    const FloatVector decayed = hn::Mul(part.load(w + i), decay);
+    part.store(hn::NegMulAdd(step_size, hn::Div(mi, root), decayed), w + i);
+    part.store(mi, m + i);
+    part.store(vi, v + i);
+  });
+}
+
+void sgd_block(size_t n, const SgdStep& s, const float* g, float* w, float* b) {
+  const FloatTag d;
+  const FloatVector rate = hn::Set(d, s.learning_rate);
+  const FloatVector momentum = hn::Set(d, s.momentum);
+  const FloatVector decay = hn::Set(d, s.weight_decay);
+  const FloatVector grad_scale = hn::Set(d, s.grad_scale);
+  const bool has_momentum = s.momentum != 0;
+  const bool first = s.first;
+  const bool nesterov = s.nesterov;
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector wi = part.load(w + i);
+    const FloatVector gi = hn::MulAdd(decay, wi, hn::Mul(part.load(g + i), grad_scale));
+    FloatVector direction = gi;
+    if (has_momentum) {
+      const FloatVector bi = first ? gi : hn::MulAdd(momentum, part.load(b + i), gi);
+      part.store(bi, b + i);
+      direction = nesterov ? hn::MulAdd(momentum, bi, gi) : bi;
+    }
+    part.store(hn::NegMulAdd(rate, direction, wi), w + i);
+  });
+}
+
+double sum_of_squares_block(size_t n, const float* x) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> half;
+  const size_t lanes = hn::Lanes(d);
+  auto s0 = hn::Zero(d);
+  auto s1 = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto x0 = hn::PromoteTo(d, hn::LoadU(half, x + i));
+    const auto x1 = hn::PromoteTo(d, hn::LoadU(half, x + i + lanes));
+    s0 = hn::MulAdd(x0, x0, s0);
+    s1 = hn::MulAdd(x1, x1, s1);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
+  for (; i < n; ++i) {
+    sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  }
+  return sum;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bowline::cpu {
+namespace {
+
+HWY_EXPORT(binary_block);
+HWY_EXPORT(scale_block);
+HWY_EXPORT(add_scaled_block);
+HWY_EXPORT(activation_block);
+HWY_EXPORT(activation_backward_block);
+HWY_EXPORT(adamw_block);
+HWY_EXPORT(sgd_block);
+HWY_EXPORT(sum_of_squares_block);
+
+constexpr size_t blocks_of(size_t n) { return (n + kBlock - 1) / kBlock; }
+
+// f(begin, size) for each block of 0 .. n - 1.
+template <class F>
+void for_blocks(Threads& threads, size_t n, F&& f) {
+  if (n <= kBlock) {
+    if (n > 0) {
+      f(size_t{0}, n);
+    }
+    return;
+  }
+  threads.parallel_for(blocks_of(n), [&](size_t block, size_t) {
+    f(block * kBlock, std::min(kBlock, n - block * kBlock));
+  });
+}
+
+}  // namespace
+
+void binary(Threads& threads, Binary op, size_t n, const float* a, const float* b, float* y) {
+  for_blocks(threads, n, [=](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(binary_block)(op, size, a + i, b + i, y + i);
+  });
+}
+
+void scale(Threads& threads, size_t n, float factor, const float* x, float* y) {
+  for_blocks(threads, n, [=](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(scale_block)(size, factor, x + i, y + i);
+  });
+}
+
+void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y) {
+  for_blocks(threads, n, [=](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(add_scaled_block)(size, factor, x + i, y + i);
+  });
+}
+
+void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const float* bias,
+              float* y) {
+  const size_t rows_per_task = std::max<size_t>(1, kBlock / std::max<size_t>(1, n));
+  threads.parallel_for((rows + rows_per_task - 1) / rows_per_task, [=](size_t task, size_t) {
+    const size_t end = std::min(rows, (task + 1) * rows_per_task);
+    for (size_t row = task * rows_per_task; row < end; ++row) {
+      HWY_DYNAMIC_DISPATCH(binary_block)(Binary::add, n, x + row * n, bias, y + row * n);
+    }
+  });
+}
+
+void activation(Threads& threads, Activation op, size_t n, const float* x, float* y) {
+  for_blocks(threads, n, [=](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(activation_block)(op, size, x + i, y + i);
+  });
+}
+
+void activation_backward(Threads& threads, Activation op, size_t n, const float* x, const float* dy,
+                         float* dx) {
+  for_blocks(threads, n, [=](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(activation_backward_block)(op, size, x + i, dy + i, dx + i);
+  });
+}
+
+void adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
+           float* v) {
+  const AdamWFactors factors{
+      .decay = static_cast<float>(1 - step.learning_rate * step.weight_decay),
+      .one_minus_beta1 = static_cast<float>(1 - step.beta1),
+      .beta2 = static_cast<float>(step.beta2),
+      .one_minus_beta2 = static_cast<float>(1 - step.beta2),
+      .inverse_root_correction2 = static_cast<float>(1 / std::sqrt(step.bias_correction2)),
+      .eps = static_cast<float>(step.eps),
+      .step_size = static_cast<float>(step.learning_rate / step.bias_correction1),
+      .grad_scale = step.grad_scale,
+  };
+  for_blocks(threads, n, [=, &factors](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(adamw_block)(size, factors, g + i, w + i, m + i, v + i);
+  });
+}
+
+void sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b) {
+  for_blocks(threads, n, [=, &step](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(sgd_block)(size, step, g + i, w + i, b == nullptr ? nullptr : b + i);
+  });
+}
+
+size_t sum_of_squares_scratch_bytes(size_t n) { return blocks_of(n) * sizeof(double); }
+
+double sum_of_squares(Threads& threads, size_t n, const float* x, void* scratch) {
+  double* sums = static_cast<double*>(scratch);
+  for_blocks(threads, n, [=](size_t i, size_t size) {
+    sums[i / kBlock] = HWY_DYNAMIC_DISPATCH(sum_of_squares_block)(size, x + i);
+  });
+  double sum = 0;
+  for (size_t block = 0; block < blocks_of(n); ++block) {
+    sum += sums[block];
+  }
+  return sum;
+}
+
+}  // namespace bowline::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,395 @@
+// See row.h.
+#include "compute/row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compute/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/row.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "compute/math-inl.h"
+#include "compute/vector-inl.h"
+
+#ifndef BOWLINE_CPU_ROW_ONCE
+#define BOWLINE_CPU_ROW_ONCE
+namespace bowline::cpu {
+namespace {
+
+// Elements that are worth a task of their own.
+constexpr size_t kTaskElements = 8192;
+// Most blocks of rows that a sum over rows is cut into.
+constexpr size_t kMaxBlocks = 32;
+constexpr size_t kMinBlockRows = 8;
+
+}  // namespace
+}  // namespace bowline::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+
+struct NormStatistics {
+  float mean;
+  float r;
+};
+
+NormStatistics layer_norm_statistics(size_t n, const float* x, float eps) {
+  const FloatTag d;
+  const float count = static_cast<float>(n);
+  const float mean =
+      sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); }) / count;
+  const FloatVector m = hn::Set(d, mean);
+  const float squares = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector c = hn::Sub(part.load(x + i), m);
+    return hn::Mul(c, c);
+  });
+  return {mean, 1.0f / std::sqrt(squares / count + eps)};
+}
+
+float rms_norm_r(size_t n, const float* x, float eps) {
+  const float squares = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector v = part.load(x + i);
+    return hn::Mul(v, v);
+  });
+  return 1.0f / std::sqrt(squares / static_cast<float>(n) + eps);
+}
+
+void layer_norm_rows(size_t rows, size_t n, const float* x, const float* gamma, const float* beta,
+                     float eps, float* y) {
+  const FloatTag d;
+  for (size_t row = 0; row < rows; ++row, x += n, y += n) {
+    const NormStatistics s = layer_norm_statistics(n, x, eps);
+    const FloatVector mean = hn::Set(d, s.mean);
+    const FloatVector r = hn::Set(d, s.r);
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector h = hn::Mul(hn::Sub(part.load(x + i), mean), r);
+      part.store(hn::MulAdd(h, part.load(gamma + i), part.load(beta + i)), y + i);
+    });
+  }
+}
+
+void rms_norm_rows(size_t rows, size_t n, const float* x, const float* gamma, float eps, float* y) {
+  const FloatTag d;
+  for (size_t row = 0; row < rows; ++row, x += n, y += n) {
+    const FloatVector r = hn::Set(d, rms_norm_r(n, x, eps));
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      part.store(hn::Mul(hn::Mul(part.load(x + i), r), part.load(gamma + i)), y + i);
+    });
+  }
+}
+
+// dgamma and dbeta receive the sums over these rows.
+void layer_norm_backward_rows(size_t rows, size_t n, const float* x, const float* gamma,
+                              const float* dy, float eps, float* dx, float* dgamma, float* dbeta) {
+  const FloatTag d;
+  const float count = static_cast<float>(n);
+  std::fill(dgamma, dgamma + n, 0.0f);
+  std::fill(dbeta, dbeta + n, 0.0f);
+  for (size_t row = 0; row < rows; ++row, x += n, dy += n, dx += n) {
+    const NormStatistics s = layer_norm_statistics(n, x, eps);
+    const FloatVector mean = hn::Set(d, s.mean);
+    const FloatVector r = hn::Set(d, s.r);
+    const float sum_g = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      return hn::Mul(part.load(dy + i), part.load(gamma + i));
+    });
+    const float sum_gh = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector h = hn::Mul(hn::Sub(part.load(x + i), mean), r);
+      return hn::Mul(hn::Mul(part.load(dy + i), part.load(gamma + i)), h);
+    });
+    const FloatVector mean_g = hn::Set(d, sum_g / count);
+    const FloatVector mean_gh = hn::Set(d, sum_gh / count);
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector dyi = part.load(dy + i);
+      const FloatVector h = hn::Mul(hn::Sub(part.load(x + i), mean), r);
+      const FloatVector g = hn::Mul(dyi, part.load(gamma + i));
+      part.store(hn::MulAdd(dyi, h, part.load(dgamma + i)), dgamma + i);
+      part.store(hn::Add(dyi, part.load(dbeta + i)), dbeta + i);
+      part.store(hn::Mul(r, hn::NegMulAdd(h, mean_gh, hn::Sub(g, mean_g))), dx + i);
+    });
+  }
+}
+
+void rms_norm_backward_rows(size_t rows, size_t n, const float* x, const float* gamma,
+                            const float* dy, float eps, float* dx, float* dgamma) {
+  const FloatTag d;
+  std::fill(dgamma, dgamma + n, 0.0f);
+  for (size_t row = 0; row < rows; ++row, x += n, dy += n, dx += n) {
+    const FloatVector r = hn::Set(d, rms_norm_r(n, x, eps));
+    const float sum_gh = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector h = hn::Mul(part.load(x + i), r);
+      return hn::Mul(hn::Mul(part.load(dy + i), part.load(gamma + i)), h);
+    });
+    const FloatVector mean_gh = hn::Set(d, sum_gh / static_cast<float>(n));
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector dyi = part.load(dy + i);
+      const FloatVector h = hn::Mul(part.load(x + i), r);
+      const FloatVector g = hn::Mul(dyi, part.load(gamma + i));
+      part.store(hn::MulAdd(dyi, h, part.load(dgamma + i)), dgamma + i);
+      part.store(hn::Mul(r, hn::NegMulAdd(h, mean_gh, g)), dx + i);
+    });
+  }
+}
+
+// y = first row, or y + row: the order of a sum over rows.
+void add_rows(size_t rows, size_t n, size_t stride, const float* x, bool accumulate, float* y) {
+  if (!accumulate) {
+    std::fill(y, y + n, 0.0f);
+  }
+  for (size_t row = 0; row < rows; ++row, x += stride) {
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      part.store(hn::Add(part.load(y + i), part.load(x + i)), y + i);
+    });
+  }
+}
+
+float max_of_row(size_t n, const float* x) {
+  const FloatTag d;
+  const FloatVector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+  FloatVector max = lowest;
+  for_vectors(n, [x, lowest, &max](size_t i, auto part)
+                     HWY_ATTR { max = hn::Max(part.or_else(part.load(x + i), lowest), max); });
+  return hn::GetLane(hn::MaxOfLanes(d, max));
+}
+
+// Sum of e^(x - max); writes the terms to y if it is not null.
+template <bool kWrite>
+float exp_row(size_t n, const float* x, float max, float* y) {
+  const FloatTag d;
+  const FloatVector m = hn::Set(d, max);
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector e = exp_below_zero(d, hn::Sub(part.load(x + i), m));
+    if constexpr (kWrite) {
+      part.store(e, y + i);
+    }
+    return e;
+  });
+}
+
+void scale_row(size_t n, float factor, float* y) {
+  const FloatVector f = hn::Set(FloatTag(), factor);
+  for_vectors(
+      n, [=](size_t i, auto part) HWY_ATTR { part.store(hn::Mul(part.load(y + i), f), y + i); });
+}
+
+void softmax_rows(size_t rows, size_t n, const float* x, float* y) {
+  for (size_t row = 0; row < rows; ++row, x += n, y += n) {
+    const float sum = exp_row<true>(n, x, max_of_row(n, x), y);
+    scale_row(n, 1.0f / sum, y);
+  }
+}
+
+void softmax_backward_rows(size_t rows, size_t n, const float* y, const float* dy, float* dx) {
+  for (size_t row = 0; row < rows; ++row, y += n, dy += n, dx += n) {
+    const float sum = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      return hn::Mul(part.load(y + i), part.load(dy + i));
+    });
+    const FloatVector s = hn::Set(FloatTag(), sum);
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      part.store(hn::Mul(part.load(y + i), hn::Sub(part.load(dy + i), s)), dx + i);
+    });
+  }
+}
+
+bool row_has_nan(size_t n, const float* x) {
+  for (size_t i = 0; i < n; ++i) {
+    if (std::isnan(x[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void log_sum_exp_rows(size_t rows, size_t n, const float* x, float* y) {
+  for (size_t row = 0; row < rows; ++row, x += n) {
+    const float max = max_of_row(n, x);
+    const float sum = exp_row<false>(n, x, max, nullptr);
+    // An infinite maximum is the result; its difference to itself is not a number.
+    const bool infinite = std::isinf(max) && !row_has_nan(n, x);
+    y[row] = infinite ? max : max + std::log(sum);
+  }
+}
+
+void cross_entropy_rows(size_t rows, size_t n, const float* logits, const int32_t* labels,
+                        int32_t ignore_index, float* loss) {
+  for (size_t row = 0; row < rows; ++row, logits += n) {
+    if (labels[row] == ignore_index) {
+      loss[row] = 0;
+      continue;
+    }
+    const float max = max_of_row(n, logits);
+    const float log_sum = std::log(exp_row<false>(n, logits, max, nullptr));
+    loss[row] = log_sum - (logits[labels[row]] - max);
+  }
+}
+
+void cross_entropy_backward_rows(size_t rows, size_t n, const float* logits, const int32_t* labels,
+                                 int32_t ignore_index, float factor, float* dlogits) {
+  for (size_t row = 0; row < rows; ++row, logits += n, dlogits += n) {
+    if (labels[row] == ignore_index) {
+      std::fill(dlogits, dlogits + n, 0.0f);
+      continue;
+    }
+    const float sum = exp_row<true>(n, logits, max_of_row(n, logits), dlogits);
+    scale_row(n, factor / sum, dlogits);
+    dlogits[labels[row]] -= factor;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bowline::cpu {
+namespace {
+
+HWY_EXPORT(layer_norm_rows);
+HWY_EXPORT(layer_norm_backward_rows);
+HWY_EXPORT(rms_norm_rows);
+HWY_EXPORT(rms_norm_backward_rows);
+HWY_EXPORT(add_rows);
+HWY_EXPORT(softmax_rows);
+HWY_EXPORT(softmax_backward_rows);
+HWY_EXPORT(log_sum_exp_rows);
+HWY_EXPORT(cross_entropy_rows);
+HWY_EXPORT(cross_entropy_backward_rows);
+
+// f(first row, number of rows), any cut: rows do not see each other.
+template <class F>
+void for_rows(Threads& threads, size_t rows, size_t n, F&& f) {
+  const size_t unit = std::max<size_t>(1, kTaskElements / std::max<size_t>(1, n));
+  threads.parallel_for((rows + unit - 1) / unit, [&](size_t task, size_t) {
+    f(task * unit, std::min(unit, rows - task * unit));
+  });
+}
+
+// The cut of a sum over rows. It decides the order of the sum, so only the number of rows matters.
+constexpr size_t block_rows(size_t rows) {
+  return std::max(kMinBlockRows, (rows + kMaxBlocks - 1) / kMaxBlocks);
+}
+constexpr size_t blocks_of(size_t rows) { return (rows + block_rows(rows) - 1) / block_rows(rows); }
+
+// f(block, first row, number of rows)
+template <class F>
+void for_row_blocks(Threads& threads, size_t rows, F&& f) {
+  threads.parallel_for(blocks_of(rows), [&](size_t block, size_t) {
+    const size_t first = block * block_rows(rows);
+    f(block, first, std::min(block_rows(rows), rows - first));
+  });
+}
+
+}  // namespace
+
+void layer_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
+                const float* beta, float eps, float* y) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(layer_norm_rows)(count, n, x + row * n, gamma, beta, eps, y + row * n);
+  });
+}
+
+void layer_norm_backward(Threads& threads, size_t rows, size_t n, const float* x,
+                         const float* gamma, const float* dy, float eps, float* dx, float* dgamma,
+                         float* dbeta, void* scratch) {
+  float* partial = static_cast<float*>(scratch);
+  for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
+    float* sums = partial + block * 2 * n;
+    HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows)
+    (count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n, sums, sums + n);
+  });
+  const size_t blocks = blocks_of(rows);
+  HWY_DYNAMIC_DISPATCH(add_rows)(blocks, n, 2 * n, partial, false, dgamma);
+  HWY_DYNAMIC_DISPATCH(add_rows)(blocks, n, 2 * n, partial + n, false, dbeta);
+}
+
+void rms_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
+              float eps, float* y) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(rms_norm_rows)(count, n, x + row * n, gamma, eps, y + row * n);
+  });
+}
+
+void rms_norm_backward(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
+                       const float* dy, float eps, float* dx, float* dgamma, void* scratch) {
+  float* partial = static_cast<float*>(scratch);
+  for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows)
+    (count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n, partial + block * n);
+  });
+  HWY_DYNAMIC_DISPATCH(add_rows)(blocks_of(rows), n, n, partial, false, dgamma);
+}
+
+size_t norm_backward_scratch_bytes(size_t rows, size_t n) {
+  return blocks_of(rows) * 2 * n * sizeof(float);
+}
+
+void sum_rows(Threads& threads, size_t rows, size_t n, const float* x, bool accumulate, float* y,
+              void* scratch) {
+  float* partial = static_cast<float*>(scratch);
+  for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(add_rows)(count, n, n, x + row * n, false, partial + block * n);
+  });
+  HWY_DYNAMIC_DISPATCH(add_rows)(blocks_of(rows), n, n, partial, accumulate, y);
+}
+
+size_t sum_rows_scratch_bytes(size_t rows, size_t n) { return blocks_of(rows) * n * sizeof(float); }
+
+void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(softmax_rows)(count, n, x + row * n, y + row * n);
+  });
+}
+
+void softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
+                      float* dx) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
+    (count, n, y + row * n, dy + row * n, dx + row * n);
+  });
+}
+
+void log_sum_exp(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(log_sum_exp_rows)(count, n, x + row * n, y + row);
+  });
+}
+
+LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ignore_index) {
+  LabelCheck check;
+  for (size_t row = 0; row < rows; ++row) {
+    if (labels[row] == ignore_index) {
+      continue;
+    }
+    ++check.counted;
+    if (labels[row] < 0 || static_cast<size_t>(labels[row]) >= n) {
+      check.valid = false;
+      check.bad_label = labels[row];
+      break;
+    }
+  }
+  return check;
+}
+
+void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
+                   const int32_t* labels, int32_t ignore_index, float* loss) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(cross_entropy_rows)
+    (count, n, logits + row * n, labels + row, ignore_index, loss + row);
+  });
+}
+
+void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
+                            const int32_t* labels, int32_t ignore_index, float factor,
+                            float* dlogits) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
+    (count, n, logits + row * n, labels + row, ignore_index, factor, dlogits + row * n);
+  });
+}
+
+}  // namespace bowline::cpu
+#endif  // HWY_ONCE
