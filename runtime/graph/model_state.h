@@ -6,6 +6,7 @@
 
 #include "generated/model_generated.h"
 #include "graph/graph.h"
+#include "model/verify.h"
 #include "params/table.h"
 
 namespace bowline::graph {
@@ -22,7 +23,10 @@ struct ModelState {
   std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
   std::vector<NamedDim> dims;
 
-  // Kept as they are from load to save.
+  int busy = 0;  // who reads the storages now; verbs that would change them refuse
+
+  // Kept as they are from load to save; their bytes lie in `source`.
+  std::shared_ptr<const model::VerifiedFile> source;
   std::vector<std::unique_ptr<file::AssetT>> assets;
   std::unique_ptr<file::BaseT> base;
   std::vector<std::unique_ptr<file::MetadataT>> metadata;

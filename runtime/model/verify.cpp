@@ -128,13 +128,22 @@ Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::verify(std::shared_ptr
   return std::shared_ptr<const VerifiedFile>(std::move(out));
 }
 
-std::shared_ptr<const FileRange> VerifiedFile::range(const file::Range& range) const {
+std::shared_ptr<const FileRange> VerifiedFile::range(uint32_t file, uint64_t offset,
+                                                     uint64_t length, uint64_t xxh3) const {
   auto out = std::make_shared<FileRange>();
-  out->file = range.file() == 0 ? file_ : siblings_[range.file() - 1];
-  out->offset = (range.file() == 0 ? data_start_ : 0) + range.offset();
-  out->length = range.length();
-  out->xxh3 = range.xxh3();
+  out->file = file == 0 ? file_ : siblings_[file - 1];
+  out->offset = (file == 0 ? data_start_ : 0) + offset;
+  out->length = length;
+  out->xxh3 = xxh3;
   return out;
+}
+
+std::shared_ptr<const FileRange> VerifiedFile::range(const file::Range& range) const {
+  return this->range(range.file(), range.offset(), range.length(), range.xxh3());
+}
+
+std::shared_ptr<const FileRange> VerifiedFile::range(const file::RangeT& range) const {
+  return this->range(range.file, range.offset, range.length, range.xxh3);
 }
 
 Status VerifiedFile::verify_all() const {
@@ -150,12 +159,8 @@ Status VerifiedFile::verify_all() const {
   Check check(tables(), flatbuffer_.size());
   BOWLINE_TRY(check_tables(check));
   for (const NamedRange& r : check.ranges) {
-    FileRange range;
-    range.file = r.file == 0 ? file_ : siblings_[r.file - 1];
-    range.offset = (r.file == 0 ? data_start_ : 0) + r.offset;
-    range.length = r.length;
-    range.xxh3 = r.xxh3;
-    BOWLINE_TRY(range.bytes().status().at(format("While checking {}.", r.name)));
+    const auto place = range(r.file, r.offset, r.length, r.xxh3);
+    BOWLINE_TRY(place->bytes().status().at(format("While checking {}.", r.name)));
   }
   return {};
 }

@@ -30,9 +30,13 @@ class VerifiedFile {
   const file::Model& tables() const { return *file::GetModel(flatbuffer_.data()); }
   // The bytes that a Range table of tables() names. Each call makes a range of its own.
   std::shared_ptr<const FileRange> range(const file::Range& range) const;
+  // As above, of a Range that was unpacked from tables().
+  std::shared_ptr<const FileRange> range(const file::RangeT& range) const;
 
  private:
   VerifiedFile() = default;
+  std::shared_ptr<const FileRange> range(uint32_t file, uint64_t offset, uint64_t length,
+                                         uint64_t xxh3) const;
   std::shared_ptr<MappedFile> file_;
   std::vector<std::shared_ptr<MappedFile>> siblings_;
   std::vector<uint8_t> flatbuffer_;  // a copy, aligned as operator new aligns

@@ -1,0 +1,218 @@
+#include "graph/load.h"
+
+#include "graph/infer.h"
+#include "params/file.h"
+
+namespace bowline::graph {
+namespace {
+
+std::string string_of(const flatbuffers::String* text) {
+  return text == nullptr ? std::string() : text->str();
+}
+
+template <class V>
+uint32_t count_of(const V* vector) {
+  return vector == nullptr ? 0 : vector->size();
+}
+
+template <class T, class Objects>
+void unpack_all(const flatbuffers::Vector<flatbuffers::Offset<T>>* from, Objects& to) {
+  for (uint32_t i = 0; i < count_of(from); ++i) {
+    to.emplace_back(from->Get(i)->UnPack());
+  }
+}
+
+using Lists = flatbuffers::Vector<flatbuffers::Offset<file::ParameterList>>;
+
+// Builds one graph of a file that was verified: every number in it is in range.
+class GraphReader {
+ public:
+  GraphReader(const file::Model& model, const params::Table& table, Dims probes,
+              const file::Graph& from)
+      : model_(model), table_(table), probes_(probes), from_(from) {}
+
+  Result<Graph> read_entry_point() {
+    for (uint32_t i = 0; i < count_of(from_.inputs()); ++i) {
+      BOWLINE_TRY(add_input(*from_.inputs()->Get(i)));
+    }
+    for (uint32_t i = 0; i < count_of(from_.parameters()); ++i) {
+      const uint32_t parameter = from_.parameters()->Get(i);
+      BOWLINE_TRY(add_parameter({&parameter, 1}));
+    }
+    for (uint32_t i = 0; i < count_of(from_.nodes()); ++i) {
+      BOWLINE_TRY(add_node(*from_.nodes()->Get(i)));
+      BOWLINE_TRY(infer_node(graph_, i, probes_));
+    }
+    add_outputs();
+    return std::move(graph_);
+  }
+
+  // Shapes follow when the Repeat is inferred.
+  Result<Graph> read_body(const Lists* lists) {
+    for (uint32_t i = 0; i < count_of(from_.inputs()); ++i) {
+      ValueInfo info;
+      info.kind = ValueKind::input;
+      info.name = string_of(from_.inputs()->Get(i)->name());
+      graph_.inputs.push_back(graph_.add_value(std::move(info)));
+    }
+    for (uint32_t i = 0; i < count_of(lists); ++i) {
+      const auto* list = lists->Get(i)->parameters();
+      BOWLINE_TRY(add_parameter({list->data(), list->size()}));
+    }
+    for (uint32_t i = 0; i < count_of(from_.nodes()); ++i) {
+      const file::Node& node = *from_.nodes()->Get(i);
+      BOWLINE_REQUIRE_CODE(
+          node.op_type() != file::Op::Repeat, Code::unsupported,
+          "Node {} of body \"{}\" is a Repeat; one in the body of another does not run.", i,
+          string_of(from_.name()));
+      BOWLINE_TRY(add_node(node));
+    }
+    add_outputs();
+    return std::move(graph_);
+  }
+
+ private:
+  Status add_input(const file::Value& from) {
+    ValueInfo info;
+    info.kind = ValueKind::input;
+    info.name = string_of(from.name());
+    info.dtype = static_cast<DType>(from.dtype());
+    for (uint32_t a = 0; a < count_of(from.shape()); ++a) {
+      GraphDim dim(from.shape()->Get(a)->value());
+      dim.name = string_of(from.shape()->Get(a)->name());
+      info.dims.push_back(std::move(dim));
+    }
+    Result<Shape> shape = bind_shape(info.dims, probes_);
+    BOWLINE_TRY(std::move(shape).status().at(format("While checking input \"{}\".", info.name)));
+    info.shape = shape.value();
+    graph_.inputs.push_back(graph_.add_value(std::move(info)));
+    return {};
+  }
+
+  Status add_parameter(std::span<const uint32_t> list) {
+    ValueInfo info;
+    info.kind = ValueKind::parameter;
+    for (const uint32_t p : list) {
+      const params::ParameterRow& row = table_.parameters[p];
+      const params::Storage& storage = table_.storages[row.tie];
+      BOWLINE_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
+      if (info.parameters.empty()) {
+        info.name = row.name;
+        info.shape = shape;
+        info.dtype = storage.dtype;
+      }
+      BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
+                      "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.",
+                      row.name, storage.dtype, shape, info.name, info.dtype, info.shape);
+      info.parameters.push_back(p);
+    }
+    graph_.add_value(std::move(info));
+    return {};
+  }
+
+  Status add_node(const file::Node& from) {
+    Node node;
+    node.op = static_cast<Op>(from.op_type());
+    node.name = string_of(from.name());
+    for (uint32_t i = 0; i < count_of(from.inputs()); ++i) {
+      node.inputs.push_back(from.inputs()->Get(i));
+    }
+    const auto index = static_cast<uint32_t>(graph_.nodes.size());
+    if (node.op == Op::Repeat) {
+      BOWLINE_TRY(add_body(*from.op_as_Repeat(), node));
+    } else {
+      node.attributes = attributes_copy(node.op, from.op());
+      BOWLINE_REQUIRE(from.outputs() == static_cast<uint32_t>(op_def(node.op).outputs),
+                      "Node {} ({}) has {} outputs, not {}.", index, node.op, from.outputs(),
+                      op_def(node.op).outputs);
+    }
+    for (uint32_t i = 0; i < from.outputs(); ++i) {
+      ValueInfo info;
+      info.node = index;
+      info.output = i;
+      node.outputs.push_back(graph_.add_value(std::move(info)));
+    }
+    graph_.nodes.push_back(std::move(node));
+    return {};
+  }
+
+  Status add_body(const file::RepeatAttributes& from, Node& node) {
+    RepeatAttributesT attributes;
+    attributes.count = from.count();
+    attributes.carried = from.carried();
+    node.attributes = Attributes::of(attributes);
+    node.repeat = std::make_shared<RepeatInfo>();
+    node.repeat->count = from.count();
+    node.repeat->carried = from.carried();
+    GraphReader reader(model_, table_, probes_, *model_.graphs()->Get(from.body()));
+    BOWLINE_ASSIGN(Graph body, reader.read_body(from.parameters()));
+    node.repeat->body = std::make_shared<Graph>(std::move(body));
+    return {};
+  }
+
+  void add_outputs() {
+    graph_.name = string_of(from_.name());
+    for (uint32_t i = 0; i < count_of(from_.outputs()); ++i) {
+      const file::Output& output = *from_.outputs()->Get(i);
+      graph_.outputs.push_back(output.value());
+      if (!from_.body()) {
+        graph_.output_names.push_back(string_of(output.name()));
+      }
+    }
+  }
+
+  const file::Model& model_;
+  const params::Table& table_;
+  Dims probes_;
+  const file::Graph& from_;
+  Graph graph_;
+};
+
+Status read_graphs(ModelState& state, const file::Model& model) {
+  for (uint32_t i = 0; i < count_of(model.dims()); ++i) {
+    const file::NamedDim& dim = *model.dims()->Get(i);
+    state.dims.push_back(
+        {string_of(dim.name()), dim.min(), dim.max(), dim.kind() == file::DimKind::counted});
+  }
+  const std::vector<BoundDim> probes = probe_dims(state.dims);
+  for (uint32_t i = 0; i < count_of(model.graphs()); ++i) {
+    const file::Graph& from = *model.graphs()->Get(i);
+    if (from.body()) {
+      continue;
+    }
+    Result<Graph> graph = GraphReader(model, state.table, probes, from).read_entry_point();
+    BOWLINE_TRY(std::move(graph).status().at(
+        format("While loading graph {} \"{}\".", i, string_of(from.name()))));
+    state.graphs.push_back(std::move(graph).value());
+  }
+  return {};
+}
+
+// A rule of an operator that is broken is a fault of the file here.
+Status as_file_error(Status status) {
+  return status.code() == Code::bad_argument ? std::move(status).as(Code::bad_file) : status;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file) {
+  auto state = std::make_shared<ModelState>();
+  const file::Model& model = file->tables();
+  state->table = params::read_table(*file);
+  BOWLINE_TRY(
+      as_file_error(read_graphs(*state, model)).at(format("While loading \"{}\".", file->path())));
+  unpack_all(model.assets(), state->assets);
+  unpack_all(model.metadata(), state->metadata);
+  unpack_all(model.self_tests(), state->self_tests);
+  state->base.reset(model.base() == nullptr ? nullptr : model.base()->UnPack());
+  state->training.reset(model.training() == nullptr ? nullptr : model.training()->UnPack());
+  state->source = std::move(file);
+  return state;
+}
+
+Result<std::shared_ptr<ModelState>> load_model(const std::string& path, model::FileSystem& files) {
+  BOWLINE_ASSIGN(auto file, model::VerifiedFile::open(path, files));
+  return load_model(std::move(file));
+}
+
+}  // namespace bowline::graph

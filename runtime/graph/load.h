@@ -1,0 +1,17 @@
+// Verified file -> Model: the table, the graphs with the inference of every operator run, and the
+// rest.
+#pragma once
+
+#include "graph/model_state.h"
+
+namespace bowline::graph {
+
+// Errors  io_error: the file cannot be read. bad_file: what and where. unsupported: a Repeat in the
+// body of another.
+Result<std::shared_ptr<ModelState>> load_model(
+    const std::string& path, model::FileSystem& files = model::real_file_system());
+
+// As load_model(), of a file that is verified already.
+Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file);
+
+}  // namespace bowline::graph

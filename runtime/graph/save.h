@@ -1,0 +1,26 @@
+// Model -> file. A loaded model that is saved unchanged gives the same bytes.
+#pragma once
+
+#include "graph/model_state.h"
+
+namespace bowline::graph {
+
+// Writes the model atomically. With a training state the file is a checkpoint: rows of optimizers
+// are in it, and gradients inside an accumulation (micro_step > 0); without one both are left out.
+// Self tests are left out when a value has been written since they were loaded: they hold for the
+// old ones. Errors  io_error: the file cannot be written. Those of the device that the storages lie
+// on.
+Status save_model(const ModelState& state, const std::string& path,
+                  const file::TrainingStateT* training,
+                  model::FileSystem& files = model::real_file_system());
+
+// A copy of an object of the file, for clones and checkpoints.
+template <class T>
+std::unique_ptr<T> copy_of(const T& object) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(T::TableType::Pack(builder, &object));
+  return std::unique_ptr<T>(
+      flatbuffers::GetRoot<typename T::TableType>(builder.GetBufferPointer())->UnPack());
+}
+
+}  // namespace bowline::graph

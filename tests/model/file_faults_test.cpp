@@ -1,0 +1,144 @@
+// The n-th file operation fails, n = 1, 2, ... until a save, an open or a load is clean.
+#include "faults/faulty_files.h"
+#include "graph/load.h"
+#include "graph/save.h"
+#include "model/tied_model.h"
+#include "params/file.h"
+#include "params/verbs.h"
+
+namespace bowline {
+namespace {
+
+using test::FaultyFiles;
+using test::Folder;
+using test::make_tied_model;
+using test::read_file;
+
+std::string listings(const Model& m) { return m.parameters() + m.storages() + m.ties(); }
+
+// Returns the operations of a clean save.
+int fail_each_operation_of_a_save(int error, bool short_write, bool must_succeed) {
+  const Folder folder;
+  const std::string path = folder / "model";
+  Model old = make_tied_model();
+  EXPECT_TRUE(old.materialize(1).ok());
+  EXPECT_TRUE(old.save(path).ok());
+  const std::string before = read_file(path);
+  Model model = make_tied_model();
+  EXPECT_TRUE(model.materialize(2).ok());
+  EXPECT_TRUE(model.save(folder / "wanted").ok());
+  const std::string wanted = read_file(folder / "wanted");
+  const std::string state = listings(model);
+  for (int n = 1;; ++n) {
+    test::write_file(path, before);
+    FaultyFiles files;
+    files.arm(n, error, short_write);
+    const Status status = graph::save_model(*model.state(), path, nullptr, files);
+    const std::string now = read_file(path);
+    EXPECT_EQ(listings(model), state);
+    EXPECT_EQ(files.open_descriptors(), 0) << "operation " << n;
+    EXPECT_TRUE(now == before || now == wanted) << "operation " << n;
+    EXPECT_TRUE(Model::open(path).ok());
+    if (status.ok()) {
+      EXPECT_EQ(now, wanted) << "operation " << n;
+      EXPECT_EQ(folder.files(), 2u) << "operation " << n;
+    } else {
+      EXPECT_EQ(status.code(), Code::io_error) << status.message();
+      EXPECT_FALSE(must_succeed && short_write) << status.message();
+    }
+    if (!files.fired()) {
+      EXPECT_TRUE(status.ok()) << status.message();
+      return files.calls();
+    }
+  }
+}
+
+TEST(FileFaults, SaveSurvivesAFullDiskAndInputOutputErrors) {
+  EXPECT_GT(fail_each_operation_of_a_save(ENOSPC, false, false), 10);
+  EXPECT_GT(fail_each_operation_of_a_save(EIO, false, false), 10);
+}
+
+TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
+  // A write that is cut or interrupted is continued; of other operations these faults are errors
+  // like any.
+  FaultyFiles files;
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(2).ok());
+  ASSERT_TRUE(model.save(folder / "wanted").ok());
+  ASSERT_TRUE(graph::save_model(*model.state(), folder / "m", nullptr, files).ok());
+  int continued = 0;
+  for (const bool short_write : {true, false}) {
+    for (int n = 1; n <= 40; ++n) {
+      files.arm(n, EINTR, short_write);
+      if (graph::save_model(*model.state(), folder / "m", nullptr, files).ok() && files.fired()) {
+        ++continued;
+        EXPECT_EQ(read_file(folder / "m"), read_file(folder / "wanted"));
+      }
+    }
+  }
+  EXPECT_GE(continued, 12);
+}
+
+TEST(FileFaults, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
+  class SmallDisk : public model::FileSystem {
+   public:
+    int free_bytes(int, uint64_t& out) override {
+      out = 1000;
+      return 0;
+    }
+  } files;
+  const Folder folder;
+  const Status status = graph::save_model(*make_tied_model().state(), folder / "m", nullptr, files);
+  EXPECT_EQ(status.code(), Code::io_error);
+  EXPECT_NE(status.message().find("1000 are free"), std::string::npos) << status.message();
+  EXPECT_EQ(folder.files(), 0u);
+}
+
+TEST(FileFaults, OpenAndLoadFailWithoutATrace) {
+  const Folder folder;
+  Model saved = make_tied_model();
+  ASSERT_TRUE(saved.materialize(1).ok());
+  ASSERT_TRUE(saved.save(folder / "m").ok());
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(2).ok());
+  const std::string before = listings(model);
+  for (int n = 1;; ++n) {
+    FaultyFiles files;
+    files.arm(n, EIO);
+    auto state = graph::load_model(folder / "m", files);
+    EXPECT_EQ(files.open_descriptors(), 0);
+    EXPECT_EQ(listings(model), before);
+    if (!files.fired()) {
+      ASSERT_TRUE(state.ok()) << state.status().message();
+      EXPECT_GE(n, 4);
+      break;
+    }
+    if (!state.ok()) {
+      EXPECT_EQ(state.status().code(), Code::io_error);
+    }
+  }
+}
+
+// Damaged weight bytes are found when they are read: nothing of them gets into a live model.
+TEST(FileFaults, ALoadOfDamagedBytesChangesNothing) {
+  const Folder folder;
+  Model saved = make_tied_model();
+  ASSERT_TRUE(saved.materialize(1).ok());
+  ASSERT_TRUE(saved.save(folder / "m").ok());
+  std::string bytes = read_file(folder / "m");
+  bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 4);
+  test::write_file(folder / "m", bytes);
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(2).ok());
+  ASSERT_TRUE(model.save(folder / "before").ok());
+  const std::string before = listings(model);
+  EXPECT_EQ(model.load(folder / "m").status().code(), Code::bad_file);
+  EXPECT_EQ(listings(model), before);
+  ASSERT_TRUE(model.save(folder / "after").ok());
+  EXPECT_EQ(read_file(folder / "before"), read_file(folder / "after"));
+  EXPECT_TRUE(Model::open(folder / "m").ok()) << "bytes are checked when they are read";
+}
+
+}  // namespace
+}  // namespace bowline

@@ -1,0 +1,215 @@
+// Models to files and back.
+#include "graph/save.h"
+
+#include <sys/stat.h>
+
+#include "graph/load.h"
+#include "model/sample_file.h"
+#include "model/tied_model.h"
+#include "params/verbs.h"
+
+namespace bowline {
+namespace {
+
+using test::Folder;
+using test::make_tied_model;
+using test::read_file;
+
+uint64_t payload_bytes(const std::string& path) {
+  const auto file = model::VerifiedFile::open(path);
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  uint64_t sum = 0;
+  for (const auto* row : *file.value()->tables().storages()) {
+    sum += row->range() == nullptr ? 0 : row->range()->length();
+  }
+  return sum;
+}
+
+TEST(Save, ALoadedModelThatIsSavedUnchangedGivesTheSameBytes) {
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(1).ok());
+  ASSERT_TRUE(model.save(folder / "a").ok());
+  auto loaded = Model::open(folder / "a");
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  ASSERT_TRUE(loaded.value().save(folder / "b").ok());
+  EXPECT_EQ(read_file(folder / "a"), read_file(folder / "b"));
+  EXPECT_EQ(loaded.value().ties(), model.ties());
+  EXPECT_EQ(loaded.value().parameters(), model.parameters());
+  // From a device too, and over the file that it was loaded from.
+  const auto device = Device::open("cpu");
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  ASSERT_TRUE(loaded.value().to(device.value()).ok());
+  ASSERT_TRUE(loaded.value().save(folder / "a").ok());
+  EXPECT_EQ(read_file(folder / "a"), read_file(folder / "b"));
+  EXPECT_EQ(folder.files(), 2u) << "no temporary file is left";
+}
+
+TEST(Save, TheSampleWithEverythingInItGivesTheSameBytes) {
+  const Folder folder;
+  const test::Bytes bytes = test::make_sample().bytes();
+  test::write_file(folder / "a", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  auto model = Model::open(folder / "a");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  ASSERT_TRUE(model.value().save(folder / "b").ok());
+  auto again = Model::open(folder / "b");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  ASSERT_TRUE(again.value().save(folder / "c").ok());
+  EXPECT_EQ(read_file(folder / "b"), read_file(folder / "c"));
+  EXPECT_EQ(again.value().storages(), model.value().storages());
+  EXPECT_EQ(again.value().state()->training->step, 7u);
+  EXPECT_EQ(again.value().state()->metadata[0]->value, "MIT");
+}
+
+// A skeleton has shapes and no bytes.
+TEST(Save, AModelWithoutBytesIsASkeleton) {
+  const Folder folder;
+  ASSERT_TRUE(make_tied_model().save(folder / "skeleton").ok());
+  EXPECT_EQ(payload_bytes(folder / "skeleton"), 0u);
+  auto loaded = Model::open(folder / "skeleton");
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  ASSERT_TRUE(loaded.value().materialize(1).ok());
+  Model direct = make_tied_model();
+  ASSERT_TRUE(direct.materialize(1).ok());
+  ASSERT_TRUE(loaded.value().save(folder / "a").ok());
+  ASSERT_TRUE(direct.save(folder / "b").ok());
+  EXPECT_EQ(read_file(folder / "a"), read_file(folder / "b"));
+}
+
+// LM-file and UT-file: a tied weight is in the file once (nine of twelve exporters of tied ALBERT
+// and GPT models wrote a copy per use: onnxruntime#10340, safetensors#202).
+TEST(Save, ATiedWeightIsInTheFileOnce) {
+  const Folder folder;
+  Model lm;
+  const int64_t table[] = {1000, 64}, square[] = {64, 64};
+  const Parameter emb = lm.parameter("emb", table, Init::normal(1)).value();
+  ASSERT_TRUE(lm.tied_parameter("head", emb).ok());
+  ASSERT_TRUE(lm.materialize(1).ok());
+  ASSERT_TRUE(lm.save(folder / "lm").ok());
+  EXPECT_EQ(payload_bytes(folder / "lm"), 256000u);
+
+  Model ut;
+  const Parameter w = ut.parameter("w", square, Init::normal(1)).value();
+  GraphBuilder g(ut, "forward");
+  Value x = g.input("x", DType::f32, {"batch", 64});
+  const ParameterList list{std::vector<Parameter>(12, w)};
+  x = g.repeat(12, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
+    return std::vector<Value>{body.op("Linear", {in[0], body.parameter(list)})};
+  })[0];
+  g.output("y", x);
+  ASSERT_TRUE(g.finish().ok());
+  ASSERT_TRUE(ut.materialize(1).ok());
+  ASSERT_TRUE(ut.save(folder / "ut").ok());
+  EXPECT_EQ(payload_bytes(folder / "ut"), 16384u);
+  EXPECT_EQ(std::filesystem::file_size(folder / "ut"), 4096u + 16384 + model::kTrailerBytes);
+}
+
+// The graph in the file grows by the entries of the parameter lists alone.
+TEST(Save, ARepeatDoesNotGrowWithItsCount) {
+  const auto graph_bytes = [](int layers) {
+    const Folder folder;
+    Model model = make_tied_model({11, 6, layers});
+    EXPECT_TRUE(model.save(folder / "m").ok());
+    const auto file = model::VerifiedFile::open(folder / "m");
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    size_t bytes = 0;
+    for (const auto* g : *file.value()->tables().graphs()) {
+      const std::unique_ptr<file::GraphT> unpacked(g->UnPack());
+      for (auto& node : unpacked->nodes) {
+        if (auto* repeat = node->op.AsRepeat()) {
+          EXPECT_EQ(repeat->parameters[0]->parameters.size(), static_cast<size_t>(layers));
+          repeat->parameters[0]->parameters.clear();
+        }
+      }
+      flatbuffers::FlatBufferBuilder builder;
+      builder.Finish(file::Graph::Pack(builder, unpacked.get()));
+      bytes += builder.GetSize();
+    }
+    return bytes;
+  };
+  EXPECT_EQ(graph_bytes(4), graph_bytes(16));
+  EXPECT_EQ(graph_bytes(2), graph_bytes(4));
+}
+
+TEST(Save, OneNameOfATieIsEnoughForALoad) {
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(1).ok());
+  Model one;
+  const int64_t table[] = {11, 6};
+  ASSERT_TRUE(one.parameter("head.weight", table, Init::normal(1)).ok());
+  ASSERT_TRUE(one.materialize(9).ok());
+  ASSERT_TRUE(one.save(folder / "head").ok());
+  EXPECT_EQ(model.load(folder / "head").status().code(), Code::bad_argument);
+  const std::string ties = model.ties();
+  const auto report = model.load(folder / "head", LoadMode::copy, true);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  std::vector<float> a(66), b(66);
+  Tensor ta{"", DType::f32, table, a.data()}, tb{"", DType::f32, table, b.data()};
+  ASSERT_TRUE(model.get_value("emb.weight", ta).ok());
+  ASSERT_TRUE(one.get_value("head.weight", tb).ok());
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(model.ties(), ties);
+}
+
+TEST(Save, OptimizerRowsAreWrittenWithATrainingStateOnly) {
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(1).ok());
+  params::Table& table = model.state()->table;
+  for (const params::Role role : {params::Role::moment, params::Role::gradient}) {
+    params::Storage row = table.storages[0];
+    row.role = role;
+    row.owner = 0;
+    table.storages.push_back(row);
+  }
+  const auto rows = [&](const file::TrainingStateT* training) {
+    EXPECT_TRUE(graph::save_model(*model.state(), folder / "m", training).ok());
+    const auto loaded = Model::open(folder / "m");
+    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
+    return loaded.value().state()->table.storages.size();
+  };
+  file::TrainingStateT training;
+  EXPECT_EQ(rows(nullptr), 4u);
+  EXPECT_EQ(rows(&training), 5u);
+  training.micro_step = 1;
+  EXPECT_EQ(rows(&training), 6u);
+}
+
+TEST(Save, KeepsTheModeOfTheFileThatItReplaces) {
+  const Folder folder;
+  const std::string path = folder / "m";
+  ASSERT_TRUE(make_tied_model().save(path).ok());
+  ASSERT_EQ(chmod(path.c_str(), 0640), 0);
+  ASSERT_TRUE(make_tied_model().save(path).ok());
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+}
+
+TEST(Save, PlacesThatCannotBeWrittenAreIoErrors) {
+  const Folder folder;
+  EXPECT_EQ(make_tied_model().save(folder / "no/such/folder").code(), Code::io_error);
+  EXPECT_EQ(make_tied_model().save(testing::TempDir()).code(), Code::io_error);
+  EXPECT_EQ(Model::open(folder / "nothing").status().code(), Code::io_error);
+  EXPECT_EQ(Model::open(testing::TempDir()).status().code(), Code::io_error);
+  test::write_file(folder / "empty", "");
+  EXPECT_EQ(Model::open(folder / "empty").status().code(), Code::bad_file);
+}
+
+TEST(Clone, SharesNothingThatIsWritten) {
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(1).ok());
+  auto copy = model.clone();
+  ASSERT_TRUE(copy.ok());
+  ASSERT_TRUE(copy.value().untie("head.weight").ok());
+  EXPECT_TRUE(model.same_storage("emb.weight", "head.weight"));
+  EXPECT_FALSE(copy.value().same_storage("emb.weight", "head.weight"));
+  ASSERT_TRUE(model.save(folder / "a").ok());
+  ASSERT_TRUE(copy.value().tie("emb.weight", "head.weight").ok());
+  EXPECT_TRUE(copy.value().save(folder / "b").ok());
+}
+
+}  // namespace
+}  // namespace bowline
