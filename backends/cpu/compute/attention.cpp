@@ -11,7 +11,7 @@
 #include "compute/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/attention.cpp"
+#define HWY_TARGET_INCLUDE "compute/attention.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "compute/gemm-inl.h"

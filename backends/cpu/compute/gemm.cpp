@@ -9,7 +9,7 @@
 #include "compute/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/gemm.cpp"
+#define HWY_TARGET_INCLUDE "compute/gemm.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "compute/gemm-inl.h"

@@ -8,7 +8,7 @@
 #include "compute/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/row.cpp"
+#define HWY_TARGET_INCLUDE "compute/row.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "compute/math-inl.h"
