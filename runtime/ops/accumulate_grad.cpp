@@ -2,7 +2,8 @@
 //
 //   grad = first && !accumulate ? contribution : grad + contribution
 //
-// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes nothing), contribution
+// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes
+// nothing), contribution
 //           of the same shape; grad is updated.
 // First     the table entry of grad says whether this is the first contribution of the submission.
 // Gradient  none.
@@ -12,7 +13,8 @@ namespace bowline {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of the contribution ({}) is not that of the storage ({}).", c.in(1),
+  BOWLINE_REQUIRE(c.in(0) == c.in(1),
+                  "Shape of the contribution ({}) is not that of the storage ({}).", c.in(1),
                   c.in(0));
   return c.out(0, c.in(0));
 }

@@ -6,9 +6,9 @@
 //   w = w - learning_rate * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)
 //
 // Operands  lists of storages: weights, grads, m, v; scale [1]. Updates weights, m and v.
-// Step      bias_correction = 1 - beta^t comes as a step scalar; does nothing if error or non_finite is set.
-// Gradient  none.
-// Source    Loshchilov, Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2.
+// Step      bias_correction = 1 - beta^t comes as a step scalar; does nothing if error or
+// non_finite is set. Gradient  none. Source    Loshchilov, Hutter, "Decoupled Weight Decay
+// Regularization", 2019, algorithm 2.
 #include <cmath>
 
 #include "ops/op.h"

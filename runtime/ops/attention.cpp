@@ -1,15 +1,16 @@
 // Attention: softmax-weighted sums of values, per head.
 //
 //   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  scale = 0 stands for 1 / sqrt(D)
-//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq)
-//   out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
+//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk -
+//   Tq) out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
 //
 // Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq].
 //           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
 //           A row that sees no key has out 0 and lse -inf.
 // Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
 // Gradient  AttentionGrad; lse must not be used by what is differentiated.
-// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads).
+// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped
+// heads).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -28,17 +29,20 @@ Status infer(InferContext& c) {
     BOWLINE_REQUIRE(c.in(i).rank() == 4, "Input {} has rank {}, not 4.", i, c.in(i).rank());
   }
   BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not that of k ({}).", c.in(2), k);
-  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3], "Batch or head dim of q ({}) is not that of k ({}).", q, k);
+  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3],
+                  "Batch or head dim of q ({}) is not that of k ({}).", q, k);
   BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
-                  "{} query heads are not a multiple of {} key heads, or the heads are empty.", q[2], k[2]);
+                  "{} query heads are not a multiple of {} key heads, or the heads are empty.",
+                  q[2], k[2]);
   BOWLINE_TRY(c.out(0, q));
   return c.out(1, Shape{q[0], q[2], q[1]});
 }
 
 Status gradient(GradientContext& c) {
   BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
-  const GradientValues d = c.add(
-      Op::AttentionGrad, {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.dout(0)}, c.attributes());
+  const GradientValues d =
+      c.add(Op::AttentionGrad, {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.dout(0)},
+            c.attributes());
   for (int i = 0; i < 3; ++i) {
     BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
   }
@@ -50,15 +54,17 @@ Status gradient(GradientContext& c) {
   const Shape& q = c.shape(0);
   const Shape& k = c.shape(1);
   const auto dim = static_cast<size_t>(q[3]);
-  const double scale = t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
+  const double scale =
+      t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
   const auto out_magnitude = c.zero_magnitude(0);
   const auto lse_magnitude = c.zero_magnitude(1);
   for (Index i(Shape{q[0], q[2], q[1]}); i.valid(); i.next()) {  // batch, head, query
     const int64_t kv_head = i[1] / (q[2] / k[2]);
     const auto row = static_cast<size_t>((i[0] * q[1] + i[2]) * q[2] + i[1]) * dim;
-    const auto key = [&](int64_t j) { return static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim; };
-    const int64_t seen =
-        t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
+    const auto key = [&](int64_t j) {
+      return static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim;
+    };
+    const int64_t seen = t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
     std::vector<double> s, lost;
     for (int64_t j = 0; j < seen; ++j) {
       double dot = 0, terms = 0;
@@ -87,7 +93,8 @@ Status gradient(GradientContext& c) {
       for (size_t d = 0; d < dim; ++d) {
         const double v = c.in(2)[key(static_cast<int64_t>(j)) + d];
         c.out(0)[row + d] += p * v;
-        out_magnitude[row + d] += p * std::abs(v) * (1 + lost[j] + std::abs(s[j] - top) + lost_mean);
+        out_magnitude[row + d] +=
+            p * std::abs(v) * (1 + lost[j] + std::abs(s[j] - top) + lost_mean);
       }
     }
   }

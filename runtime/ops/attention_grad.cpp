@@ -7,8 +7,8 @@
 //   dk[j, :] = sum over i of ds[i, j] * q[i, :],  dv[j, :] = sum over i of p[i, j] * dout[i, :]
 //              (both over all query heads that read the key head)
 //
-// Shapes    q, out, dout [B, Tq, Hq, D], k and v [B, Tk, Hkv, D], lse [B, Hq, Tq]  ->  dq, dk, dv as q, k, v.
-// Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
+// Shapes    q, out, dout [B, Tq, Hq, D], k and v [B, Tk, Hkv, D], lse [B, Hq, Tq]  ->  dq, dk, dv
+// as q, k, v. Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
 // Gradient  none.
 // Source    Dao et al., "FlashAttention", 2022, appendix B.2.
 #include <algorithm>
@@ -27,11 +27,13 @@ Status infer(InferContext& c) {
     BOWLINE_REQUIRE(c.in(i).rank() == 4, "Input {} has rank {}, not 4.", i, c.in(i).rank());
   }
   BOWLINE_REQUIRE(c.in(2) == k, "Shape of v ({}) is not that of k ({}).", c.in(2), k);
-  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3], "Batch or head dim of q ({}) is not that of k ({}).", q, k);
+  BOWLINE_REQUIRE(q[0] == k[0] && q[3] == k[3],
+                  "Batch or head dim of q ({}) is not that of k ({}).", q, k);
   BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
-                  "{} query heads are not a multiple of {} key heads, or the heads are empty.", q[2], k[2]);
-  BOWLINE_REQUIRE(c.in(3) == q && c.in(5) == q, "Shapes of out ({}) and dout ({}) are not that of q ({}).",
-                  c.in(3), c.in(5), q);
+                  "{} query heads are not a multiple of {} key heads, or the heads are empty.",
+                  q[2], k[2]);
+  BOWLINE_REQUIRE(c.in(3) == q && c.in(5) == q,
+                  "Shapes of out ({}) and dout ({}) are not that of q ({}).", c.in(3), c.in(5), q);
   const Shape lse{q[0], q[2], q[1]};
   BOWLINE_REQUIRE(c.in(4) == lse, "Shape of lse ({}) is not {}.", c.in(4), lse);
   BOWLINE_TRY(c.out(0, q));
@@ -59,16 +61,17 @@ struct Dot {
   const Shape& q = c.shape(0);
   const Shape& k = c.shape(1);
   const auto dim = static_cast<size_t>(q[3]);
-  const double scale = t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
-  const std::span<double> magnitude[3] = {c.zero_magnitude(0), c.zero_magnitude(1), c.zero_magnitude(2)};
+  const double scale =
+      t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
+  const std::span<double> magnitude[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
+                                          c.zero_magnitude(2)};
   for (Index i(Shape{q[0], q[2], q[1]}); i.valid(); i.next()) {  // batch, head, query
     const int64_t kv_head = i[1] / (q[2] / k[2]);
     const auto row = static_cast<size_t>((i[0] * q[1] + i[2]) * q[2] + i[1]) * dim;
     const auto dout = c.in(5).subspan(row, dim);
     const double lse = c.in(4)[i.flat()];
     const Dot delta = dot(dout, c.in(3).subspan(row, dim));
-    const int64_t seen =
-        t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
+    const int64_t seen = t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
     for (int64_t j = 0; j < seen; ++j) {
       const auto key = static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim;
       const Dot s = dot(c.in(0).subspan(row, dim), c.in(1).subspan(key, dim));

@@ -13,16 +13,15 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<DimsAttributes>().dims();
-  BOWLINE_ASSIGN(const Shape y, Shape::checked(dims == nullptr ? std::span<const int64_t>()
-                                                               : std::span(dims->data(), dims->size())));
+  BOWLINE_ASSIGN(const Shape y,
+                 Shape::checked(dims == nullptr ? std::span<const int64_t>()
+                                                : std::span(dims->data(), dims->size())));
   BOWLINE_ASSIGN(const Shape both, broadcast(c.in(0), y));
   BOWLINE_REQUIRE(both == y, "Shape {} does not broadcast to {}.", c.in(0), y);
   return c.out(0, y);
 }
 
-Status gradient(GradientContext& c) {
-  return c.din(0, summed_to(c, c.dout(0), c.shape(c.in(0))));
-}
+Status gradient(GradientContext& c) { return c.din(0, summed_to(c, c.dout(0), c.shape(c.in(0)))); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (Index i(c.out_shape(0)); i.valid(); i.next()) {

@@ -21,15 +21,13 @@ inline Attributes reshape_attributes(const Shape& shape) {
 }
 
 inline GradientValue reshaped(GradientContext& c, GradientValue v, const Shape& shape) {
-  return !v.valid() || c.shape(v) == shape
-             ? v
-             : c.add1(Op::Reshape, {v}, reshape_attributes(shape));
+  return !v.valid() || c.shape(v) == shape ? v
+                                           : c.add1(Op::Reshape, {v}, reshape_attributes(shape));
 }
 
 inline GradientValue broadcast_to(GradientContext& c, GradientValue v, const Shape& shape) {
-  return !v.valid() || c.shape(v) == shape
-             ? v
-             : c.add1(Op::BroadcastTo, {v}, dims_attributes(shape));
+  return !v.valid() || c.shape(v) == shape ? v
+                                           : c.add1(Op::BroadcastTo, {v}, dims_attributes(shape));
 }
 
 // The gradient of something of `shape` that was broadcast to the shape of `v`.

@@ -1,6 +1,7 @@
 // Concat: joins 1 to 8 tensors along one axis.
 //
-//   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before k
+//   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before
+//   k
 //
 // Shapes    inputs of one shape but for the axis  ->  y, whose axis is the sum of theirs.
 // Gradient  one Slice of dy per input.
@@ -15,10 +16,12 @@ Status infer(InferContext& c) {
   BOWLINE_ASSIGN(const int axis, normalise_axis(c.attributes<ConcatAttributes>().axis(), y.rank()));
   for (int k = 1; k < c.inputs(); ++k) {
     Shape x = c.in(k);
-    BOWLINE_REQUIRE(x.rank() == y.rank(), "Input {} has rank {}, input 0 has {}.", k, x.rank(), y.rank());
+    BOWLINE_REQUIRE(x.rank() == y.rank(), "Input {} has rank {}, input 0 has {}.", k, x.rank(),
+                    y.rank());
     const int64_t joined = y[axis] + x[axis];
     x[axis] = y[axis];
-    BOWLINE_REQUIRE(x == y, "Shape of input {} ({}) differs from that of input 0 ({}) outside axis {}.", k,
+    BOWLINE_REQUIRE(x == y,
+                    "Shape of input {} ({}) differs from that of input 0 ({}) outside axis {}.", k,
                     c.in(k), c.in(0), axis);
     y[axis] = joined;
   }

@@ -1,12 +1,13 @@
 // CrossEntropy: the negative log-likelihood of labels under the softmax of logits.
 //
 //   lse[r] = log(sum over v of exp(logits[r, v]))
-//   loss   = sum over counted rows r of (lse[r] - logits[r, labels[r]]), for `mean` divided by their number
+//   loss   = sum over counted rows r of (lse[r] - logits[r, labels[r]]), for `mean` divided by
+//   their number
 //
 // Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], lse [...].
 // Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0.
-// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is not.
-// Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
+// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is
+// not. Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
 // Gradient  CrossEntropyGrad; labels get none, and lse must not be used by what is differentiated.
 #include <algorithm>
 #include <cmath>
@@ -21,7 +22,8 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(logits.rank() >= 1, "The logits have rank 0.");
   BOWLINE_REQUIRE(logits.back() >= 1, "The logits {} have no classes.", logits);
   const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
-  BOWLINE_REQUIRE(c.in(1) == rows, "Shape of labels ({}) is not that of the rows of the logits ({}).", c.in(1),
+  BOWLINE_REQUIRE(c.in(1) == rows,
+                  "Shape of labels ({}) is not that of the rows of the logits ({}).", c.in(1),
                   rows);
   BOWLINE_TRY(c.out(0, Shape{}));
   return c.out(1, rows);
@@ -29,7 +31,8 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) {
   BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
-  return c.din(0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
+  return c.din(
+      0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

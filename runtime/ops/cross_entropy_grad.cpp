@@ -1,11 +1,11 @@
 // CrossEntropyGrad: the gradient of CrossEntropy, from the log-sum-exp of its rows.
 //
-//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (v == labels[r])) * dloss, for `mean` divided by the counted rows
+//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (v == labels[r])) * dloss, for `mean` divided by
+//   the counted rows
 //
-// Shapes    logits [..., V], labels i32 [...], lse [...], dloss []  ->  dlogits of the shape of logits.
-// Labels    rows with ignore_index get zeros. Any other label outside [0, V) leaves dlogits undefined.
-// Gradient  none.
-// In place  on logits.
+// Shapes    logits [..., V], labels i32 [...], lse [...], dloss []  ->  dlogits of the shape of
+// logits. Labels    rows with ignore_index get zeros. Any other label outside [0, V) leaves dlogits
+// undefined. Gradient  none. In place  on logits.
 #include <cmath>
 
 #include "ops/op.h"
@@ -18,7 +18,8 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(logits.rank() >= 1, "The logits have rank 0.");
   const Shape rows(logits.dims().first(static_cast<size_t>(logits.rank() - 1)));
   for (const int i : {1, 2}) {
-    BOWLINE_REQUIRE(c.in(i) == rows, "Shape of input {} ({}) is not that of the rows of the logits ({}).", i,
+    BOWLINE_REQUIRE(c.in(i) == rows,
+                    "Shape of input {} ({}) is not that of the rows of the logits ({}).", i,
                     c.in(i), rows);
   }
   BOWLINE_REQUIRE(c.in(3).rank() == 0, "Input dloss has shape {}.", c.in(3));
@@ -33,6 +34,7 @@ Status infer(InferContext& c) {
     counted += label == t.ignore_index() ? 0 : 1;
     if (label != t.ignore_index() && (label < 0 || label >= static_cast<double>(classes))) {
       c.outcome.undefined_outputs = 0b01;
+      c.outcome.may_set_error = true;
     }
   }
   const double scale = c.in(3)[0] / (t.reduction() == Reduction::mean && counted > 0 ? counted : 1);

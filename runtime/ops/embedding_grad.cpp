@@ -1,6 +1,7 @@
 // EmbeddingGrad: the gradient of the table of an Embedding.
 //
-//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in the order of the positions
+//   dtable[r, :] = sum of dy[i, :] over all positions i with ids[i] = r, in the order of the
+//   positions
 //
 // Shapes    ids i32 [...], dy [..., C]  ->  dtable [rows, C]. Ids outside [0, rows) add to nothing.
 // Numerics  accumulated in f32; the order is fixed, so the bits are the same in every run.
@@ -29,6 +30,7 @@ Status infer(InferContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {
     const double id = c.in(0)[i];
     if (id < 0 || id >= rows) {
+      c.outcome.may_set_error = true;
       continue;
     }
     for (size_t j = 0; j < width; ++j) {

@@ -3,9 +3,9 @@
 //   y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta
 //
 // Shapes    x [..., n], gamma [n], beta [n]  ->  y [..., n].
-// Numerics  statistics are accumulated in f32; var is the biased variance, from the differences to the mean.
-// Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all rows.
-// Source    Ba, Kiros, Hinton, "Layer Normalization", 2016.
+// Numerics  statistics are accumulated in f32; var is the biased variance, from the differences to
+// the mean. Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all
+// rows. Source    Ba, Kiros, Hinton, "Layer Normalization", 2016.
 #include <cmath>
 
 #include "ops/op.h"
@@ -51,7 +51,8 @@ Status gradient(GradientContext& c) {
       const double normal = (x[i] - mean) * scale;
       c.out(0)[row + i] = normal * c.in(1)[i] + c.in(2)[i];
       // x - mean cancels, here and under the root.
-      const double lost = (std::abs(x[i]) + size) * scale + std::abs(normal) * (1 + 2 * std::sqrt(square) * scale);
+      const double lost =
+          (std::abs(x[i]) + size) * scale + std::abs(normal) * (1 + 2 * std::sqrt(square) * scale);
       magnitude[row + i] = lost * std::abs(c.in(1)[i]) + std::abs(c.in(2)[i]);
     }
   }

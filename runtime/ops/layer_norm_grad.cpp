@@ -1,7 +1,8 @@
 // LayerNormGrad: the gradient of LayerNorm.
 //
 //   s = 1 / sqrt(var(x) + eps),  h = (x - mean(x)) * s,  g = dy * gamma
-//   dx = s * (g - mean(g) - h * mean(g * h)),  dgamma = sum over rows of dy * h,  dbeta = sum over rows of dy
+//   dx = s * (g - mean(g) - h * mean(g * h)),  dgamma = sum over rows of dy * h,  dbeta = sum over
+//   rows of dy
 //
 // Shapes    x [..., n], gamma [n], dy [..., n]  ->  dx [..., n], dgamma [n], dbeta [n].
 // Numerics  accumulated in f32.
@@ -48,7 +49,8 @@ struct Row {
   row.condition = 1 + 2 * std::sqrt(square) * row.scale;
   for (const double v : x) {
     row.normal.push_back((v - mean) * row.scale);
-    row.lost.push_back((std::abs(v) + size) * row.scale + std::abs(row.normal.back()) * row.condition);
+    row.lost.push_back((std::abs(v) + size) * row.scale +
+                       std::abs(row.normal.back()) * row.condition);
   }
   return row;
 }
@@ -77,8 +79,9 @@ struct Row {
       c.out(0)[at + i] = row.scale * inner;
       c.out(1)[i] += dy[i] * row.normal[i];
       c.out(2)[i] += dy[i];
-      dx_magnitude[at + i] = row.scale * (std::abs(g) + size_g + row.lost[i] * std::abs(mean_gh) +
-                                          std::abs(row.normal[i]) * size_gh + std::abs(inner) * row.condition);
+      dx_magnitude[at + i] =
+          row.scale * (std::abs(g) + size_g + row.lost[i] * std::abs(mean_gh) +
+                       std::abs(row.normal[i]) * size_gh + std::abs(inner) * row.condition);
       dgamma_magnitude[i] += std::abs(dy[i]) * row.lost[i];
       dbeta_magnitude[i] += std::abs(dy[i]);
     }

@@ -18,10 +18,11 @@ Status infer(InferContext& c) {
   const Shape& w = c.in(1);
   BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
   BOWLINE_REQUIRE(w.rank() == 2, "The weight has rank {}, not 2.", w.rank());
-  BOWLINE_REQUIRE(w[1] == x.back(), "The weight {} takes rows of {}, x has rows of {}.", w, w[1], x.back());
+  BOWLINE_REQUIRE(w[1] == x.back(), "The weight {} takes rows of {}, x has rows of {}.", w, w[1],
+                  x.back());
   if (c.inputs() == 3) {
-    BOWLINE_REQUIRE(c.in(2) == Shape{w[0]}, "Shape of bias ({}) is not that of a row ({}).", c.in(2),
-                    Shape{w[0]});
+    BOWLINE_REQUIRE(c.in(2) == Shape{w[0]}, "Shape of bias ({}) is not that of a row ({}).",
+                    c.in(2), Shape{w[0]});
   }
   Shape y = x;
   y[y.rank() - 1] = w[0];

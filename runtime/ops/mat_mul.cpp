@@ -3,7 +3,8 @@
 //   y[.., m, n] = sum over k of a'[.., m, k] * b'[.., k, n]
 //   a' is a, or with transpose_a the transpose of its last two axes; b' likewise
 //
-// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y [..., M, N].
+// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y
+// [..., M, N].
 //           Rank >= 2; the batch axes broadcast by the rules of numpy.
 // Numerics  accumulated in f32. A sum over K = 0 is 0.
 // Gradient  two MatMuls; summed over the batch axes that were broadcast.
@@ -26,10 +27,12 @@ Sizes sizes_of(const MatMulAttributes& t, const Shape& a, const Shape& b, int64_
   const auto last = [](const Shape& s, bool transposed, int i) {
     return s[s.rank() - 2 + (transposed ? 1 - i : i)];
   };
-  const auto batch = [](const Shape& s) { return Shape(s.dims().first(static_cast<size_t>(s.rank() - 2))); };
+  const auto batch = [](const Shape& s) {
+    return Shape(s.dims().first(static_cast<size_t>(s.rank() - 2)));
+  };
   k_of_b = last(b, t.transpose_b(), 0);
-  return {last(a, t.transpose_a(), 0), last(a, t.transpose_a(), 1), last(b, t.transpose_b(), 1), batch(a),
-          batch(b)};
+  return {last(a, t.transpose_a(), 0), last(a, t.transpose_a(), 1), last(b, t.transpose_b(), 1),
+          batch(a), batch(b)};
 }
 
 Status infer(InferContext& c) {
@@ -38,8 +41,8 @@ Status infer(InferContext& c) {
   }
   int64_t k_of_b = 0;
   const Sizes s = sizes_of(c.attributes<MatMulAttributes>(), c.in(0), c.in(1), k_of_b);
-  BOWLINE_REQUIRE(s.k == k_of_b, "The inner dims of a {} and b {} differ ({} and {}).", c.in(0), c.in(1), s.k,
-                  k_of_b);
+  BOWLINE_REQUIRE(s.k == k_of_b, "The inner dims of a {} and b {} differ ({} and {}).", c.in(0),
+                  c.in(1), s.k, k_of_b);
   BOWLINE_ASSIGN(Shape y, broadcast(s.batch_a, s.batch_b));
   y.push_back(s.m);
   y.push_back(s.n);
@@ -53,7 +56,8 @@ Attributes transposed(bool a, bool b) {
   return Attributes::of(t);
 }
 
-// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the transpose of it.
+// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the
+// transpose of it.
 Status gradient(GradientContext& c) {
   const bool ta = c.attributes<MatMulAttributes>().transpose_a();
   const bool tb = c.attributes<MatMulAttributes>().transpose_b();
@@ -82,7 +86,8 @@ Status gradient(GradientContext& c) {
     const double* b = c.in(1).data() + i.in_broadcast(s.batch_b) * static_cast<size_t>(s.k * s.n);
     for (int64_t m = 0; m < s.m; ++m) {
       for (int64_t n = 0; n < s.n; ++n) {
-        const size_t at = i.flat() * static_cast<size_t>(s.m * s.n) + static_cast<size_t>(m * s.n + n);
+        const size_t at =
+            i.flat() * static_cast<size_t>(s.m * s.n) + static_cast<size_t>(m * s.n + n);
         for (int64_t k = 0; k < s.k; ++k) {
           const double term = a[t.transpose_a() ? k * s.m + m : m * s.k + k] *
                               b[t.transpose_b() ? n * s.k + k : k * s.n + n];

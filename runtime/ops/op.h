@@ -1,8 +1,9 @@
-// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file speaks.
+// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file
+// speaks.
 //
-// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle in double
-// precision and the tolerance. It includes this header and core/ alone; graph/ and the conformance runner
-// implement the contexts.
+// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle
+// in double precision and the tolerance. It includes this header and core/ alone; graph/ and the
+// conformance runner implement the contexts.
 #pragma once
 
 #include <cmath>
@@ -52,14 +53,16 @@ struct GradientValue {
 };
 using GradientValues = std::vector<GradientValue>;
 
-// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its status.
+// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its
+// status.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
   virtual int inputs() const = 0;
   virtual GradientValue in(int i) const = 0;
   virtual GradientValue out(int i) const = 0;
-  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is always valid.
+  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is
+  // always valid.
   virtual GradientValue dout(int i) const = 0;
   // True if a gradient of input i is of use to anybody.
   virtual bool needs(int i) const = 0;
@@ -110,7 +113,8 @@ class OracleContext {
     bool norm_known = false;          // grad_norm and non_finite are written
     double norm = 0;
     double norm_magnitude = 0;
-    uint32_t undefined_outputs = 0;   // bit i: output i holds anything
+    uint32_t undefined_outputs = 0;  // bit i: output i holds anything
+    bool may_set_error = false;      // the error word holds anything
   };
   // A list operand is one flat array, its entries one after the other.
   struct Array {
@@ -120,7 +124,11 @@ class OracleContext {
 
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
                 std::span<std::vector<double>> magnitude, const Step& step_scalars, Outcome& result)
-      : step(step_scalars), outcome(result), attributes_(&attributes), in_(in), out_(out),
+      : step(step_scalars),
+        outcome(result),
+        attributes_(&attributes),
+        in_(in),
+        out_(out),
         magnitude_(magnitude) {}
 
   int inputs() const { return static_cast<int>(in_.size()); }
@@ -128,8 +136,9 @@ class OracleContext {
   const Shape& shape(int i) const { return in_[static_cast<size_t>(i)].shape; }
   std::span<double> out(int i) const { return out_[static_cast<size_t>(i)].values; }
   const Shape& out_shape(int i) const { return out_[static_cast<size_t>(i)].shape; }
-  // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
-  // measured against it. An oracle that leaves it empty is measured against |out|.
+  // For each element of output i the sum of the magnitudes of the terms that were added up;
+  // rounding errors are measured against it. An oracle that leaves it empty is measured against
+  // |out|.
   std::vector<double>& magnitude(int i) const { return magnitude_[static_cast<size_t>(i)]; }
   // The same, as zeros for all elements of output i.
   std::span<double> zero_magnitude(int i) const {
@@ -153,7 +162,8 @@ class OracleContext {
   std::span<std::vector<double>> magnitude_;
 };
 
-// How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute.
+// How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude +
+// absolute.
 struct Tolerance {
   double roundings = 0;
   double absolute = 0;
@@ -162,8 +172,9 @@ struct Tolerance {
   static Tolerance exact() { return {0, 0}; }
   // `n` roundings of values of the size of the result.
   static Tolerance of_roundings(double n) { return {n, 1e-37}; }
-  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of random rounding
-  // errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019).
+  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of
+  // random rounding errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error
+  // Analysis", 2019).
   static Tolerance of_reduction(int64_t length, double extra) {
     return {4 * std::sqrt(static_cast<double>(length > 0 ? length : 1)) + extra, 1e-37};
   }
@@ -184,7 +195,8 @@ class ToleranceContext {
   std::span<const OracleContext::Array> in_;
 };
 
-// Output `output` may lie on input `input`: every element is read before, or by the thread that, writes it.
+// Output `output` may lie on input `input`: every element is read before, or by the thread that,
+// writes it.
 struct InPlace {
   int output = -1;
   int input = -1;
@@ -198,8 +210,8 @@ struct OpDef {
   int optional_outputs = 0;  // after the required ones, one for each optional input that is given
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
-  // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose bits are set in
-  // list_inputs, and the outputs that update them.
+  // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose
+  // bits are set in list_inputs, and the outputs that update them.
   bool takes_lists = false;
   uint32_t list_inputs = 0b1;
   // Inputs that are indices (i32) and get no gradient: bit i stands for input i.
@@ -213,5 +225,11 @@ struct OpDef {
   void (*oracle)(const OracleContext& c) = nullptr;
   Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
 };
+
+// How many outputs a node with this many inputs has.
+inline int outputs_of(const OpDef& def, int inputs) {
+  return def.outputs +
+         (inputs - def.inputs < def.optional_outputs ? inputs - def.inputs : def.optional_outputs);
+}
 
 }  // namespace bowline

@@ -6,8 +6,8 @@
 namespace bowline {
 
 struct Reduced {
-  Shape kept;      // 1 in the place of every axis that is summed over
-  Shape result;    // the shape of the output
+  Shape kept;          // 1 in the place of every axis that is summed over
+  Shape result;        // the shape of the output
   int64_t length = 1;  // elements under one sum
 };
 

@@ -12,9 +12,7 @@ namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
-Status gradient(GradientContext& c) {
-  return c.din(0, c.add1(Op::ReluGrad, {c.in(0), c.dout(0)}));
-}
+Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::ReluGrad, {c.in(0), c.dout(0)})); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {

@@ -11,8 +11,7 @@ namespace bowline {
 namespace {
 
 Status infer(InferContext& c) {
-  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not that of x ({}).", c.in(1),
-                  c.in(0));
+  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not that of x ({}).", c.in(1), c.in(0));
   return c.out(0, c.in(0));
 }
 

@@ -2,10 +2,12 @@
 //
 //   carried_(i+1) = body(carried_i, invariant inputs, parameters of iteration i),  0 <= i < count
 //
-// Shapes    inputs: the carried values, then the invariant ones; outputs: the carried values after the last
+// Shapes    inputs: the carried values, then the invariant ones; outputs: the carried values after
+// the last
 //           iteration. Each keeps its shape and dtype through the body.
 // Gradient  a Repeat that runs backwards; built by graph/gradient.cpp, which sees the body.
-// Oracle    none: the body is not part of the attributes. What a backend does with a Repeat is a matter of its
+// Oracle    none: the body is not part of the attributes. What a backend does with a Repeat is a
+// matter of its
 //           Program, checked by running other operators inside one.
 #include "ops/op.h"
 
@@ -14,14 +16,16 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<RepeatAttributes>();
-  BOWLINE_REQUIRE(t.count() >= 1 && t.count() <= 65536, "The count ({}) lies outside 1..65536.", t.count());
-  BOWLINE_REQUIRE(t.carried() <= static_cast<uint32_t>(c.inputs()), "{} values are carried, {} come in.",
-                  t.carried(), c.inputs());
+  BOWLINE_REQUIRE(t.count() >= 1 && t.count() <= 65536, "The count ({}) lies outside 1..65536.",
+                  t.count());
+  BOWLINE_REQUIRE(t.carried() <= static_cast<uint32_t>(c.inputs()),
+                  "{} values are carried, {} come in.", t.carried(), c.inputs());
   const auto* lists = t.parameters();
   for (flatbuffers::uoffset_t i = 0; lists != nullptr && i < lists->size(); ++i) {
     const auto* items = lists->Get(i)->parameters();
     const size_t n = items == nullptr ? 0 : items->size();
-    BOWLINE_REQUIRE(n == t.count(), "Parameter list {} has {} items for {} iterations.", i, n, t.count());
+    BOWLINE_REQUIRE(n == t.count(), "Parameter list {} has {} items for {} iterations.", i, n,
+                    t.count());
   }
   return {};
 }

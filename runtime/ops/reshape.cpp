@@ -2,9 +2,8 @@
 //
 //   y[flat i] = x[flat i]
 //
-// Shapes    any x  ->  y of shape dims. A dim is a number or the name of a bound dim; one -1 stands for what is left.
-// Gradient  Reshape to the shape of x.
-// View      y is the bytes of x: no kernel.
+// Shapes    any x  ->  y of shape dims. A dim is a number or the name of a bound dim; one -1 stands
+// for what is left. Gradient  Reshape to the shape of x. View      y is the bytes of x: no kernel.
 #include "ops/build.h"
 #include "ops/op.h"
 
@@ -22,7 +21,8 @@ Result<int64_t> inferred_dim(const Shape& x, const Shape& others) {
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<ReshapeAttributes>().dims();
   const size_t rank = dims == nullptr ? 0 : dims->size();
-  BOWLINE_REQUIRE(rank <= kMaxRank, "The shape has rank {}, above the limit of {}.", rank, kMaxRank);
+  BOWLINE_REQUIRE(rank <= kMaxRank, "The shape has rank {}, above the limit of {}.", rank,
+                  kMaxRank);
   Shape y;
   int open = -1;
   for (size_t a = 0; a < rank; ++a) {
@@ -42,14 +42,12 @@ Status infer(InferContext& c) {
   if (open >= 0) {
     BOWLINE_ASSIGN(y[open], inferred_dim(c.in(0), y));
   }
-  BOWLINE_REQUIRE(y.elements() == c.in(0).elements(), "Shape {} does not have the {} elements of {}.", y,
-                  c.in(0).elements(), c.in(0));
+  BOWLINE_REQUIRE(y.elements() == c.in(0).elements(),
+                  "Shape {} does not have the {} elements of {}.", y, c.in(0).elements(), c.in(0));
   return c.out(0, y);
 }
 
-Status gradient(GradientContext& c) {
-  return c.din(0, reshaped(c, c.dout(0), c.shape(c.in(0))));
-}
+Status gradient(GradientContext& c) { return c.din(0, reshaped(c, c.dout(0), c.shape(c.in(0)))); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {

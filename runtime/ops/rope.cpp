@@ -1,15 +1,17 @@
 // Rope: rotates pairs of channels by angles that grow with the position.
 //
-//   angle_j = (t + position_offset) * base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated if `inverse`
-//   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
-//   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
-//   pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved: (2j, 2j + 1)
+//   angle_j = (t + position_offset) * base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated
+//   if `inverse` y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j) y[b_j] = x[b_j] *
+//   cos(angle_j) + x[a_j] * sin(angle_j) pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved:
+//   (2j, 2j + 1)
 //
-// Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1. rotary_dims is even,
+// Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1.
+// rotary_dims is even,
 //           at most head_dim (0: head_dim); channels from rotary_dims on are copied.
 // Gradient  Rope in the other direction.
 // In place  on x.
-// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the pairs that are
+// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the
+// pairs that are
 //           not interleaved are those of GPT-NeoX.
 #include <cmath>
 
@@ -59,7 +61,8 @@ Status gradient(GradientContext& c) {
     }
     for (size_t j = 0; j < dims / 2; ++j) {
       const double power = -2.0 * static_cast<double>(j) / static_cast<double>(dims);
-      const double angle = position * std::pow(static_cast<double>(t.base()), power) * (t.inverse() ? -1 : 1);
+      const double angle =
+          position * std::pow(static_cast<double>(t.base()), power) * (t.inverse() ? -1 : 1);
       const size_t a = at + (t.interleaved() ? 2 * j : j);
       const size_t b = t.interleaved() ? a + 1 : a + dims / 2;
       const double xa = c.in(0)[a];

@@ -4,10 +4,10 @@
 //   with momentum:  b = first_update ? g : momentum * b + g,  g = nesterov ? g + momentum * b : b
 //   w = w - learning_rate * g
 //
-// Operands  lists of storages: weights, grads; scale [1]; with momentum also momenta. Updates weights and momenta.
-// Step      does nothing if error or non_finite is set.
-// Gradient  none.
-// Source    Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in the
+// Operands  lists of storages: weights, grads; scale [1]; with momentum also momenta. Updates
+// weights and momenta. Step      does nothing if error or non_finite is set. Gradient  none. Source
+// Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in
+// the
 //           form of PyTorch, where the learning rate stays outside of the buffer.
 #include <cmath>
 
@@ -19,8 +19,8 @@ namespace {
 // Lists have no shape of their own.
 Status infer(InferContext& c) {
   const auto& t = c.attributes<SgdAttributes>();
-  BOWLINE_REQUIRE((t.momentum() != 0) == (c.inputs() == 4), "With a momentum of {} there are {} operands.",
-                  t.momentum(), c.inputs());
+  BOWLINE_REQUIRE((t.momentum() != 0) == (c.inputs() == 4),
+                  "With a momentum of {} there are {} operands.", t.momentum(), c.inputs());
   BOWLINE_REQUIRE(c.in(2) == Shape{1}, "The scale has shape {}.", c.in(2));
   return c.out(0, c.in(0));
 }

@@ -15,9 +15,7 @@ namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
-Status gradient(GradientContext& c) {
-  return c.din(0, c.add1(Op::SiluGrad, {c.in(0), c.dout(0)}));
-}
+Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::SiluGrad, {c.in(0), c.dout(0)})); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);

@@ -19,8 +19,9 @@ Status infer(InferContext& c) {
   Shape y;
   uint32_t seen = 0;
   for (size_t a = 0; a < rank; ++a) {
-    BOWLINE_ASSIGN(const int from,
-                   normalise_axis(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)), x.rank()));
+    BOWLINE_ASSIGN(
+        const int from,
+        normalise_axis(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)), x.rank()));
     BOWLINE_REQUIRE((seen >> from & 1) == 0, "The permutation names axis {} twice.", from);
     seen |= 1u << from;
     y.push_back(x[from]);
@@ -33,8 +34,8 @@ Status gradient(GradientContext& c) {
   TransposeAttributesT inverse;
   inverse.permutation.resize(static_cast<size_t>(rank));
   for (int a = 0; a < rank; ++a) {
-    const int from =
-        c.attributes<TransposeAttributes>().permutation()->Get(static_cast<flatbuffers::uoffset_t>(a));
+    const int from = c.attributes<TransposeAttributes>().permutation()->Get(
+        static_cast<flatbuffers::uoffset_t>(a));
     inverse.permutation[static_cast<size_t>(from < 0 ? from + rank : from)] = a;
   }
   return c.din(0, c.add1(Op::Transpose, {c.dout(0)}, Attributes::of(inverse)));
@@ -45,8 +46,8 @@ Status gradient(GradientContext& c) {
   for (Index i(c.out_shape(0)); i.valid(); i.next()) {
     std::array<int64_t, kMaxRank> at{};
     for (int a = 0; a < x.rank(); ++a) {
-      const int from =
-          c.attributes<TransposeAttributes>().permutation()->Get(static_cast<flatbuffers::uoffset_t>(a));
+      const int from = c.attributes<TransposeAttributes>().permutation()->Get(
+          static_cast<flatbuffers::uoffset_t>(a));
       at[static_cast<size_t>(from < 0 ? from + x.rank() : from)] = i[a];
     }
     int64_t position = 0;

@@ -1,0 +1,365 @@
+#include "conformance/bench.h"
+
+#include <cstring>
+
+#include "core/checked.h"
+
+namespace bowline::conformance {
+namespace {
+
+using device::kArenaSlot;
+using device::kFirstStorageSlot;
+using device::kStepSlot;
+using device::Operand;
+using device::Record;
+using device::StepScalars;
+
+constexpr uint64_t kGuard = 256;
+constexpr uint64_t kTailGuard = 4096;
+constexpr uint32_t kSentinel = 0x7FC1A5A5;  // a NaN
+constexpr uint32_t kNode = 4711;
+constexpr uint32_t kSlots = 5;
+
+// The image of one slot: sentinels, with operands placed between them.
+class Image {
+ public:
+  explicit Image(uint64_t alignment) : alignment_(alignment) {}
+
+  // Room for `bytes` at an odd multiple of the alignment.
+  uint64_t place(uint64_t bytes) {
+    uint64_t at = round_up(bytes_.size() + kGuard, alignment_);
+    at += at / alignment_ % 2 == 0 ? alignment_ : 0;
+    resize(round_up(at + bytes, 4));
+    return at;
+  }
+  void finish() { resize(round_up(bytes_.size(), 4) + kTailGuard); }
+  std::span<std::byte> at(uint64_t offset, uint64_t bytes) {
+    return std::span(bytes_).subspan(offset, bytes);
+  }
+  std::vector<std::byte>& bytes() { return bytes_; }
+  // These bytes may change.
+  void release(uint64_t offset, uint64_t bytes) {
+    if (bytes > 0) {
+      free_.push_back({offset, bytes});
+    }
+  }
+  // The first byte that changed though it belongs to no output.
+  std::optional<uint64_t> first_change(std::span<const std::byte> now) const {
+    std::vector<std::byte> expected = bytes_;
+    for (const auto& [offset, bytes] : free_) {
+      std::memcpy(expected.data() + offset, now.data() + offset, bytes);
+    }
+    const auto [a, b] = std::ranges::mismatch(expected, now);
+    return a == expected.end() ? std::nullopt : std::optional<uint64_t>(a - expected.begin());
+  }
+
+ private:
+  void resize(uint64_t bytes) {
+    const size_t old = bytes_.size();
+    bytes_.resize(bytes);
+    for (size_t i = old; i < bytes_.size(); ++i) {
+      bytes_[i] = static_cast<std::byte>(kSentinel >> 8 * (i % 4) & 0xFF);
+    }
+  }
+
+  uint64_t alignment_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::pair<uint64_t, uint64_t>> free_;
+};
+
+void store(std::span<const double> values, DType dtype, std::byte* to) {
+  for (const double v : values) {
+    if (dtype == DType::i32) {
+      const auto n = static_cast<int32_t>(v);
+      std::memcpy(to, &n, sizeof(n));
+    } else {
+      const auto f = static_cast<float>(v);
+      std::memcpy(to, &f, sizeof(f));
+    }
+    to += 4;
+  }
+}
+
+StepScalars scalars_of(const Case& c) {
+  StepScalars s;
+  s.error = c.step_error;
+  s.non_finite = c.step_non_finite;
+  s.accumulate = c.step.accumulate ? 1 : 0;
+  s.training = c.step.training ? 1 : 0;
+  s.seed[0] = static_cast<uint32_t>(c.step.seed);
+  s.seed[1] = static_cast<uint32_t>(c.step.seed >> 32);
+  s.counter = c.step.counter;
+  s.learning_rate = static_cast<float>(c.step.learning_rate);
+  s.gradient_scale = static_cast<float>(c.step.gradient_scale);
+  s.bias_correction1 = static_cast<float>(c.step.bias_correction1);
+  s.bias_correction2 = static_cast<float>(c.step.bias_correction2);
+  s.first_update = c.step.first_update ? 1 : 0;
+  return s;
+}
+
+// Where the parts of one operand lie: one, or the entries of a list; `copies` of them with a fixed
+// distance.
+struct Placed {
+  uint32_t slot = kArenaSlot;
+  std::vector<std::pair<uint64_t, uint64_t>> parts;  // offset, elements
+  uint64_t step_bytes = 0;
+};
+
+// A Program of one operator, with the memory that it is bound to.
+class Setup {
+ public:
+  Setup(const Case& c, std::span<const Array> inputs, const Expected& expected,
+        const Placement& placement, uint64_t alignment)
+      : c_(c),
+        def_(op_def(c.op)),
+        placement_(placement),
+        alignment_(alignment),
+        images_(kSlots, Image(alignment)) {
+    program_.slots = kSlots;
+    record_.op = c.op;
+    record_.attributes = c.attributes;
+    record_.node = kNode;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      add_input(i, inputs[i]);
+    }
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      add_output(i, expected.outputs[i]);
+    }
+  }
+
+  const Record& record() const { return record_; }
+
+  void finish(uint64_t workspace_bytes) {
+    record_.workspace.dtype = DType::u8;
+    record_.workspace.shape = Shape{static_cast<int64_t>(workspace_bytes)};
+    record_.workspace.offset = images_[kArenaSlot].place(workspace_bytes);
+    images_[kArenaSlot].release(record_.workspace.offset, workspace_bytes);
+    images_[kStepSlot].bytes().clear();
+    const StepScalars s = scalars_of(c_);
+    images_[kStepSlot].bytes().resize(sizeof(s));
+    std::memcpy(images_[kStepSlot].bytes().data(), &s, sizeof(s));
+    images_[kStepSlot].release(0, offsetof(StepScalars, accumulate));
+    for (Image& image : images_) {
+      image.finish();
+    }
+    if (placement_.repeat == 0) {
+      program_.records = {record_};
+      return;
+    }
+    Record begin, end;
+    begin.kind = Record::Kind::repeat_begin;
+    begin.count = placement_.repeat;
+    end.kind = Record::Kind::repeat_end;
+    program_.records = {begin, record_, end};
+  }
+
+  const device::Program& program() const { return program_; }
+  Image& image(size_t slot) { return images_[slot]; }
+
+  // Output i as it lies in `slots`; of a Repeat that of the last iteration.
+  std::vector<float> output(size_t i, std::span<const std::vector<std::byte>> slots) const {
+    const Placed& p = outputs_[i];
+    std::vector<float> out;
+    const uint64_t last = placement_.repeat == 0 ? 0 : (placement_.repeat - 1) * p.step_bytes;
+    for (const auto& [offset, elements] : p.parts) {
+      const size_t old = out.size();
+      out.resize(old + elements);
+      if (elements > 0) {
+        std::memcpy(out.data() + old, slots[p.slot].data() + offset + last,
+                    elements * sizeof(float));
+      }
+    }
+    return out;
+  }
+
+ private:
+  // Odd inputs lie in storages of their own slot, as weights do.
+  static uint32_t slot_for(size_t i) {
+    return i % 2 == 0 ? kArenaSlot : kFirstStorageSlot + (i % 4) / 2;
+  }
+
+  Operand operand(const Placed& p, DType dtype, const Shape& shape, bool as_table, bool is_list) {
+    Operand o;
+    o.dtype = dtype;
+    o.shape = shape;
+    o.slot = p.slot;
+    o.offset = p.parts[0].first;
+    if (as_table) {
+      device::Table table;
+      uint64_t largest = 0;
+      const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
+      for (uint32_t k = 0; k < copies; ++k) {
+        for (const auto& [offset, elements] : p.parts) {
+          table.entries.push_back(
+              {p.slot, offset + k * p.step_bytes, elements, c_.step.first_contribution});
+          largest = std::max(largest, elements);
+        }
+      }
+      o.table = static_cast<uint32_t>(program_.tables.size());
+      o.shape = is_list ? Shape{static_cast<int64_t>(largest)} : shape;
+      program_.tables.push_back(std::move(table));
+    } else if (placement_.repeat != 0) {
+      o.modulo = placement_.repeat;
+      o.step_bytes = p.step_bytes;
+    }
+    return o;
+  }
+
+  Placed room_for(std::span<const uint64_t> elements, uint32_t slot) {
+    Placed p;
+    p.slot = slot;
+    const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
+    for (const uint64_t n : elements) {
+      // Copies for the iterations of a Repeat follow each other at a multiple of the alignment.
+      p.step_bytes = copies == 1 ? 0 : round_up(n * 4 + kGuard, alignment_);
+      const uint64_t at = images_[slot].place(n * 4 + (copies - 1) * p.step_bytes);
+      p.parts.push_back({at, n});
+    }
+    return p;
+  }
+
+  bool is_updated(size_t input) const {
+    return std::ranges::any_of(
+        def_.updates, [&](const InPlace& u) { return u.input == static_cast<int>(input); });
+  }
+
+  void add_input(size_t i, const Array& array) {
+    const Input& in = c_.inputs[i];
+    std::vector<uint64_t> elements;
+    if (in.is_list) {
+      elements.assign(in.entries.begin(), in.entries.end());
+    } else {
+      elements = {static_cast<uint64_t>(array.shape.elements())};
+    }
+    const bool as_table = in.is_list || is_updated(i);
+    Placed p = room_for(elements, as_table ? kFirstStorageSlot : slot_for(i));
+    const DType dtype = dtype_of_input(def_, i);
+    const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
+    size_t from = 0;
+    for (const auto& [offset, n] : p.parts) {
+      // The last iteration sees the values of the case, the others see zeros.
+      const std::vector<double> zeros(n);
+      for (uint32_t k = 0; k < copies; ++k) {
+        const std::span<const double> values = k + 1 == copies
+                                                   ? std::span(array.values).subspan(from, n)
+                                                   : std::span<const double>(zeros);
+        store(values, dtype, images_[p.slot].bytes().data() + offset + k * p.step_bytes);
+      }
+      from += n;
+    }
+    record_.inputs.push_back(operand(p, dtype, array.shape, as_table, in.is_list));
+    inputs_.push_back(std::move(p));
+  }
+
+  void add_output(size_t i, const Array& array) {
+    for (const InPlace& u : def_.updates) {
+      if (u.output == static_cast<int>(i)) {
+        share(i, static_cast<size_t>(u.input), array.shape, true);
+        return;
+      }
+    }
+    if (placement_.in_place && placement_.in_place->output == static_cast<int>(i)) {
+      share(i, static_cast<size_t>(placement_.in_place->input), array.shape, false);
+      return;
+    }
+    const uint64_t elements = static_cast<uint64_t>(array.shape.elements());
+    Placed p = room_for({&elements, 1}, kArenaSlot);
+    release(p);
+    record_.outputs.push_back(operand(p, DType::f32, array.shape, false, false));
+    outputs_.push_back(std::move(p));
+  }
+
+  // Output i lies on input `input`.
+  void share(size_t, size_t input, const Shape& shape, bool keep_shape) {
+    Operand o = record_.inputs[input];
+    o.shape = keep_shape ? o.shape : shape;
+    release(inputs_[input]);
+    record_.outputs.push_back(o);
+    outputs_.push_back(inputs_[input]);
+  }
+
+  void release(const Placed& p) {
+    const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
+    for (const auto& [offset, elements] : p.parts) {
+      for (uint32_t k = 0; k < copies; ++k) {
+        images_[p.slot].release(offset + k * p.step_bytes, elements * 4);
+      }
+    }
+  }
+
+  const Case& c_;
+  const OpDef& def_;
+  Placement placement_;
+  uint64_t alignment_;
+  std::vector<Image> images_;
+  device::Program program_;
+  Record record_;
+  std::vector<Placed> inputs_, outputs_;
+};
+
+}  // namespace
+
+Status Bench::reserve(std::span<const uint64_t> bytes) {
+  blocks_.resize(std::max(blocks_.size(), bytes.size()));
+  for (size_t slot = 0; slot < bytes.size(); ++slot) {
+    if (!blocks_[slot] || blocks_[slot]->bytes() < bytes[slot]) {
+      blocks_[slot].reset();
+      const auto kind = slot == kStepSlot || slot == device::kIoSlot ? device::MemoryKind::io
+                                                                     : device::MemoryKind::device;
+      BOWLINE_ASSIGN(blocks_[slot], device::Block::allocate(device_, 2 * bytes[slot], kind));
+    }
+  }
+  return {};
+}
+
+Result<std::string> Bench::reason_against(const Case& c, std::span<const Array> inputs,
+                                          const Expected& expected) {
+  const Setup setup(c, inputs, expected, {}, device_->capabilities().alignment);
+  const Record& r = setup.record();
+  return device_->query({r.op, r.attributes, r.inputs, r.outputs}).reason;
+}
+
+Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const Expected& expected,
+                            const Placement& placement) {
+  Setup setup(c, inputs, expected, placement, device_->capabilities().alignment);
+  const Record& r = setup.record();
+  setup.finish(device_->query({r.op, r.attributes, r.inputs, r.outputs}).workspace_bytes);
+
+  std::vector<uint64_t> sizes;
+  for (size_t s = 0; s < kSlots; ++s) {
+    sizes.push_back(setup.image(s).bytes().size());
+  }
+  BOWLINE_TRY(reserve(sizes));
+  std::vector<device::Buffer> buffers;
+  for (size_t s = 0; s < kSlots; ++s) {
+    BOWLINE_TRY(device_->copy_in(blocks_[s]->buffer(), 0, setup.image(s).bytes()));
+    buffers.push_back(blocks_[s]->buffer());
+  }
+  BOWLINE_ASSIGN(std::unique_ptr<device::Recording> recording,
+                 device_->record(setup.program(), buffers));
+  device::Recording* const one = recording.get();
+  Status status = device_->submit({&one, 1});
+  if (status.ok()) {
+    status = device_->wait();
+  }
+  device_->release(std::move(recording));
+  BOWLINE_TRY(std::move(status));
+
+  std::vector<std::vector<std::byte>> slots;
+  for (size_t s = 0; s < kSlots; ++s) {
+    std::vector<std::byte> now(sizes[s]);
+    BOWLINE_TRY(device_->copy_out(now, blocks_[s]->buffer(), 0));
+    const auto changed = setup.image(s).first_change(now);
+    BOWLINE_REQUIRE_CODE(!changed, Code::internal,
+                         "Byte {} of slot {} changed, which belongs to no output.", *changed, s);
+    slots.push_back(std::move(now));
+  }
+  Observed out;
+  std::memcpy(&out.step, slots[kStepSlot].data(), sizeof(out.step));
+  for (size_t i = 0; i < expected.outputs.size(); ++i) {
+    out.outputs.push_back(setup.output(i, slots));
+  }
+  return out;
+}
+
+}  // namespace bowline::conformance

@@ -1,0 +1,49 @@
+// Bench: runs one operator on one device through the backend contract alone.
+//
+// Every operand lies at an offset that is an odd multiple of the device's alignment, between
+// guards; bytes that are no output must be the same after the run. Outputs start as NaN. A view
+// operator is not run.
+#pragma once
+
+#include "conformance/evaluate.h"
+#include "device/device.h"
+
+namespace bowline::conformance {
+
+// What came back.
+struct Observed {
+  std::vector<std::vector<float>> outputs;
+  device::StepScalars step;
+};
+
+// How the operator is placed and wrapped.
+struct Placement {
+  std::optional<InPlace> in_place;
+  // The operator runs inside a Repeat of this count, operands stepping through copies of
+  // themselves; 0: outside.
+  uint32_t repeat = 0;
+};
+
+enum class Answer : uint8_t { ran, cannot };
+
+class Bench {
+ public:
+  explicit Bench(std::shared_ptr<device::OpenDevice> device) : device_(std::move(device)) {}
+
+  device::OpenDevice& device() const { return *device_; }
+
+  // The reason why the device cannot run this case, or none.
+  Result<std::string> reason_against(const Case& c, std::span<const Array> inputs,
+                                     const Expected& expected);
+  // Errors  those of the device; internal: bytes changed that belong to no output.
+  Result<Observed> run(const Case& c, std::span<const Array> inputs, const Expected& expected,
+                       const Placement& placement);
+
+ private:
+  Status reserve(std::span<const uint64_t> bytes);
+
+  std::shared_ptr<device::OpenDevice> device_;
+  std::vector<std::shared_ptr<device::Block>> blocks_;  // by slot, reused from case to case
+};
+
+}  // namespace bowline::conformance

@@ -1,0 +1,91 @@
+// A case: one operator with its attributes, inputs and step scalars; and the text form of many
+// cases.
+//
+// tests/ops/<op>.cases holds lines of this form; one line stands for every combination of its
+// alternatives:
+//
+//   n=1,5..8 s=[],[2,3] | [s,n] [n]{0..n-1,-100} | eps=1e-5,1e-3 axes=[0],[0,1] | values=normal,nan
+//   seeds=2 -> (1,2) variables           | inputs                 | attributes                   |
+//   options             expected numbers
+//
+//   Variables    numbers, ranges a..b, shapes, the sets declared by `let name = ...`; later ones
+//   may use earlier ones.
+//                Where a number stands, so may an expression of variables with + - * / and
+//                parentheses.
+//   Inputs       [dims]          f32 of this shape; a shape variable stands for its dims
+//                ...{a..b,c}     i32 between a and b; with more items, each is drawn now and then
+//                ...:kind        f32 of another kind than the option `values`
+//                ...=(1,nan,-2)  these values
+//                ([a],[b])       a list of storages of a and b elements
+//                =Op.k(0,1)      output k of the oracle of Op, with these attributes, on inputs 0
+//                and 1
+//   Attributes   by name; enum values by name; ['n',-1] in a target shape is the named dim n, bound
+//   to variable n. Options      values  normal, integers, positive, offset, tiny, large, zeros,
+//   special (NaN, infinities, signed zeros,
+//                        denormals), nan (the same without infinities)
+//                seeds   so many draws of the values
+//                training accumulate first halted learning_rate gradient_scale bias_correction1
+//                bias_correction2 counter:
+//                        step scalars
+//   Expected     (numbers) per output or _; they come from elsewhere and check the oracle too.
+//   A line that starts with ! states that inference refuses it. # starts a comment.
+#pragma once
+
+#include <optional>
+
+#include "graph/op_table.h"
+
+namespace bowline::conformance {
+
+enum class Values : uint8_t {
+  normal,
+  integers,
+  positive,
+  offset,
+  tiny,
+  large,
+  zeros,
+  special,
+  nan
+};
+
+// An input whose values are the output of another oracle.
+struct Derived {
+  Op op = Op::Invalid;
+  int output = 0;
+  std::vector<int> inputs;
+};
+
+struct Input {
+  Shape shape;                   // of a list: [sum of the entries]
+  std::vector<int64_t> entries;  // of a list
+  bool is_list = false;
+  std::optional<Values> values;
+  bool is_index = false;  // i32 in [low, high], or one of `others`
+  int64_t low = 0;
+  int64_t high = 0;
+  std::vector<int64_t> others;
+  std::vector<double> given;
+  std::optional<Derived> derived;
+};
+
+struct Case {
+  Op op = Op::Invalid;
+  Attributes attributes;
+  std::vector<Input> inputs;
+  Values values = Values::normal;
+  uint32_t draw = 0;  // which of the seeds
+  OracleContext::Step step;
+  uint32_t step_error = 0;
+  uint32_t step_non_finite = 0;
+  bool refused = false;
+  std::vector<std::optional<std::vector<double>>> expected;
+  std::vector<BoundDim> dims;
+  std::string where;  // "add.cases:12"
+  std::string text;   // "add.cases:12 n=7 [7] [7] eps=1e-05 values=normal"
+};
+
+// Errors  bad_argument: a line that does not have this form, with its number.
+Result<std::vector<Case>> parse_cases(Op op, std::string_view file, std::string_view text);
+
+}  // namespace bowline::conformance

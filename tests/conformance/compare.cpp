@@ -1,0 +1,107 @@
+#include <cmath>
+#include <limits>
+
+#include "conformance/suite.h"
+
+namespace bowline::conformance {
+namespace {
+
+constexpr uint32_t kNode = 4711;  // of bench.cpp
+
+std::string numbers_at(const Expected& e, size_t output, size_t i, float got) {
+  const Shape& s = e.outputs[output].shape;
+  return format("output {}{}, element {}: {} instead of {}", output, s, i, got,
+                e.outputs[output].values[i]);
+}
+
+Verdict compare_norm(const Expected& e, const device::StepScalars& step) {
+  Verdict v;
+  const double units =
+      error_units(e.tolerance, e.outcome.norm, e.outcome.norm, static_cast<double>(step.grad_norm));
+  v.units = units;
+  if (!(units <= 1)) {
+    v.problem = format("grad_norm is {} instead of {}", step.grad_norm, e.outcome.norm);
+  }
+  const bool finite = std::isfinite(e.outcome.norm);
+  if ((step.non_finite == 0) != finite) {
+    v.problem = format("non_finite is {} at a norm of {}", step.non_finite, e.outcome.norm);
+  }
+  return v;
+}
+
+std::string check_error_word(const Case& c, const Expected& e, const device::StepScalars& step) {
+  if (e.outcome.may_set_error) {
+    return "";
+  }
+  if (e.outcome.bad_indices.empty()) {
+    return step.error == c.step_error
+               ? ""
+               : format("the error word is {} though no index is bad", step.error);
+  }
+  if (step.error != static_cast<uint32_t>(device::StepError::index_out_of_range) ||
+      step.error_node != kNode) {
+    return format("an index is bad, and the error word is {}, of node {}", step.error,
+                  step.error_node);
+  }
+  const auto& bad = e.outcome.bad_indices;
+  const bool known = std::ranges::find(bad, static_cast<double>(step.error_value)) != bad.end();
+  return known ? "" : format("the error value {} is none of the bad indices", step.error_value);
+}
+
+}  // namespace
+
+double error_units(const Tolerance& tolerance, double magnitude, double expected, double got) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const double rounded = static_cast<double>(static_cast<float>(expected));
+  if (std::isnan(rounded) || std::isnan(got)) {
+    return std::isnan(rounded) && std::isnan(got) ? 0 : kNever;
+  }
+  if (std::isinf(rounded) || std::isinf(got)) {
+    return rounded == got ? 0 : kNever;
+  }
+  const double size =
+      std::isfinite(magnitude) ? std::max(magnitude, std::abs(expected)) : std::abs(expected);
+  const double bound = tolerance.roundings * std::ldexp(size, -24) + tolerance.absolute;
+  // An exact operator gives the rounded oracle.
+  const double error = bound == 0 ? std::abs(got - rounded) : std::abs(got - expected);
+  return error == 0 ? 0 : bound == 0 ? kNever : error / bound;
+}
+
+Verdict compare_output(const Expected& expected, size_t output, std::span<const float> got) {
+  Verdict verdict;
+  const std::vector<double>& values = expected.outputs[output].values;
+  const std::vector<double>& magnitude = expected.magnitude[output];
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double size = magnitude.empty() ? std::abs(values[i]) : magnitude[i];
+    const double units =
+        error_units(expected.tolerance, size, values[i], static_cast<double>(got[i]));
+    if (units > 1 && verdict.units <= 1) {
+      verdict.problem = numbers_at(expected, output, i, got[i]) +
+                        format(" (at most 1 tolerance; it is {})", units);
+    }
+    verdict.units = std::max(verdict.units, units);
+  }
+  return verdict;
+}
+
+Verdict compare(const Case& c, const Expected& expected, const Observed& observed) {
+  Verdict all;
+  const auto take = [&](Verdict v) {
+    all.units = std::max(all.units, v.units);
+    if (all.problem.empty()) {
+      all.problem = std::move(v.problem);
+    }
+  };
+  for (size_t i = 0; i < expected.outputs.size(); ++i) {
+    if ((expected.outcome.undefined_outputs >> i & 1) == 0) {
+      take(compare_output(expected, i, observed.outputs[i]));
+    }
+  }
+  take({0, check_error_word(c, expected, observed.step)});
+  if (expected.outcome.norm_known) {
+    take(compare_norm(expected, observed.step));
+  }
+  return all;
+}
+
+}  // namespace bowline::conformance

@@ -1,0 +1,51 @@
+// The conformance runner: every suite on a device, compared with the oracles.
+#pragma once
+
+#include "conformance/gaps.h"
+#include "device/device.h"
+
+namespace bowline::conformance {
+
+struct Options {
+  std::string filter = "*";  // of operator names, or of the names of tests
+  uint64_t seed = 0;
+  bool quick = false;  // every operator, fewer cases: at most 60 s per device
+};
+
+struct Failure {
+  std::string where;  // the case: file, line, variables
+  std::string what;
+};
+
+struct Report {
+  std::string suite;
+  std::string device;
+  uint64_t cases = 0;  // run
+  uint64_t passed = 0;
+  uint64_t never = 0;    // not run: a gap for ever
+  uint64_t not_yet = 0;  // run and failed, as stated
+  double worst = 0;      // error in units of the tolerance
+  std::string worst_where;
+  std::vector<Failure> failures;
+  double seconds = 0;
+
+  bool ok() const { return failures.empty() && cases > 0; }
+};
+
+// "ops", "gradients", ...
+std::vector<std::string_view> suites();
+// True if the suite asks the oracles alone, so that one run serves all devices.
+bool needs_no_device(std::string_view suite);
+
+// Errors  bad_argument: no such suite; a case file that cannot be read. Failures of cases are in
+// the report.
+Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDevice>& device,
+                   const Options& options);
+
+// The gaps of the backend of a device ("vulkan:0").
+const Gaps& gaps_of(std::string_view device);
+
+// "LayerNorm" matches "Layer*".
+bool matches(std::string_view pattern, std::string_view text);
+
+}  // namespace bowline::conformance

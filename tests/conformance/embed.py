@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Writes what the conformance runner needs of the source tree into one .cpp: the case files of all operators in the
+order of the op lists, and a header with the gaps of the backends that have a conformance.cpp."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/cmake"))
+from generate_ops import read_union, stem_of, write  # noqa: E402
+
+
+def literal(text):
+    """C++ string literals of a text, in pieces that every compiler takes."""
+    lines = text.splitlines(keepends=True) or [""]
+    return "\n".join('     R"cases(' + line.rstrip("\n") + '\n)cases"' for line in lines)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--backends", default="", help="names of the backends with a conformance.cpp, comma-separated")
+    args = parser.parse_args()
+    ops = read_union(args.root / "schemas/ops.fbs", "Op") + read_union(args.root / "schemas/internal_ops.fbs", "InternalOp")
+    lines = ["// Generated from tests/ops/*.cases by tests/conformance/embed.py.", '#include "conformance/suite.h"\n',
+             "namespace bowline::conformance {\n", "const CaseText kCaseTexts[kOps] = {"]
+    for name, _, _ in ops:
+        path = args.root / "tests/ops" / (stem_of(name) + ".cases")
+        lines += [f'    {{"{path.name}",', literal(path.read_text()) + "},"]
+    lines += ["};\n", "}  // namespace bowline::conformance\n"]
+    write(args.out / "generated/cases.cpp", "\n".join(lines))
+
+    names = [n for n in args.backends.split(",") if n]
+    lines = ["// Generated from backends/*/conformance.cpp by tests/conformance/embed.py.", "#pragma once\n",
+             "#include <array>", "#include <string_view>\n", '#include "conformance/gaps.h"\n',
+             "namespace bowline::conformance {\n", "struct BackendGaps {", "  std::string_view backend;",
+             "  const Gaps& (*gaps)();", "};\n"]
+    lines += [f"const Gaps& gaps_{n}();" for n in names]
+    rows = ", ".join(f'BackendGaps{{"{n}", gaps_{n}}}' for n in names)
+    lines += [f"inline constexpr std::array<BackendGaps, {len(names)}> kBackendGaps = {{{rows}}};\n",
+              "}  // namespace bowline::conformance\n"]
+    write(args.out / "generated/gaps.h", "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

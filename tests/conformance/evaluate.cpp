@@ -1,0 +1,226 @@
+#include "conformance/evaluate.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/random.h"
+
+namespace bowline::conformance {
+namespace {
+
+class CaseInfer : public InferContext {
+ public:
+  CaseInfer(const Attributes& attributes, std::span<const Shape> inputs,
+            std::span<const DType> dtypes, std::span<const BoundDim> dims, Signature& out)
+      : InferContext(attributes), inputs_(inputs), dtypes_(dtypes), dims_(dims), out_(out) {}
+
+  int inputs() const override { return static_cast<int>(inputs_.size()); }
+  const Shape& in(int i) const override { return inputs_[static_cast<size_t>(i)]; }
+  DType dtype(int i) const override { return dtypes_[static_cast<size_t>(i)]; }
+  using InferContext::out;
+  Status out(int i, const Shape& shape, DType type) override {
+    BOWLINE_ASSIGN(out_.shapes[static_cast<size_t>(i)], Shape::checked(shape.dims()));
+    out_.dtypes[static_cast<size_t>(i)] = type;
+    return {};
+  }
+  Result<int64_t> dim(std::string_view name) const override {
+    const auto it = std::ranges::find(dims_, name, &BoundDim::name);
+    BOWLINE_REQUIRE(it != dims_.end(), "Dim \"{}\" is not bound.", name);
+    return it->value;
+  }
+
+ private:
+  std::span<const Shape> inputs_;
+  std::span<const DType> dtypes_;
+  std::span<const BoundDim> dims_;
+  Signature& out_;
+};
+
+// Numbers in [0, 1) and normal ones from the counter alone.
+class Draws {
+ public:
+  Draws(uint64_t key, uint32_t stream)
+      : key_{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)}, stream_(stream) {}
+
+  uint32_t bits() {
+    if (left_ == 0) {
+      block_ = philox({counter_++, stream_, 0xC0F0, 0}, key_);
+      left_ = 4;
+    }
+    return block_[--left_];
+  }
+  double uniform() { return (bits() + 0.5) / 4294967296.0; }
+  double normal() {
+    const double radius = std::sqrt(-2 * std::log(uniform()));
+    return radius * std::cos(2 * std::acos(-1.0) * uniform());
+  }
+
+ private:
+  std::array<uint32_t, 2> key_;
+  uint32_t stream_;
+  uint32_t counter_ = 0;
+  RandomBlock block_{};
+  size_t left_ = 0;
+};
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr std::array kOdd = {kNan, 0.0, -0.0, 1e-40, -1e-42, 3e4, -3e4, kInfinity, -kInfinity};
+
+double draw_one(Values kind, Draws& d) {
+  const double x = d.normal();
+  switch (kind) {
+    case Values::normal:
+      return x;
+    case Values::integers:
+      return std::floor(d.uniform() * 17) - 8;
+    case Values::positive:
+      return std::abs(x) + 1e-3;
+    case Values::offset:
+      return 100 + x;
+    case Values::tiny:
+      return x * 1e-12;
+    case Values::large:
+      return x * 30;
+    case Values::zeros:
+      return 0;
+    case Values::special:
+    case Values::nan: {
+      const size_t kinds = kOdd.size() - (kind == Values::nan ? 2 : 0);
+      const auto which = static_cast<size_t>(d.uniform() * static_cast<double>(kinds));
+      return d.uniform() < 0.2 ? kOdd[which] : x;
+    }
+  }
+  return 0;
+}
+
+std::vector<double> draw_indices(const Input& in, uint64_t key, uint32_t stream) {
+  Draws d(key, stream);
+  std::vector<double> out;
+  for (int64_t i = 0; i < in.shape.elements(); ++i) {
+    const double u = d.uniform();
+    const double other = d.uniform();
+    if (!in.others.empty() && other < 0.3) {
+      out.push_back(static_cast<double>(
+          in.others[static_cast<size_t>(u * static_cast<double>(in.others.size()))]));
+    } else {
+      out.push_back(static_cast<double>(in.low) +
+                    std::floor(u * static_cast<double>(in.high - in.low + 1)));
+    }
+  }
+  return out;
+}
+
+Result<Array> derive(const Case& c, const Derived& from, const std::vector<Array>& inputs) {
+  std::vector<Array> taken;
+  for (const int i : from.inputs) {
+    BOWLINE_REQUIRE(static_cast<size_t>(i) < inputs.size(), "Input {} comes later.", i);
+    taken.push_back(inputs[static_cast<size_t>(i)]);
+  }
+  BOWLINE_ASSIGN(Expected e,
+                 run_oracle(op_def(from.op).oracle, from.op, c.attributes, taken, c.step, c.dims));
+  Array out = std::move(e.outputs[static_cast<size_t>(from.output)]);
+  for (double& v : out.values) {
+    v = static_cast<double>(static_cast<float>(v));
+  }
+  return out;
+}
+
+}  // namespace
+
+uint64_t hash_of(std::string_view text) {
+  uint64_t h = 14695981039346656037ull;
+  for (const char ch : text) {
+    h = (h ^ static_cast<uint8_t>(ch)) * 1099511628211ull;
+  }
+  return h;
+}
+
+DType dtype_of_input(const OpDef& def, size_t i) {
+  return (def.index_inputs >> i & 1) != 0 ? DType::i32 : DType::f32;
+}
+
+std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream) {
+  Draws d(key, stream);
+  std::vector<double> out(length);
+  for (double& v : out) {
+    v = static_cast<double>(static_cast<float>(draw_one(kind, d)));
+  }
+  return out;
+}
+
+Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Shape> inputs,
+                        std::span<const DType> dtypes, std::span<const BoundDim> dims) {
+  const OpDef& def = op_def(op);
+  const int n = static_cast<int>(inputs.size());
+  BOWLINE_REQUIRE(n >= def.inputs && n <= def.inputs + def.optional_inputs,
+                  "{} takes {} to {} inputs, not {}.", op, def.inputs,
+                  def.inputs + def.optional_inputs, n);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    BOWLINE_REQUIRE(dtypes[i] == dtype_of_input(def, i), "Input {} of {} is {}.", i, op, dtypes[i]);
+  }
+  Signature out;
+  const auto outputs = static_cast<size_t>(outputs_of(def, n));
+  out.shapes.resize(outputs);
+  out.dtypes.assign(outputs, DType::f32);
+  CaseInfer context(attributes, inputs, dtypes, dims, out);
+  BOWLINE_TRY(def.infer(context));
+  for (const InPlace& u : def.updates) {
+    if (u.output >= 0 && static_cast<size_t>(u.output) < outputs) {
+      out.shapes[static_cast<size_t>(u.output)] = inputs[static_cast<size_t>(u.input)];
+    }
+  }
+  return out;
+}
+
+Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
+                            std::span<const Array> inputs, const OracleContext::Step& step,
+                            std::span<const BoundDim> dims) {
+  BOWLINE_REQUIRE_CODE(oracle != nullptr, Code::internal, "{} has no oracle in this build.", op);
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    shapes.push_back(inputs[i].shape);
+    dtypes.push_back(dtype_of_input(op_def(op), i));
+  }
+  BOWLINE_ASSIGN(const Signature signature, infer(op, attributes, shapes, dtypes, dims));
+  Expected out;
+  for (const Shape& s : signature.shapes) {
+    out.outputs.push_back({s, std::vector<double>(static_cast<size_t>(s.elements()))});
+  }
+  out.magnitude.resize(out.outputs.size());
+  oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, step, out.outcome));
+  ToleranceContext tolerance(attributes, inputs);
+  out.tolerance = op_def(op).tolerance(tolerance);
+  return out;
+}
+
+Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
+  const uint64_t key = hash_of(c.text) ^ seed * 0x9E3779B97F4A7C15ull;
+  std::vector<Array> out;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    const Input& in = c.inputs[i];
+    if (in.derived) {
+      BOWLINE_ASSIGN(Array a, derive(c, *in.derived, out));
+      out.push_back(std::move(a));
+      continue;
+    }
+    const auto length = static_cast<size_t>(in.shape.elements());
+    Array a{in.shape, in.given};
+    for (double& v : a.values) {
+      v = static_cast<double>(static_cast<float>(v));
+    }
+    if (a.values.empty() && length > 0) {
+      a.values = in.is_index
+                     ? draw_indices(in, key, static_cast<uint32_t>(i))
+                     : draw(in.values.value_or(c.values), length, key, static_cast<uint32_t>(i));
+    }
+    BOWLINE_REQUIRE(a.values.size() == length, "Input {} has {} values for shape {}.", i,
+                    a.values.size(), in.shape);
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
+}  // namespace bowline::conformance

@@ -1,0 +1,47 @@
+// What an operator must give: inputs drawn from a seed, shapes from its inference, numbers from its
+// oracle.
+#pragma once
+
+#include "conformance/case.h"
+
+namespace bowline::conformance {
+
+using Array = OracleContext::Array;
+using Oracle = void (*)(const OracleContext& c);
+
+// Shapes and dtypes of the outputs of a node.
+struct Signature {
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+};
+
+// Runs the inference. Errors  its own, and a wrong number or dtype of inputs.
+Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Shape> inputs,
+                        std::span<const DType> dtypes, std::span<const BoundDim> dims = {});
+
+// The dtype that an operator asks of its input i.
+DType dtype_of_input(const OpDef& def, size_t i);
+
+// Outputs in double precision, with what rounding errors are measured against.
+struct Expected {
+  std::vector<Array> outputs;
+  std::vector<std::vector<double>> magnitude;
+  OracleContext::Outcome outcome;
+  Tolerance tolerance;
+};
+
+Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
+                            std::span<const Array> inputs, const OracleContext::Step& step,
+                            std::span<const BoundDim> dims = {});
+
+// The inputs of a case, each exact in f32 or i32. The same seed and case text give the same
+// numbers.
+Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed);
+
+// `length` numbers of a kind, rounded to f32; `stream` tells apart the inputs of a case.
+std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream);
+
+// FNV-1a, to make a key of a text.
+uint64_t hash_of(std::string_view text);
+
+}  // namespace bowline::conformance

@@ -1,0 +1,152 @@
+#include "conformance/suite.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "generated/gaps.h"
+
+namespace bowline::conformance {
+namespace {
+
+struct Suite {
+  std::string_view name;
+  Status (*run)(Run& run);
+  bool oracles_alone;
+};
+
+constexpr Suite kSuites[] = {
+    {"ops", run_ops, false},
+    {"gradients", run_gradients, true},
+    {"optimizers", run_optimizers, false},
+    {"determinism", run_determinism, false},
+};
+
+const Suite* find_suite(std::string_view name) {
+  const auto it = std::ranges::find(kSuites, name, &Suite::name);
+  return it == std::end(kSuites) ? nullptr : it;
+}
+
+const Gap* find_gap(std::span<const Gap> gaps, std::string_view suite, std::string_view op,
+                    std::string_view text) {
+  for (const Gap& g : gaps) {
+    if (matches(g.suite, suite) && matches(g.op, op) && text.find(g.detail) != text.npos) {
+      return &g;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string_view> suites() {
+  std::vector<std::string_view> out;
+  for (const Suite& s : kSuites) {
+    out.push_back(s.name);
+  }
+  return out;
+}
+
+bool needs_no_device(std::string_view suite) {
+  const Suite* s = find_suite(suite);
+  return s != nullptr && s->oracles_alone;
+}
+
+bool matches(std::string_view pattern, std::string_view text) {
+  if (pattern.empty()) {
+    return text.empty();
+  }
+  if (pattern[0] == '*') {
+    return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
+  }
+  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) &&
+         matches(pattern.substr(1), text.substr(1));
+}
+
+const Gaps& gaps_of(std::string_view device) {
+  static constexpr Gaps kNone;
+  const std::string_view backend = device.substr(0, device.find(':'));
+  for (const BackendGaps& b : kBackendGaps) {
+    if (b.backend == backend) {
+      return b.gaps();
+    }
+  }
+  return kNone;
+}
+
+void Run::note_error(double units, const std::string& where) {
+  if (std::isfinite(units) && units > report.worst) {
+    report.worst = units;
+    report.worst_where = where;
+  }
+}
+
+void Run::one(std::string_view op, const std::string& where,
+              const std::function<std::string()>& check) {
+  if (find_gap(gaps.never, report.suite, op, where) != nullptr) {
+    ++report.never;
+    return;
+  }
+  const Gap* gap = find_gap(gaps.not_yet, report.suite, op, where);
+  // The error of a case that is known to fail says nothing about the others.
+  const double worst = report.worst;
+  std::string worst_where = report.worst_where;
+  ++report.cases;
+  std::string problem = check();
+  if (gap != nullptr) {
+    report.worst = worst;
+    report.worst_where = std::move(worst_where);
+    --report.cases;
+    ++report.not_yet;
+    if (problem.empty()) {
+      fail(where, format("passes, though it is a gap ({})", gap->reason));
+    }
+    return;
+  }
+  if (problem.empty()) {
+    ++report.passed;
+  } else {
+    fail(where, std::move(problem));
+  }
+}
+
+Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
+  const CaseText& t = kCaseTexts[index_of(op)];
+  BOWLINE_ASSIGN(std::vector<Case> all, parse_cases(op, t.file, t.text));
+  if (!options.quick || all.size() <= most) {
+    return all;
+  }
+  std::vector<Case> out;
+  size_t fixed = 0;
+  for (const Case& c : all) {
+    fixed += c.refused || !c.expected.empty() ? 1 : 0;
+  }
+  const size_t others = all.size() - fixed;
+  const size_t wanted = most > fixed ? most - fixed : 1;
+  size_t seen = 0;
+  for (Case& c : all) {
+    const bool always = c.refused || !c.expected.empty();
+    // Evenly spread: the k-th of the others is taken where k * wanted / others steps.
+    const bool taken = always || (seen + 1) * wanted / others > seen * wanted / others;
+    seen += always ? 0 : 1;
+    if (taken) {
+      out.push_back(std::move(c));
+    }
+  }
+  return out;
+}
+
+Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDevice>& device,
+                   const Options& options) {
+  const Suite* s = find_suite(suite);
+  BOWLINE_REQUIRE(s != nullptr, "There is no suite \"{}\".", suite);
+  Report report;
+  report.suite = suite;
+  report.device = s->oracles_alone ? "oracles" : device->info().name;
+  Run context{device, gaps_of(report.device), options, report};
+  const auto start = std::chrono::steady_clock::now();
+  BOWLINE_TRY(s->run(context));
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace bowline::conformance

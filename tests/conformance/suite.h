@@ -1,0 +1,56 @@
+// What the suites share.
+#pragma once
+
+#include <functional>
+
+#include "conformance/bench.h"
+#include "conformance/conformance.h"
+
+namespace bowline::conformance {
+
+// The text of tests/ops/<stem>.cases by operator; embedded by the build.
+struct CaseText {
+  const char* file;
+  const char* text;
+};
+extern const CaseText kCaseTexts[kOps];
+
+// Cases of one operator in the order of the file. With `quick`, about `most` of them, spread over
+// the file; lines with expected numbers and rules of inference are always among them.
+Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most);
+
+// One run of a suite.
+struct Run {
+  std::shared_ptr<device::OpenDevice> device;
+  const Gaps& gaps;
+  const Options& options;
+  Report& report;
+
+  void fail(std::string where, std::string what) {
+    report.failures.push_back({std::move(where), std::move(what)});
+  }
+  void note_error(double units, const std::string& where);
+  // Runs one case unless it is a gap. `check` returns what is wrong, or nothing.
+  void one(std::string_view op, const std::string& where,
+           const std::function<std::string()>& check);
+};
+
+// How far the outputs are from the oracle, in units of the tolerance, and what is wrong, if
+// anything.
+struct Verdict {
+  double units = 0;
+  std::string problem;
+};
+Verdict compare(const Case& c, const Expected& expected, const Observed& observed);
+Verdict compare_output(const Expected& expected, size_t output, std::span<const float> got);
+
+// A bound on |got - expected| in units of the tolerance; infinite if one is NaN or infinite and the
+// other not the same.
+double error_units(const Tolerance& tolerance, double magnitude, double expected, double got);
+
+Status run_ops(Run& run);
+Status run_gradients(Run& run);
+Status run_optimizers(Run& run);
+Status run_determinism(Run& run);
+
+}  // namespace bowline::conformance

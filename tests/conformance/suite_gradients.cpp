@@ -1,0 +1,204 @@
+// Suite gradients: the gradient of every operator, executed by oracles alone, against central
+// differences of the forward oracle in double precision.
+#include <cmath>
+#include <deque>
+
+#include "conformance/suite.h"
+
+namespace bowline::conformance {
+namespace {
+
+constexpr size_t kQuickCases = 24;
+constexpr int64_t kMostElements = 400;  // of all float inputs; each costs two runs of the oracle
+
+// Runs the operators that a gradient adds as soon as they are added.
+class OracleGradient : public GradientContext {
+ public:
+  OracleGradient(const Case& c, std::span<const Array> inputs, std::span<const Array> outputs,
+                 Array dout)
+      : GradientContext(c.attributes), c_(c), inputs_(inputs.size()), outputs_(outputs.size()) {
+    values_.insert(values_.end(), inputs.begin(), inputs.end());
+    values_.insert(values_.end(), outputs.begin(), outputs.end());
+    values_.push_back(std::move(dout));
+    gradients_.resize(inputs_);
+  }
+
+  int inputs() const override { return static_cast<int>(inputs_); }
+  GradientValue in(int i) const override { return {static_cast<uint32_t>(i)}; }
+  GradientValue out(int i) const override {
+    return {static_cast<uint32_t>(inputs_) + static_cast<uint32_t>(i)};
+  }
+  GradientValue dout(int i) const override {
+    return i == 0 ? GradientValue{static_cast<uint32_t>(inputs_ + outputs_)} : GradientValue{};
+  }
+  bool needs(int i) const override {
+    return dtype_of_input(op_def(c_.op), static_cast<size_t>(i)) == DType::f32;
+  }
+  const Shape& shape(GradientValue v) const override { return values_[v.index].shape; }
+
+  GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {
+    std::vector<Array> taken;
+    for (const GradientValue v : inputs) {
+      if (!v.valid()) {
+        return {};
+      }
+      taken.push_back(values_[v.index]);
+    }
+    Result<Expected> made = run_oracle(op_def(op).oracle, op, attributes, taken, c_.step, c_.dims);
+    if (!made.ok()) {
+      status_ = std::move(made).status();
+      return {};
+    }
+    GradientValues out;
+    for (Array& a : made.value().outputs) {
+      out.push_back({static_cast<uint32_t>(values_.size())});
+      values_.push_back(std::move(a));
+    }
+    return out;
+  }
+
+  Status din(int i, GradientValue gradient) override {
+    BOWLINE_TRY(Status(status_));
+    BOWLINE_REQUIRE(gradient.valid(), "The gradient of input {} has no value.", i);
+    if (!needs(i)) {
+      return {};
+    }
+    const auto input = static_cast<size_t>(i);
+    const Array& d = values_[gradient.index];
+    BOWLINE_REQUIRE(d.shape == values_[input].shape,
+                    "The gradient of input {} has shape {}, the input {}.", i, d.shape,
+                    values_[input].shape);
+    BOWLINE_REQUIRE(!gradients_[input], "Input {} gets two gradients.", i);
+    gradients_[input] = d.values;
+    return {};
+  }
+
+  const std::optional<std::vector<double>>& gradient(size_t i) const { return gradients_[i]; }
+
+ private:
+  const Case& c_;
+  size_t inputs_;
+  size_t outputs_;
+  std::deque<Array> values_;
+  std::vector<std::optional<std::vector<double>>> gradients_;
+  Status status_;
+};
+
+// sum of weights * output 0: the scalar whose slopes are measured.
+Result<double> weighted(const Case& c, std::span<const Array> inputs,
+                        std::span<const double> weights) {
+  BOWLINE_ASSIGN(const Expected e,
+                 run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step, c.dims));
+  double sum = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    sum += weights[i] * e.outputs[0].values[i];
+  }
+  return sum;
+}
+
+// The slope of the scalar along element k of input i, from four points: the error falls with the
+// fourth power of h.
+Result<double> slope(const Case& c, std::vector<Array>& inputs, std::span<const double> weights,
+                     size_t i, size_t k) {
+  double& x = inputs[i].values[k];
+  const double at = x;
+  const double h = 1e-4 * std::max(1.0, std::abs(at));
+  double points[4] = {};
+  const double steps[4] = {-2, -1, 1, 2};
+  for (int p = 0; p < 4; ++p) {
+    x = at + steps[p] * h;
+    BOWLINE_ASSIGN(points[p], weighted(c, inputs, weights));
+  }
+  x = at;
+  return (points[0] - 8 * points[1] + 8 * points[2] - points[3]) / (12 * h);
+}
+
+std::string check(Run& run, const Case& c) {
+  Result<std::vector<Array>> drawn = draw_inputs(c, run.options.seed);
+  if (!drawn.ok()) {
+    return drawn.status().message();
+  }
+  std::vector<Array> inputs = std::move(drawn).value();
+  if (c.op == Op::Relu) {
+    // Away from the kink.
+    for (double& x : inputs[0].values) {
+      x += x < 0 ? -0.01 : 0.01;
+    }
+  }
+  const Result<Expected> forward =
+      run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step, c.dims);
+  if (!forward.ok()) {
+    return forward.status().message();
+  }
+  const Array& y = forward.value().outputs[0];
+  const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77)};
+  OracleGradient context(c, inputs, forward.value().outputs, dout);
+  if (const Status status = op_def(c.op).gradient(context); !status.ok()) {
+    return status.message();
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!context.needs(static_cast<int>(i))) {
+      continue;
+    }
+    if (!context.gradient(i)) {
+      return format("input {} gets no gradient", i);
+    }
+    const std::vector<double>& d = *context.gradient(i);
+    double size = 1e-3;
+    for (const double v : d) {
+      size = std::max(size, std::abs(v));
+    }
+    for (size_t k = 0; k < d.size(); ++k) {
+      const Result<double> measured = slope(c, inputs, dout.values, i, k);
+      if (!measured.ok()) {
+        return measured.status().message();
+      }
+      const double units = std::abs(measured.value() - d[k]) / (1e-6 * size);
+      run.note_error(units, c.text);
+      if (!(units <= 1)) {
+        return format("input {}, element {}: the gradient is {}, the slope {}", i, k, d[k],
+                      measured.value());
+      }
+    }
+  }
+  return "";
+}
+
+bool suits(const Case& c) {
+  int64_t elements = 0;
+  for (const Input& in : c.inputs) {
+    const Values v = in.values.value_or(c.values);
+    if (!in.given.empty() || (v != Values::normal && v != Values::positive) || in.derived) {
+      return false;
+    }
+    elements += in.is_index ? 0 : in.shape.elements();
+  }
+  return !c.refused && elements <= kMostElements;
+}
+
+}  // namespace
+
+Status run_gradients(Run& run) {
+  for (int i = 0; i < kOps; ++i) {
+    const Op op = op_at(i);
+    const std::string_view name = bowline::name_of(op);
+    const OpDef& def = op_def(op);
+    if (def.gradient == nullptr || def.oracle == nullptr || !matches(run.options.filter, name)) {
+      continue;
+    }
+    BOWLINE_ASSIGN(std::vector<Case> cases, cases_of(op, {}, 0));
+    std::erase_if(cases, [](const Case& c) { return !suits(c); });
+    const size_t most = run.options.quick ? kQuickCases : cases.size();
+    const size_t stride =
+        std::max<size_t>(1, (cases.size() + most - 1) / std::max<size_t>(1, most));
+    if (cases.empty()) {
+      run.fail(std::string(name), "no case of this operator suits the suite");
+    }
+    for (size_t k = 0; k < cases.size(); k += stride) {
+      run.one(name, cases[k].text, [&] { return check(run, cases[k]); });
+    }
+  }
+  return {};
+}
+
+}  // namespace bowline::conformance

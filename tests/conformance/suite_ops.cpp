@@ -1,0 +1,143 @@
+// Suite ops: every case of every operator on the device, against its oracle.
+#include <cmath>
+
+#include "conformance/suite.h"
+
+namespace bowline::conformance {
+namespace {
+
+constexpr size_t kQuickCases = 48;  // per operator
+constexpr uint32_t kRepeatCount = 3;
+
+// A rule: the inference refuses what the line says.
+std::string check_refused(const Case& c) {
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    shapes.push_back(c.inputs[i].shape);
+    dtypes.push_back(c.inputs[i].is_index ? DType::i32 : DType::f32);
+  }
+  const Result<Signature> result = infer(c.op, c.attributes, shapes, dtypes, c.dims);
+  if (result.ok()) {
+    return "inference accepts what it should refuse";
+  }
+  const std::string& message = result.status().message();
+  return message.empty() || message.back() != '.'
+             ? format("the refusal is no sentence: {}", message)
+             : "";
+}
+
+// Numbers from elsewhere, against the oracle.
+std::string check_given_numbers(const Case& c, const Expected& e) {
+  for (size_t i = 0; i < c.expected.size(); ++i) {
+    if (!c.expected[i]) {
+      continue;
+    }
+    const std::vector<double>& given = *c.expected[i];
+    if (i >= e.outputs.size() || given.size() != e.outputs[i].values.size()) {
+      return format("{} numbers are expected of output {}", given.size(), i);
+    }
+    for (size_t k = 0; k < given.size(); ++k) {
+      const double got = e.outputs[i].values[k];
+      const bool same = std::isnan(given[k]) ? std::isnan(got)
+                        : std::isinf(given[k])
+                            ? got == given[k]
+                            : std::abs(got - given[k]) <= 2e-6 * std::max(1.0, std::abs(given[k]));
+      if (!same) {
+        return format("the oracle gives {} for element {} of output {}, the file says {}", got, k,
+                      i, given[k]);
+      }
+    }
+  }
+  return "";
+}
+
+std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, const Expected& e,
+                                  size_t number) {
+  std::vector<Placement> out(1);
+  for (const InPlace& p : op_def(c.op).in_place) {
+    if (p.output >= 0 && static_cast<size_t>(p.input) < inputs.size() &&
+        inputs[static_cast<size_t>(p.input)].shape.elements() ==
+            e.outputs[static_cast<size_t>(p.output)].shape.elements()) {
+      out.push_back({p, 0});
+    }
+  }
+  // Every fourth case also inside a Repeat.
+  if (number % 4 == 0 && !op_def(c.op).takes_lists && e.outcome.bad_indices.empty() &&
+      !inputs.empty()) {
+    out.push_back({{}, kRepeatCount});
+  }
+  return out;
+}
+
+std::string name_of(const Placement& p) {
+  return p.in_place      ? format(", output {} on input {}", p.in_place->output, p.in_place->input)
+         : p.repeat != 0 ? ", in a Repeat"
+                         : "";
+}
+
+std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number) {
+  const OpDef& def = op_def(c.op);
+  Result<std::vector<Array>> inputs = draw_inputs(c, run.options.seed);
+  if (!inputs.ok()) {
+    return inputs.status().message();
+  }
+  Result<Expected> expected =
+      run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step, c.dims);
+  if (!expected.ok()) {
+    return expected.status().message();
+  }
+  if (std::string problem = check_given_numbers(c, expected.value()); !problem.empty()) {
+    return problem;
+  }
+  if (def.is_view) {
+    return "";
+  }
+  const Result<std::string> reason = bench.reason_against(c, inputs.value(), expected.value());
+  if (!reason.ok() || !reason.value().empty()) {
+    return format("the device cannot run it: {}",
+                  reason.ok() ? reason.value() : reason.status().message());
+  }
+  for (const Placement& p : placements(c, inputs.value(), expected.value(), number)) {
+    const Expected* wanted = &expected.value();
+    Result<Expected> of_last = Status(Code::internal, "");
+    if (p.repeat != 0) {
+      OracleContext::Step step = c.step;
+      step.iteration = p.repeat - 1;
+      of_last = run_oracle(def.oracle, c.op, c.attributes, inputs.value(), step, c.dims);
+      wanted = &of_last.value();
+    }
+    const Result<Observed> observed = bench.run(c, inputs.value(), *wanted, p);
+    if (!observed.ok()) {
+      return observed.status().message() + name_of(p);
+    }
+    const Verdict verdict = compare(c, *wanted, observed.value());
+    run.note_error(verdict.units, c.text);
+    if (!verdict.problem.empty()) {
+      return verdict.problem + name_of(p);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+Status run_ops(Run& run) {
+  Bench bench(run.device);
+  for (int i = 0; i < kOps; ++i) {
+    const Op op = op_at(i);
+    const std::string_view name = bowline::name_of(op);
+    if (!matches(run.options.filter, name)) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const std::vector<Case> cases, cases_of(op, run.options, kQuickCases));
+    for (size_t k = 0; k < cases.size(); ++k) {
+      const Case& c = cases[k];
+      run.one(name, c.text,
+              [&] { return c.refused ? check_refused(c) : check_on_device(run, bench, c, k); });
+    }
+  }
+  return {};
+}
+
+}  // namespace bowline::conformance

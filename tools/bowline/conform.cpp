@@ -1,0 +1,123 @@
+// bowline conform: the conformance suites on one device or several.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "conformance/conformance.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct Options {
+  std::vector<std::string> suites;
+  std::vector<std::string> devices;
+  conformance::Options run;
+  size_t most_failures = 20;
+  bool as_json = false;
+};
+
+std::vector<std::string> usable_devices() {
+  std::vector<std::string> out;
+  for (const DeviceInfo& d : Device::list()) {
+    if (d.unusable.empty() && !d.for_tests) {
+      out.push_back(d.name);
+    }
+  }
+  return out;
+}
+
+void print(const conformance::Report& r, size_t most_failures) {
+  fmt::print(
+      "{:<12} {:<10} {:>6} cases, {:>6} passed, {} failed, gaps {} never and {} not yet, {:.1f} "
+      "s\n",
+      r.suite, r.device, r.cases, r.passed, r.failures.size(), r.never, r.not_yet, r.seconds);
+  if (r.worst > 0) {
+    fmt::print("{:<12} {:<10} worst error {:.3f} tolerances: {}\n", "", "", r.worst, r.worst_where);
+  }
+  for (size_t i = 0; i < r.failures.size() && i < most_failures; ++i) {
+    fmt::print("  FAIL {}\n       {}\n", r.failures[i].where, r.failures[i].what);
+  }
+  if (r.failures.size() > most_failures) {
+    fmt::print("  ... and {} more\n", r.failures.size() - most_failures);
+  }
+  std::fflush(stdout);
+}
+
+nlohmann::json json_of(const conformance::Report& r) {
+  nlohmann::json failures = nlohmann::json::array();
+  for (const conformance::Failure& f : r.failures) {
+    failures.push_back({{"where", f.where}, {"what", f.what}});
+  }
+  return {{"suite", r.suite},     {"device", r.device},
+          {"cases", r.cases},     {"passed", r.passed},
+          {"never", r.never},     {"not_yet", r.not_yet},
+          {"worst", r.worst},     {"worst_where", r.worst_where},
+          {"seconds", r.seconds}, {"failures", failures}};
+}
+
+// Runs one suite on one device; false if it could not run or something failed.
+bool run_one(const Options& o, std::string_view suite, const std::string& name,
+             nlohmann::json& rows) {
+  const Result<Device> device = open_device(name);
+  Result<conformance::Report> report = device.ok()
+                                           ? conformance::run(suite, device.value().handle(), o.run)
+                                           : Result<conformance::Report>(device.status());
+  if (!report.ok()) {
+    fail(report.status());
+    return false;
+  }
+  if (o.as_json) {
+    rows.push_back(json_of(report.value()));
+  } else {
+    print(report.value(), o.most_failures);
+  }
+  return report.value().ok();
+}
+
+int run(const Options& o) {
+  nlohmann::json rows = nlohmann::json::array();
+  bool ok = true;
+  const std::vector<std::string> devices = o.devices.empty() ? usable_devices() : o.devices;
+  for (const std::string& suite : o.suites) {
+    for (const std::string& device : devices) {
+      ok = run_one(o, suite, device, rows) && ok;
+      if (conformance::needs_no_device(suite)) {
+        break;
+      }
+    }
+  }
+  if (o.as_json) {
+    fmt::print("{}\n", rows.dump(2));
+  } else {
+    fmt::print("seed {}: {}\n", o.run.seed, ok ? "everything conforms" : "not everything conforms");
+  }
+  return ok && !devices.empty() ? kOk : kFailed;
+}
+
+}  // namespace
+
+void add_conform(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "conform", "Compares devices with the oracles of the operators",
+                            "bowline conform --suite ops --quick --device cpu --device vulkan:0");
+  auto o = std::make_shared<Options>();
+  std::vector<std::string> known;
+  for (const std::string_view s : conformance::suites()) {
+    known.emplace_back(s);
+  }
+  o->suites = known;
+  verb->add_option("--suite", o->suites, "Suites to run; default: all")
+      ->check(CLI::IsMember(known))
+      ->delimiter(',');
+  verb->add_option("--device", o->devices,
+                   "Devices; default: every usable one that is not for tests");
+  verb->add_option("--filter", o->run.filter, "Operators, with * and ?")->capture_default_str();
+  verb->add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
+  verb->add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
+  verb->add_option("--failures", o->most_failures, "Failures that are printed")
+      ->capture_default_str();
+  verb->add_flag("--json", o->as_json, "Print JSON");
+  on_run(verb, context, [o] { return run(*o); });
+}
+
+}  // namespace bowline::command
