@@ -1,0 +1,130 @@
+// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the file.
+#include <regex>
+
+#include "plan/listing.h"
+#include "plan/memory.h"
+#include "ties/test_devices.h"
+#include "train/tiny_lm.h"
+
+namespace bowline::test {
+namespace {
+
+// The canonical text with every " N x " as " n x ".
+std::string without_counts(const std::string& listing, int layers) {
+  return std::regex_replace(listing, std::regex(" " + std::to_string(layers) + " x "), " n x ");
+}
+
+TEST(Repeat, ListingsAreEqualForAnyCount) {
+  std::vector<std::string> texts;
+  for (const int layers : {1, 4, 16}) {
+    const Device cpu = open_test_device("cpu");
+    TinyLm lm = tiny_lm(layers);
+    ASSERT_OK(lm.model.to(cpu));
+    Trainer t = must(Trainer::create(lm.model, cpu, adamw(lm)));
+    std::string text;
+    for (const char* part : {"forward", "backward", "update"}) {
+      text += without_counts(must(t.listing(part)), layers);
+    }
+    texts.push_back(text);
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_EQ(texts[0], texts[2]);
+}
+
+TEST(Repeat, ProgramsHaveEqualSizes) {
+  std::vector<std::pair<size_t, size_t>> sizes;
+  for (const int layers : {1, 4, 16}) {
+    const Device cpu = open_test_device("cpu");
+    TinyLm lm = tiny_lm(layers);
+    ASSERT_OK(lm.model.to(cpu));
+    const graph::ModelState& state = *lm.model.state();
+    const std::vector<BoundDim> dims = lm.dims();
+    const graph::Graph bound = must(graph::bind(*state.find_graph("loss"), state, dims));
+    const plan::Plan plan = must(plan::lower(bound, "forward", state.table, *cpu.handle()));
+    sizes.emplace_back(plan.program.records.size(), plan.program.tables.size());
+    for (const device::Table& table : plan.program.tables) {
+      EXPECT_EQ(table.entries.size(), static_cast<size_t>(layers));
+    }
+  }
+  EXPECT_EQ(sizes[0], sizes[1]);
+  EXPECT_EQ(sizes[0], sizes[2]);
+}
+
+TEST(Repeat, EqualsTheUnrolledGraph) {
+  // The same three layers as one Repeat and as three copies: same loss, same norm.
+  const Device cpu = open_test_device("cpu");
+  constexpr int kLayers = 3;
+  constexpr int64_t kWidth = 6;
+  const auto build = [&](bool repeat) {
+    Seed s;
+    s.shape = {2, kWidth};
+    for (int i = 0; i < 2 * kWidth; ++i) {
+      s.x.push_back(0.1f * static_cast<float>(i + 1));
+    }
+    const Dims square = {kWidth, kWidth};
+    const ParameterList w = must(s.model.parameters("w.{}", kLayers, square, Init::normal(0.5f)));
+    const Parameter shift = must(s.model.parameter("shift", Dims{kWidth}, Init::normal(1)));
+    GraphBuilder g(s.model, "loss");
+    const Value x = g.input("x", DType::f32, {2, kWidth});
+    const Value common = g.op("Tanh", {g.parameter(shift)});
+    const auto layer = [](GraphBuilder& b, Value in, Value weight, Value add) {
+      return b.op("Add", {in, b.op("Silu", {b.op("Add", {b.op("Linear", {in, weight}), add})})});
+    };
+    Value y = x;
+    if (repeat) {
+      y = g.repeat(kLayers, {x}, [&](GraphBuilder& b, const std::vector<Value>& c) {
+             return std::vector<Value>{layer(b, c[0], b.parameter(w), b.capture(common))};
+           }).at(0);
+    } else {
+      for (int i = 0; i < kLayers; ++i) {
+        y = layer(g, y, g.parameter(w.items[static_cast<size_t>(i)]), common);
+      }
+    }
+    g.output("loss", g.op("ReduceSum", {g.op("Mul", {y, y})}));
+    EXPECT_OK(g.finish());
+    EXPECT_OK(s.model.materialize(4));
+    EXPECT_OK(s.model.to(cpu));
+    Trainer t = must(Trainer::create(s.model, cpu, plain_sgd(0.001f)));
+    Floats out = {step(t, s).loss, step(t, s).loss};
+    for (const char* name : {"w.0", "w.1", "w.2", "shift"}) {
+      const Floats v = values(s.model, name);
+      out.insert(out.end(), v.begin(), v.end());
+    }
+    return out;
+  };
+  const Floats a = build(true);
+  const Floats b = build(false);
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    expect_number(a[i], b[i], {}, 1e-5);
+  }
+}
+
+TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::vector<plan::MemoryItem> items;
+    for (uint32_t i = 0; i < 60; ++i) {
+      const RandomBlock r = philox({i, seed, 0, 0}, {1, 2});
+      plan::MemoryItem item;
+      item.bytes = r[0] % 5000;
+      item.first = r[1] % 40;
+      item.last = item.first + r[2] % 10;
+      items.push_back(item);
+    }
+    const plan::MemoryLayout layout = plan::place(items, 64);
+    EXPECT_GE(layout.bytes, layout.lower_bound);
+    for (size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(items[i].offset % 64, 0u);
+      EXPECT_LE(items[i].offset + items[i].bytes, layout.bytes);
+      for (size_t j = 0; j < i; ++j) {
+        const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
+        const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
+                           items[j].offset + items[j].bytes <= items[i].offset;
+        EXPECT_TRUE(!together || apart) << "seed " << seed << ", items " << i << " and " << j;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bowline::test

@@ -1,0 +1,74 @@
+// The devices that ties and training are tested on: every real one, and the mocks that prove that ties are not pointers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "device/device.h"
+#include "ties/mocks.h"
+
+namespace bowline::test {
+
+// "cpu", "vulkan:0", ..., and the wrappers of cpu: "opaque", "moving".
+inline std::vector<std::string> device_names() {
+  std::vector<std::string> out;
+  for (const DeviceInfo& d : Device::list()) {
+    if (d.unusable.empty() && !d.for_tests) {
+      out.push_back(d.name);
+    }
+  }
+  out.insert(out.end(), {"opaque", "moving"});
+  return out;
+}
+
+inline std::unique_ptr<device::Device> open_cpu(int threads = 1) {
+  DeviceOptions options;
+  options.threads = threads;
+  for (const device::Backend* backend : device::backends()) {
+    if (backend->name() == "cpu") {
+      auto device = backend->open(0, options);
+      EXPECT_TRUE(device.ok()) << device.status().message();
+      return std::move(device).value();
+    }
+  }
+  ADD_FAILURE() << "This build has no cpu backend.";
+  return nullptr;
+}
+
+// An OpenDevice around any device.
+inline Device wrap(std::string name, std::unique_ptr<device::Device> device) {
+  DeviceInfo info;
+  info.name = std::move(name);
+  info.for_tests = true;
+  return Device(std::make_shared<device::OpenDevice>(std::move(info), std::move(device)));
+}
+
+inline Device open_test_device(const std::string& name, int threads = 1) {
+  if (name == "opaque") {
+    return wrap(name, std::make_unique<OpaqueDevice>(open_cpu(threads)));
+  }
+  if (name == "moving") {
+    return wrap(name, std::make_unique<MovingDevice>(open_cpu(threads)));
+  }
+  DeviceOptions options;
+  options.threads = threads;
+  auto device = Device::open(name, options);
+  EXPECT_TRUE(device.ok()) << device.status().message();
+  return std::move(device).value();
+}
+
+// A test name of a device name.
+inline std::string test_name(std::string name) {
+  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+}
+
+class OnDevice : public testing::TestWithParam<std::string> {
+ protected:
+  Device device_ = open_test_device(GetParam());
+};
+
+#define BOWLINE_ON_ALL_DEVICES(suite)                                                            \
+  INSTANTIATE_TEST_SUITE_P(Devices, suite, testing::ValuesIn(::bowline::test::device_names()),   \
+                           [](const auto& p) { return ::bowline::test::test_name(p.param); })
+
+}  // namespace bowline::test
