@@ -29,6 +29,7 @@ struct InspectOptions {
   int64_t batch = 0;
   int64_t seq = 0;
   bool json = false;
+  bool ties = false;
   bool columns = false;
 };
 
@@ -169,6 +170,10 @@ class Inspection {
       return static_cast<int>(kOk);
     }
     BOWLINE_ASSIGN(json all, describe());
+    if (o_.ties) {
+      print_ties(all);
+      return static_cast<int>(kOk);
+    }
     if (o_.json) {
       fmt::print("{}\n", all.dump(2));
     } else {
@@ -316,6 +321,14 @@ class Inspection {
     return out;
   }
 
+  static void print_ties(const json& all) {
+    for (const json& t : all["ties"]) {
+      fmt::print("{}: {} share {}, {} saved\n", t["tie"].get<uint64_t>(), join(t["parameters"]),
+                 bytes_text(t["bytes"]), bytes_text(t["saved_bytes"]));
+    }
+    fmt::print("{} ties save {}\n", all["ties"].size(), bytes_text(all["saved_bytes"]));
+  }
+
   void print(const json& all) const {
     fmt::print("file      {} ({})\nsha256    {}\n", o_.model, bytes_text(all["file_bytes"]),
                all["sha256"].get<std::string>());
@@ -332,13 +345,8 @@ class Inspection {
       fmt::print("  {}({}) -> {}, {} nodes\n", e["name"].get<std::string>(), inputs,
                  join(e["outputs"]), e["nodes"].get<uint64_t>());
     }
-    fmt::print("\nparameters\n{}\nstorages\n{}\nties, {} saved\n{}", model_->parameters(),
-               model_->storages(), bytes_text(all["saved_bytes"]),
-               all["ties"].empty() ? "none\n" : "");
-    for (const json& t : all["ties"]) {
-      fmt::print("{}: {} share {}, {} saved\n", t["tie"].get<uint64_t>(), join(t["parameters"]),
-                 bytes_text(t["bytes"]), bytes_text(t["saved_bytes"]));
-    }
+    fmt::print("\nparameters\n{}\nstorages\n{}\nties\n", model_->parameters(), model_->storages());
+    print_ties(all);
     if (!all.contains("memory")) {
       if (!all["dims"].empty()) {
         fmt::print("\nmemory plan: give the dims {} with --dim name=number\n", join(all["dims"]));
@@ -382,6 +390,7 @@ void add_inspect(CLI::App& app, Context& context) {
   verb->add_flag("--columns", o->columns, "Add names of nodes to --listing");
   verb->add_option("--export-weights", o->export_weights,
                    "Write the bytes of each storage, and parameters.json, to a folder");
+  verb->add_flag("--ties", o->ties, "Print who is tied to whom, and nothing else");
   verb->add_flag("--json", o->json, "Print JSON");
   on_run(verb, context, [o] {
     const Result<int> code = Inspection(*o).run();

@@ -41,6 +41,18 @@ std::optional<CheckpointFile> parse(const fs::path& path) {
   return CheckpointFile{*step, *micro, path.string()};
 }
 
+// What a killed process left of a write.
+void remove_partial(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(kPrefix) && name.ends_with(".partial")) {
+      std::error_code ignored;
+      fs::remove(it->path(), ignored);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
@@ -71,6 +83,7 @@ Status write_checkpoint(const Trainer& trainer, const std::string& folder,
   if (Status s = trainer.save(path, progress); !s.ok()) {
     return s;
   }
+  remove_partial(folder);
   const std::vector<CheckpointFile> files = list_checkpoints(folder);
   for (size_t i = kKept; i < files.size(); ++i) {
     fs::remove(files[i].path, error);

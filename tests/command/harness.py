@@ -1,0 +1,79 @@
+"""What the tests of the command share: a tiny model, a text, and calls of the command."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BOWLINE = os.environ["BOWLINE"]
+MAKE_MODEL = os.environ["MAKE_MODEL"]
+STRICT = os.environ.get("BOWLINE_STRICT") == "1"
+OK, FAILED, USAGE, BAD_FILE, BAD_DEVICE, RESTART, INTERRUPTED = 0, 1, 2, 3, 4, 75, 130
+TINY = ["--layers", "2", "--channels", "16", "--heads", "2"]
+WORDS = "the a knot rope that holds under load is moved again and can be untied on purpose".split()
+
+
+def run(*arguments, program=BOWLINE, timeout=120, **options):
+    """Runs the command; returns the finished process with its text."""
+    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
+
+
+def devices():
+    return json.loads(run("devices", "--json").stdout)
+
+
+def real_devices():
+    """Names of the devices that compute: the CPU and every Vulkan device."""
+    return [d["name"] for d in devices() if d["usable"] and not d["for_tests"]]
+
+
+def vulkan_device():
+    """The first Vulkan device, or None; under --strict its absence is a failure."""
+    names = [name for name in real_devices() if name.startswith("vulkan")]
+    if not names and STRICT:
+        raise AssertionError(f"No Vulkan device is usable: {devices()}")
+    return names[0] if names else None
+
+
+def make_text(lines, seed=1):
+    pick = random.Random(seed)
+    return "".join(" ".join(pick.choice(WORDS) for _ in range(9)) + ".\n" for _ in range(lines))
+
+
+class Case(unittest.TestCase):
+    """Has a folder with tiny.bowline and text.txt."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(tempfile.mkdtemp(prefix="bowline_command_"))
+        made = run(*TINY, cls.shared / "tiny.bowline", program=MAKE_MODEL)
+        if made.returncode != 0:
+            raise AssertionError(made.stderr)
+        (cls.shared / "text.txt").write_text(make_text(60))
+        cls.model, cls.text = cls.shared / "tiny.bowline", cls.shared / "text.txt"
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared)
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.shared))
+
+    def finetune(self, *arguments, **options):
+        return run("finetune", self.model, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu",
+                   *arguments, **options)
+
+    def expect(self, process, code, *texts):
+        """The exit code is `code`; a failure prints one message with all of the texts, and no crash."""
+        output = process.stdout + process.stderr
+        self.assertEqual(process.returncode, code, output)
+        for text in texts:
+            self.assertIn(text, process.stderr if code else output)
+        if code:
+            self.assertTrue(process.stderr.startswith("bowline: ") or "\nbowline: " in process.stderr, output)
+            self.assertNotIn("Unexpected failure", output)
+        return process

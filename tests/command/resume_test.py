@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Checkpoints: resume equals no interruption; damaged and foreign ones; Ctrl-C once and twice; no space."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+from harness import BAD_FILE, BOWLINE, FAILED, INTERRUPTED, OK, USAGE, run
+
+
+class Resume(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.checkpoints = self.folder / "checkpoints"
+        self.log = self.folder / "log"
+        self.out = self.folder / "out.bowline"
+
+    def train(self, steps, *more, **options):
+        return self.finetune("--steps", steps, "--schedule", "constant", "--checkpoint", self.checkpoints, "--log",
+                             self.log, "--out", self.out, "--eval-batches", 1, *more, **options)
+
+    def start(self, *more):
+        """A run that would take minutes."""
+        process = subprocess.Popen(
+            [BOWLINE, *map(str, ["finetune", self.model, "--data", self.text, "--batch", 2, "--seq", 16, "--device",
+                                 "cpu", "--steps", 10**7, "--schedule", "constant", "--eval-batches", 1,
+                                 "--checkpoint", self.checkpoints, "--log", self.log, "--out", self.out, *more])],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(6000):
+            if self.log.exists() and self.log.stat().st_size > 0:
+                return process
+            time.sleep(0.01)
+        process.kill()
+        raise AssertionError(process.communicate())
+
+    def names(self):
+        return sorted(f.name for f in self.checkpoints.iterdir())
+
+    def test_same_bits_as_without_interruption(self):
+        self.expect(self.train(8), OK)
+        log, weights = self.log.read_bytes(), self.out.read_bytes()
+        shutil.rmtree(self.checkpoints)
+        self.expect(self.train(3), OK)
+        self.expect(self.train(8, "--resume", "auto"), OK, "resumed at step 3")
+        self.assertEqual(self.log.read_bytes(), log)
+        self.assertEqual(self.out.read_bytes(), weights)
+
+    def test_same_bits_twice_and_on_one_thread(self):
+        logs = []
+        for threads in (1, 2, 2):
+            self.expect(self.train(6, "--threads", threads), OK)
+            logs.append((self.log.read_bytes(), self.out.read_bytes()))
+            shutil.rmtree(self.checkpoints)
+        self.assertEqual(logs[0], logs[1])
+        self.assertEqual(logs[1], logs[2])
+
+    def test_keeps_the_last_two(self):
+        self.expect(self.train(7, "--save-every", 2), OK)
+        self.assertEqual(self.names(), ["step-00000006.bowline", "step-00000007.bowline"])
+
+    def test_output_has_no_optimizer_state(self):
+        self.expect(self.train(2), OK)
+        self.assertLess(abs(self.out.stat().st_size - self.model.stat().st_size), 8192)
+        self.expect(run("verify", self.out), OK)
+
+    def test_refuses_to_mix_two_runs(self):
+        self.expect(self.train(2), OK)
+        self.expect(self.train(2), FAILED, "earlier run (step 2)", "--resume auto")
+
+    def test_damaged_newest_checkpoint(self):
+        self.expect(self.train(6, "--save-every", 3), OK)
+        log, weights = self.log.read_bytes(), self.out.read_bytes()
+        newest = self.checkpoints / "step-00000006.bowline"
+        content = bytearray(newest.read_bytes())
+        for damage in ("flip", "cut", "empty"):
+            changed = bytearray(content)
+            changed[len(content) // 2] ^= 1
+            newest.write_bytes({"flip": bytes(changed), "cut": bytes(content[:-40]), "empty": b""}[damage])
+            again = self.expect(self.train(6, "--resume", "auto"), OK, "resumed at step 3")
+            self.assertIn("step-00000006.bowline", again.stderr)
+            self.assertIn("passed over", again.stderr)
+            self.assertEqual(self.log.read_bytes(), log)
+            self.assertEqual(self.out.read_bytes(), weights)
+
+    def test_all_checkpoints_damaged(self):
+        self.expect(self.train(6, "--save-every", 3), OK)
+        for file in self.checkpoints.iterdir():
+            file.write_bytes(file.read_bytes()[:100])
+        before = self.out.read_bytes()
+        self.expect(self.train(8, "--resume", "auto"), BAD_FILE)
+        self.assertEqual(self.out.read_bytes(), before)
+
+    def test_checkpoint_of_another_model(self):
+        other = self.folder / "other.bowline"
+        self.expect(run("--layers", 3, "--channels", 16, "--heads", 2, other, program=harness.MAKE_MODEL), OK)
+        self.expect(self.train(2), OK)
+        self.expect(run("finetune", other, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu", "--steps",
+                        4, "--schedule", "constant", "--checkpoint", self.checkpoints, "--resume", "auto", "--out",
+                        self.out), BAD_FILE, "step-00000002.bowline")
+
+    def test_checkpoint_of_another_run(self):
+        self.expect(self.train(2), OK)
+        self.expect(self.train(4, "--resume", "auto", "--learning-rate", "0.5"), BAD_FILE, "learning-rate", "0.5")
+
+    def test_resume_file_that_is_not_there(self):
+        self.expect(self.train(2, "--resume", self.folder / "none.bowline"), BAD_FILE, "none.bowline")
+
+    def test_interrupt_once(self):
+        process = self.start()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED, errors)
+        self.assertIn("--resume auto", errors)
+        steps = len(self.log.read_text().splitlines())
+        self.assertEqual(self.names(), [f"step-{steps:08}.bowline"])
+        kept = self.log.read_text()
+        self.expect(self.train(steps + 2, "--resume", "auto"), OK, f"resumed at step {steps}")
+        self.assertTrue(self.log.read_text().startswith(kept))
+
+    def test_interrupt_twice(self):
+        self.expect(self.train(4), OK)
+        process = self.start("--resume", "auto", "--save-every", "1")
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertLess(time.monotonic() - begin, 10)
+        newest = [name for name in self.names() if name.startswith("step-")][-1]
+        self.expect(run("verify", self.checkpoints / newest), OK)
+        steps = int(newest[5:13])
+        self.expect(self.train(steps + 1, "--resume", "auto"), OK, f"resumed at step {steps}")
+
+    def test_file_size_limit(self):
+        self.expect(self.train(2), OK)
+        before = {f.name: f.read_bytes() for f in self.checkpoints.iterdir()}
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        self.expect(self.train(4, "--resume", "auto", preexec_fn=limit), FAILED, "checkpoints")
+        self.assertEqual({f.name: f.read_bytes() for f in self.checkpoints.iterdir()}, before)
+
+    def test_no_space(self):
+        small = self.folder / "small"
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        try:
+            self.expect(self.finetune("--steps", 2, "--eval-batches", 1, "--out", small / "out.bowline"), FAILED,
+                        "out.bowline")
+            self.assertEqual(list(small.iterdir()), [])
+        finally:
+            subprocess.run(["umount", small], check=True)
+
+    def test_folder_that_is_not_there(self):
+        self.expect(self.finetune("--steps", 1, "--out", self.folder / "none" / "out.bowline"), USAGE, "--out")
+
+    def test_folder_that_cannot_be_written(self):
+        if os.geteuid() == 0:
+            self.skipTest("root may write everywhere")
+        self.folder.chmod(0o500)
+        self.expect(self.train(1), FAILED)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""The samples, and the sentences of inspect and bench about a sample model."""
+
+import json
+import os
+import unittest
+
+import harness
+from harness import OK, USAGE, run
+
+
+class Samples(harness.Case):
+    def test_mlp_learns(self):
+        for device in harness.real_devices():
+            done = run(device, program=os.environ["MLP"], timeout=300)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertTrue(done.stdout.startswith(device), done.stdout)
+
+    def test_make_model_usage(self):
+        for call in ([], ["--layers"], ["--layers", 0, "x"], ["--heads", 3, "x"], ["--colour", 1, "x"]):
+            self.assertEqual(run(*call, program=harness.MAKE_MODEL).returncode, USAGE)
+
+    def test_make_model_is_repeatable(self):
+        paths = [self.folder / "a.bowline", self.folder / "b.bowline"]
+        for path in paths:
+            self.assertEqual(run("--seed", 4, *harness.TINY, path, program=harness.MAKE_MODEL).returncode, OK)
+        self.assertEqual(paths[0].read_bytes(), paths[1].read_bytes())
+
+    def test_inspect(self):
+        text = self.expect(run("inspect", self.model), OK).stdout
+        self.assertIn("embedding.weight, head.weight", text)
+        info = json.loads(self.expect(run("inspect", self.model, "--json", "--batch", 2, "--seq", 16), OK).stdout)
+        self.assertEqual([e["name"] for e in info["entry_points"]], ["loss", "forward"])
+        self.assertEqual(info["saved_bytes"], 256 * 16 * 4)
+        self.assertEqual(info["ties"][0]["parameters"], ["embedding.weight", "head.weight"])
+        training = info["memory"]["training"]
+        self.assertEqual(training["predicted_bytes"], sum(training[k] for k in (
+            "storage_bytes", "arena_bytes", "io_bytes", "backend_bytes")))
+        self.assertGreaterEqual(training["arena_bytes"], training["arena_lower_bound_bytes"])
+
+    def test_listings(self):
+        for part in ("build", "forward", "backward", "update"):
+            out = self.expect(run("inspect", self.model, "--listing", part, "--batch", 2, "--seq", 16), OK).stdout
+            self.assertTrue(out.strip(), part)
+
+    def test_export_weights(self):
+        self.expect(run("inspect", self.model, "--export-weights", self.folder / "w"), OK)
+        rows = {r["name"]: r for r in json.loads((self.folder / "w" / "parameters.json").read_text())}
+        self.assertEqual(rows["embedding.weight"]["tie"], rows["head.weight"]["tie"])
+        self.assertEqual(rows["embedding.weight"]["shape"], [256, 16])
+        tie = rows["embedding.weight"]["tie"]
+        self.assertEqual((self.folder / "w" / f"storage_{tie}.bin").stat().st_size, 256 * 16 * 4)
+
+    def test_dry_run_writes_nothing(self):
+        done = self.finetune("--steps", 10, "--dry-run", "--out", self.folder / "out.bowline")
+        self.expect(done, OK, "memory")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_bench_matmul(self):
+        for layout in ("nn", "nt", "tn"):
+            out = self.expect(run("bench", "matmul", "--m", 64, "--n", 48, "--k", 32, "--layout", layout, "--device", "cpu",
+                                  "-o", "json"), OK).stdout
+            self.assertLessEqual({"time_ms", "gflops", "floor_ms", "percent_of_floor"}, set(json.loads(out)))
+
+    def test_bench_train(self):
+        losses, after = self.folder / "losses", self.folder / "after.bowline"
+        out = self.expect(run("bench", "train", self.model, "--batch", 2, "--seq", 16, "--steps", 5, "--device", "cpu",
+                              "--dump-losses", losses, "--save-model", after, "-o", "json"), OK).stdout
+        self.assertLessEqual({"time_ms", "tokens_per_second", "floor_ms", "percent_of_floor", "peak_rss_bytes"},
+                             set(json.loads(out)))
+        self.assertEqual(len(losses.read_text().split()), 5)
+        self.expect(run("verify", after), OK)
+
+    def test_devices_agree(self):
+        curves = {}
+        for device in harness.real_devices():
+            out = self.expect(run("bench", "train", self.model, "--batch", 2, "--seq", 16, "--steps", 20, "--device", device,
+                                  "--no-floor", "-o", "json", timeout=300), OK).stdout
+            result = json.loads(out)
+            self.assertEqual(result["fallbacks"], 0)
+            self.assertLessEqual(abs(result["predicted_bytes"] / result["counted_bytes"] - 1), 0.02, device)
+            curves[device] = result["losses"]
+        for device, losses in curves.items():
+            for a, b in zip(losses, curves["cpu"]):
+                self.assertLessEqual(abs(a - b) / abs(b), 1e-3, device)
+
+    def test_finetune_learns(self):
+        out = self.finetune("--steps", 60, "--learning-rate", "0.01", "--out", self.folder / "out.bowline", "-o", "json")
+        summary = json.loads(self.expect(out, OK).stdout)
+        self.assertLess(summary["bits_per_byte_after"], summary["bits_per_byte_before"] - 1)
+        self.assertEqual(summary["fallbacks"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
