@@ -34,9 +34,12 @@ void main() {
   for (uint c = number; c < p.count; c += p.partials) {
     Chunk chunk = p.chunks.v[clamp_index(c, p.count)];
     A sum = 0;
-    for (uint i = gl_SubgroupInvocationID; i < chunk.count; i += gl_SubgroupSize) {
-      const A g = chunk.g.v[i];
-      sum += g * g;
+    for (uint i = gl_SubgroupInvocationID; i < chunk.count; i += 8 * gl_SubgroupSize) {
+      [[unroll]] for (uint j = 0; j < 8; ++j) {
+        const uint at = i + j * gl_SubgroupSize;
+        const A g = at < chunk.count ? chunk.g.v[at] : 0;
+        sum += g * g;
+      }
     }
     total += subgroupAdd(sum);
   }

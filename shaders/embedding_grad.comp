@@ -13,46 +13,54 @@ layout(push_constant, scalar) uniform Push {
   Floats dtable;
   uint count;
   uint rows;
-  uint n;  // elements per row
+  uint n;        // elements per row
+  uint blocks;   // of S columns
+  uint first;    // ids [first, end) are added to what ids before `first` left
+  uint end;
 } p;
 
-// The lanes of ids [first, first + S) that hold `row`.
-uvec4 matches(uint first, int row) {
-  const uint i = first + gl_SubgroupInvocationID;
-  return subgroupBallot(i < p.count && p.ids.v[clamp_index(i, p.count)] == row);
+// The lanes of ids [i, i + S) below `end` that hold `row`.
+uvec4 matches(uint i, uint end, int row) {
+  const uint at = i + gl_SubgroupInvocationID;
+  return subgroupBallot(at < end && p.ids.v[clamp_index(at, p.count)] == row);
 }
 
 void main() {
-  const uint lane = gl_SubgroupInvocationID;
-  const uint number = subgroup_index();
+  const uint number = subgroup_index() / p.blocks;
+  const uint column = subgroup_index() % p.blocks * gl_SubgroupSize + gl_SubgroupInvocationID;
 #if defined(OVER_rows)
   if (number >= p.rows) {
     return;
   }
   const int row = int(number);
-  uint first = 0;
 #else
-  if (number >= p.count) {
+  const uint own = p.first + number;
+  if (own >= p.end) {
     return;
   }
-  const int row = p.ids.v[clamp_index(number, p.count)];
+  const int row = p.ids.v[clamp_index(own, p.count)];
   if (row < 0 || uint(row) >= p.rows) {
     return;
   }
-  for (uint i = 0; i < number; i += gl_SubgroupSize) {
-    const uvec4 earlier = matches(i, row);
-    // Lanes of this step that lie before `number`.
-    const uint inside = min(gl_SubgroupSize, number - i);
-    const uvec2 mask = uvec2(inside >= 32 ? ~0u : (1u << inside) - 1, inside >= 64 ? ~0u : inside > 32 ? (1u << (inside - 32)) - 1 : 0u);
-    if (((earlier.x & mask.x) | (earlier.y & mask.y)) != 0) {
+  // Only the first of these ids with its value goes on.
+  for (uint i = p.first; i < own; i += gl_SubgroupSize) {
+    const uvec4 earlier = matches(i, own, row);
+    if ((earlier.x | earlier.y) != 0) {
       return;
     }
   }
-  uint first = number / gl_SubgroupSize * gl_SubgroupSize;
 #endif
-  bool fresh = true;
-  for (uint i = first; i < p.count; i += gl_SubgroupSize) {
-    uvec4 found = matches(i, row);
+  const uint at = uint(clamp(row, 0, int(p.rows) - 1)) * p.n + column;
+  const bool inside = column < p.n;
+#if defined(OVER_rows)
+  A sum = inside && p.first > 0 ? p.dtable.v[at] : 0;
+  uint i = p.first;
+#else
+  A sum = inside ? p.dtable.v[at] : 0;
+  uint i = p.first + number / gl_SubgroupSize * gl_SubgroupSize;
+#endif
+  for (; i < p.end; i += gl_SubgroupSize) {
+    uvec4 found = matches(i, p.end, row);
     while ((found.x | found.y) != 0) {
       const uint bit = found.x != 0 ? uint(findLSB(found.x)) : 32 + uint(findLSB(found.y));
       if (bit < 32) {
@@ -60,18 +68,10 @@ void main() {
       } else {
         found.y &= found.y - 1;
       }
-      for (uint c = lane; c < p.n; c += gl_SubgroupSize) {
-        const A add = p.dy.v[(i + bit) * p.n + c];
-        p.dtable.v[uint(row) * p.n + c] = fresh ? add : p.dtable.v[uint(row) * p.n + c] + add;
-      }
-      fresh = false;
+      sum += inside ? p.dy.v[(i + bit) * p.n + column] : 0;
     }
   }
-#if defined(OVER_rows)
-  if (fresh) {
-    for (uint c = lane; c < p.n; c += gl_SubgroupSize) {
-      p.dtable.v[uint(row) * p.n + c] = 0;
-    }
+  if (inside) {
+    p.dtable.v[at] = sum;
   }
-#endif
 }

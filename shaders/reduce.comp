@@ -11,6 +11,8 @@
 layout(constant_id = 1) const uint KEPT = 1;
 layout(constant_id = 2) const uint REDUCED = 1;
 
+const uint UNROLL = 8;
+
 layout(push_constant, scalar) uniform Push {
   Floats x;
   Floats y;
@@ -48,9 +50,19 @@ void main() {
     return;
   }
   const uint base = KEPT_OFFSET(o);
+  A sums[UNROLL];
+  [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+    sums[j] = 0;
+  }
+  for (uint t = gl_SubgroupInvocationID; t < p.terms; t += UNROLL * gl_SubgroupSize) {
+    [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+      const uint term = t + j * gl_SubgroupSize;
+      sums[j] += term < p.terms ? p.x.v[base + REDUCED_OFFSET(term)] : 0;
+    }
+  }
   A sum = 0;
-  for (uint t = gl_SubgroupInvocationID; t < p.terms; t += gl_SubgroupSize) {
-    sum += p.x.v[base + REDUCED_OFFSET(t)];
+  [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+    sum += sums[j];
   }
   sum = subgroupAdd(sum);
   if (subgroupElect()) {
@@ -61,17 +73,20 @@ void main() {
   const uint end = min(first + p.per_group, p.n);
   for (uint o = first + gl_LocalInvocationID.x; o < end; o += gl_WorkGroupSize.x) {
     const uint base = KEPT_OFFSET(o);
-    A sums[4] = A[4](0, 0, 0, 0);  // four chains, for precision and speed
-    uint t = 0;
-    for (; t + 4 <= p.terms; t += 4) {
-      [[unroll]] for (uint j = 0; j < 4; ++j) {
-        sums[j] += p.x.v[base + REDUCED_OFFSET(t + j)];
+    A sums[UNROLL];  // several chains, for precision and speed
+    [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+      sums[j] = 0;
+    }
+    for (uint t = 0; t < p.terms; t += UNROLL) {
+      [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+        sums[j] += t + j < p.terms ? p.x.v[base + REDUCED_OFFSET(t + j)] : 0;
       }
     }
-    for (; t < p.terms; ++t) {
-      sums[0] += p.x.v[base + REDUCED_OFFSET(t)];
+    A sum = 0;
+    [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
+      sum += sums[j];
     }
-    p.y.v[o] = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * p.factor;
+    p.y.v[o] = sum * p.factor;
   }
 #endif
 }

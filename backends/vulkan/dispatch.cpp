@@ -82,6 +82,14 @@ Grid Launch::over_elements(uint64_t elements) const {
   return grid;
 }
 
+Grid Launch::over_single_elements(uint64_t elements) const {
+  Grid grid;
+  grid.local = physical_.is_software() ? lanes() : 256;
+  grid.per_group = grid.local;
+  grid.groups = (elements + grid.local - 1) / grid.local;
+  return grid;
+}
+
 Grid Launch::over_rows(uint64_t rows) const {
   Grid grid;
   const uint32_t per_group = physical_.is_software() ? 1 : std::max(1u, 128 / lanes());

@@ -139,6 +139,8 @@ class Launch {
 
   // Each invocation takes elements first, first + local, ... of the per_group of its workgroup.
   Grid over_elements(uint64_t elements) const;
+  // One element per invocation, for those with a loop of their own.
+  Grid over_single_elements(uint64_t elements) const;
   // One subgroup per row.
   Grid over_rows(uint64_t rows) const;
 
@@ -175,6 +177,9 @@ struct NodeView {
     return query.attributes.as<Table>();
   }
 };
+
+// llvmpipe ends an invocation, in silence, after 65,535 iterations of all its loops together.
+constexpr int64_t kMaxIterations = 60000;
 
 struct Kernel {
   void (*launch)(Launch& launch) = nullptr;

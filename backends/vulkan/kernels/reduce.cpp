@@ -1,5 +1,7 @@
 //! ops ReduceSum ReduceMean SumTo
 // Sums over axes, in a fixed order.
+#include <algorithm>
+
 #include "index.h"
 #include "kernel.h"
 
@@ -26,7 +28,7 @@ void reduce(Launch& l, const std::array<bool, kMaxRank>& reduced, bool mean) {
   kept.append_to(&words);
   summed.append_to(&words);
   const bool rows = last_is_summed && length > 1;
-  const Grid grid = rows ? l.over_rows(n) : l.over_elements(n);
+  const Grid grid = rows ? l.over_rows(n) : length > 8 ? l.over_single_elements(n) : l.over_elements(n);
   Push push;
   push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(length).u32(grid.per_group);
   push.f32(mean ? 1.0 / static_cast<double>(length) : 1.0);
@@ -63,10 +65,17 @@ void sum_to(Launch& l) {
   reduce(l, reduced, false);
 }
 
+const char* refusal(const NodeView& node) {
+  const int64_t outputs = std::max<int64_t>(node.out(0).elements(), 1);
+  const int64_t at_once = outputs == 1 ? 8 * node.physical.subgroup_size : 8;  // terms per iteration
+  const bool long_sum = node.in(0).elements() / outputs > kMaxIterations * at_once;
+  return node.physical.is_software() && long_sum ? "A sum has more terms than the loops of a software device run." : nullptr;
+}
+
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(reduce_sum, .launch = reduce_sum);
-BOWLINE_VULKAN_KERNEL(reduce_mean, .launch = reduce_mean);
-BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to);
+BOWLINE_VULKAN_KERNEL(reduce_sum, .launch = reduce_sum, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(reduce_mean, .launch = reduce_mean, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to, .refusal = refusal);
 
 }  // namespace bowline::vulkan

@@ -13,6 +13,13 @@ uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.eleme
 // Rows of the last axis; an empty tensor has none to work on.
 uint64_t rows_of(const Shape& shape) { return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows()); }
 
+// Three loops over the row, each lane every S-th element.
+const char* refusal(const NodeView& node) {
+  const int64_t limit = kMaxIterations / 3 * node.physical.subgroup_size;
+  const bool too_long = node.in(0).rank() > 0 && node.in(0).back() > limit;
+  return node.physical.is_software() && too_long ? "A row is longer than the loops of a software device run." : nullptr;
+}
+
 void softmax(Launch& l) {
   const Shape& x = l.in_shape(0);
   Push push;
@@ -121,7 +128,7 @@ void norm_grad(Launch& l, bool layer) {
   const VkDeviceAddress stats = l.workspace();
   const VkDeviceAddress dgamma = chunks > 1 ? stats + 8 * rows : l.out(1);
   const VkDeviceAddress dbeta = !layer ? 0 : chunks > 1 ? dgamma + 4 * chunks * n : l.out(2);
-  const Grid columns = l.over_elements(chunks * n);
+  const Grid columns = l.over_single_elements(chunks * n);
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0)).add(stats).add(dgamma).add(dbeta);
   push.u32(rows).u32(n).f32(eps).u32((rows + chunks - 1) / chunks).u32(chunks).u32(columns.per_group);
@@ -147,13 +154,13 @@ void rms_norm_grad(Launch& l) { norm_grad(l, false); }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax);
-BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad);
-BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace);
-BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad, .workspace = cross_entropy_grad_workspace);
-BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm);
-BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace);
-BOWLINE_VULKAN_KERNEL(rms_norm, .launch = rms_norm);
-BOWLINE_VULKAN_KERNEL(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace);
+BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad, .workspace = cross_entropy_grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(rms_norm, .launch = rms_norm, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace, .refusal = refusal);
 
 }  // namespace bowline::vulkan

@@ -1,5 +1,7 @@
 //! ops Embedding EmbeddingGrad Dropout
 // Rows of a table by id, their gradient in a fixed order, and dropout.
+#include <algorithm>
+
 #include "core/random.h"
 #include "kernel.h"
 
@@ -7,6 +9,9 @@ namespace bowline::vulkan {
 namespace {
 
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
+
+// Loops over the ids, and over those that match, stay below the limit of a software device.
+constexpr uint64_t kIdsAtOnce = 24576;
 
 void embedding(Launch& l) {
   const Shape& table = l.in_shape(0);
@@ -22,18 +27,27 @@ void embedding_grad(Launch& l) {
   const uint64_t count = elements(l.in_shape(0));
   const auto rows = static_cast<uint64_t>(table[0]);
   const auto n = static_cast<uint64_t>(table[1]);
-  Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(count).u32(rows).u32(n);
-  // Every subgroup looks through the ids; there are as many as rows, or as ids if these are fewer.
+  if (elements(table) == 0) {
+    return;
+  }
+  // A subgroup has S columns of one row and looks through the ids; there are as many rows as the table has, or as ids
+  // if these are fewer. Long lists of ids go in parts, one after the other.
   const bool over_rows = rows <= count;
-  const uint64_t subgroups = n == 0 ? 0 : over_rows ? rows : count;
+  const uint64_t blocks = (n + l.lanes() - 1) / l.lanes();
   if (!over_rows) {
     l.fill(l.out_place(0), elements(table) * 4, 0);
     l.barrier();
   }
-  const double looks = static_cast<double>(subgroups) * static_cast<double>(count) / l.lanes();
-  l.dispatch(over_rows ? shader::embedding_grad_rows : shader::embedding_grad_ids, {}, push, l.over_rows(subgroups),
-             looks * 20, static_cast<double>(count * n) * 12);
+  for (uint64_t first = 0; first < count; first += kIdsAtOnce) {
+    const uint64_t end = std::min(count, first + kIdsAtOnce);
+    Push push;
+    push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(count).u32(rows).u32(n).u32(blocks).u32(first).u32(end);
+    const uint64_t subgroups = (over_rows ? rows : end - first) * blocks;
+    const double looks = static_cast<double>(subgroups) * static_cast<double>(end - first) / l.lanes();
+    l.dispatch(over_rows ? shader::embedding_grad_rows : shader::embedding_grad_ids, {}, push, l.over_rows(subgroups),
+               looks * 20, static_cast<double>((end - first) * n) * 12);
+    l.barrier();
+  }
 }
 
 void dropout(Launch& l) {
