@@ -7,7 +7,8 @@
 // the same tie index are *tied*: they are one weight, and stay one weight through every verb below,
 // because sharing is stored in the model file and never guessed from pointers, names or values.
 //
-// Errors.   No exceptions. A function that can fail returns Status or Result<T>; both are [[nodiscard]].
+// Errors.   No exceptions. A function that can fail returns Status or Result<T>; both are
+// [[nodiscard]].
 //           The codes say what the caller should do next. A verb that fails changes nothing.
 // Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
 //           function says otherwise. Different models are independent, also on one Device.
@@ -121,8 +122,8 @@ struct BoundDim {
 // ----------------------------------------------------------------------------------------- devices
 
 struct DeviceOptions {
-  int threads = 0;             // CPU: worker threads, the caller's included; 0: one per core
-  std::string cache_folder;    // Vulkan: where compiled pipelines are kept; empty: not kept
+  int threads = 0;           // CPU: worker threads, the caller's included; 0: one per core
+  std::string cache_folder;  // Vulkan: where compiled pipelines are kept; empty: not kept
 };
 
 struct DeviceInfo {
@@ -156,7 +157,8 @@ class Device {
   // All devices of all backends, the unusable ones with the reason.
   static std::vector<DeviceInfo> list();
   // `name` as in list(), or "best": the first real GPU, else the CPU.
-  // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in the message.
+  // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in
+  // the message.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   const DeviceInfo& info() const;
@@ -184,8 +186,8 @@ struct Init {
   static Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
-// A declared view of a storage: rows [row_start, row_start + rows) of the first axis, then a reshape,
-// then a transpose of the last two axes. The default is the whole storage.
+// A declared view of a storage: rows [row_start, row_start + rows) of the first axis, then a
+// reshape, then a transpose of the last two axes. The default is the whole storage.
 struct View {
   int64_t row_start = 0;
   int64_t rows = -1;           // -1: up to the last row
@@ -210,9 +212,9 @@ enum class LoadMode : uint8_t {
 };
 
 struct LoadReport {
-  uint32_t storages = 0;               // loaded
-  std::vector<std::string> missing;    // parameters of the model that the file does not supply
-  std::vector<std::string> unexpected; // parameters of the file that the model does not have
+  uint32_t storages = 0;                // loaded
+  std::vector<std::string> missing;     // parameters of the model that the file does not supply
+  std::vector<std::string> unexpected;  // parameters of the file that the model does not have
 };
 
 namespace graph {
@@ -228,12 +230,13 @@ class Model {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
-  // Maps and verifies a .bowline file. Weight bytes are read when first used, against their checksum.
-  // Errors  io_error: it cannot be read. bad_file: what and where.
+  // Maps and verifies a .bowline file. Weight bytes are read when first used, against their
+  // checksum. Errors  io_error: it cannot be read. bad_file: what and where.
   static Result<Model> open(const std::string& path);
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
-  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
+  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view
+  // does not fit.
   Result<Parameter> parameter(std::string_view name, std::span<const int64_t> shape, Init init);
   // A second parameter of the same storage: a tie.
   Result<Parameter> tied_parameter(std::string_view name, Parameter other, const View& view = {});
@@ -243,12 +246,13 @@ class Model {
   Result<Parameter> find(std::string_view name) const;
 
   // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
-  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer reads now.
+  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer
+  // reads now.
 
   // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
   Status materialize(uint64_t seed);
-  // Makes `b` share the storage of `a` through `view`; the storage of `b` becomes empty when `b` was
-  // its last parameter. Tying tied parameters again changes nothing.
+  // Makes `b` share the storage of `a` through `view`; the storage of `b` becomes empty when `b`
+  // was its last parameter. Tying tied parameters again changes nothing.
   Status tie(std::string_view a, std::string_view b, const View& view = {});
   // Gives `name` an own storage, a copy. Returns the bytes that this costs, owned rows included.
   Result<uint64_t> untie(std::string_view name);
@@ -264,17 +268,20 @@ class Model {
   // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage.
   Status save(const std::string& path) const;
   // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
-  Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy, bool partial = false);
+  Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy,
+                          bool partial = false);
 
-  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the entry.
+  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the
+  // entry.
   Status set_metadata(std::string_view key, std::string_view value);
   // Empty if there is none.
   std::string metadata(std::string_view key) const;
 
   // Listings: stable text, one line per item.
   std::string parameters() const;  // logical: name, tie index, shape, dtype, view
-  std::string storages() const;    // physical: tie index, dtype, shape, bytes, version, generation, where
-  std::string ties() const;        // the partition: for each shared storage its parameters
+  std::string storages()
+      const;                 // physical: tie index, dtype, shape, bytes, version, generation, where
+  std::string ties() const;  // the partition: for each shared storage its parameters
   bool same_storage(std::string_view a, std::string_view b) const;
 
   const std::shared_ptr<graph::ModelState>& state() const { return state_; }
@@ -292,7 +299,8 @@ struct Value {
   uint32_t graph = 0;
 };
 
-// A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is made.
+// A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is
+// made.
 struct GraphDim {
   int64_t value = 0;
   std::string name;
@@ -332,9 +340,11 @@ class GraphBuilder {
   // All outputs of the last op().
   std::vector<Value> last_outputs() const;
 
-  // Runs `body` `count` times. It maps the carried values of an iteration to those of the next; values of
-  // this graph are brought in by body.capture(). Returns the carried values after the last iteration.
-  using Body = std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
+  // Runs `body` `count` times. It maps the carried values of an iteration to those of the next;
+  // values of this graph are brought in by body.capture(). Returns the carried values after the
+  // last iteration.
+  using Body =
+      std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
   std::vector<Value> repeat(int count, const std::vector<Value>& carried, const Body& body);
   Value capture(Value outer);
   // The name of the node that the next op() adds, for messages and listings.
@@ -357,11 +367,11 @@ class SessionState;
 }
 
 struct MemoryReport {
-  uint64_t storage_bytes = 0;    // weights, moments, gradients
-  uint64_t arena_bytes = 0;      // activations and temporaries
-  uint64_t io_bytes = 0;         // inputs, outputs, step scalars
-  uint64_t backend_bytes = 0;    // tables and staging of the backend
-  uint64_t predicted_bytes = 0;  // the sum: the peak, known before the first launch
+  uint64_t storage_bytes = 0;      // weights, moments, gradients
+  uint64_t arena_bytes = 0;        // activations and temporaries
+  uint64_t io_bytes = 0;           // inputs, outputs, step scalars
+  uint64_t backend_bytes = 0;      // tables and staging of the backend
+  uint64_t predicted_bytes = 0;    // the sum: the peak, known before the first launch
   uint64_t lower_bound_bytes = 0;  // of the arena: the largest sum of live values
 };
 
@@ -376,16 +386,17 @@ struct Counters {
 // Runs one entry point of a Model on one Device with fixed dims. Move-only.
 class Session {
  public:
-  // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
-  // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
-  static Result<Session> create(const Model& model, const Device& device, std::string_view entry_point,
-                                std::span<const BoundDim> dims);
+  // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim
+  // that is not bound. unsupported: a node that the device cannot run. out_of_memory: with the
+  // bytes.
+  static Result<Session> create(const Model& model, const Device& device,
+                                std::string_view entry_point, std::span<const BoundDim> dims);
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again.
-  // Errors  index_out_of_range: an id or label is outside its range; the node is named.
+  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned
+  // again. Errors  index_out_of_range: an id or label is outside its range; the node is named.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
   MemoryReport memory() const;
@@ -431,17 +442,17 @@ struct TrainOptions {
   std::vector<BoundDim> dims;
   Optimizer optimizer;
   Schedule schedule;
-  float clip_norm = 0;         // 0: not clipped
-  uint32_t accumulation = 1;   // micro-batches per step
-  uint64_t seed = 0;           // of dropout
+  float clip_norm = 0;        // 0: not clipped
+  uint32_t accumulation = 1;  // micro-batches per step
+  uint64_t seed = 0;          // of dropout
 };
 
 struct StepReport {
-  uint64_t step = 0;        // 1-based number of the step that was run
-  float loss = 0;           // mean over the micro-batches
-  float grad_norm = 0;      // global L2 norm before clipping
+  uint64_t step = 0;    // 1-based number of the step that was run
+  float loss = 0;       // mean over the micro-batches
+  float grad_norm = 0;  // global L2 norm before clipping
   float learning_rate = 0;
-  bool skipped = false;     // loss or norm was not finite: the weights are as before
+  bool skipped = false;  // loss or norm was not finite: the weights are as before
 };
 
 // What a checkpoint says about the run besides the weights; `data_*` and `config` are the caller's.
@@ -461,16 +472,17 @@ class TrainerState;
 // Fine-tunes the trainable storages of a Model on one Device. Move-only.
 class Trainer {
  public:
-  // Adds gradients and moments to the table. Errors  bad_argument: a trainable storage gets no gradient, an
-  // operator on a path to one has no gradient (both named), the loss is not a scalar. out_of_memory: with the bytes.
+  // Adds gradients and moments to the table. Errors  bad_argument: a trainable storage gets no
+  // gradient, an operator on a path to one has no gradient (both named), the loss is not a scalar.
+  // out_of_memory: with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
 
-  // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the report of
-  // the finished step, or none.
-  // Errors  index_out_of_range: the weights are as before the step. cancelled. device_lost.
+  // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
+  // report of the finished step, or none. Errors  index_out_of_range: the weights are as before the
+  // step. cancelled. device_lost.
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   // A whole step: `batches` holds one batch per micro-batch.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
@@ -480,7 +492,8 @@ class Trainer {
   // Keeps, or restores, weights and training state in host memory.
   Status snapshot();
   Status rollback();
-  // Lets the running or next step return `cancelled` before its next submission; weights stay. Any thread.
+  // Lets the running or next step return `cancelled` before its next submission; weights stay. Any
+  // thread.
   void cancel();
 
   // A checkpoint: the model with moments, pending gradients and the training state. Atomic.

@@ -1,14 +1,15 @@
 // The cpu backend: host memory, and recordings that run the kernels one after the other.
+#include "device/backend.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "core/checked.h"
-#include "device/backend.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
@@ -38,7 +39,6 @@ Allocation& allocation_of(Buffer buffer) {
   return *reinterpret_cast<Allocation*>(static_cast<uintptr_t>(buffer.id));
 }
 
-
 class CpuRecording : public Recording {
  public:
   CpuRecording(const Program& program, std::span<const Buffer> buffers, Threads& threads)
@@ -49,12 +49,14 @@ class CpuRecording : public Recording {
     lists_.resize(program_.tables.size());
     for (size_t t = 0; t < lists_.size(); ++t) {
       for (const device::TableEntry& e : program_.tables[t].entries) {
-        lists_[t].push_back({reinterpret_cast<float*>(bases_[e.slot] + e.offset), e.elements, e.first});
+        lists_[t].push_back(
+            {reinterpret_cast<float*>(bases_[e.slot] + e.offset), e.elements, e.first});
       }
     }
     for (size_t i = 0; i < constants_.size(); ++i) {
       const Record& r = program_.records[i];
-      const Kernel* kernel = r.kind == Record::Kind::op ? kKernels[static_cast<size_t>(index_of(r.op))] : nullptr;
+      const Kernel* kernel =
+          r.kind == Record::Kind::op ? kKernels[static_cast<size_t>(index_of(r.op))] : nullptr;
       if (kernel != nullptr && kernel->constant_bytes != nullptr) {
         constants_[i].resize(kernel->constant_bytes(r));
         kernel->make_constant(r, threads, constants_[i].data());
@@ -112,7 +114,8 @@ class CpuRecording : public Recording {
     return end + 1;
   }
 
-  void run_record(size_t index, uint32_t iteration, Threads& threads, std::vector<RecordTime>* times) {
+  void run_record(size_t index, uint32_t iteration, Threads& threads,
+                  std::vector<RecordTime>* times) {
     const Record& r = program_.records[index];
     args_.clear();
     for (const Operand& o : r.inputs) {
@@ -123,8 +126,14 @@ class CpuRecording : public Recording {
     }
     const std::span<const Arg> all(args_);
     auto& step = *reinterpret_cast<device::StepScalars*>(bases_[device::kStepSlot]);
-    const Launch launch{r,    all.first(r.inputs.size()), all.subspan(r.inputs.size()),
-                        bases_[r.workspace.slot] + r.workspace.offset, constants_[index].data(), step, threads, iteration};
+    const Launch launch{r,
+                        all.first(r.inputs.size()),
+                        all.subspan(r.inputs.size()),
+                        bases_[r.workspace.slot] + r.workspace.offset,
+                        constants_[index].data(),
+                        step,
+                        threads,
+                        iteration};
     const auto start = std::chrono::steady_clock::now();
     kKernels[static_cast<size_t>(index_of(r.op))]->run(launch);
     if (times != nullptr) {
@@ -137,7 +146,7 @@ class CpuRecording : public Recording {
   std::vector<std::byte*> bases_;
   std::vector<std::vector<ListItem>> lists_;
   std::vector<std::vector<std::byte>> constants_;  // by record
-  std::vector<Arg> args_;  // reserved by the first run
+  std::vector<Arg> args_;                          // reserved by the first run
 };
 
 class CpuDevice : public device::Device {
@@ -164,7 +173,8 @@ class CpuDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
-    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed block is gone.
+    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed
+    // block is gone.
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
     uint64_t rounded = 0;
     void* data = nullptr;
@@ -178,7 +188,8 @@ class CpuDevice : public device::Device {
         data = std::aligned_alloc(kAlignment, rounded);
       }
     }
-    BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "The CPU has no {} bytes left.", bytes);
+    BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "The CPU has no {} bytes left.",
+                         bytes);
     auto* allocation = new Allocation{static_cast<std::byte*>(data), rounded, mapped};
     return Buffer{reinterpret_cast<uintptr_t>(allocation)};
   }
@@ -209,7 +220,8 @@ class CpuDevice : public device::Device {
     }
     return {};
   }
-  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes) override {
+  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
     BOWLINE_TRY(check(to, to_offset, bytes));
     BOWLINE_TRY(check(from, from_offset, bytes));
     std::memmove(allocation_of(to).data + to_offset, allocation_of(from).data + from_offset, bytes);
@@ -223,12 +235,12 @@ class CpuDevice : public device::Device {
 
   Result<std::unique_ptr<Recording>> record(const Program& program,
                                             std::span<const Buffer> buffers) override {
-    BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.", buffers.size(),
-                    program.slots);
+    BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.",
+                    buffers.size(), program.slots);
     for (const Record& r : program.records) {
       if (r.kind == Record::Kind::op) {
-        BOWLINE_REQUIRE_CODE(kKernels[static_cast<size_t>(index_of(r.op))] != nullptr, Code::unsupported,
-                             "The CPU has no kernel for {}.", r.op);
+        BOWLINE_REQUIRE_CODE(kKernels[static_cast<size_t>(index_of(r.op))] != nullptr,
+                             Code::unsupported, "The CPU has no kernel for {}.", r.op);
       }
     }
     return std::unique_ptr<Recording>(new CpuRecording(program, buffers, threads_));
@@ -251,8 +263,8 @@ class CpuDevice : public device::Device {
   static Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
     BOWLINE_REQUIRE(buffer.valid(), "The buffer is not valid.");
     const uint64_t size = allocation_of(buffer).bytes;
-    BOWLINE_REQUIRE(offset <= size && bytes <= size - offset, "Bytes {}+{} lie outside a buffer of {}.",
-                    offset, bytes, size);
+    BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
+                    "Bytes {}+{} lie outside a buffer of {}.", offset, bytes, size);
     return {};
   }
 

@@ -1,11 +1,12 @@
 // The null backend: the template to copy. It keeps memory, checks every call, and computes nothing.
 //
-// A new backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See backends/README.md.
+// A new backend: cp -r backends/null backends/foo, rename, and fill in from top to bottom. See
+// backends/README.md.
+#include "device/backend.h"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
-
-#include "device/backend.h"
 
 namespace bowline::null {
 namespace {
@@ -39,7 +40,8 @@ class NullDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
-    BOWLINE_REQUIRE_CODE(bytes <= uint64_t{1} << 40, Code::out_of_memory, "There are no {} bytes left.", bytes);
+    BOWLINE_REQUIRE_CODE(bytes <= uint64_t{1} << 40, Code::out_of_memory,
+                         "There are no {} bytes left.", bytes);
     const Buffer buffer{++last_id_};
     memory_[buffer.id].resize(bytes);
     return buffer;
@@ -56,7 +58,8 @@ class NullDevice : public device::Device {
     std::ranges::copy(std::span(memory_[from.id]).subspan(offset, to.size()), to.begin());
     return {};
   }
-  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes) override {
+  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
     BOWLINE_TRY(check(to, to_offset, bytes));
     BOWLINE_TRY(check(from, from_offset, bytes));
     std::memmove(memory_[to.id].data() + to_offset, memory_[from.id].data() + from_offset, bytes);
@@ -68,32 +71,36 @@ class NullDevice : public device::Device {
     return {};
   }
 
-  Result<std::unique_ptr<Recording>> record(const Program& program, std::span<const Buffer> buffers) override {
+  Result<std::unique_ptr<Recording>> record(const Program& program,
+                                            std::span<const Buffer> buffers) override {
     BOWLINE_TRY(check_program(program, buffers));
     return std::unique_ptr<Recording>(new NullRecording);
   }
   Status submit(std::span<Recording* const>) override { return {}; }
   Status wait() override { return {}; }
-  Result<std::vector<RecordTime>> timestamps(Recording&) override { return std::vector<RecordTime>(); }
+  Result<std::vector<RecordTime>> timestamps(Recording&) override {
+    return std::vector<RecordTime>();
+  }
 
  private:
   Status check(Buffer buffer, uint64_t offset, uint64_t bytes) const {
     const auto it = memory_.find(buffer.id);
     BOWLINE_REQUIRE(it != memory_.end(), "There is no buffer {}.", buffer.id);
     const uint64_t size = it->second.size();
-    BOWLINE_REQUIRE(offset <= size && bytes <= size - offset, "Bytes {}+{} lie outside a buffer of {}.", offset,
-                    bytes, size);
+    BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
+                    "Bytes {}+{} lie outside a buffer of {}.", offset, bytes, size);
     return {};
   }
 
   // What every backend may rely on.
   Status check_program(const Program& program, std::span<const Buffer> buffers) const {
-    BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.", buffers.size(),
-                    program.slots);
+    BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.",
+                    buffers.size(), program.slots);
     const Record* repeat = nullptr;
     for (const Record& r : program.records) {
       if (r.kind == Record::Kind::repeat_begin) {
-        BOWLINE_REQUIRE(repeat == nullptr && r.count >= 1, "A Repeat begins inside another, or has a count of 0.");
+        BOWLINE_REQUIRE(repeat == nullptr && r.count >= 1,
+                        "A Repeat begins inside another, or has a count of 0.");
         repeat = &r;
       } else if (r.kind == Record::Kind::repeat_end) {
         BOWLINE_REQUIRE(repeat != nullptr, "A Repeat ends that did not begin.");
@@ -101,7 +108,8 @@ class NullDevice : public device::Device {
       } else {
         for (const std::vector<Operand>* side : {&r.inputs, &r.outputs}) {
           for (const Operand& o : *side) {
-            BOWLINE_TRY(check_operand(program, buffers, o, repeat).at(format("In a record of {}.", r.op)));
+            BOWLINE_TRY(
+                check_operand(program, buffers, o, repeat).at(format("In a record of {}.", r.op)));
           }
         }
       }
@@ -115,8 +123,9 @@ class NullDevice : public device::Device {
     if (o.table != kNoTable) {
       BOWLINE_REQUIRE(o.table < program.tables.size(), "Table {} does not exist.", o.table);
       const auto& entries = program.tables[o.table].entries;
-      BOWLINE_REQUIRE(repeat == nullptr || entries.size() == repeat->count, "A table has {} entries for {} iterations.",
-                      entries.size(), repeat == nullptr ? 0 : repeat->count);
+      BOWLINE_REQUIRE(repeat == nullptr || entries.size() == repeat->count,
+                      "A table has {} entries for {} iterations.", entries.size(),
+                      repeat == nullptr ? 0 : repeat->count);
       for (const device::TableEntry& e : entries) {
         BOWLINE_REQUIRE(e.slot < buffers.size(), "Slot {} does not exist.", e.slot);
         BOWLINE_TRY(check(buffers[e.slot], e.offset, e.elements * size_of(o.dtype)));

@@ -28,7 +28,8 @@ class Shape {
   int rank() const { return rank_; }
   int64_t operator[](int axis) const { return dims_[static_cast<size_t>(axis)]; }
   int64_t& operator[](int axis) { return dims_[static_cast<size_t>(axis)]; }
-  int64_t back() const { return dims_[static_cast<size_t>(rank_ - 1)]; }
+  // The last dim; 1 for a scalar.
+  int64_t back() const { return rank_ == 0 ? 1 : dims_[static_cast<size_t>(rank_ - 1)]; }
   std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
   int64_t elements() const { return elements(0, rank_); }
   // Product of the dims of axes [begin, end).

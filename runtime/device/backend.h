@@ -1,16 +1,21 @@
 // The backend contract: what a device must do for Bowline. None of it knows an operator by name.
 //
-// A backend is a folder backends/<name>/ with one `Backend` object. It lists devices and opens them; an
-// opened device allocates, copies, and turns a Program into a Recording that is submitted many times.
+// A backend is a folder backends/<name>/ with one `Backend` object. It lists devices and opens
+// them; an opened device allocates, copies, and turns a Program into a Recording that is submitted
+// many times.
 //
 // Rules
-//   Order     Calls on one device take effect in the order in which they are made. Copies and fills wait for
-//             earlier submissions. `submit` may return before the work is done; `wait` ends when it is.
+//   Order     Calls on one device take effect in the order in which they are made. Copies and fills
+//   wait for
+//             earlier submissions. `submit` may return before the work is done; `wait` ends when it
+//             is.
 //   Threads   The caller serialises calls on one device. Different devices are independent.
-//   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later submission.
-//   Failure   A call that fails has no effect. After `device_lost` every call returns it at once; freeing and
+//   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later
+//   submission. Failure   A call that fails has no effect. After `device_lost` every call returns
+//   it at once; freeing and
 //             destruction stay legal.
-//   Memory    No allocation inside `submit`. What `record` needs for tables is counted in `overhead_bytes`.
+//   Memory    No allocation inside `submit`. What `record` needs for tables is counted in
+//   `overhead_bytes`.
 #pragma once
 
 #include <memory>
@@ -57,9 +62,9 @@ struct NodeAnswer {
 };
 
 struct Capabilities {
-  uint64_t alignment = 64;             // of operands in a buffer, bytes, a power of two
-  uint64_t max_buffer_bytes = 0;       // of one allocation; 0: no limit
-  bool fallback = false;               // other devices may send nodes here
+  uint64_t alignment = 64;        // of operands in a buffer, bytes, a power of two
+  uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
+  bool fallback = false;          // other devices may send nodes here
 };
 
 // One segment of a plan, in the form that the device resubmits.

@@ -13,20 +13,38 @@ struct Candidate {
   DeviceInfo info;
 };
 
-std::vector<Candidate> candidates() {
+void add_candidates(const Backend& backend, std::vector<Candidate>& out) {
+  std::vector<DeviceInfo> infos = backend.enumerate();
+  for (size_t i = 0; i < infos.size(); ++i) {
+    infos[i].name = device_name(backend, i);
+    if (infos[i].unusable.empty() && backend.contract_version() != kContractVersion) {
+      infos[i].unusable = format("It was built for version {} of the backend contract, not {}.",
+                                 backend.contract_version(), kContractVersion);
+    }
+    out.push_back({&backend, static_cast<int>(i), std::move(infos[i])});
+  }
+}
+
+std::vector<Candidate> all_candidates() {
   std::vector<Candidate> out;
   for (const Backend* backend : backends()) {
-    std::vector<DeviceInfo> infos = backend->enumerate();
-    for (size_t i = 0; i < infos.size(); ++i) {
-      infos[i].name = device_name(*backend, i);
-      if (infos[i].unusable.empty() && backend->contract_version() != kContractVersion) {
-        infos[i].unusable = format("It was built for version {} of the backend contract, not {}.",
-                                   backend->contract_version(), kContractVersion);
-      }
-      out.push_back({backend, static_cast<int>(i), std::move(infos[i])});
-    }
+    add_candidates(*backend, out);
   }
   return out;
+}
+
+// Those that a device of this name can be among. Asking a backend may load drivers, so only the
+// named one is asked.
+std::vector<Candidate> candidates_for(std::string_view name) {
+  const std::string_view stem = name.substr(0, name.find(':'));
+  for (const Backend* backend : backends()) {
+    if (backend->name() == stem) {
+      std::vector<Candidate> out;
+      add_candidates(*backend, out);
+      return out;
+    }
+  }
+  return all_candidates();
 }
 
 const Candidate* best_of(const std::vector<Candidate>& all) {
@@ -44,7 +62,7 @@ const Candidate* best_of(const std::vector<Candidate>& all) {
 
 std::vector<DeviceInfo> list_devices() {
   std::vector<DeviceInfo> out;
-  for (Candidate& c : candidates()) {
+  for (Candidate& c : all_candidates()) {
     out.push_back(std::move(c.info));
   }
   return out;
@@ -52,7 +70,7 @@ std::vector<DeviceInfo> list_devices() {
 
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options) {
-  const std::vector<Candidate> all = candidates();
+  const std::vector<Candidate> all = candidates_for(name);
   const Candidate* found = name == "best" ? best_of(all) : nullptr;
   std::string names;
   for (const Candidate& c : all) {

@@ -7,11 +7,12 @@
 
 namespace bowline::device {
 
-// All backends of this build, in the order of their folder names. Generated (generated/backends.cpp).
+// All backends of this build, in the order of their folder names. Generated
+// (generated/backends.cpp).
 std::span<const Backend* const> backends();
 
-// An opened device with its name. It serialises calls, so that sessions on several threads may share it, and
-// counts where memory is obtained and work is handed over.
+// An opened device with its name. It serialises calls, so that sessions on several threads may
+// share it, and counts where memory is obtained and work is handed over.
 class OpenDevice {
  public:
   OpenDevice(DeviceInfo info, std::unique_ptr<Device> device)
@@ -28,7 +29,8 @@ class OpenDevice {
   Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset);
   Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes);
   Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value);
-  Result<std::unique_ptr<Recording>> record(const Program& program, std::span<const Buffer> buffers);
+  Result<std::unique_ptr<Recording>> record(const Program& program,
+                                            std::span<const Buffer> buffers);
   // Recordings are destroyed here: a device takes one call at a time.
   void release(std::unique_ptr<Recording> recording);
   Status submit(std::span<Recording* const> recordings);
@@ -71,6 +73,7 @@ class Block {
 std::vector<DeviceInfo> list_devices();
 
 // Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason.
-Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name, const DeviceOptions& options);
+Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
+                                                const DeviceOptions& options);
 
 }  // namespace bowline::device

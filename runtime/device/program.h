@@ -1,12 +1,14 @@
 // Program: one segment of a plan as flat records, made for one device, recorded by it once.
 //
-// A record is one operator with its operands. An operand is a contiguous tensor: a slot (a buffer bound at record
-// time), an offset in bytes, dtype and shape. Three kinds of operand exist:
+// A record is one operator with its operands. An operand is a contiguous tensor: a slot (a buffer
+// bound at record time), an offset in bytes, dtype and shape. Three kinds of operand exist:
 //   plain    table == kNoTable, modulo == 0: bytes [offset, offset + size) of the slot.
 //   stepping inside a Repeat, one of
 //            table != kNoTable: iteration i reads entry i of the table (weights of the layers), or
-//            modulo != 0:       iteration i reads slot offset + ((i + shift) % modulo) * step_bytes (kept or carried values).
-//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once (AdamW).
+//            modulo != 0:       iteration i reads slot offset + ((i + shift) % modulo) * step_bytes
+//            (kept or carried values).
+//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once
+//   (AdamW).
 // A Repeat is a begin and an end record around its body; they do not nest in contract version 1.
 #pragma once
 
@@ -46,8 +48,9 @@ struct TableEntry {
   uint32_t slot = 0;
   uint64_t offset = 0;
   uint64_t elements = 0;
-  // For AccumulateGrad: this is the first contribution of the submission, so it overwrites unless the step
-  // scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the contribution is dropped.
+  // For AccumulateGrad: this is the first contribution of the submission, so it overwrites unless
+  // the step scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the
+  // contribution is dropped.
   bool first = false;
 };
 
@@ -64,8 +67,9 @@ struct Record {
   // An output may lie exactly on an input where the operator allows it (OpDef::in_place).
   std::vector<Operand> outputs;
   Operand workspace;  // u8, as many bytes as query() asked for
-  // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside a Repeat
-  // levels count from its begin; begin, end and the change of iteration separate everything.
+  // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside
+  // a Repeat levels count from its begin; begin, end and the change of iteration separate
+  // everything.
   uint32_t level = 0;
   uint32_t node = 0;  // written into StepScalars::error_node
   // repeat_begin
@@ -81,23 +85,24 @@ struct Program {
 
 enum class StepError : uint32_t { none = 0, index_out_of_range = 1 };
 
-// The content of kStepSlot: what changes from step to step. The host writes all of it before a submission
-// and reads the first words back after it.
+// The content of kStepSlot: what changes from step to step. The host writes all of it before a
+// submission and reads the first words back after it.
 struct StepScalars {
-  uint32_t error = 0;           // StepError; a kernel that sees a bad index writes 1 ...
-  uint32_t error_node = 0;      // ... its Record::node ...
-  int32_t error_value = 0;      // ... and the index. Which one of several is not defined.
-  uint32_t non_finite = 0;      // ClipByGlobalNorm: the norm is not finite
-  float grad_norm = 0;          // ClipByGlobalNorm: before clipping, after gradient_scale
-  uint32_t accumulate = 0;      // 1: AccumulateGrad adds to what earlier micro-batches left
-  uint32_t training = 0;        // 0: Dropout is the identity
-  uint32_t seed[2] = {0, 0};    // Dropout: key of the random numbers
-  uint32_t counter = 0;         // Dropout: number of the micro-batch since the run began
+  uint32_t error = 0;         // StepError; a kernel that sees a bad index writes 1 ...
+  uint32_t error_node = 0;    // ... its Record::node ...
+  int32_t error_value = 0;    // ... and the index. Which one of several is not defined.
+  uint32_t non_finite = 0;    // ClipByGlobalNorm: the norm is not finite
+  float grad_norm = 0;        // ClipByGlobalNorm: before clipping, after gradient_scale
+  uint32_t accumulate = 0;    // 1: AccumulateGrad adds to what earlier micro-batches left
+  uint32_t training = 0;      // 0: Dropout is the identity
+  uint32_t seed[2] = {0, 0};  // Dropout: key of the random numbers
+  uint32_t counter = 0;       // Dropout: number of the micro-batch since the run began
   float learning_rate = 0;
-  float gradient_scale = 1;     // 1 / number of micro-batches
-  float bias_correction1 = 1;   // AdamW: 1 - beta1^t
-  float bias_correction2 = 1;   // AdamW: 1 - beta2^t
-  uint32_t first_update = 0;    // Sgd with momentum: 1 at the first step (the buffer starts as the gradient)
+  float gradient_scale = 1;    // 1 / number of micro-batches
+  float bias_correction1 = 1;  // AdamW: 1 - beta1^t
+  float bias_correction2 = 1;  // AdamW: 1 - beta2^t
+  uint32_t first_update =
+      0;  // Sgd with momentum: 1 at the first step (the buffer starts as the gradient)
   uint32_t reserved = 0;
 };
 static_assert(sizeof(StepScalars) == 64);

@@ -9,7 +9,8 @@ Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>&
   Workspace w;
   BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, arena_bytes, device::MemoryKind::device));
   BOWLINE_ASSIGN(w.io, device::Block::allocate(device, io_bytes, device::MemoryKind::io));
-  BOWLINE_ASSIGN(w.step, device::Block::allocate(device, sizeof(StepScalars), device::MemoryKind::io));
+  BOWLINE_ASSIGN(w.step,
+                 device::Block::allocate(device, sizeof(StepScalars), device::MemoryKind::io));
   return w;
 }
 
@@ -39,9 +40,11 @@ Segment::~Segment() {
 namespace {
 
 Status check_tensor(const Tensor& t, const plan::IoRange& range, std::string_view kind) {
-  BOWLINE_REQUIRE(t.dtype == range.dtype && Shape(t.shape) == range.shape, "{} \"{}\" is {}{}, not {}{}.",
-                  kind, range.name, t.dtype, Shape(t.shape), range.dtype, range.shape);
-  BOWLINE_REQUIRE(t.data != nullptr || range.bytes() == 0, "{} \"{}\" has no data.", kind, range.name);
+  BOWLINE_REQUIRE(t.dtype == range.dtype && Shape(t.shape) == range.shape,
+                  "{} \"{}\" is {}{}, not {}{}.", kind, range.name, t.dtype, Shape(t.shape),
+                  range.dtype, range.shape);
+  BOWLINE_REQUIRE(t.data != nullptr || range.bytes() == 0, "{} \"{}\" has no data.", kind,
+                  range.name);
   return {};
 }
 
@@ -63,7 +66,8 @@ Status write_inputs(device::OpenDevice& device, const Workspace& workspace, cons
   for (const plan::IoRange& range : plan.inputs) {
     const Tensor* t = find(inputs, range);
     BOWLINE_REQUIRE(t != nullptr, "Input \"{}\" is missing.", range.name);
-    BOWLINE_REQUIRE(t->shape.size() <= kMaxRank, "Input \"{}\" has rank {}.", range.name, t->shape.size());
+    BOWLINE_REQUIRE(t->shape.size() <= kMaxRank, "Input \"{}\" has rank {}.", range.name,
+                    t->shape.size());
     BOWLINE_TRY(check_tensor(*t, range, "Input"));
     BOWLINE_TRY(device.copy_in(workspace.io->buffer(), range.offset,
                                {static_cast<const std::byte*>(t->data), range.bytes()}));
@@ -76,7 +80,8 @@ Status read_outputs(device::OpenDevice& device, const Workspace& workspace, cons
   for (const Tensor& t : outputs) {
     const auto range = std::ranges::find(plan.outputs, t.name, &plan::IoRange::name);
     BOWLINE_REQUIRE(range != plan.outputs.end(), "The graph has no output \"{}\".", t.name);
-    BOWLINE_REQUIRE(t.shape.size() <= kMaxRank, "Output \"{}\" has rank {}.", range->name, t.shape.size());
+    BOWLINE_REQUIRE(t.shape.size() <= kMaxRank, "Output \"{}\" has rank {}.", range->name,
+                    t.shape.size());
     BOWLINE_TRY(check_tensor(t, *range, "Output"));
     BOWLINE_TRY(device.copy_out({static_cast<std::byte*>(t.data), range->bytes()},
                                 workspace.io->buffer(), range->offset));
@@ -84,13 +89,15 @@ Status read_outputs(device::OpenDevice& device, const Workspace& workspace, cons
   return {};
 }
 
-Status write_scalars(device::OpenDevice& device, const Workspace& workspace, const StepScalars& scalars) {
+Status write_scalars(device::OpenDevice& device, const Workspace& workspace,
+                     const StepScalars& scalars) {
   return device.copy_in(workspace.step->buffer(), 0, std::as_bytes(std::span(&scalars, 1)));
 }
 
 Result<StepScalars> read_scalars(device::OpenDevice& device, const Workspace& workspace) {
   StepScalars scalars;
-  BOWLINE_TRY(device.copy_out(std::as_writable_bytes(std::span(&scalars, 1)), workspace.step->buffer(), 0));
+  BOWLINE_TRY(
+      device.copy_out(std::as_writable_bytes(std::span(&scalars, 1)), workspace.step->buffer(), 0));
   return scalars;
 }
 
@@ -100,7 +107,8 @@ Status check_scalars(const StepScalars& scalars, const plan::Plan& plan) {
   }
   const std::string node =
       scalars.error_node < plan.nodes.size() ? plan.nodes[scalars.error_node] : "a node";
-  return Status(Code::index_out_of_range, format("Index {} lies outside the range of {}.", scalars.error_value, node));
+  return Status(Code::index_out_of_range,
+                format("Index {} lies outside the range of {}.", scalars.error_value, node));
 }
 
 uint64_t generation_stamp(const params::Table& table) {
@@ -112,7 +120,8 @@ uint64_t generation_stamp(const params::Table& table) {
 }
 
 Status require_on_device(const params::Table& table) {
-  BOWLINE_REQUIRE(table.device() != nullptr, "The model lies on no device; move it with Model::to().");
+  BOWLINE_REQUIRE(table.device() != nullptr,
+                  "The model lies on no device; move it with Model::to().");
   for (size_t i = 0; i < table.storages.size(); ++i) {
     const params::Storage& s = table.storages[i];
     BOWLINE_REQUIRE(s.empty || s.home.block != nullptr,

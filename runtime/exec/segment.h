@@ -52,7 +52,8 @@ Result<device::StepScalars> read_scalars(device::OpenDevice& device, const Works
 // Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
 Status check_scalars(const device::StepScalars& scalars, const plan::Plan& plan);
 
-// Changes whenever a storage gets another dtype, shape, encoding or home: plans made before are made again.
+// Changes whenever a storage gets another dtype, shape, encoding or home: plans made before are
+// made again.
 uint64_t generation_stamp(const params::Table& table);
 
 // Refuses a model of which a storage has no bytes, or that does not lie on a device.

@@ -65,7 +65,8 @@ MemoryReport SessionState::memory() const {
 }
 
 Result<std::string> SessionState::listing(std::string_view part, bool columns) const {
-  BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.", part);
+  BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
+                  part);
   if (part == "build") {
     return plan::list_repeat_parameters(bound_);
   }
@@ -79,10 +80,11 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-Result<Session> Session::create(const Model& model, const Device& device, std::string_view entry_point,
-                                std::span<const BoundDim> dims) {
+Result<Session> Session::create(const Model& model, const Device& device,
+                                std::string_view entry_point, std::span<const BoundDim> dims) {
   BOWLINE_REQUIRE(model.state()->table.device() == device.handle(),
-                  "The model does not lie on device {}; move it with Model::to().", device.info().name);
+                  "The model does not lie on device {}; move it with Model::to().",
+                  device.info().name);
   auto state = std::make_unique<exec::SessionState>(
       model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()));
   BOWLINE_TRY(state->prepare());

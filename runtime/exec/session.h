@@ -7,7 +7,8 @@ namespace bowline::exec {
 
 class SessionState {
  public:
-  SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point, std::vector<BoundDim> dims)
+  SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
+               std::vector<BoundDim> dims)
       : model_(std::move(model)), entry_point_(std::move(entry_point)), dims_(std::move(dims)) {}
 
   // Makes the plan again if the model changed since.

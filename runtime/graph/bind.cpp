@@ -22,7 +22,8 @@ Attributes swap_last_axes(int rank) {
   for (int a = 0; a < rank; ++a) {
     t.permutation.push_back(a);
   }
-  std::swap(t.permutation[static_cast<size_t>(rank - 1)], t.permutation[static_cast<size_t>(rank - 2)]);
+  std::swap(t.permutation[static_cast<size_t>(rank - 1)],
+            t.permutation[static_cast<size_t>(rank - 2)]);
   return Attributes::of(t);
 }
 
@@ -146,7 +147,8 @@ std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims) {
   constexpr int64_t kPrimes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53};
   std::vector<BoundDim> out;
   for (size_t i = 0; i < dims.size(); ++i) {
-    out.push_back({dims[i].name, std::clamp(kPrimes[i % std::size(kPrimes)], dims[i].min, dims[i].max)});
+    out.push_back(
+        {dims[i].name, std::clamp(kPrimes[i % std::size(kPrimes)], dims[i].min, dims[i].max)});
   }
   return out;
 }

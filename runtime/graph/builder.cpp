@@ -13,8 +13,8 @@ using graph::ValueKind;
 struct GraphBuilder::State {
   graph::ModelState* model = nullptr;
   Graph graph;
-  State* parent = nullptr;        // of a body: the graph around it
-  std::vector<Value> captured;    // of a body: values of the parent, in order of the invariant inputs
+  State* parent = nullptr;      // of a body: the graph around it
+  std::vector<Value> captured;  // of a body: values of the parent, in order of the invariant inputs
   uint32_t carried = 0;
   int count = 1;
   uint32_t id = 0;
@@ -43,7 +43,8 @@ uint32_t next_graph_id() {
 // Registers the names of dims, so that they can be bound.
 void declare_dims(graph::ModelState& model, const std::vector<GraphDim>& dims) {
   for (const GraphDim& d : dims) {
-    if (!d.name.empty() && std::ranges::find(model.dims, d.name, &graph::NamedDim::name) == model.dims.end()) {
+    if (!d.name.empty() &&
+        std::ranges::find(model.dims, d.name, &graph::NamedDim::name) == model.dims.end()) {
       graph::NamedDim dim;
       dim.name = d.name;
       model.dims.push_back(std::move(dim));
@@ -75,7 +76,8 @@ Value GraphBuilder::State::add_input(ValueInfo info) {
   return value(graph.inputs.back());
 }
 
-GraphBuilder::GraphBuilder(Model& model, std::string_view name) : state_(std::make_unique<State>()) {
+GraphBuilder::GraphBuilder(Model& model, std::string_view name)
+    : state_(std::make_unique<State>()) {
   state_->model = model.state().get();
   state_->graph.name = name;
   state_->id = next_graph_id();
@@ -90,7 +92,8 @@ GraphBuilder::~GraphBuilder() = default;
 Value GraphBuilder::input(std::string_view name, DType dtype, const std::vector<GraphDim>& shape) {
   State& s = *state_;
   if (s.parent != nullptr) {
-    s.fail(Status(Code::bad_argument, "The body of a Repeat has no inputs but the carried values."));
+    s.fail(
+        Status(Code::bad_argument, "The body of a Repeat has no inputs but the carried values."));
     return {};
   }
   declare_dims(*s.model, shape);
@@ -107,14 +110,17 @@ Value GraphBuilder::input(std::string_view name, DType dtype, const std::vector<
   return s.add_input(std::move(info));
 }
 
-Value GraphBuilder::parameter(Parameter parameter) { return this->parameter(ParameterList{{parameter}}); }
+Value GraphBuilder::parameter(Parameter parameter) {
+  return this->parameter(ParameterList{{parameter}});
+}
 
 Value GraphBuilder::parameter(const ParameterList& list) {
   State& s = *state_;
   const size_t expected = s.parent != nullptr ? static_cast<size_t>(s.count) : 1;
   if (list.items.size() != expected && !(s.parent != nullptr && list.items.size() == 1)) {
-    s.fail(Status(Code::bad_argument, format("The list has {} parameters, the Repeat {} iterations.",
-                                             list.items.size(), expected)));
+    s.fail(
+        Status(Code::bad_argument, format("The list has {} parameters, the Repeat {} iterations.",
+                                          list.items.size(), expected)));
     return {};
   }
   const params::Table& table = s.model->table;
@@ -129,9 +135,11 @@ Value GraphBuilder::parameter(const ParameterList& list) {
     const params::ParameterRow& row = table.parameters[p.index];
     auto shape = params::view_shape(row.view, table.storages[row.tie].shape);
     if (!shape.ok() || (i > 0 && !(shape.value() == info.shape))) {
-      s.fail(shape.ok() ? Status(Code::bad_argument,
-                                 format("Parameter {} has another shape than the first of its list.", row.name))
-                        : std::move(shape).status());
+      s.fail(shape.ok()
+                 ? Status(Code::bad_argument,
+                          format("Parameter {} has another shape than the first of its list.",
+                                 row.name))
+                 : std::move(shape).status());
       return {};
     }
     info.shape = shape.value();
@@ -155,9 +163,10 @@ Value GraphBuilder::op(std::string_view name, const std::vector<Value>& inputs,
   node.op = op;
   for (const Value v : inputs) {
     if (!s.owns(v)) {
-      s.fail(Status(Code::bad_argument,
-                    format("An input of {} is not a value of this graph{}.", name,
-                           s.parent != nullptr ? " (capture() brings in one of the graph around)" : "")));
+      s.fail(Status(
+          Code::bad_argument,
+          format("An input of {} is not a value of this graph{}.", name,
+                 s.parent != nullptr ? " (capture() brings in one of the graph around)" : "")));
       return {};
     }
     node.inputs.push_back(v.index);
@@ -182,11 +191,13 @@ GraphBuilder& GraphBuilder::named(std::string_view name) {
   return *this;
 }
 
-std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& carried, const Body& body) {
+std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& carried,
+                                        const Body& body) {
   State& s = *state_;
   if (count < 1 || s.parent != nullptr) {
-    s.fail(Status(Code::bad_argument, s.parent != nullptr ? "A Repeat does not stand in the body of another."
-                                                          : format("A Repeat has a count of {}.", count)));
+    s.fail(Status(Code::bad_argument, s.parent != nullptr
+                                          ? "A Repeat does not stand in the body of another."
+                                          : format("A Repeat has a count of {}.", count)));
     return {};
   }
   auto inner = std::make_unique<State>();
@@ -201,7 +212,8 @@ std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& car
   std::vector<Value> entering;
   for (const Value v : carried) {
     if (!s.owns(v)) {
-      s.fail(Status(Code::bad_argument, "A carried value of a Repeat is not a value of this graph."));
+      s.fail(
+          Status(Code::bad_argument, "A carried value of a Repeat is not a value of this graph."));
       return {};
     }
     node.inputs.push_back(v.index);
@@ -214,7 +226,8 @@ std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& car
   State& b = *builder.state_;
   for (const Value v : leaving) {
     if (!b.owns(v)) {
-      b.fail(Status(Code::bad_argument, "The body of a Repeat returns a value that is not its own."));
+      b.fail(
+          Status(Code::bad_argument, "The body of a Repeat returns a value that is not its own."));
       break;
     }
     b.graph.outputs.push_back(v.index);

@@ -23,8 +23,8 @@ class Differentiator {
   ValueId gradient(ValueId v) const { return v < gradients_.size() ? gradients_[v] : kNoValue; }
 
   // Appends a node, infers its outputs.
-  Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs, const Attributes& attributes,
-                                      std::string name);
+  Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
+                                      const Attributes& attributes, std::string name);
   Result<ValueId> filled(float value, const Shape& shape);
 
  private:
@@ -42,7 +42,11 @@ class Differentiator {
 class NodeGradient : public GradientContext {
  public:
   NodeGradient(Differentiator& d, Graph& graph, const Node& node, std::vector<ValueId> douts)
-      : GradientContext(node.attributes), d_(d), graph_(graph), node_(node), douts_(std::move(douts)) {}
+      : GradientContext(node.attributes),
+        d_(d),
+        graph_(graph),
+        node_(node),
+        douts_(std::move(douts)) {}
 
   int inputs() const override { return static_cast<int>(node_.inputs.size()); }
   GradientValue in(int i) const override { return {node_.inputs[static_cast<size_t>(i)]}; }
@@ -59,7 +63,8 @@ class NodeGradient : public GradientContext {
       }
       ids.push_back(v.index);
     }
-    auto outputs = d_.append(op, std::move(ids), attributes, node_.name.empty() ? "" : node_.name + ".grad");
+    auto outputs =
+        d_.append(op, std::move(ids), attributes, node_.name.empty() ? "" : node_.name + ".grad");
     if (!outputs.ok()) {
       status_ = std::move(outputs).status();
       return {};
@@ -72,7 +77,8 @@ class NodeGradient : public GradientContext {
   }
   Status din(int i, GradientValue gradient) override {
     BOWLINE_TRY(Status(status_));
-    BOWLINE_REQUIRE_CODE(gradient.valid(), Code::internal, "The gradient of input {} has no value.", i);
+    BOWLINE_REQUIRE_CODE(gradient.valid(), Code::internal, "The gradient of input {} has no value.",
+                         i);
     if (!needs(i)) {
       return {};
     }
@@ -119,14 +125,15 @@ void Differentiator::find_needed(std::span<const bool> wanted_inputs) {
 }
 
 Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> inputs,
-                                                    const Attributes& attributes, std::string name) {
+                                                    const Attributes& attributes,
+                                                    std::string name) {
   Node node;
   node.op = op;
   node.attributes = attributes;
   node.inputs = std::move(inputs);
   node.name = std::move(name);
   const uint32_t index = static_cast<uint32_t>(graph_.nodes.size());
-  for (int i = 0; i < op_def(op).outputs; ++i) {
+  for (int i = 0; i < outputs_of(op_def(op), static_cast<int>(node.inputs.size())); ++i) {
     ValueInfo info;
     info.node = index;
     info.output = static_cast<uint32_t>(i);
@@ -167,7 +174,8 @@ Status Differentiator::contribute(ValueId v, ValueId gradient) {
     }
     const ValueInfo parameter = graph_[v];
     const ValueId list = gradient_list(parameter);
-    return append(Op::AccumulateGrad, {list, gradient}, no_attributes(), parameter.name + ".grad").status();
+    return append(Op::AccumulateGrad, {list, gradient}, no_attributes(), parameter.name + ".grad")
+        .status();
   }
   if (v >= gradients_.size()) {
     gradients_.resize(graph_.values.size(), kNoValue);
@@ -183,8 +191,8 @@ Status Differentiator::contribute(ValueId v, ValueId gradient) {
 Status Differentiator::walk(size_t count) {
   for (size_t i = count; i-- > 0;) {
     const Node& node = graph_.nodes[i];
-    const bool reached = std::ranges::any_of(
-        node.outputs, [&](ValueId v) { return gradient(v) != kNoValue; });
+    const bool reached =
+        std::ranges::any_of(node.outputs, [&](ValueId v) { return gradient(v) != kNoValue; });
     const bool wanted = std::ranges::any_of(node.outputs, [&](ValueId v) { return needed(v); });
     if (reached && wanted) {
       BOWLINE_TRY((node.repeat ? walk_repeat(i) : walk_node(i))
@@ -214,15 +222,19 @@ Status Differentiator::walk_node(size_t index) {
 // What the backward body of a Repeat needs of the forward one, and how it gets it.
 struct SplitBody {
   Graph backward;
-  std::vector<ValueId> kept;        // values of the forward body that are stacked
-  std::vector<uint32_t> invariants; // positions of node inputs that the backward body reads
+  std::vector<ValueId> kept;         // values of the forward body that are stacked
+  std::vector<uint32_t> invariants;  // positions of node inputs that the backward body reads
 };
 
 class BodySplitter {
  public:
   BodySplitter(const Graph& whole, size_t forward_nodes, uint32_t carried, size_t inputs)
-      : whole_(whole), forward_nodes_(forward_nodes), carried_(carried), inputs_(inputs),
-        map_(whole.values.size(), kNoValue), seen_(whole.values.size(), 0) {}
+      : whole_(whole),
+        forward_nodes_(forward_nodes),
+        carried_(carried),
+        inputs_(inputs),
+        map_(whole.values.size(), kNoValue),
+        seen_(whole.values.size(), 0) {}
 
   // A backward input for a value of `whole` that is one already (incoming gradients).
   void add_input(ValueId v) {
@@ -270,7 +282,8 @@ class BodySplitter {
     if (info.kind == ValueKind::parameter) {
       map_[v] = out_.backward.add_value(info);
     } else if (info.kind == ValueKind::input) {
-      const auto position = static_cast<uint32_t>(std::ranges::find(whole_.inputs, v) - whole_.inputs.begin());
+      const auto position =
+          static_cast<uint32_t>(std::ranges::find(whole_.inputs, v) - whole_.inputs.begin());
       if (position >= carried_ && position < inputs_) {
         invariant_.push_back({v, position});
       } else {
@@ -310,7 +323,8 @@ Status Differentiator::walk_repeat(size_t index) {
   RepeatInfo& forward = *node.repeat;
   const uint32_t carried = forward.carried;
   const size_t inputs = node.inputs.size();
-  BOWLINE_REQUIRE_CODE(forward.stacked_inputs == 0 && node.outputs.size() == carried, Code::unsupported,
+  BOWLINE_REQUIRE_CODE(forward.stacked_inputs == 0 && node.outputs.size() == carried,
+                       Code::unsupported,
                        "The Repeat has stacked values, whose gradient is not implemented.");
 
   // Forward and backward nodes of one iteration in one graph, then apart.
@@ -318,12 +332,14 @@ Status Differentiator::walk_repeat(size_t index) {
   const size_t forward_values = whole.values.size();
   const std::unique_ptr<bool[]> wanted(new bool[inputs]);
   for (size_t i = 0; i < inputs; ++i) {
-    wanted[i] = (i < carried || needed(node.inputs[i])) && graph_[node.inputs[i]].dtype == DType::f32;
+    wanted[i] =
+        (i < carried || needed(node.inputs[i])) && graph_[node.inputs[i]].dtype == DType::f32;
   }
   std::vector<ValueId> incoming;
   for (uint32_t i = 0; i < carried; ++i) {
     BOWLINE_REQUIRE(whole[whole.outputs[i]].dtype == DType::f32,
-                    "Carried value {} of a trained Repeat is {}.", i, whole[whole.outputs[i]].dtype);
+                    "Carried value {} of a trained Repeat is {}.", i,
+                    whole[whole.outputs[i]].dtype);
     ValueInfo info = whole[whole.outputs[i]];
     info.kind = ValueKind::input;
     info.name.clear();
@@ -336,7 +352,8 @@ Status Differentiator::walk_repeat(size_t index) {
   }
   BOWLINE_TRY(inner.walk(forward.body->nodes.size()));
 
-  // Backward outputs: gradients of the carried inputs, then running sums of those of the invariants.
+  // Backward outputs: gradients of the carried inputs, then running sums of those of the
+  // invariants.
   std::vector<ValueId> outputs;
   std::vector<ValueId> sums;
   std::vector<size_t> summed;  // node inputs

@@ -14,7 +14,8 @@ struct Access {
   bool write;
 };
 
-void add_accesses(const Program& program, const Operand& operand, bool write, std::vector<Access>& out) {
+void add_accesses(const Program& program, const Operand& operand, bool write,
+                  std::vector<Access>& out) {
   if (operand.table != device::kNoTable) {
     // Whole storages: finer ranges gain nothing, as each is used by few records.
     for (const device::TableEntry& e : program.tables[operand.table].entries) {

@@ -12,7 +12,10 @@ using graph::ValueKind;
 class Lister {
  public:
   Lister(const Graph& graph, std::string indent, ListingColumns columns, std::string& out)
-      : graph_(graph), indent_(std::move(indent)), columns_(columns), out_(out),
+      : graph_(graph),
+        indent_(std::move(indent)),
+        columns_(columns),
+        out_(out),
         numbers_(graph.values.size(), 0) {
     uint32_t next = 1;
     for (const Node& node : graph.nodes) {
@@ -55,7 +58,8 @@ class Lister {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueInfo& v = graph_[node.outputs[i]];
       const bool stacked = node.repeat && i >= node.repeat->carried;
-      out_ += stacked ? format(" {} x {}{}", node.repeat->count, v.dtype, Shape(v.shape.dims().subspan(1)))
+      out_ += stacked ? format(" {} x {}{}", node.repeat->count, v.dtype,
+                               Shape(v.shape.dims().subspan(1)))
                       : format(" {}{}", v.dtype, v.shape);
     }
     out_ += format(" = {}({})", node.op, names(node.inputs));

@@ -9,9 +9,11 @@ struct ListingColumns {
   bool names = false;  // the names of nodes
 };
 
-// Lines of nodes [begin, end). Values are numbered in topological order over the whole graph. A Repeat prints its body once,
-// indented, with "x count"; parameters print by name, a list with the number of its items.
-std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end, ListingColumns columns = {});
+// Lines of nodes [begin, end). Values are numbered in topological order over the whole graph. A
+// Repeat prints its body once, indented, with "x count"; parameters print by name, a list with the
+// number of its items.
+std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
+                       ListingColumns columns = {});
 
 // Lists the parameters of the bodies of Repeats: one line per list, the items by tie index.
 std::string list_repeat_parameters(const graph::Graph& graph);

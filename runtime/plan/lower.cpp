@@ -1,8 +1,9 @@
 // Graph -> Program. Values get locations, nodes become records.
 //
-// A Repeat becomes a Copy of each carried value into its region (left out where the value is made there), a begin, the
-// records of the body and an end. A carried value has a region of two slots that the iterations use in turn, or of count + 1
-// slots where its values are kept for the backward pass.
+// A Repeat becomes a Copy of each carried value into its region (left out where the value is made
+// there), a begin, the records of the body and an end. A carried value has a region of two slots
+// that the iterations use in turn, or of count + 1 slots where its values are kept for the backward
+// pass.
 #include <map>
 #include <set>
 
@@ -38,8 +39,8 @@ void renumber(Graph& g) {
   }
 }
 
-// Lets every output be a result of its own: others are copied by a node at the end. Outputs in `keep` may be
-// inputs (carried values that are kept).
+// Lets every output be a result of its own: others are copied by a node at the end. Outputs in
+// `keep` may be inputs (carried values that are kept).
 void separate_outputs(Graph& g, const std::set<size_t>& keep) {
   std::set<ValueId> taken;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
@@ -65,7 +66,8 @@ void separate_outputs(Graph& g, const std::set<size_t>& keep) {
   }
 }
 
-// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place that is known already.
+// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place
+// that is known already.
 struct Location {
   uint32_t item = kNoItem;  // offset counts from this item
   Operand place;            // slot, offset, table and step rule; dtype and shape are the value's
@@ -83,11 +85,11 @@ class Lowering {
   struct Frame {
     Graph* graph = nullptr;
     Frame* outer = nullptr;
-    std::vector<Location> locations;    // by root value
-    std::vector<uint32_t> last_use;     // by root value: position of the last node that reads it
+    std::vector<Location> locations;  // by root value
+    std::vector<uint32_t> last_use;   // by root value: position of the last node that reads it
     std::vector<MemoryItem> items;
-    uint64_t base = 0;                  // of the arena of this frame
-    std::vector<size_t> records;        // made by this frame, to be patched when its items are placed
+    uint64_t base = 0;            // of the arena of this frame
+    std::vector<size_t> records;  // made by this frame, to be patched when its items are placed
   };
 
   // A record operand whose offset awaits the placement of an item.
@@ -113,9 +115,9 @@ class Lowering {
   const device::OpenDevice& device_;
   Plan& plan_;
   uint64_t alignment_;
-  std::map<uint32_t, uint32_t> slots_;        // tie -> slot
-  std::set<uint32_t> accumulated_;            // gradient rows with a contribution already
-  bool reverse_ = false;                      // inside a Repeat that runs backwards
+  std::map<uint32_t, uint32_t> slots_;  // tie -> slot
+  std::set<uint32_t> accumulated_;      // gradient rows with a contribution already
+  bool reverse_ = false;                // inside a Repeat that runs backwards
 };
 
 void Lowering::find_last_uses(Frame& f) {
@@ -173,7 +175,8 @@ Operand& Lowering::operand_at(size_t record, int position) {
   return p < r.inputs.size() ? r.inputs[p] : r.outputs[p - r.inputs.size()];
 }
 
-Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position, std::vector<Pending>& pending) {
+Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position,
+                          std::vector<Pending>& pending) {
   const Location& at = f.locations[root_of(*f.graph, v)];
   Operand out = at.place;
   out.dtype = (*f.graph)[v].dtype;
@@ -184,8 +187,8 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position, std:
   return out;
 }
 
-// Locations of the outputs of node n that have none yet: on an input that ends here if the operator allows it, else
-// an item of their own.
+// Locations of the outputs of node n that have none yet: on an input that ends here if the operator
+// allows it, else an item of their own.
 void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   const Graph& g = *f.graph;
   const Node& node = g.nodes[n];
@@ -202,7 +205,8 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
       }
       const ValueId in = root_of(g, node.inputs[static_cast<size_t>(pair.input)]);
       const Location& from = f.locations[in];
-      // Only a plain result of this frame that nothing reads later; a second use as another input stays exact.
+      // Only a plain result of this frame that nothing reads later; a second use as another input
+      // stays exact.
       if (g[in].kind == ValueKind::result && from.item != kNoItem && from.place.modulo == 0 &&
           f.last_use[in] == n && bytes_of(g[in]) == bytes_of(g[out]) &&
           f.items[from.item].last <= n && f.items[from.item].bytes == bytes_of(g[out])) {
@@ -272,7 +276,8 @@ Status Lowering::lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending)
     for (const InPlace& pair : def.updates) {
       if (pair.output == static_cast<int>(i)) {
         o = record.inputs[static_cast<size_t>(pair.input)];
-        for (const StorageUse& u : g[root_of(g, node.inputs[static_cast<size_t>(pair.input)])].uses) {
+        for (const StorageUse& u :
+             g[root_of(g, node.inputs[static_cast<size_t>(pair.input)])].uses) {
           if (u.elements != 0) {
             plan_.written.push_back(u.tie);
           }
@@ -377,10 +382,11 @@ Status Lowering::lower_repeat(Frame& f, uint32_t n, std::vector<Pending>& pendin
     const ValueId init = node.inputs[c];
     const ValueId root = root_of(g, init);
     Location& from = f.locations[root];
-    const bool moves = g[root].kind == ValueKind::result && from.item != kNoItem && from.place.modulo == 0 &&
-                       from.place.offset == 0 && f.last_use[root] == n && f.items[from.item].last == n &&
-                       f.items[from.item].bytes == bytes_of(value) &&
-                       std::ranges::count_if(node.inputs, [&](ValueId v) { return root_of(g, v) == root; }) == 1;
+    const bool moves =
+        g[root].kind == ValueKind::result && from.item != kNoItem && from.place.modulo == 0 &&
+        from.place.offset == 0 && f.last_use[root] == n && f.items[from.item].last == n &&
+        f.items[from.item].bytes == bytes_of(value) &&
+        std::ranges::count_if(node.inputs, [&](ValueId v) { return root_of(g, v) == root; }) == 1;
     if (moves) {
       // The item of the initial value becomes the region.
       f.items[item].first = f.items[from.item].first;
@@ -449,7 +455,8 @@ Status Lowering::lower_repeat(Frame& f, uint32_t n, std::vector<Pending>& pendin
   begin.reverse = repeat.reverse;
   plan_.program.records.push_back(begin);
 
-  // Items of the outer frame that the body uses are told apart from its own by an offset in the item number.
+  // Items of the outer frame that the body uses are told apart from its own by an offset in the
+  // item number.
   const auto first_own = static_cast<uint32_t>(f.items.size());
   std::vector<Pending> body_pending;
   inner.items.assign(first_own, MemoryItem{});

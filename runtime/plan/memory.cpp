@@ -66,7 +66,8 @@ MemoryLayout place(std::span<MemoryItem> items, uint64_t alignment) {
   for (const auto& key : keys) {
     std::vector<size_t> order(items.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return key(items[a]) > key(items[b]); });
+    std::ranges::stable_sort(order,
+                             [&](size_t a, size_t b) { return key(items[a]) > key(items[b]); });
     std::vector<uint64_t> offsets(items.size());
     const uint64_t bytes = place_in_order(items, order, offsets);
     if (bytes < layout.bytes) {

@@ -1,4 +1,5 @@
-// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much memory it takes.
+// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much
+// memory it takes.
 #pragma once
 
 #include "device/device.h"
@@ -17,7 +18,7 @@ struct IoRange {
 };
 
 struct Plan {
-  std::string name;                // the segment: "forward", "accumulate", "update"
+  std::string name;  // the segment: "forward", "accumulate", "update"
   device::Program program;
   std::vector<uint32_t> storages;  // tie index of slot kFirstStorageSlot + i
   std::vector<uint32_t> written;   // tie indices of the storages that the segment writes
@@ -33,8 +34,8 @@ struct Plan {
 Result<Plan> lower(graph::Graph graph, std::string name, const params::Table& table,
                    const device::OpenDevice& device);
 
-// Gives each record its level: a record that touches what an earlier one of the current level wrote, or writes what it
-// touches, begins a new level.
+// Gives each record its level: a record that touches what an earlier one of the current level
+// wrote, or writes what it touches, begins a new level.
 void assign_levels(device::Program& program);
 
 }  // namespace bowline::plan

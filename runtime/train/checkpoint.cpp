@@ -1,6 +1,7 @@
 // Checkpoints: the model file with moments, pending gradients and the training state.
 //
-// The order of data and the dropout masks are functions of counters, so the counters are all that is kept of them.
+// The order of data and the dropout masks are functions of counters, so the counters are all that
+// is kept of them.
 #include "graph/load.h"
 #include "graph/save.h"
 #include "train/trainer.h"
@@ -14,8 +15,8 @@ using params::Table;
 // What must not change between the two halves of a run.
 std::string run_text(const TrainOptions& o) {
   const bool adamw = o.optimizer.kind == Optimizer::Kind::adamw;
-  return format("{} accumulation={} seed={} loss={}.{}", adamw ? "adamw" : "sgd", o.accumulation, o.seed,
-                o.entry_point, o.loss);
+  return format("{} accumulation={} seed={} loss={}.{}", adamw ? "adamw" : "sgd", o.accumulation,
+                o.seed, o.entry_point, o.loss);
 }
 
 std::unique_ptr<file::SettingT> setting(std::string key, std::string value) {
@@ -25,8 +26,8 @@ std::unique_ptr<file::SettingT> setting(std::string key, std::string value) {
   return s;
 }
 
-// The row of the checkpoint that belongs to row `tie` of the live table: weights by tie index, rows of the optimizer
-// by their owner.
+// The row of the checkpoint that belongs to row `tie` of the live table: weights by tie index, rows
+// of the optimizer by their owner.
 const Storage* counterpart(const Table& saved, const Table& live, uint32_t tie) {
   const Storage& row = live.storages[tie];
   if (row.owner != params::kNoOwner) {
@@ -55,7 +56,8 @@ Status TrainerState::save(const std::string& path, const Progress& data) const {
   }
   t.versions.push_back(setting("bowline", std::string(version())));
   if (device_ != nullptr) {
-    t.versions.push_back(setting("device", format("{}: {}", device_->info().name, device_->info().description)));
+    t.versions.push_back(
+        setting("device", format("{}: {}", device_->info().name, device_->info().description)));
   }
   return graph::save_model(*model_, path, &t);
 }
@@ -78,7 +80,8 @@ Result<Progress> TrainerState::resume(const std::string& path) {
     return refuse("it is a checkpoint of another model: its parameters differ.");
   }
   if (t->optimizer != run_text(options_)) {
-    return refuse(format("it belongs to another run ({}; this one is {}).", t->optimizer, run_text(options_)));
+    return refuse(format("it belongs to another run ({}; this one is {}).", t->optimizer,
+                         run_text(options_)));
   }
   Table staged = live;
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
@@ -91,18 +94,21 @@ Result<Progress> TrainerState::resume(const std::string& path) {
     if (pending && (from == nullptr || !from->home.valid())) {
       continue;  // between two steps gradients are not kept
     }
-    if (from == nullptr || !from->home.valid() || !(from->shape == row.shape) || from->dtype != row.dtype) {
-      return refuse(format("storage {} ({}) is missing or has another shape.", tie, params::name_of(row.role)));
+    if (from == nullptr || !from->home.valid() || !(from->shape == row.shape) ||
+        from->dtype != row.dtype) {
+      return refuse(format("storage {} ({}) is missing or has another shape.", tie,
+                           params::name_of(row.role)));
     }
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(*from));
-    BOWLINE_ASSIGN(row.home.block,
-                   device::Block::allocate(live.device(), bytes.size(), device::MemoryKind::device));
+    BOWLINE_ASSIGN(row.home.block, device::Block::allocate(live.device(), bytes.size(),
+                                                           device::MemoryKind::device));
     BOWLINE_TRY(live.device()->copy_in(row.home.block->buffer(), 0, bytes));
     ++row.version;
     ++row.generation;
   }
   live = std::move(staged);
-  state_ = {t->step, t->applied_steps, t->rng_counter, static_cast<uint32_t>(t->micro_step), t->loss_log};
+  state_ = {t->step, t->applied_steps, t->rng_counter, static_cast<uint32_t>(t->micro_step),
+            t->loss_log};
   Progress out;
   out.step = t->step;
   out.micro_step = t->micro_step;

@@ -45,7 +45,8 @@ class UpdateBuilder {
     info.name = std::move(name);
     for (const uint32_t tie : ties) {
       const auto row = role ? table_.owned(tie, *role, slot) : std::optional(tie);
-      BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal, "Storage {} has no row of its own for {}.", tie, info.name);
+      BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal,
+                           "Storage {} has no row of its own for {}.", tie, info.name);
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
     }
     return graph_.add_value(std::move(info));
@@ -56,7 +57,8 @@ class UpdateBuilder {
     node.op = op;
     node.attributes = attributes;
     node.inputs = std::move(inputs);
-    for (int i = 0; i < op_def(op).outputs; ++i) {
+    const int outputs = outputs_of(op_def(op), static_cast<int>(node.inputs.size()));
+    for (int i = 0; i < outputs; ++i) {
       ValueInfo info;
       info.node = static_cast<uint32_t>(graph_.nodes.size());
       info.output = static_cast<uint32_t>(i);
@@ -110,7 +112,8 @@ std::vector<uint32_t> trained(const params::Table& table) {
   std::vector<uint32_t> out;
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     const Storage& s = table.storages[tie];
-    const bool weight = s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
+    const bool weight =
+        s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
     if (!s.empty && s.trainable && weight && s.dtype == DType::f32) {
       out.push_back(tie);
     }
@@ -136,7 +139,8 @@ Status add_rows(params::Table& table, const Optimizer& optimizer) {
   return {};
 }
 
-Result<Graph> update_graph(const params::Table& table, const Optimizer& optimizer, float clip_norm) {
+Result<Graph> update_graph(const params::Table& table, const Optimizer& optimizer,
+                           float clip_norm) {
   const std::vector<uint32_t> all = trained(table);
   std::vector<uint32_t> decayed;
   std::vector<uint32_t> plain;
@@ -149,7 +153,8 @@ Result<Graph> update_graph(const params::Table& table, const Optimizer& optimize
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
   ClipAttributesT clip;
   clip.max_norm = clip_norm;
-  BOWLINE_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip), {gradients}));
+  BOWLINE_ASSIGN(const ValueId scale,
+                 b.add(Op::ClipByGlobalNorm, Attributes::of(clip), {gradients}));
   BOWLINE_TRY(add_group(b, optimizer, decayed, optimizer.weight_decay, scale));
   BOWLINE_TRY(add_group(b, optimizer, plain, 0, scale));
   return b.take();

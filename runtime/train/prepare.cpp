@@ -1,4 +1,5 @@
-// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and
+// evaluate.
 #include "exec/session.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
@@ -53,7 +54,8 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
       }
     }
     BOWLINE_REQUIRE(written[tie] != 0,
-                    "The loss \"{}\" gives no gradient to the trainable storage {} ({}).", options_.loss, tie, names);
+                    "The loss \"{}\" gives no gradient to the trainable storage {} ({}).",
+                    options_.loss, tie, names);
   }
   return {};
 }
@@ -83,12 +85,14 @@ Status TrainerState::prepare() {
     rows[tie] = staged.owned(tie, params::Role::gradient, 0);
   }
   Graph evaluated = graph::deep_copy(bound);
-  BOWLINE_ASSIGN(graph::TrainingGraph training, graph::differentiate(std::move(bound), loss, {rows, elements}));
+  BOWLINE_ASSIGN(graph::TrainingGraph training,
+                 graph::differentiate(std::move(bound), loss, {rows, elements}));
   BOWLINE_TRY(check_gradients(training.graph, staged));
 
   const std::shared_ptr<device::OpenDevice> device = staged.device();
   BOWLINE_ASSIGN(Graph update, update_graph(staged, options_.optimizer, options_.clip_norm));
-  BOWLINE_ASSIGN(plan::Plan accumulate_plan, plan::lower(training.graph, "accumulate", staged, *device));
+  BOWLINE_ASSIGN(plan::Plan accumulate_plan,
+                 plan::lower(training.graph, "accumulate", staged, *device));
   BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", staged, *device));
   BOWLINE_ASSIGN(plan::Plan evaluate_plan, plan::lower(evaluated, "forward", staged, *device));
   const uint64_t arena =
@@ -100,9 +104,11 @@ Status TrainerState::prepare() {
   evaluate_.reset();
   workspace_ = {};
   BOWLINE_ASSIGN(workspace_, exec::Workspace::allocate(device, arena, io));
-  BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, workspace_));
+  BOWLINE_ASSIGN(auto a,
+                 exec::Segment::record(std::move(accumulate_plan), staged, device, workspace_));
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, workspace_));
-  BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, workspace_));
+  BOWLINE_ASSIGN(auto e,
+                 exec::Segment::record(std::move(evaluate_plan), staged, device, workspace_));
   accumulate_.emplace(std::move(a));
   update_.emplace(std::move(u));
   evaluate_.emplace(std::move(e));
@@ -144,8 +150,9 @@ Result<std::string> TrainerState::listing(std::string_view part, bool columns) c
   if (part == "build") {
     return plan_text();
   }
-  return Status(Code::bad_argument,
-                format("There is no listing \"{}\"; there are build, forward, backward and update.", part));
+  return Status(
+      Code::bad_argument,
+      format("There is no listing \"{}\"; there are build, forward, backward and update.", part));
 }
 
 // What a step submits and copies, then the parameters of the Repeats.

@@ -18,8 +18,10 @@ StepScalars TrainerState::scalars() const {
   s.learning_rate = learning_rate_at(options_.schedule, state_.step + 1);
   s.gradient_scale = 1.0f / static_cast<float>(options_.accumulation);
   const double t = static_cast<double>(state_.applied + 1);
-  s.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(options_.optimizer.beta1), t));
-  s.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(options_.optimizer.beta2), t));
+  s.bias_correction1 =
+      static_cast<float>(1 - std::pow(static_cast<double>(options_.optimizer.beta1), t));
+  s.bias_correction2 =
+      static_cast<float>(1 - std::pow(static_cast<double>(options_.optimizer.beta2), t));
   s.first_update = state_.applied == 0 ? 1 : 0;
   return s;
 }
@@ -50,7 +52,8 @@ StepReport TrainerState::finish_step(const StepScalars& after) {
 Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch) {
   BOWLINE_TRY(prepare());
   if (cancelled_.exchange(false)) {
-    return Status(Code::cancelled, "The step was cancelled before it was submitted; the weights are as before.");
+    return Status(Code::cancelled,
+                  "The step was cancelled before it was submitted; the weights are as before.");
   }
   const bool last = state_.micro_step + 1 == options_.accumulation;
   const plan::Plan& plan = accumulate_->plan();
@@ -69,8 +72,8 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return s;
   }
   float loss = 0;
-  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)), workspace_.io->buffer(),
-                                plan.outputs[0].offset));
+  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)),
+                                workspace_.io->buffer(), plan.outputs[0].offset));
   state_.losses.push_back(loss);
   ++state_.counter;
   ++state_.micro_step;
@@ -95,8 +98,8 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   BOWLINE_ASSIGN(const StepScalars after, exec::read_scalars(*device_, workspace_));
   BOWLINE_TRY(exec::check_scalars(after, plan));
   float loss = 0;
-  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)), workspace_.io->buffer(),
-                                plan.outputs[0].offset));
+  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)),
+                                workspace_.io->buffer(), plan.outputs[0].offset));
   return loss;
 }
 
@@ -116,7 +119,8 @@ Status TrainerState::snapshot() {
 Status TrainerState::rollback() {
   BOWLINE_REQUIRE(snapshot_.has_value(), "There is no snapshot to roll back to.");
   params::Table& table = model_->table;
-  BOWLINE_REQUIRE(snapshot_->bytes.size() == table.storages.size(), "The model has other storages than the snapshot.");
+  BOWLINE_REQUIRE(snapshot_->bytes.size() == table.storages.size(),
+                  "The model has other storages than the snapshot.");
   // New blocks, so that a failure half way leaves the live ones alone.
   params::Table staged = table;
   for (size_t tie = 0; tie < staged.storages.size(); ++tie) {
@@ -125,8 +129,8 @@ Status TrainerState::rollback() {
     if (storage.empty) {
       continue;
     }
-    BOWLINE_ASSIGN(storage.home.block,
-                   device::Block::allocate(table.device(), bytes.size(), device::MemoryKind::device));
+    BOWLINE_ASSIGN(storage.home.block, device::Block::allocate(table.device(), bytes.size(),
+                                                               device::MemoryKind::device));
     BOWLINE_TRY(table.device()->copy_in(storage.home.block->buffer(), 0, bytes));
     ++storage.version;
     ++storage.generation;
@@ -146,7 +150,8 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
   BOWLINE_REQUIRE(options.accumulation >= 1, "The accumulation is 0.");
   BOWLINE_REQUIRE(model.state()->table.device() == device.handle(),
-                  "The model does not lie on device {}; move it with Model::to().", device.info().name);
+                  "The model does not lie on device {}; move it with Model::to().",
+                  device.info().name);
   auto state = std::make_unique<train::TrainerState>(model.state(), options);
   BOWLINE_TRY(state->prepare());
   return Trainer(std::move(state));
@@ -158,7 +163,8 @@ Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> ba
 
 Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {
   const uint32_t k = state_->options().accumulation;
-  BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.", batches.size(), k);
+  BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
+                  batches.size(), k);
   std::optional<StepReport> report;
   for (const std::span<const Tensor> batch : batches) {
     BOWLINE_ASSIGN(report, state_->micro_step(batch));
@@ -171,7 +177,9 @@ Result<float> Trainer::evaluate(std::span<const Tensor> batch) { return state_->
 Status Trainer::snapshot() { return state_->snapshot(); }
 Status Trainer::rollback() { return state_->rollback(); }
 void Trainer::cancel() { state_->cancel(); }
-Status Trainer::save(const std::string& path, const Progress& data) const { return state_->save(path, data); }
+Status Trainer::save(const std::string& path, const Progress& data) const {
+  return state_->save(path, data);
+}
 Result<Progress> Trainer::resume(const std::string& path) { return state_->resume(path); }
 uint64_t Trainer::steps() const { return state_->steps(); }
 MemoryReport Trainer::memory() const { return state_->memory(); }

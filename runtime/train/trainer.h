@@ -32,10 +32,10 @@ class TrainerState {
  private:
   // Everything that a checkpoint restores besides the storages.
   struct Position {
-    uint64_t step = 0;        // finished steps, skipped ones too
-    uint64_t applied = 0;     // updates made: the t of AdamW
-    uint64_t counter = 0;     // micro-batches since the run began: the counter of Dropout
-    uint32_t micro_step = 0;  // inside the accumulation
+    uint64_t step = 0;          // finished steps, skipped ones too
+    uint64_t applied = 0;       // updates made: the t of AdamW
+    uint64_t counter = 0;       // micro-batches since the run began: the counter of Dropout
+    uint32_t micro_step = 0;    // inside the accumulation
     std::vector<float> losses;  // of the unfinished accumulation
   };
 

@@ -1,8 +1,10 @@
-// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the file.
+// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the
+// file.
 #include <regex>
 
 #include "plan/listing.h"
 #include "plan/memory.h"
+#include "plan/plan.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
 

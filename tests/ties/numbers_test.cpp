@@ -1,4 +1,5 @@
-// The exact numbers of the seed models, on every device; a wrong one names the bug that it looks like.
+// The exact numbers of the seed models, on every device; a wrong one names the bug that it looks
+// like.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -18,7 +19,9 @@ TEST_P(Numbers, Scalar2) {
   expect_number(values(s.model, "a")[0], 0.4);
   EXPECT_EQ(values(s.model, "a"), values(s.model, "b"));
   expect_number(loss(t, s), 2.4,
-                {{4.2, "untied, or the gradient is overwritten"}, {-1.2, "listed twice"}, {5.1, "one side is stale"},
+                {{4.2, "untied, or the gradient is overwritten"},
+                 {-1.2, "listed twice"},
+                 {5.1, "one side is stale"},
                  {6, "the optimizer is stale"}});
 }
 
@@ -34,7 +37,8 @@ TEST_P(Numbers, Scalar2Decay) {
     step(t, s);
     // L2 in SGD: 1 - 0.1 (2 + 0.1). Decoupled in AdamW: 0.99, then a step of 0.1.
     const double right = kind == Optimizer::Kind::sgd ? 0.79 : 0.89;
-    expect_number(values(s.model, "a")[0], right, {{0.78, "decayed twice"}, {0.8801, "decayed twice"}});
+    expect_number(values(s.model, "a")[0], right,
+                  {{0.78, "decayed twice"}, {0.8801, "decayed twice"}});
   }
 }
 
@@ -91,8 +95,11 @@ TEST_P(Numbers, Lm32) {
   }
   EXPECT_EQ(e, values(s.model, "head"));
   expect_number(loss(t, s), 2.1,
-                {{2.72, "untied"}, {3.2, "the head is stale"}, {3.4, "the embedding is stale"},
-                 {3.06, "the gradient of the embedding is lost"}, {2.88, "the gradient of the head is lost"},
+                {{2.72, "untied"},
+                 {3.2, "the head is stale"},
+                 {3.4, "the embedding is stale"},
+                 {3.06, "the gradient of the embedding is lost"},
+                 {2.88, "the gradient of the head is lost"},
                  {0.8, "listed twice"}});
 }
 
@@ -126,7 +133,8 @@ TEST_P(Numbers, Ae23) {
   for (size_t i = 0; i < w.size(); ++i) {
     expect_number(w[i], static_cast<double>(i + 1) - 0.01 * static_cast<double>(gradient[i]));
   }
-  expect_number(loss(t, s), 61.6176, {{62.8998, "untied"}, {62.73, "the copy of the decoder is stale"}});
+  expect_number(loss(t, s), 61.6176,
+                {{62.8998, "untied"}, {62.73, "the copy of the decoder is stale"}});
 }
 
 TEST_P(Numbers, Ut12) {
@@ -135,7 +143,8 @@ TEST_P(Numbers, Ut12) {
   Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.001f)));
   const StepReport r = step(t, s);
   expect_number(r.loss, 3.138428377);
-  expect_number(r.grad_norm, 34.237400473, {{2.853116706, "only the last use counts"}, {9.88348619, "counted as 12"}});
+  expect_number(r.grad_norm, 34.237400473,
+                {{2.853116706, "only the last use counts"}, {9.88348619, "counted as 12"}});
   expect_number(values(s.model, "layer.11.w")[0], 1.0657626, {{0.689151194, "stepped 12 times"}});
 }
 

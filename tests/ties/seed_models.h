@@ -6,20 +6,20 @@
 #include <cstring>
 
 #include "bowline.h"
-#include "params/table.h"
 #include "graph/model_state.h"
+#include "params/table.h"
 
 namespace bowline::test {
 
-#define ASSERT_OK(call)                                              \
-  do {                                                               \
-    const ::bowline::Status ok_status = (call);                      \
-    ASSERT_TRUE(ok_status.ok()) << ok_status.message();              \
+#define ASSERT_OK(call)                                 \
+  do {                                                  \
+    const ::bowline::Status ok_status = (call);         \
+    ASSERT_TRUE(ok_status.ok()) << ok_status.message(); \
   } while (false)
-#define EXPECT_OK(call)                                              \
-  do {                                                               \
-    const ::bowline::Status ok_status = (call);                      \
-    EXPECT_TRUE(ok_status.ok()) << ok_status.message();              \
+#define EXPECT_OK(call)                                 \
+  do {                                                  \
+    const ::bowline::Status ok_status = (call);         \
+    EXPECT_TRUE(ok_status.ok()) << ok_status.message(); \
   } while (false)
 
 // The value of a Result that the test counts on.
@@ -40,13 +40,16 @@ struct Wrong {
 // 1e-6 relative; a number from the list of wrong ones is named.
 inline void expect_number(double value, double right, std::initializer_list<Wrong> signatures = {},
                           double tolerance = 1e-6) {
-  const auto near = [&](double other) { return std::abs(value - other) <= tolerance * std::max(1.0, std::abs(other)); };
+  const auto near = [&](double other) {
+    return std::abs(value - other) <= tolerance * std::max(1.0, std::abs(other));
+  };
   if (near(right)) {
     return;
   }
   for (const Wrong& w : signatures) {
     if (near(w.value)) {
-      ADD_FAILURE() << "got " << value << " instead of " << right << ", looks like: " << w.looks_like;
+      ADD_FAILURE() << "got " << value << " instead of " << right
+                    << ", looks like: " << w.looks_like;
       return;
     }
   }
@@ -83,7 +86,7 @@ inline Status set(Model& model, std::string_view name, const Dims& shape, Floats
 // A model with the batch that it is trained on.
 struct Seed {
   Model model;
-  Dims shape;              // of the f32 input "x"
+  Dims shape;  // of the f32 input "x"
   Floats x;
   std::vector<int32_t> ids;  // or of the i32 input "x"
 
@@ -102,7 +105,8 @@ inline Seed scalar2(float x) {
   const Parameter b = must(s.model.tied_parameter("b", a));
   GraphBuilder g(s.model, "loss");
   const Value in = g.input("x", DType::f32, {1});
-  const Value y = g.op("Add", {g.op("Mul", {g.parameter(a), in}), g.op("Mul", {g.parameter(b), in})});
+  const Value y =
+      g.op("Add", {g.op("Mul", {g.parameter(a), in}), g.op("Mul", {g.parameter(b), in})});
   g.output("loss", g.op("ReduceSum", {y}));
   EXPECT_OK(g.finish());
   EXPECT_OK(s.model.materialize(1));
@@ -119,7 +123,8 @@ inline Seed lm32() {
   const Parameter head = must(s.model.tied_parameter("head", embedding));
   GraphBuilder g(s.model, "loss");
   const Value x = g.input("x", DType::i32, {1});
-  const Value logits = g.op("Linear", {g.op("Embedding", {g.parameter(embedding), x}), g.parameter(head)});
+  const Value logits =
+      g.op("Linear", {g.op("Embedding", {g.parameter(embedding), x}), g.parameter(head)});
   g.output("loss", g.op("ReduceSum", {logits}));
   g.output("logits", logits);
   EXPECT_OK(g.finish());
@@ -160,7 +165,8 @@ inline Seed universal(int n, int64_t width = 1, float w = 1.1f) {
   ParameterList list;
   list.items.push_back(must(s.model.parameter("layer.0.w", shape, Init::normal(0.1f))));
   for (int i = 1; i < n; ++i) {
-    list.items.push_back(must(s.model.tied_parameter("layer." + std::to_string(i) + ".w", list.items[0])));
+    list.items.push_back(
+        must(s.model.tied_parameter("layer." + std::to_string(i) + ".w", list.items[0])));
   }
   GraphBuilder g(s.model, "loss");
   const Value x = g.input("x", DType::f32, {1, width});

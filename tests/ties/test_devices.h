@@ -1,4 +1,5 @@
-// The devices that ties and training are tested on: every real one, and the mocks that prove that ties are not pointers.
+// The devices that ties and training are tested on: every real one, and the mocks that prove that
+// ties are not pointers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +59,8 @@ inline Device open_test_device(const std::string& name, int threads = 1) {
 
 // A test name of a device name.
 inline std::string test_name(std::string name) {
-  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  std::ranges::replace_if(
+      name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
   return name;
 }
 
@@ -67,8 +69,8 @@ class OnDevice : public testing::TestWithParam<std::string> {
   Device device_ = open_test_device(GetParam());
 };
 
-#define BOWLINE_ON_ALL_DEVICES(suite)                                                            \
-  INSTANTIATE_TEST_SUITE_P(Devices, suite, testing::ValuesIn(::bowline::test::device_names()),   \
+#define BOWLINE_ON_ALL_DEVICES(suite)                                                          \
+  INSTANTIATE_TEST_SUITE_P(Devices, suite, testing::ValuesIn(::bowline::test::device_names()), \
                            [](const auto& p) { return ::bowline::test::test_name(p.param); })
 
 }  // namespace bowline::test

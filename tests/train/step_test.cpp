@@ -27,7 +27,8 @@ TEST_P(Training, LossFallsAndCountersStay) {
   EXPECT_EQ(d.allocations, 0u);
   EXPECT_EQ(d.records, 0u);
   EXPECT_EQ(d.submits, 99u);
-  // What the build listing shows: two inputs and the step scalars in, the loss and the step scalars out.
+  // What the build listing shows: two inputs and the step scalars in, the loss and the step scalars
+  // out.
   EXPECT_EQ(d.copies_in, 3u * 99u);
   EXPECT_EQ(d.copies_out, 2u * 99u);
   EXPECT_EQ(d.copies + d.fills, 0u);
@@ -89,7 +90,8 @@ TEST_P(Training, AccumulationIsTheMeanOfTheBatches) {
   big.data(0);
   big.tokens = tokens;
   big.labels = labels;
-  const std::vector<Tensor> batch = {tensor("tokens", big.shape, big.tokens), tensor("labels", big.shape, big.labels)};
+  const std::vector<Tensor> batch = {tensor("tokens", big.shape, big.tokens),
+                                     tensor("labels", big.shape, big.labels)};
   const std::span<const Tensor> batches[] = {batch};
   const StepReport once = must(whole.step(batches));
   EXPECT_NEAR(twice.loss, once.loss, 1e-5f * once.loss);
@@ -105,12 +107,14 @@ TEST_P(Training, ABadTokenLeavesTheWeights) {
     const Floats before = values(lm.model, "embed.weight");
     lm.data(1);
     (label ? lm.labels : lm.tokens)[3] = 29;
-    const std::vector<Tensor> batch = {tensor("tokens", lm.shape, lm.tokens), tensor("labels", lm.shape, lm.labels)};
+    const std::vector<Tensor> batch = {tensor("tokens", lm.shape, lm.tokens),
+                                       tensor("labels", lm.shape, lm.labels)};
     const auto r = t.micro_step(batch);
     ASSERT_FALSE(r.ok());
     EXPECT_EQ(r.status().code(), Code::index_out_of_range);
     EXPECT_NE(r.status().message().find("29"), std::string::npos) << r.status().message();
-    EXPECT_NE(r.status().message().find(label ? "CrossEntropy" : "Embedding"), std::string::npos) << r.status().message();
+    EXPECT_NE(r.status().message().find(label ? "CrossEntropy" : "Embedding"), std::string::npos)
+        << r.status().message();
     EXPECT_EQ(values(lm.model, "embed.weight"), before);
     must(train_step(t, lm, 2));
     EXPECT_NE(values(lm.model, "embed.weight"), before);

@@ -77,7 +77,8 @@ inline TinyLm tiny_lm(int layers = 3, float dropout = 0.1f, uint64_t seed = 1) {
   };
   const auto x = g.repeat(layers, {x0}, body);
   EXPECT_EQ(x.size(), 1u);
-  const Value logits = g.op("Linear", {g.op("RmsNorm", {x.at(0), g.parameter(last)}), g.parameter(head)});
+  const Value logits =
+      g.op("Linear", {g.op("RmsNorm", {x.at(0), g.parameter(last)}), g.parameter(head)});
   g.output("loss", g.op("CrossEntropy", {logits, labels}));
   g.output("logits", logits);
   EXPECT_OK(g.finish());
@@ -95,7 +96,8 @@ inline TrainOptions adamw(const TinyLm& lm) {
 }
 
 // One step on batches `first`, first + 1, ... of the accumulation.
-inline Result<StepReport> train_step(Trainer& t, TinyLm& lm, uint32_t first, uint32_t accumulation = 1) {
+inline Result<StepReport> train_step(Trainer& t, TinyLm& lm, uint32_t first,
+                                     uint32_t accumulation = 1) {
   std::optional<StepReport> report;
   for (uint32_t i = 0; i < accumulation; ++i) {
     auto r = t.micro_step(lm.data(first + i));

@@ -12,11 +12,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/attention.cpp"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/gemm-inl.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 
 #ifndef BOWLINE_CPU_ATTENTION_ONCE
 #define BOWLINE_CPU_ATTENTION_ONCE

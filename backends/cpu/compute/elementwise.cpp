@@ -8,10 +8,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/elementwise.cpp"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 
 #ifndef BOWLINE_CPU_ELEMENTWISE_ONCE
 #define BOWLINE_CPU_ELEMENTWISE_ONCE

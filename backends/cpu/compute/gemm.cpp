@@ -10,9 +10,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/gemm.cpp"
+#include "compute/gemm-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "compute/gemm-inl.h"
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
 #define BOWLINE_CPU_GEMM_ONCE

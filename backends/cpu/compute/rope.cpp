@@ -8,9 +8,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/rope.cpp"
+#include "compute/vector-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "compute/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bowline::cpu {

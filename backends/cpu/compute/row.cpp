@@ -9,10 +9,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/row.cpp"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 
 #ifndef BOWLINE_CPU_ROW_ONCE
 #define BOWLINE_CPU_ROW_ONCE

@@ -18,20 +18,24 @@ AttentionShape shape_of(const AttentionAttributes& t, const Shape& q, const Shap
   s.keys = static_cast<size_t>(k[1]);
   s.kv_heads = static_cast<size_t>(k[2]);
   s.causal = t.causal();
-  s.scale = t.scale() != 0 ? t.scale() : static_cast<float>(1 / std::sqrt(static_cast<double>(q[3])));
+  s.scale =
+      t.scale() != 0 ? t.scale() : static_cast<float>(1 / std::sqrt(static_cast<double>(q[3])));
   return s;
 }
 
 AttentionStrides strides_of(const Shape& x) {
-  return {static_cast<size_t>(x.elements(1, 4)), static_cast<size_t>(x[3]), static_cast<size_t>(x.elements(2, 4))};
+  return {static_cast<size_t>(x.elements(1, 4)), static_cast<size_t>(x[3]),
+          static_cast<size_t>(x.elements(2, 4))};
 }
 
 AttentionInput input(const Arg& a) { return {a.f32(), strides_of(*a.shape)}; }
 AttentionOutput output(const Arg& a) { return {a.f32(), strides_of(*a.shape)}; }
 
 void run(const Launch& l) {
-  attention(l.threads, shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape),
-            input(l.in[0]), input(l.in[1]), input(l.in[2]), output(l.out[0]), l.out[1].f32(), l.workspace);
+  attention(l.threads,
+            shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape),
+            input(l.in[0]), input(l.in[1]), input(l.in[2]), output(l.out[0]), l.out[1].f32(),
+            l.workspace);
 }
 
 void run_grad(const Launch& l) {
@@ -45,18 +49,21 @@ void run_grad(const Launch& l) {
   b.dq = output(l.out[0]);
   b.dk = output(l.out[1]);
   b.dv = output(l.out[2]);
-  attention_backward(l.threads, shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape),
+  attention_backward(l.threads,
+                     shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape),
                      b, l.workspace);
 }
 
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
-  return attention_scratch_bytes(
-      shape_of(node.attributes.as<AttentionAttributes>(), node.inputs[0].shape, node.inputs[1].shape), threads);
+  return attention_scratch_bytes(shape_of(node.attributes.as<AttentionAttributes>(),
+                                          node.inputs[0].shape, node.inputs[1].shape),
+                                 threads);
 }
 
 uint64_t workspace_grad(const device::NodeQuery& node, const Threads& threads) {
-  return attention_backward_scratch_bytes(
-      shape_of(node.attributes.as<AttentionAttributes>(), node.inputs[0].shape, node.inputs[1].shape), threads);
+  return attention_backward_scratch_bytes(shape_of(node.attributes.as<AttentionAttributes>(),
+                                                   node.inputs[0].shape, node.inputs[1].shape),
+                                          threads);
 }
 
 }  // namespace

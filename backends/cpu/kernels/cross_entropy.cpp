@@ -1,10 +1,11 @@
 //! ops CrossEntropy CrossEntropyGrad
-// loss = mean (or sum) over counted rows of lse - logits[label];  dlogits = factor (softmax(logits) - [label]).
-// A label outside the vocabulary is reported and counts as nothing: the caller discards the step.
+// loss = mean (or sum) over counted rows of lse - logits[label];  dlogits = factor (softmax(logits)
+// - [label]). A label outside the vocabulary is reported and counts as nothing: the caller discards
+// the step.
 #include <algorithm>
 
-#include "kernel.h"
 #include "compute/row.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -19,8 +20,11 @@ struct Rows {
 
 Rows rows_of(const Launch& l) {
   const Shape& logits = *l.in[0].shape;
-  Rows r{static_cast<size_t>(logits.rows()), static_cast<size_t>(logits.back()), l.in[1].i32(),
-         l.attributes<CrossEntropyAttributes>().ignore_index(), {}};
+  Rows r{static_cast<size_t>(logits.rows()),
+         static_cast<size_t>(logits.back()),
+         l.in[1].i32(),
+         l.attributes<CrossEntropyAttributes>().ignore_index(),
+         {}};
   r.check = check_labels(r.rows, r.n, r.labels, r.ignore_index);
   if (!r.check.valid) {
     l.bad_index(r.check.bad_label);
@@ -42,7 +46,8 @@ void run(const Launch& l) {
   double sum = 0;
   for (size_t i = 0; i < r.rows && r.check.valid; ++i) {
     if (r.labels[i] != r.ignore_index) {
-      sum += static_cast<double>(lse[i]) - static_cast<double>(logits[i * r.n + static_cast<size_t>(r.labels[i])]);
+      sum += static_cast<double>(lse[i]) -
+             static_cast<double>(logits[i * r.n + static_cast<size_t>(r.labels[i])]);
     }
   }
   *l.out[0].f32() = static_cast<float>(sum * weight(l, r));

@@ -1,5 +1,5 @@
-// Dropout: y = x / (1 - rate) where word i % 4 of philox({i / 4, stream, iteration, counter}, seed) is at least the
-// threshold, else 0; the identity outside training.
+// Dropout: y = x / (1 - rate) where word i % 4 of philox({i / 4, stream, iteration, counter}, seed)
+// is at least the threshold, else 0; the identity outside training.
 #include <cstring>
 
 #include "core/random.h"

@@ -39,22 +39,23 @@ void broadcast_binary(const Launch& l, Binary op) {
   const int64_t sa = out.rank() == 0 ? 0 : side[0].stride[static_cast<size_t>(last)];
   const int64_t sb = out.rank() == 0 ? 0 : side[1].stride[static_cast<size_t>(last)];
   float* y = l.out[0].f32();
-  parallel_blocks(l.threads, out.elements() / n, std::max<int64_t>(1, 16384 / n), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t rest = row;
-      int64_t at[2] = {0, 0};
-      for (int a = last - 1; a >= 0; --a) {
-        at[0] += rest % out[a] * side[0].stride[static_cast<size_t>(a)];
-        at[1] += rest % out[a] * side[1].stride[static_cast<size_t>(a)];
-        rest /= out[a];
-      }
-      const float* a = side[0].data + at[0];
-      const float* b = side[1].data + at[1];
-      for (int64_t i = 0; i < n; ++i) {
-        y[row * n + i] = apply(op, a[i * sa], b[i * sb]);
-      }
-    }
-  });
+  parallel_blocks(l.threads, out.elements() / n, std::max<int64_t>(1, 16384 / n),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t row = begin; row < end; ++row) {
+                      int64_t rest = row;
+                      int64_t at[2] = {0, 0};
+                      for (int a = last - 1; a >= 0; --a) {
+                        at[0] += rest % out[a] * side[0].stride[static_cast<size_t>(a)];
+                        at[1] += rest % out[a] * side[1].stride[static_cast<size_t>(a)];
+                        rest /= out[a];
+                      }
+                      const float* a = side[0].data + at[0];
+                      const float* b = side[1].data + at[1];
+                      for (int64_t i = 0; i < n; ++i) {
+                        y[row * n + i] = apply(op, a[i * sa], b[i * sb]);
+                      }
+                    }
+                  });
 }
 
 template <Binary op>
@@ -77,7 +78,8 @@ void run_activation_grad(const Launch& l) {
 }
 
 Activation gelu_of(const Launch& l) {
-  return l.attributes<GeluAttributes>().form() == GeluForm::erf ? Activation::gelu : Activation::gelu_tanh;
+  return l.attributes<GeluAttributes>().form() == GeluForm::erf ? Activation::gelu
+                                                                : Activation::gelu_tanh;
 }
 
 void run_gelu(const Launch& l) {
@@ -85,17 +87,19 @@ void run_gelu(const Launch& l) {
 }
 
 void run_gelu_grad(const Launch& l) {
-  activation_backward(l.threads, gelu_of(l), size(l.out[0]), l.in[0].f32(), l.in[1].f32(), l.out[0].f32());
+  activation_backward(l.threads, gelu_of(l), size(l.out[0]), l.in[0].f32(), l.in[1].f32(),
+                      l.out[0].f32());
 }
 
 void run_scale(const Launch& l) {
-  scale(l.threads, size(l.out[0]), l.attributes<ScaleAttributes>().factor(), l.in[0].f32(), l.out[0].f32());
+  scale(l.threads, size(l.out[0]), l.attributes<ScaleAttributes>().factor(), l.in[0].f32(),
+        l.out[0].f32());
 }
 
 }  // namespace
 
-extern const Kernel kernel_add, kernel_sub, kernel_mul, kernel_relu, kernel_silu, kernel_gelu, kernel_tanh,
-    kernel_scale, kernel_relu_grad, kernel_silu_grad, kernel_gelu_grad;
+extern const Kernel kernel_add, kernel_sub, kernel_mul, kernel_relu, kernel_silu, kernel_gelu,
+    kernel_tanh, kernel_scale, kernel_relu_grad, kernel_silu_grad, kernel_gelu_grad;
 const Kernel kernel_add{.run = run_binary<Binary::add>};
 const Kernel kernel_sub{.run = run_binary<Binary::sub>};
 const Kernel kernel_mul{.run = run_binary<Binary::mul>};

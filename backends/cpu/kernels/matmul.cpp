@@ -1,7 +1,7 @@
 //! ops MatMul Linear
 // Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix.
-#include "kernel.h"
 #include "compute/gemm.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -14,7 +14,9 @@ GemmLayout layout_of(bool transpose_a, bool transpose_b) {
 GemmShape matmul_shape(const MatMulAttributes& t, const Shape& a, const Shape& b) {
   GemmShape s;
   s.layout = layout_of(t.transpose_a(), t.transpose_b());
-  const auto dim = [](const Shape& x, int from_back) { return static_cast<size_t>(x[x.rank() - from_back]); };
+  const auto dim = [](const Shape& x, int from_back) {
+    return static_cast<size_t>(x[x.rank() - from_back]);
+  };
   s.lda = dim(a, 1);
   s.ldb = dim(b, 1);
   s.m = t.transpose_a() ? dim(a, 1) : dim(a, 2);
@@ -25,8 +27,9 @@ GemmShape matmul_shape(const MatMulAttributes& t, const Shape& a, const Shape& b
 }
 
 uint64_t matmul_workspace(const device::NodeQuery& node, const Threads& threads) {
-  return gemm_scratch_bytes(
-      matmul_shape(node.attributes.as<MatMulAttributes>(), node.inputs[0].shape, node.inputs[1].shape), threads);
+  return gemm_scratch_bytes(matmul_shape(node.attributes.as<MatMulAttributes>(),
+                                         node.inputs[0].shape, node.inputs[1].shape),
+                            threads);
 }
 
 // Elements to the matrix of `in` that belongs to matrix `index` of the output.
@@ -52,7 +55,8 @@ void run_matmul(const Launch& l) {
   const GemmShape s = matmul_shape(l.attributes<MatMulAttributes>(), a, b);
   const int64_t batch = out.elements(0, out.rank() - 2);
   for (int64_t i = 0; i < batch; ++i) {
-    gemm(l.threads, s, l.in[0].f32() + batch_offset(a, out, i), l.in[1].f32() + batch_offset(b, out, i),
+    gemm(l.threads, s, l.in[0].f32() + batch_offset(a, out, i),
+         l.in[1].f32() + batch_offset(b, out, i),
          l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), {}, l.workspace);
   }
 }
@@ -76,8 +80,8 @@ uint64_t linear_workspace(const device::NodeQuery& node, const Threads& threads)
 void run_linear(const Launch& l) {
   GemmOptions options;
   options.bias = l.has_input(2) ? l.in[2].f32() : nullptr;
-  gemm(l.threads, linear_shape(*l.in[0].shape, *l.in[1].shape), l.in[0].f32(), l.in[1].f32(), l.out[0].f32(),
-       options, l.workspace);
+  gemm(l.threads, linear_shape(*l.in[0].shape, *l.in[1].shape), l.in[0].f32(), l.in[1].f32(),
+       l.out[0].f32(), options, l.workspace);
 }
 
 }  // namespace

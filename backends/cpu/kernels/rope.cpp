@@ -1,4 +1,5 @@
-// Rope over [batch, position, head, head_dim]. The table of sines and cosines is made when the record is made.
+// Rope over [batch, position, head, head_dim]. The table of sines and cosines is made when the
+// record is made.
 #include "compute/rope.h"
 
 #include "kernel.h"
@@ -24,8 +25,8 @@ RopeShape shape_of(const RopeAttributes& t, const Shape& x) {
 }
 
 void run(const Launch& l) {
-  rope(l.threads, shape_of(l.attributes<RopeAttributes>(), *l.in[0].shape), l.in[0].f32(), l.out[0].f32(),
-       l.constant);
+  rope(l.threads, shape_of(l.attributes<RopeAttributes>(), *l.in[0].shape), l.in[0].f32(),
+       l.out[0].f32(), l.constant);
 }
 
 uint64_t table_bytes(const device::Record& r) {

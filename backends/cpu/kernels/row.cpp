@@ -15,7 +15,8 @@ void run_softmax(const Launch& l) {
 }
 
 void run_softmax_grad(const Launch& l) {
-  softmax_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(), l.out[0].f32());
+  softmax_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
+                   l.out[0].f32());
 }
 
 void run_layer_norm(const Launch& l) {
@@ -24,9 +25,9 @@ void run_layer_norm(const Launch& l) {
 }
 
 void run_layer_norm_grad(const Launch& l) {
-  layer_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(), l.in[2].f32(),
-                      l.attributes<LayerNormAttributes>().eps(), l.out[0].f32(), l.out[1].f32(),
-                      l.out[2].f32(), l.workspace);
+  layer_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
+                      l.in[2].f32(), l.attributes<LayerNormAttributes>().eps(), l.out[0].f32(),
+                      l.out[1].f32(), l.out[2].f32(), l.workspace);
 }
 
 void run_rms_norm(const Launch& l) {
@@ -35,8 +36,9 @@ void run_rms_norm(const Launch& l) {
 }
 
 void run_rms_norm_grad(const Launch& l) {
-  rms_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(), l.in[2].f32(),
-                    l.attributes<RmsNormAttributes>().eps(), l.out[0].f32(), l.out[1].f32(), l.workspace);
+  rms_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
+                    l.in[2].f32(), l.attributes<RmsNormAttributes>().eps(), l.out[0].f32(),
+                    l.out[1].f32(), l.workspace);
 }
 
 uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
@@ -46,8 +48,8 @@ uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
 
 }  // namespace
 
-extern const Kernel kernel_softmax, kernel_softmax_grad, kernel_layer_norm, kernel_layer_norm_grad, kernel_rms_norm,
-    kernel_rms_norm_grad;
+extern const Kernel kernel_softmax, kernel_softmax_grad, kernel_layer_norm, kernel_layer_norm_grad,
+    kernel_rms_norm, kernel_rms_norm_grad;
 const Kernel kernel_softmax{.run = run_softmax};
 const Kernel kernel_softmax_grad{.run = run_softmax_grad};
 const Kernel kernel_layer_norm{.run = run_layer_norm};

@@ -1,5 +1,6 @@
 //! ops Copy Fill Transpose Slice SliceGrad Concat BroadcastTo SumTo ReduceSum ReduceMean
-// Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
+// Operators that move elements or sum over axes: index arithmetic, one output element or row at a
+// time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -43,7 +44,8 @@ Strides strides_of(const Shape& s) {
   return out;
 }
 
-// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis in the inner loop.
+// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis
+// in the inner loop.
 void gather(Threads& threads, const float* x, float* y, const Shape& out, const Strides& stride) {
   if (out.elements() == 0) {
     return;
@@ -105,7 +107,9 @@ struct Blocks {
   int64_t outer;
   int64_t inner;
 };
-Blocks around(const Shape& s, int axis) { return {s.elements(0, axis), s.elements(axis + 1, s.rank())}; }
+Blocks around(const Shape& s, int axis) {
+  return {s.elements(0, axis), s.elements(axis + 1, s.rank())};
+}
 
 int axis_of(int32_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
 
@@ -167,8 +171,9 @@ void run_concat(const Launch& l) {
   }
 }
 
-// Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
-// trailing axes go), and the general one with an index walk per output element.
+// Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the
+// leading axes go), rows (the trailing axes go), and the general one with an index walk per output
+// element.
 void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
               const std::array<bool, kMaxRank>& reduced, float scale) {
   int64_t outputs = 1;
@@ -182,9 +187,11 @@ void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
   while (lead < in.rank() && (reduced[static_cast<size_t>(lead)] || in[lead] == 1)) {
     ++lead;
   }
-  const bool columns = std::none_of(reduced.begin() + lead, reduced.begin() + in.rank(), [](bool r) { return r; });
+  const bool columns =
+      std::none_of(reduced.begin() + lead, reduced.begin() + in.rank(), [](bool r) { return r; });
   if (columns) {
-    // Fixed blocks of columns; each sums its column top down in blocks of rows, so that the bits do not depend on threads.
+    // Fixed blocks of columns; each sums its column top down in blocks of rows, so that the bits do
+    // not depend on threads.
     const int64_t rows = in.elements(0, lead);
     parallel_blocks(threads, outputs, 64, [&](int64_t begin, int64_t end) {
       double sums[64] = {};
@@ -269,13 +276,14 @@ void run_reduce_sum(const Launch& l) {
 void run_reduce_mean(const Launch& l) {
   int64_t terms = 0;
   const auto reduced = reduced_axes(l, terms);
-  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), *l.in[0].shape, reduced, 1.0f / static_cast<float>(terms));
+  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), *l.in[0].shape, reduced,
+           1.0f / static_cast<float>(terms));
 }
 
 }  // namespace
 
-extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad, kernel_concat,
-    kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum, kernel_reduce_mean;
+extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad,
+    kernel_concat, kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum, kernel_reduce_mean;
 const Kernel kernel_copy{.run = run_copy};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};

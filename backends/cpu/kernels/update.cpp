@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernel.h"
 #include "compute/elementwise.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -25,9 +25,11 @@ void run_accumulate(const Launch& l) {
     return;
   }
   if (g.first && l.step.accumulate == 0) {
-    parallel_blocks(l.threads, static_cast<int64_t>(g.elements), 16384, [&](int64_t begin, int64_t end) {
-      std::memcpy(g.data + begin, from + begin, static_cast<size_t>(end - begin) * sizeof(float));
-    });
+    parallel_blocks(l.threads, static_cast<int64_t>(g.elements), 16384,
+                    [&](int64_t begin, int64_t end) {
+                      std::memcpy(g.data + begin, from + begin,
+                                  static_cast<size_t>(end - begin) * sizeof(float));
+                    });
   } else {
     binary(l.threads, Binary::add, g.elements, g.data, from, g.data);
   }
@@ -47,7 +49,8 @@ void run_clip(const Launch& l) {
   const double max_norm = static_cast<double>(l.attributes<ClipAttributes>().max_norm());
   l.step.grad_norm = static_cast<float>(norm);
   l.step.non_finite = std::isfinite(l.step.grad_norm) ? 0 : 1;
-  *l.out[0].f32() = static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
+  *l.out[0].f32() =
+      static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
 }
 
 bool halted(const Launch& l) { return l.step.error != 0 || l.step.non_finite != 0; }
@@ -87,13 +90,15 @@ void run_adamw(const Launch& l) {
   step.grad_scale = *l.in[4].f32();
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
     const ListItem& w = l.in[0].list[i];
-    adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data, l.in[3].list[i].data);
+    adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data,
+          l.in[3].list[i].data);
   }
 }
 
 }  // namespace
 
-extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm, kernel_sgd, kernel_adam_w;
+extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm,
+    kernel_sgd, kernel_adam_w;
 const Kernel kernel_zero_grad{.run = run_zero};
 const Kernel kernel_accumulate_grad{.run = run_accumulate};
 const Kernel kernel_clip_by_global_norm{.run = run_clip, .workspace = clip_workspace};
