@@ -25,14 +25,15 @@ class Resume(harness.Case):
                              self.log, "--out", self.out, "--eval-batches", 1, *more, **options)
 
     def start(self, *more):
-        """A run that would take minutes."""
+        """A run that would take minutes, once it has made a step."""
+        begin = self.log.stat().st_size if self.log.exists() else 0
         process = subprocess.Popen(
             [BOWLINE, *map(str, ["finetune", self.model, "--data", self.text, "--batch", 2, "--seq", 16, "--device",
                                  "cpu", "--steps", 10**7, "--schedule", "constant", "--eval-batches", 1,
                                  "--checkpoint", self.checkpoints, "--log", self.log, "--out", self.out, *more])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(6000):
-            if self.log.exists() and self.log.stat().st_size > 0:
+            if self.log.exists() and self.log.stat().st_size > begin:
                 return process
             time.sleep(0.01)
         process.kill()
@@ -122,6 +123,20 @@ class Resume(harness.Case):
         self.expect(self.train(steps + 2, "--resume", "auto"), OK, f"resumed at step {steps}")
         self.assertTrue(self.log.read_text().startswith(kept))
 
+    def test_interrupt_without_a_folder(self):
+        process = subprocess.Popen(
+            [BOWLINE, "finetune", self.model, "--data", self.text, "--batch", "2", "--seq", "16", "--device", "cpu",
+             "--steps", str(10**7), "--schedule", "constant", "--eval-batches", "1", "--log", self.log, "--out", self.out],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED, errors)
+        self.assertFalse(self.out.exists())
+        self.checkpoints = self.folder / "out.bowline.checkpoint"
+        steps = int(self.names()[-1][5:13])
+        self.expect(self.train(steps + 1, "--resume", "auto"), OK, f"resumed at step {steps}")
+
     def test_interrupt_twice(self):
         self.expect(self.train(4), OK)
         process = self.start("--resume", "auto", "--save-every", "1")
@@ -146,7 +161,7 @@ class Resume(harness.Case):
     def test_no_space(self):
         small = self.folder / "small"
         small.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", small], capture_output=True)
         if mounted.returncode != 0:
             self.skipTest("no file system can be mounted here")
         try:

@@ -295,6 +295,7 @@ class Inspection {
     all["parameters"] = parameters_of(state.table);
     all["storages"] = storages_of(state.table);
     all["ties"] = ties_of(state.table);
+    listings_ = format("parameters\n{}\nstorages\n{}", model_->parameters(), model_->storages());
     uint64_t saved = 0;
     for (const json& tie : all["ties"]) {
       saved += tie["saved_bytes"].get<uint64_t>();
@@ -345,7 +346,7 @@ class Inspection {
       fmt::print("  {}({}) -> {}, {} nodes\n", e["name"].get<std::string>(), inputs,
                  join(e["outputs"]), e["nodes"].get<uint64_t>());
     }
-    fmt::print("\nparameters\n{}\nstorages\n{}\nties\n", model_->parameters(), model_->storages());
+    fmt::print("\n{}\nties\n", listings_);
     print_ties(all);
     if (!all.contains("memory")) {
       if (!all["dims"].empty()) {
@@ -367,6 +368,7 @@ class Inspection {
   const InspectOptions& o_;
   std::vector<BoundDim> dims_;
   std::optional<Model> model_;
+  std::string listings_;  // of the file; planning a training adds rows
 };
 
 }  // namespace

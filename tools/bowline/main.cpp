@@ -50,6 +50,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader that leaves early (| head) is no reason to die half way through a checkpoint.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file size limit fails the write, which says so.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return bowline::command::run(argc, argv);
   } catch (const std::exception& error) {

@@ -1,2 +1,72 @@
 # cmake --install: the library, its one header, and find_package(bowline CONFIG).
+include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
 include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+# What a consumer of a static library links besides it: names that a linker finds, nothing that find_package must know.
+function(bowline_link_names out_var)
+  set(names "")
+  foreach(link IN LISTS ARGN)
+    if(TARGET ${link})
+      get_target_property(type ${link} TYPE)
+      if(type STREQUAL "INTERFACE_LIBRARY")
+        get_target_property(inner ${link} INTERFACE_LINK_LIBRARIES)
+        bowline_link_names(link ${inner})
+      else()
+        get_target_property(file ${link} LOCATION)
+        get_filename_component(link "${file}" NAME)
+        string(REGEX REPLACE "^lib(.*)\\.(a|so)[.0-9]*$" "\\1" link "${link}")
+      endif()
+    elseif(IS_ABSOLUTE "${link}")
+      get_filename_component(link "${link}" NAME)
+      string(REGEX REPLACE "^lib(.*)\\.(a|so)[.0-9]*$" "\\1" link "${link}")
+    endif()
+    list(APPEND names ${link})
+  endforeach()
+  list(REMOVE_DUPLICATES names)
+  set(${out_var} "${names}" PARENT_SCOPE)
+endfunction()
+
+# Installs `target`, which is made of BOWLINE_PARTS, as the package bowline.
+function(bowline_install target component)
+  get_target_property(type ${target} TYPE)
+  set(names "")
+  if(type STREQUAL "STATIC_LIBRARY")
+    bowline_link_names(names ${BOWLINE_BACKEND_LINKS} ${CMAKE_DL_LIBS})
+  endif()
+  # In this build the objects come with the target; a consumer sees the library alone.
+  get_target_property(inner ${target} INTERFACE_LINK_LIBRARIES)
+  set(interface "")
+  foreach(link IN LISTS inner)
+    list(APPEND interface "$<BUILD_INTERFACE:${link}>")
+  endforeach()
+  foreach(name IN LISTS names)
+    list(APPEND interface "$<INSTALL_INTERFACE:${name}>")
+  endforeach()
+  if(type STREQUAL "STATIC_LIBRARY")
+    list(APPEND interface "$<INSTALL_INTERFACE:Threads::Threads>")
+  endif()
+  set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${interface}" EXPORT_NAME bowline)
+
+  set(config "${PROJECT_BINARY_DIR}/package/${component}")
+  set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/bowline")
+  file(CONFIGURE OUTPUT "${config}/bowlineConfig.cmake" CONTENT
+"# One target: bowline::bowline.
+include(CMakeFindDependencyMacro)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_dependency(Threads)
+include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
+" @ONLY)
+  write_basic_package_version_file("${config}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${ARGN}
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    NAMELINK_COMPONENT ${component})
+  install(FILES "${PROJECT_SOURCE_DIR}/runtime/bowline.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/bowline"
+    COMPONENT ${component} ${ARGN})
+  install(FILES "${config}/bowlineConfig.cmake" "${config}/bowlineConfigVersion.cmake" DESTINATION "${folder}"
+    COMPONENT ${component} ${ARGN})
+  install(EXPORT ${component} NAMESPACE bowline:: FILE bowlineTargets.cmake DESTINATION "${folder}"
+    COMPONENT ${component} ${ARGN})
+endfunction()
+
+bowline_install(bowline bowline)

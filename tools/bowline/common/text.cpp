@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "common/interrupt.h"
 #include "core/random.h"
 
 namespace bowline::command {
@@ -182,6 +183,9 @@ Result<double> bits_per_byte(Trainer& trainer, std::string_view text, int64_t ba
   double nats = 0;
   int64_t total = 0;
   for (int64_t b = 0; b < batches; ++b) {
+    if (interrupted()) {
+      return Status(Code::cancelled, "Interrupted during an evaluation.");
+    }
     int64_t counted = 0;
     for (int64_t row = 0; row < batch; ++row) {
       const int64_t window = (b * batch + row) * step;

@@ -60,6 +60,7 @@ class Run {
       : o_(options), json_(options.output == "json"), out_(json_ ? stderr : stdout), line_(out_) {}
 
   Result<int> run() {
+    watch_interrupts();
     BOWLINE_TRY(read_data());
     BOWLINE_TRY(open_model());
     BOWLINE_TRY(start_or_resume());
@@ -67,14 +68,16 @@ class Run {
       describe();
       return static_cast<int>(kOk);
     }
-    watch_interrupts();
     BOWLINE_ASSIGN(before_, evaluate("before"));
     BOWLINE_TRY(train());
-    if (interrupted()) {
+    if (interrupted() && trainer_->steps() < o_.steps) {
       return stop();
     }
+    if (!o_.out.empty()) {
+      BOWLINE_TRY(model_->save(o_.out));
+    }
     BOWLINE_ASSIGN(after_, evaluate("after"));
-    BOWLINE_TRY(finish());
+    print_result();
     return static_cast<int>(kOk);
   }
 
@@ -86,7 +89,7 @@ class Run {
   Status train();
   Status train_step();
   Status checkpoint();
-  Status finish();
+  void print_result();
   Result<int> stop();
   Result<double> evaluate(std::string_view when);
   TrainOptions train_options() const;
@@ -341,15 +344,17 @@ Status Run::train() {
 }
 
 Result<int> Run::stop() {
-  fmt::print(
-      stderr, "bowline: Interrupted after step {}. {}\n", trainer_->steps(),
-      o_.checkpoint.empty()
-          ? "No checkpoint was asked for."
-          : fmt::format("The checkpoint is in \"{}\"; --resume auto goes on.", o_.checkpoint));
+  std::string folder = o_.checkpoint;
+  if (folder.empty()) {
+    folder = (o_.out.empty() ? o_.model : o_.out) + ".checkpoint";
+    BOWLINE_TRY(write_checkpoint(*trainer_, folder, progress()));
+  }
+  fmt::print(stderr, "bowline: Interrupted after step {}. --checkpoint {} --resume auto goes on.\n",
+             trainer_->steps(), folder);
   return static_cast<int>(kInterrupted);
 }
 
-Status Run::finish() {
+void Run::print_result() {
   const MemoryReport memory = trainer_->memory();
   const uint64_t counted = device_->counters().peak_bytes;
   const uint64_t steps = trainer_->steps() - first_step_;
@@ -357,10 +362,6 @@ Status Run::finish() {
       static_cast<double>(steps * o_.accumulate) * static_cast<double>(o_.batch * o_.seq);
   const double rate = train_seconds_ > 0 ? tokens / train_seconds_ : 0;
   const uint64_t fallbacks = trainer_->counters().fallbacks;
-  trainer_.reset();  // what is written now is the model alone
-  if (!o_.out.empty()) {
-    BOWLINE_TRY(model_->save(o_.out));
-  }
   if (steps > 0 && !(after_ <= before_)) {
     fmt::print(stderr,
                "bowline: The model predicts the held-out text worse than before ({:.4f}, before "
@@ -379,7 +380,7 @@ Status Run::finish() {
                                     {"peak_rss_bytes", peak_resident_bytes()},
                                     {"fallbacks", fallbacks}};
     fmt::print("{}\n", summary.dump(2));
-    return {};
+    return;
   }
   fmt::print("held-out: {:.4f} -> {:.4f} bits per byte\n", before_, after_);
   fmt::print("speed: {:.0f} tokens/s on {}\n", rate, device_->info().name);
@@ -388,7 +389,6 @@ Status Run::finish() {
   if (!o_.out.empty()) {
     fmt::print("written: {}\n", o_.out);
   }
-  return {};
 }
 
 // The folder of a file that is written at the end must be there now.
