@@ -21,8 +21,10 @@ class VulkanBackend final : public device::Backend {
     }
     std::vector<DeviceInfo> infos;
     for (const PhysicalDevice& device : physical_devices(loader)) {
-      infos.push_back({format("vulkan:{}", infos.size()), format("{}, {}", std::string_view(device.properties.deviceName), device.driver),
-                       device.reason, device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU, false});
+      infos.push_back(
+          {format("vulkan:{}", infos.size()),
+           format("{}, {}", std::string_view(device.properties.deviceName), device.driver),
+           device.reason, device.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU, false});
     }
     if (infos.empty()) {
       return {{"vulkan", "Vulkan", "The Vulkan loader finds no device.", false, false}};
@@ -30,7 +32,8 @@ class VulkanBackend final : public device::Backend {
     return infos;
   }
 
-  Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options) const override {
+  Result<std::unique_ptr<device::Device>> open(int index,
+                                               const DeviceOptions& options) const override {
     return OpenVulkan::open(index, options);
   }
 };

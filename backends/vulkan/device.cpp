@@ -42,7 +42,8 @@ bool choose_queue_family(const Loader& loader, PhysicalDevice* device) {
   return found;
 }
 
-void read_properties(const Loader& loader, PhysicalDevice* device, VkPhysicalDeviceSubgroupProperties* subgroup) {
+void read_properties(const Loader& loader, PhysicalDevice* device,
+                     VkPhysicalDeviceSubgroupProperties* subgroup) {
   VkPhysicalDeviceMaintenance3Properties maintenance{};
   maintenance.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES;
   VkPhysicalDeviceDriverProperties driver{};
@@ -59,8 +60,9 @@ void read_properties(const Loader& loader, PhysicalDevice* device, VkPhysicalDev
   loader.vkGetPhysicalDeviceProperties2(device->handle, &properties);
   device->properties = properties.properties;
   device->subgroup_size = subgroup->subgroupSize;
-  device->has_subgroup_control = device->has_subgroup_control &&
-                                 (control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  device->has_subgroup_control =
+      device->has_subgroup_control &&
+      (control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   device->max_allocation_bytes = maintenance.maxMemoryAllocationSize;
   device->driver = std::string(driver.driverName) + " " + driver.driverInfo;
   std::memcpy(device->pipeline_cache_uuid, properties.properties.pipelineCacheUUID, VK_UUID_SIZE);
@@ -87,7 +89,8 @@ const char* lacking(const Loader& loader, PhysicalDevice* device) {
   VkPhysicalDeviceVulkan12Features vulkan12{};
   vulkan12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   const auto extensions = extensions_of(loader, device->handle);
-  device->has_subgroup_control = has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  device->has_subgroup_control =
+      has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   read_properties(loader, device, &subgroup);
   vulkan12.pNext = device->has_subgroup_control ? &control : nullptr;
   VkPhysicalDeviceFeatures2 features{};
@@ -96,7 +99,8 @@ const char* lacking(const Loader& loader, PhysicalDevice* device) {
   loader.vkGetPhysicalDeviceFeatures2(device->handle, &features);
   device->has_int64 = features.features.shaderInt64 == VK_TRUE;
   device->has_memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-  device->has_subgroup_control = device->has_subgroup_control && control.subgroupSizeControl == VK_TRUE &&
+  device->has_subgroup_control = device->has_subgroup_control &&
+                                 control.subgroupSizeControl == VK_TRUE &&
                                  control.computeFullSubgroups == VK_TRUE;
   if (!choose_queue_family(loader, device)) {
     return "It has no compute queue.";

@@ -41,7 +41,8 @@ std::vector<PhysicalDevice> physical_devices(const Loader& loader);
 // The logical device with its one compute queue and the timeline that counts its submissions.
 class Device {
  public:
-  Device(const Loader& loader, const PhysicalDevice& physical) : loader_(&loader), physical_(physical) {}
+  Device(const Loader& loader, const PhysicalDevice& physical)
+      : loader_(&loader), physical_(physical) {}
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;

@@ -5,7 +5,8 @@
 namespace bowline::vulkan {
 namespace {
 
-// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a watchdog.
+// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a
+// watchdog.
 struct Rates {
   double flops_per_ns;
   double bytes_per_ns;
@@ -46,7 +47,8 @@ Place Launch::place(const device::Operand& operand) const {
 std::vector<ListEntry> Launch::list(const device::Operand& operand) const {
   std::vector<ListEntry> entries;
   if (operand.table == device::kNoTable) {
-    entries.push_back({place(operand).address, static_cast<uint64_t>(operand.shape.elements()), true});
+    entries.push_back(
+        {place(operand).address, static_cast<uint64_t>(operand.shape.elements()), true});
     return entries;
   }
   const std::span<const device::TableEntry> all = program_.tables[operand.table].entries;
@@ -99,8 +101,8 @@ Grid Launch::over_rows(uint64_t rows) const {
   return grid;
 }
 
-void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push, const Grid& grid,
-                      double flops, double bytes) {
+void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push,
+                      const Grid& grid, double flops, double bytes) {
   if (grid.groups == 0) {
     return;
   }

@@ -64,7 +64,7 @@ const char* Loader::make_instance() {
     return "The Vulkan loader cannot make an instance.";
   }
   bool complete = true;
-#define LOAD(name)                                                   \
+#define LOAD(name)                                                 \
   name = reinterpret_cast<PFN_##name>(get_proc_(instance, #name)); \
   complete = complete && name != nullptr;
   BOWLINE_VULKAN_INSTANCE_FUNCTIONS(LOAD)
@@ -81,7 +81,7 @@ const char* Loader::make_instance() {
 
 bool Loader::load(VkDevice device, DeviceFunctions* functions) const {
   bool complete = true;
-#define LOAD(name)                                                                         \
+#define LOAD(name)                                                                    \
   functions->name = reinterpret_cast<PFN_##name>(vkGetDeviceProcAddr(device, #name)); \
   complete = complete && functions->name != nullptr;
   BOWLINE_VULKAN_DEVICE_FUNCTIONS(LOAD)

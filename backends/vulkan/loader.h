@@ -1,6 +1,7 @@
 // The Vulkan loader, opened at run time, and the functions that this backend uses.
 //
-// Nothing links against libvulkan: a machine without it lists the backend with a reason and pays nothing.
+// Nothing links against libvulkan: a machine without it lists the backend with a reason and pays
+// nothing.
 #pragma once
 
 #include <vulkan/vulkan_core.h>
@@ -11,16 +12,16 @@ namespace bowline::vulkan {
   X(vkCreateInstance)                      \
   X(vkEnumerateInstanceVersion)
 
-#define BOWLINE_VULKAN_INSTANCE_FUNCTIONS(X) \
-  X(vkDestroyInstance)                       \
-  X(vkEnumeratePhysicalDevices)              \
-  X(vkGetPhysicalDeviceProperties)           \
-  X(vkGetPhysicalDeviceProperties2)          \
-  X(vkGetPhysicalDeviceFeatures2)            \
-  X(vkGetPhysicalDeviceMemoryProperties2)    \
+#define BOWLINE_VULKAN_INSTANCE_FUNCTIONS(X)  \
+  X(vkDestroyInstance)                        \
+  X(vkEnumeratePhysicalDevices)               \
+  X(vkGetPhysicalDeviceProperties)            \
+  X(vkGetPhysicalDeviceProperties2)           \
+  X(vkGetPhysicalDeviceFeatures2)             \
+  X(vkGetPhysicalDeviceMemoryProperties2)     \
   X(vkGetPhysicalDeviceQueueFamilyProperties) \
-  X(vkEnumerateDeviceExtensionProperties)    \
-  X(vkCreateDevice)                          \
+  X(vkEnumerateDeviceExtensionProperties)     \
+  X(vkCreateDevice)                           \
   X(vkGetDeviceProcAddr)
 
 #define BOWLINE_VULKAN_DEVICE_FUNCTIONS(X) \
@@ -82,7 +83,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  // Opens the library and makes an instance of Vulkan 1.2. Returns null, or why there is none: static text.
+  // Opens the library and makes an instance of Vulkan 1.2. Returns null, or why there is none:
+  // static text.
   const char* open();
   bool is_open() const { return instance_ != VK_NULL_HANDLE; }
 

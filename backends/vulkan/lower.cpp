@@ -16,27 +16,32 @@ void barrier(uint32_t record, CommandList* list) {
   list->commands.push_back(command);
 }
 
-Status check_operand(const Program& program, size_t slots, const Operand& operand, uint32_t count, bool in_repeat) {
+Status check_operand(const Program& program, size_t slots, const Operand& operand, uint32_t count,
+                     bool in_repeat) {
   if (operand.table == device::kNoTable) {
     BOWLINE_REQUIRE(operand.slot < slots, "Operand names slot {} of {}.", operand.slot, slots);
     return {};
   }
-  BOWLINE_REQUIRE(operand.table < program.tables.size(), "Operand names table {} of {}.", operand.table,
-                  program.tables.size());
+  BOWLINE_REQUIRE(operand.table < program.tables.size(), "Operand names table {} of {}.",
+                  operand.table, program.tables.size());
   const auto& entries = program.tables[operand.table].entries;
-  BOWLINE_REQUIRE(!in_repeat || entries.size() >= count, "Table {} has {} entries for {} iterations.", operand.table,
-                  entries.size(), count);
+  BOWLINE_REQUIRE(!in_repeat || entries.size() >= count,
+                  "Table {} has {} entries for {} iterations.", operand.table, entries.size(),
+                  count);
   for (const device::TableEntry& entry : entries) {
-    BOWLINE_REQUIRE(entry.slot < slots, "Table {} names slot {} of {}.", operand.table, entry.slot, slots);
+    BOWLINE_REQUIRE(entry.slot < slots, "Table {} names slot {} of {}.", operand.table, entry.slot,
+                    slots);
   }
   return {};
 }
 
-Status check_record(const Program& program, size_t slots, const Record& record, uint32_t count, bool in_repeat) {
+Status check_record(const Program& program, size_t slots, const Record& record, uint32_t count,
+                    bool in_repeat) {
   const int index = index_of(record.op);
-  BOWLINE_REQUIRE(record.op != Op::Invalid && index >= 0 && index < kOps, "Record has no operator.");
-  BOWLINE_REQUIRE_CODE(kKernels[index] != nullptr, Code::unsupported, "The Vulkan backend has no kernel for {}.",
-                       record.op);
+  BOWLINE_REQUIRE(record.op != Op::Invalid && index >= 0 && index < kOps,
+                  "Record has no operator.");
+  BOWLINE_REQUIRE_CODE(kKernels[index] != nullptr, Code::unsupported,
+                       "The Vulkan backend has no kernel for {}.", record.op);
   for (const Operand& operand : record.inputs) {
     BOWLINE_TRY(check_operand(program, slots, operand, count, in_repeat));
   }
@@ -48,8 +53,8 @@ Status check_record(const Program& program, size_t slots, const Record& record, 
 
 class Lowering {
  public:
-  Lowering(const PhysicalDevice& physical, const Program& program, std::span<const Buffer* const> slots,
-           CommandList* list)
+  Lowering(const PhysicalDevice& physical, const Program& program,
+           std::span<const Buffer* const> slots, CommandList* list)
       : physical_(physical), program_(program), slots_(slots), list_(list) {}
 
   Status run() {
@@ -62,12 +67,14 @@ class Lowering {
         r = end;
         continue;
       }
-      BOWLINE_REQUIRE(record.kind == Record::Kind::repeat_begin, "Record {} ends a Repeat that does not begin.", r);
+      BOWLINE_REQUIRE(record.kind == Record::Kind::repeat_begin,
+                      "Record {} ends a Repeat that does not begin.", r);
       const uint32_t end = end_of_straight(r + 1);
       BOWLINE_REQUIRE(end < size && program_.records[end].kind == Record::Kind::repeat_end,
                       "The Repeat of record {} does not end.", r);
       for (uint32_t i = 0; i < record.count; ++i) {
-        BOWLINE_TRY(straight(r + 1, end, record.count, true, record.reverse ? record.count - 1 - i : i));
+        BOWLINE_TRY(
+            straight(r + 1, end, record.count, true, record.reverse ? record.count - 1 - i : i));
       }
       r = end + 1;
     }
@@ -83,7 +90,8 @@ class Lowering {
   }
 
   // Records [begin, end) level by level, with a barrier before each level.
-  Status straight(uint32_t begin, uint32_t end, uint32_t count, bool in_repeat, uint32_t iteration) {
+  Status straight(uint32_t begin, uint32_t end, uint32_t count, bool in_repeat,
+                  uint32_t iteration) {
     std::vector<uint32_t> order;
     for (uint32_t r = begin; r < end; ++r) {
       order.push_back(r);
@@ -113,8 +121,8 @@ class Lowering {
 
 }  // namespace
 
-Status lower(const PhysicalDevice& physical, const Program& program, std::span<const Buffer* const> slots,
-             CommandList* list) {
+Status lower(const PhysicalDevice& physical, const Program& program,
+             std::span<const Buffer* const> slots, CommandList* list) {
   return Lowering(physical, program, slots, list).run();
 }
 

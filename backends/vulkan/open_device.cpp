@@ -7,16 +7,20 @@
 namespace bowline::vulkan {
 namespace {
 
-constexpr uint64_t kAlignment = 64;            // 8 would do for the kernels; a cache line is kinder
-constexpr uint64_t kStagingBytes = 4u << 20;   // copies to memory that the host does not see go in such steps
+constexpr uint64_t kAlignment = 64;  // 8 would do for the kernels; a cache line is kinder
+constexpr uint64_t kStagingBytes =
+    4u << 20;  // copies to memory that the host does not see go in such steps
 constexpr double kSubmissionNs = 100e6;
 
 const char* refusal_of(const NodeView& node) {
   const auto too_large = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
-  if (std::ranges::any_of(node.query.inputs, too_large) || std::ranges::any_of(node.query.outputs, too_large)) {
+  if (std::ranges::any_of(node.query.inputs, too_large) ||
+      std::ranges::any_of(node.query.outputs, too_large)) {
     return "A tensor has more than 2^31 - 1 elements; the kernels index with 32 bits.";
   }
-  const auto not_f32_or_i32 = [](const device::Operand& o) { return o.dtype != DType::f32 && o.dtype != DType::i32; };
+  const auto not_f32_or_i32 = [](const device::Operand& o) {
+    return o.dtype != DType::f32 && o.dtype != DType::i32;
+  };
   if (std::ranges::any_of(node.query.inputs, not_f32_or_i32) ||
       std::ranges::any_of(node.query.outputs, not_f32_or_i32)) {
     return "The kernels take f32 and i32 only.";
@@ -32,23 +36,24 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
     return Status(Code::unsupported, reason);
   }
   const std::vector<PhysicalDevice> devices = physical_devices(self->loader_);
-  BOWLINE_REQUIRE(index >= 0 && static_cast<size_t>(index) < devices.size(), "There is no Vulkan device {} (of {}).",
-                  index, devices.size());
+  BOWLINE_REQUIRE(index >= 0 && static_cast<size_t>(index) < devices.size(),
+                  "There is no Vulkan device {} (of {}).", index, devices.size());
   const PhysicalDevice& physical = devices[static_cast<size_t>(index)];
-  BOWLINE_REQUIRE_CODE(physical.reason.empty(), Code::unsupported, "Vulkan device {} cannot be used. {}", index,
-                       physical.reason);
+  BOWLINE_REQUIRE_CODE(physical.reason.empty(), Code::unsupported,
+                       "Vulkan device {} cannot be used. {}", index, physical.reason);
   self->device_ = std::make_unique<vulkan::Device>(self->loader_, physical);
   BOWLINE_TRY(self->check(self->device_->open(), "opening the device"));
   self->pipelines_ = std::make_unique<Pipelines>(*self->device_);
-  BOWLINE_TRY(self->check(self->pipelines_->open(options.cache_folder), "making the pipeline layout"));
+  BOWLINE_TRY(
+      self->check(self->pipelines_->open(options.cache_folder), "making the pipeline layout"));
   VkCommandBufferAllocateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
   info.commandPool = self->device_->command_pool();
   info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   info.commandBufferCount = 1;
-  BOWLINE_TRY(self->check(
-      self->device_->call().vkAllocateCommandBuffers(self->device_->handle(), &info, &self->copies_),
-      "making the command buffer for copies"));
+  BOWLINE_TRY(self->check(self->device_->call().vkAllocateCommandBuffers(self->device_->handle(),
+                                                                         &info, &self->copies_),
+                          "making the command buffer for copies"));
   self->capabilities_.alignment = kAlignment;
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
   return std::unique_ptr<device::Device>(std::move(self));
@@ -105,7 +110,8 @@ Result<device::MemoryInfo> OpenVulkan::memory_info() {
     own += entry.second.allocated_bytes;
   }
   // Without the extension only what this device object holds is known.
-  const uint64_t available = budget.measured ? budget.free_bytes : budget.total_bytes - std::min(own, budget.total_bytes);
+  const uint64_t available =
+      budget.measured ? budget.free_bytes : budget.total_bytes - std::min(own, budget.total_bytes);
   return device::MemoryInfo{budget.total_bytes, available};
 }
 
@@ -136,7 +142,8 @@ Result<Buffer*> OpenVulkan::find(device::Buffer buffer, uint64_t offset, uint64_
   BOWLINE_REQUIRE(found != buffers_.end(), "There is no buffer {}.", buffer.id);
   const uint64_t size = found->second.bytes;
   BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
-                  "Bytes {} to {} do not lie in a buffer of {} bytes.", offset, offset + bytes, size);
+                  "Bytes {} to {} do not lie in a buffer of {} bytes.", offset, offset + bytes,
+                  size);
   return &found->second;
 }
 
@@ -156,8 +163,8 @@ VkResult OpenVulkan::run_now(const Write& write) {
   to_host.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
   to_host.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT;
   to_host.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
-  vk.vkCmdPipelineBarrier(copies_, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &to_host, 0,
-                          nullptr, 0, nullptr);
+  vk.vkCmdPipelineBarrier(copies_, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT, 0, 1,
+                          &to_host, 0, nullptr, 0, nullptr);
   result = vk.vkEndCommandBuffer(copies_);
   uint64_t value = 0;
   if (result == VK_SUCCESS) {
@@ -228,13 +235,14 @@ Status OpenVulkan::copy_out(std::span<std::byte> to, device::Buffer from, uint64
   return {};
 }
 
-Status OpenVulkan::copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
-                        uint64_t bytes) {
+Status OpenVulkan::copy(device::Buffer to, uint64_t to_offset, device::Buffer from,
+                        uint64_t from_offset, uint64_t bytes) {
   BOWLINE_TRY(check_alive());
   BOWLINE_ASSIGN(Buffer * target, find(to, to_offset, bytes));
   BOWLINE_ASSIGN(Buffer * source, find(from, from_offset, bytes));
-  BOWLINE_REQUIRE(target != source || to_offset + bytes <= from_offset || from_offset + bytes <= to_offset,
-                  "Source and target of a copy of {} bytes overlap.", bytes);
+  BOWLINE_REQUIRE(
+      target != source || to_offset + bytes <= from_offset || from_offset + bytes <= to_offset,
+      "Source and target of a copy of {} bytes overlap.", bytes);
   if (bytes == 0) {
     return {};
   }
@@ -253,7 +261,8 @@ Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std:
   }
   if (buffer->mapped != nullptr) {
     BOWLINE_TRY(check(device_->wait_all(), "waiting before a fill"));
-    std::memset(static_cast<std::byte*>(buffer->mapped) + offset, std::to_integer<int>(value), bytes);
+    std::memset(static_cast<std::byte*>(buffer->mapped) + offset, std::to_integer<int>(value),
+                bytes);
     return {};
   }
   if (offset % 4 != 0 || bytes % 4 != 0) {
@@ -261,13 +270,14 @@ Status OpenVulkan::fill(device::Buffer to, uint64_t offset, uint64_t bytes, std:
     return check(staged_in(*buffer, offset, host), "filling a buffer", bytes);
   }
   return check(run_now([&](const DeviceFunctions& vk, VkCommandBuffer commands) {
-                 vk.vkCmdFillBuffer(commands, buffer->handle, offset, bytes, std::to_integer<uint32_t>(value) * 0x01010101u);
+                 vk.vkCmdFillBuffer(commands, buffer->handle, offset, bytes,
+                                    std::to_integer<uint32_t>(value) * 0x01010101u);
                }),
                "filling a buffer");
 }
 
-Result<std::unique_ptr<device::Recording>> OpenVulkan::record(const device::Program& program,
-                                                              std::span<const device::Buffer> buffers) {
+Result<std::unique_ptr<device::Recording>> OpenVulkan::record(
+    const device::Program& program, std::span<const device::Buffer> buffers) {
   BOWLINE_TRY(check_alive());
   std::vector<const Buffer*> slots;
   for (const device::Buffer& buffer : buffers) {
@@ -316,7 +326,8 @@ Status OpenVulkan::submit(std::span<device::Recording* const> recordings) {
       ns += piece.ns;
     }
   }
-  return count == 0 ? Status() : check(device_->submit(together.data(), count, &value), "submitting");
+  return count == 0 ? Status()
+                    : check(device_->submit(together.data(), count, &value), "submitting");
 }
 
 Status OpenVulkan::wait() {

@@ -24,8 +24,8 @@ class OpenVulkan final : public device::Device {
   Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
               uint64_t bytes) override;
   Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override;
-  Result<std::unique_ptr<device::Recording>> record(const device::Program& program,
-                                                    std::span<const device::Buffer> buffers) override;
+  Result<std::unique_ptr<device::Recording>> record(
+      const device::Program& program, std::span<const device::Buffer> buffers) override;
   Status submit(std::span<device::Recording* const> recordings) override;
   Status wait() override;
   Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;

@@ -39,7 +39,7 @@ constexpr uint64_t kLargestCache = 256u << 20;
 std::vector<char> read_file(const std::string& path) {
   std::vector<char> bytes;
   FILE* file = std::fopen(path.c_str(), "rb");
-  struct stat status{};
+  struct stat status {};
   if (file != nullptr && fstat(fileno(file), &status) == 0 && status.st_size > 0 &&
       static_cast<uint64_t>(status.st_size) < kLargestCache) {
     bytes.resize(static_cast<size_t>(status.st_size));
@@ -103,8 +103,8 @@ VkResult Pipelines::open(const std::string& folder) {
     std::memcpy(&header, bytes.data(), sizeof(header));
     const char* data = bytes.data() + sizeof(header);
     const size_t size = bytes.size() - sizeof(header);
-    if (std::memcmp(header.magic, expected.magic, sizeof(header.magic)) == 0 && header.bytes == size &&
-        header.hash == hash_bytes(data, size, 0)) {
+    if (std::memcmp(header.magic, expected.magic, sizeof(header.magic)) == 0 &&
+        header.bytes == size && header.hash == hash_bytes(data, size, 0)) {
       cache.initialDataSize = size;
       cache.pInitialData = data;
     }
@@ -175,7 +175,8 @@ VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
   if (result != VK_SUCCESS) {
     return result;
   }
-  result = device_->call().vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, pipeline);
+  result = device_->call().vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr,
+                                                    pipeline);
   if (result == VK_SUCCESS) {
     pipelines_.emplace(key, *pipeline);
     dirty_ = true;

@@ -5,19 +5,23 @@
 namespace bowline::vulkan {
 namespace {
 
-constexpr double kSubmissionNs = 100e6;  // aimed at; operating systems stop a device after 500 ms to 2 s
-constexpr uint32_t kMaxGroups = 65535;   // of one axis of a dispatch, on every device
+constexpr double kSubmissionNs =
+    100e6;  // aimed at; operating systems stop a device after 500 ms to 2 s
+constexpr uint32_t kMaxGroups = 65535;  // of one axis of a dispatch, on every device
 
-void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to, VkAccessFlags access) {
+void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to,
+                    VkAccessFlags access) {
   VkMemoryBarrier barrier{};
   barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
   barrier.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
   barrier.dstAccessMask = access;
-  vk.vkCmdPipelineBarrier(buffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, to, 0, 1,
-                          &barrier, 0, nullptr, 0, nullptr);
+  vk.vkCmdPipelineBarrier(buffer,
+                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT, to,
+                          0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-// A dispatch as rows of workgroups: `x` in each row but perhaps the last, which shaders cut by their bounds.
+// A dispatch as rows of workgroups: `x` in each row but perhaps the last, which shaders cut by
+// their bounds.
 struct Rows {
   uint32_t x = 1;
   uint32_t y = 1;
@@ -36,7 +40,8 @@ Rows rows_of(const Command& command) {
 // Writes commands into one command buffer after the other.
 class Encoder {
  public:
-  Encoder(Device& device, Pipelines& pipelines) : device_(device), vk_(device.call()), pipelines_(pipelines) {}
+  Encoder(Device& device, Pipelines& pipelines)
+      : device_(device), vk_(device.call()), pipelines_(pipelines) {}
 
   VkResult begin() {
     VkCommandBufferAllocateInfo allocate{};
@@ -52,7 +57,8 @@ class Encoder {
     }
     VkCommandBufferBeginInfo info{};
     info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
-    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;  // micro-batches submit it while it still runs
+    info.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;  // micro-batches submit it while it
+                                                                // still runs
     result = vk_.vkBeginCommandBuffer(piece_.buffer, &info);
     full_barrier(vk_, piece_.buffer);
     fresh_ = true;
@@ -94,8 +100,8 @@ class Encoder {
       const VkBufferCopy region{command.from.offset, command.to.offset, command.bytes};
       vk_.vkCmdCopyBuffer(piece_.buffer, command.from.buffer, command.to.buffer, 1, &region);
     } else {
-      vk_.vkCmdFillBuffer(piece_.buffer, command.to.buffer, command.to.offset, (command.bytes + 3) / 4 * 4,
-                          command.word);
+      vk_.vkCmdFillBuffer(piece_.buffer, command.to.buffer, command.to.offset,
+                          (command.bytes + 3) / 4 * 4, command.word);
     }
     used(command.ns);
   }
@@ -162,14 +168,15 @@ VkResult encode_one(const Command& command, Encoder* encoder, std::vector<Piece>
 
 void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer) {
   memory_barrier(vk, buffer, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-                 VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_READ_BIT |
-                     VK_ACCESS_TRANSFER_WRITE_BIT);
+                 VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                     VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT);
 }
 
 Stream::~Stream() {
   for (const Piece& piece : pieces) {
     if (piece.buffer != VK_NULL_HANDLE) {
-      device_->call().vkFreeCommandBuffers(device_->handle(), device_->command_pool(), 1, &piece.buffer);
+      device_->call().vkFreeCommandBuffers(device_->handle(), device_->command_pool(), 1,
+                                           &piece.buffer);
     }
   }
   destroy_buffer(*device_, &tables);
@@ -193,7 +200,8 @@ VkResult encode(Device& device, Pipelines& pipelines, Stream* stream) {
   return result;
 }
 
-VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::vector<double>* ns) {
+VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
+               std::vector<double>* ns) {
   const DeviceFunctions& vk = device.call();
   ns->assign(stream.records, 0);
   const double period = device.physical().properties.limits.timestampPeriod;
@@ -234,12 +242,14 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::
     }
     std::vector<uint64_t> ticks(end - first + 1);
     if (result == VK_SUCCESS) {
-      result = vk.vkGetQueryPoolResults(device.handle(), pool, 0, static_cast<uint32_t>(ticks.size()),
-                                        ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
-                                        VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
+      result =
+          vk.vkGetQueryPoolResults(device.handle(), pool, 0, static_cast<uint32_t>(ticks.size()),
+                                   ticks.size() * sizeof(uint64_t), ticks.data(), sizeof(uint64_t),
+                                   VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT);
     }
     for (size_t i = first; i < end && result == VK_SUCCESS; ++i) {
-      (*ns)[stream.commands[i].record] += static_cast<double>(ticks[i - first + 1] - ticks[i - first]) * period;
+      (*ns)[stream.commands[i].record] +=
+          static_cast<double>(ticks[i - first + 1] - ticks[i - first]) * period;
     }
     if (pieces[0].buffer != VK_NULL_HANDLE) {
       vk.vkFreeCommandBuffers(device.handle(), device.command_pool(), 1, &pieces[0].buffer);

@@ -33,8 +33,8 @@ class Stream : public device::Recording {
 
 // Turns the records into commands: Repeats unrolled, barriers between levels.
 // Errors  unsupported: an operator has no kernel. bad_argument: a slot or table is not there.
-Status lower(const PhysicalDevice& physical, const device::Program& program, std::span<const Buffer* const> slots,
-             CommandList* list);
+Status lower(const PhysicalDevice& physical, const device::Program& program,
+             std::span<const Buffer* const> slots, CommandList* list);
 
 // Makes the command buffers of `stream` from its commands.
 VkResult encode(Device& device, Pipelines& pipelines, Stream* stream);

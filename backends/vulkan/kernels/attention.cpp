@@ -1,5 +1,6 @@
 //! ops Attention AttentionGrad Rope
-// Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
+// Attention with memory linear in length, its gradient without atomics, and the rotation of
+// positions.
 #include <algorithm>
 #include <cmath>
 
@@ -42,13 +43,29 @@ Sizes sizes_of(const Launch& l) {
 Push push_of(const Launch& l, const Operands& o, const Sizes& s) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Push push;
-  push.add(o.q).add(o.k).add(o.v).add(o.o).add(o.lse).add(o.d_o).add(o.d_q).add(o.d_k).add(o.d_v).add(o.delta);
-  push.u32(s.batch).u32(s.heads).u32(s.kv_heads).u32(s.queries).u32(s.keys).u32(attributes.causal() ? 1 : 0);
-  push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim)) : static_cast<double>(attributes.scale()));
+  push.add(o.q)
+      .add(o.k)
+      .add(o.v)
+      .add(o.o)
+      .add(o.lse)
+      .add(o.d_o)
+      .add(o.d_q)
+      .add(o.d_k)
+      .add(o.d_v)
+      .add(o.delta);
+  push.u32(s.batch)
+      .u32(s.heads)
+      .u32(s.kv_heads)
+      .u32(s.queries)
+      .u32(s.keys)
+      .u32(attributes.causal() ? 1 : 0);
+  push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
+                                   : static_cast<double>(attributes.scale()));
   return push;
 }
 
-void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, uint64_t rows, uint64_t heads, double products) {
+void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, uint64_t rows,
+            uint64_t heads, double products) {
   const uint64_t lanes = l.lanes();
   Grid grid;
   grid.local = l.lanes();
@@ -57,7 +74,8 @@ void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, uint6
   // As many rows at once as keep the unrolled loop near 512 products.
   const uint32_t block = std::clamp(256 / dim, 1u, 8u);
   const double half = l.attributes<AttentionAttributes>().causal() ? 0.5 : 1;
-  const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) * static_cast<double>(s.keys);
+  const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) *
+                       static_cast<double>(s.keys);
   l.dispatch(shader, {dim, (dim + l.lanes() - 1) / l.lanes(), block}, push_of(l, o, s), grid,
              pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
 }
@@ -121,16 +139,22 @@ void rope(Launch& l) {
   std::vector<uint32_t> words = frequencies(static_cast<double>(attributes.base()), dims);
   Push push;
   push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
-  push.u32(static_cast<uint64_t>(x.back())).u32(static_cast<uint64_t>(dims / 2)).u32(static_cast<uint64_t>(x[2]));
-  push.u32(static_cast<uint64_t>(x[1])).u32(offset).u32(offset >> 32).u32(attributes.inverse() ? 1 : 0);
-  l.dispatch(shader::rope, {attributes.interleaved() ? 1u : 0u}, push, grid, static_cast<double>(n) * 60,
-             static_cast<double>(n) * 16);
+  push.u32(static_cast<uint64_t>(x.back()))
+      .u32(static_cast<uint64_t>(dims / 2))
+      .u32(static_cast<uint64_t>(x[2]));
+  push.u32(static_cast<uint64_t>(x[1]))
+      .u32(offset)
+      .u32(offset >> 32)
+      .u32(attributes.inverse() ? 1 : 0);
+  l.dispatch(shader::rope, {attributes.interleaved() ? 1u : 0u}, push, grid,
+             static_cast<double>(n) * 60, static_cast<double>(n) * 16);
 }
 
 }  // namespace
 
 BOWLINE_VULKAN_KERNEL(attention, .launch = attention, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(attention_grad, .launch = attention_grad, .workspace = grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
+                      .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(rope, .launch = rope);
 
 }  // namespace bowline::vulkan

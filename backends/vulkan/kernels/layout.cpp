@@ -9,13 +9,15 @@ namespace bowline::vulkan {
 namespace {
 
 // y[first_y + at . strides_y] = x[first_x + at . strides_x]
-void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t first_y, Loops loops) {
+void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t first_y,
+             Loops loops) {
   loops.finish();
   const auto n = static_cast<uint64_t>(loops.elements());
   if (loops.rank() == 1 && loops.strides(0)[0] == 1 && loops.strides(1)[0] == 1) {
     const auto bytes_x = static_cast<uint64_t>(first_x) * 4;
     const auto bytes_y = static_cast<uint64_t>(first_y) * 4;
-    l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y}, {x.buffer, x.offset + bytes_x, x.address + bytes_x}, n * 4);
+    l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y},
+           {x.buffer, x.offset + bytes_x, x.address + bytes_x}, n * 4);
     return;
   }
   std::vector<uint32_t> words;
@@ -24,7 +26,8 @@ void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t
   Push push;
   push.add(x.address).add(y.address).table(l.table(words)).u32(n).u32(grid.per_group);
   push.u32(static_cast<uint64_t>(first_x)).u32(static_cast<uint64_t>(first_y));
-  l.dispatch(shader::strided_copy, {loops.rank()}, push, grid, static_cast<double>(n) * 20, static_cast<double>(n) * 8);
+  l.dispatch(shader::strided_copy, {loops.rank()}, push, grid, static_cast<double>(n) * 20,
+             static_cast<double>(n) * 8);
 }
 
 void transpose(Launch& l) {
@@ -42,9 +45,12 @@ void transpose(Launch& l) {
   strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
 }
 
-size_t positive_axis(int axis, const Shape& shape) { return static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis); }
+size_t positive_axis(int axis, const Shape& shape) {
+  return static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis);
+}
 
-// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or `part` first.
+// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or
+// `part` first.
 Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const auto inside = strides_of(whole);
   const auto own = strides_of(part);
@@ -60,18 +66,22 @@ void slice(Launch& l) {
   const auto& attributes = l.attributes<SliceAttributes>();
   const Shape& x = l.in_shape(0);
   const size_t axis = positive_axis(attributes.axis(), x);
-  const int64_t start = attributes.start() < 0 ? attributes.start() + x[static_cast<int>(axis)] : attributes.start();
-  strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(0), 0, part_of(l.out_shape(0), x, true));
+  const int64_t start =
+      attributes.start() < 0 ? attributes.start() + x[static_cast<int>(axis)] : attributes.start();
+  strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(0), 0,
+          part_of(l.out_shape(0), x, true));
 }
 
 void slice_grad(Launch& l) {
   const auto& attributes = l.attributes<SliceGradAttributes>();
   const Shape& dx = l.out_shape(0);
   const size_t axis = positive_axis(attributes.axis(), dx);
-  const int64_t start = attributes.start() < 0 ? attributes.start() + dx[static_cast<int>(axis)] : attributes.start();
+  const int64_t start =
+      attributes.start() < 0 ? attributes.start() + dx[static_cast<int>(axis)] : attributes.start();
   l.fill(l.out_place(0), static_cast<uint64_t>(dx.elements()) * 4, 0);
   l.barrier();
-  strided(l, l.in_place(0), 0, l.out_place(0), start * strides_of(dx)[axis], part_of(l.in_shape(0), dx, false));
+  strided(l, l.in_place(0), 0, l.out_place(0), start * strides_of(dx)[axis],
+          part_of(l.in_shape(0), dx, false));
 }
 
 void concat(Launch& l) {

@@ -74,14 +74,22 @@ void multiply(Launch& l, Product p) {
   p.batch.append_to(&words);
   Push push;
   push.add(p.a).add(p.b).add(p.c).add(p.bias).table(l.table(words));
-  push.u32(m).u32(n).u32(static_cast<uint64_t>(p.k)).u32(batches == 1 ? 0 : p.batch.rank()).u32(p.bias != 0 ? 1 : 0);
+  push.u32(m)
+      .u32(n)
+      .u32(static_cast<uint64_t>(p.k))
+      .u32(batches == 1 ? 0 : p.batch.rank())
+      .u32(p.bias != 0 ? 1 : 0);
   push.u32(groups_x).u32(groups_y).u32(static_cast<uint64_t>(batches));
-  push.u32(static_cast<uint64_t>(p.transpose_a ? 1 : p.k)).u32(static_cast<uint64_t>(p.transpose_a ? p.m : 1));
-  push.u32(static_cast<uint64_t>(p.transpose_b ? 1 : p.n)).u32(static_cast<uint64_t>(p.transpose_b ? p.k : 1));
-  const double products = static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
+  push.u32(static_cast<uint64_t>(p.transpose_a ? 1 : p.k))
+      .u32(static_cast<uint64_t>(p.transpose_a ? p.m : 1));
+  push.u32(static_cast<uint64_t>(p.transpose_b ? 1 : p.n))
+      .u32(static_cast<uint64_t>(p.transpose_b ? p.k : 1));
+  const double products =
+      static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
   const std::initializer_list<uint32_t> rows = {choice.rows};
-  l.dispatch(choice.shader, choice.shader == shader::matmul_tile ? std::initializer_list<uint32_t>{} : rows, push, grid,
-             products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
+  l.dispatch(choice.shader,
+             choice.shader == shader::matmul_tile ? std::initializer_list<uint32_t>{} : rows, push,
+             grid, products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
 }
 
 void matmul(Launch& l) {

@@ -1,6 +1,6 @@
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
-// What runs once per step over lists of storages. A list becomes a table of chunks, so that one dispatch serves
-// storages of all sizes; rates and counters are read from the step scalars.
+// What runs once per step over lists of storages. A list becomes a table of chunks, so that one
+// dispatch serves storages of all sizes; rates and counters are read from the step scalars.
 #include <algorithm>
 
 #include "kernel.h"
@@ -17,7 +17,8 @@ void push_address(std::vector<uint32_t>* words, VkDeviceAddress address) {
 }
 
 // Rows of [address per list, elements, padding]; all lists have entries of the same sizes.
-std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lists, uint64_t* count) {
+std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lists,
+                                  uint64_t* count) {
   std::vector<uint32_t> words;
   *count = 0;
   for (size_t e = 0; e < lists[0].size(); ++e) {
@@ -38,7 +39,12 @@ std::vector<uint32_t> chunk_table(const std::vector<std::vector<ListEntry>>& lis
 void gradient(Launch& l, uint32_t function, const ListEntry& grad, VkDeviceAddress contribution) {
   const Grid grid = l.over_elements(grad.elements);
   Push push;
-  push.add(grad.address).add(contribution).add(l.step()).u32(grad.elements).u32(grid.per_group).u32(grad.first ? 1 : 0);
+  push.add(grad.address)
+      .add(contribution)
+      .add(l.step())
+      .u32(grad.elements)
+      .u32(grid.per_group)
+      .u32(grad.first ? 1 : 0);
   const auto n = static_cast<double>(grad.elements);
   l.dispatch(shader::gradient, {function}, push, grid, n, n * 12);
 }
@@ -58,7 +64,8 @@ void clip(Launch& l) {
   const std::vector<uint32_t> words = chunk_table({l.in_list(0)}, &count);
   Push push;
   push.table(l.table(words)).add(l.workspace()).add(l.out(0)).add(l.step());
-  push.u32(count).u32(kPartials).f32(static_cast<double>(l.attributes<ClipAttributes>().max_norm()));
+  push.u32(count).u32(kPartials).f32(
+      static_cast<double>(l.attributes<ClipAttributes>().max_norm()));
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), n * 2, n * 4);
   l.barrier();
@@ -88,7 +95,12 @@ void adam_w(Launch& l) {
   const std::vector<uint32_t> words =
       chunk_table({l.in_list(0), l.in_list(1), l.in_list(2), l.in_list(3)}, &count);
   Push push;
-  push.table(l.table(words)).add(l.in(4)).add(l.step()).u32(count).add(attributes.beta1()).add(attributes.beta2());
+  push.table(l.table(words))
+      .add(l.in(4))
+      .add(l.step())
+      .u32(count)
+      .add(attributes.beta1())
+      .add(attributes.beta2());
   push.add(attributes.eps()).add(attributes.weight_decay());
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::adam_w, {}, push, over_chunks(l, count), n * 20, n * 28);

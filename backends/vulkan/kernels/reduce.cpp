@@ -28,13 +28,15 @@ void reduce(Launch& l, const std::array<bool, kMaxRank>& reduced, bool mean) {
   kept.append_to(&words);
   summed.append_to(&words);
   const bool rows = last_is_summed && length > 1;
-  const Grid grid = rows ? l.over_rows(n) : length > 8 ? l.over_single_elements(n) : l.over_elements(n);
+  const Grid grid = rows         ? l.over_rows(n)
+                    : length > 8 ? l.over_single_elements(n)
+                                 : l.over_elements(n);
   Push push;
   push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(length).u32(grid.per_group);
   push.f32(mean ? 1.0 / static_cast<double>(length) : 1.0);
   const auto terms = static_cast<double>(x.elements());
-  l.dispatch(rows ? shader::reduce_rows : shader::reduce_columns, {kept.rank(), summed.rank()}, push, grid, terms * 10,
-             terms * 4);
+  l.dispatch(rows ? shader::reduce_rows : shader::reduce_columns, {kept.rank(), summed.rank()},
+             push, grid, terms * 10, terms * 4);
 }
 
 void reduce_axes(Launch& l, bool mean) {
@@ -67,9 +69,12 @@ void sum_to(Launch& l) {
 
 const char* refusal(const NodeView& node) {
   const int64_t outputs = std::max<int64_t>(node.out(0).elements(), 1);
-  const int64_t at_once = outputs == 1 ? 8 * node.physical.subgroup_size : 8;  // terms per iteration
+  const int64_t at_once =
+      outputs == 1 ? 8 * node.physical.subgroup_size : 8;  // terms per iteration
   const bool long_sum = node.in(0).elements() / outputs > kMaxIterations * at_once;
-  return node.physical.is_software() && long_sum ? "A sum has more terms than the loops of a software device run." : nullptr;
+  return node.physical.is_software() && long_sum
+             ? "A sum has more terms than the loops of a software device run."
+             : nullptr;
 }
 
 }  // namespace

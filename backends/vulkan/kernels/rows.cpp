@@ -1,5 +1,7 @@
-//! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
-// Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
+//! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad LayerNorm LayerNormGrad RmsNorm
+//! RmsNormGrad
+// Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup
+// size.
 #include <algorithm>
 
 #include "index.h"
@@ -11,19 +13,27 @@ namespace {
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
 
 // Rows of the last axis; an empty tensor has none to work on.
-uint64_t rows_of(const Shape& shape) { return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows()); }
+uint64_t rows_of(const Shape& shape) {
+  return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows());
+}
 
 // Three loops over the row, each lane every S-th element.
 const char* refusal(const NodeView& node) {
   const int64_t limit = kMaxIterations / 3 * node.physical.subgroup_size;
   const bool too_long = node.in(0).rank() > 0 && node.in(0).back() > limit;
-  return node.physical.is_software() && too_long ? "A row is longer than the loops of a software device run." : nullptr;
+  return node.physical.is_software() && too_long
+             ? "A row is longer than the loops of a software device run."
+             : nullptr;
 }
 
 void softmax(Launch& l) {
   const Shape& x = l.in_shape(0);
   Push push;
-  push.add(l.in(0)).add(uint64_t{0}).add(l.out(0)).u32(rows_of(x)).u32(static_cast<uint64_t>(x.back()));
+  push.add(l.in(0))
+      .add(uint64_t{0})
+      .add(l.out(0))
+      .u32(rows_of(x))
+      .u32(static_cast<uint64_t>(x.back()));
   const auto n = static_cast<double>(elements(x));
   l.dispatch(shader::softmax_forward, {}, push, l.over_rows(rows_of(x)), n * 40, n * 20);
 }
@@ -48,9 +58,18 @@ struct CrossEntropy {
 Push push_of(const Launch& l, const CrossEntropy& c) {
   const auto& attributes = l.attributes<CrossEntropyAttributes>();
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(c.lse).add(c.losses).add(c.loss).add(c.counted).add(c.dloss).add(c.dx);
+  push.add(l.in(0))
+      .add(l.in(1))
+      .add(c.lse)
+      .add(c.losses)
+      .add(c.loss)
+      .add(c.counted)
+      .add(c.dloss)
+      .add(c.dx);
   push.add(l.step()).u32(elements(l.in_shape(1))).u32(static_cast<uint64_t>(l.in_shape(0).back()));
-  push.add(attributes.ignore_index()).u32(attributes.reduction() == Reduction::mean ? 1 : 0).u32(l.node());
+  push.add(attributes.ignore_index())
+      .u32(attributes.reduction() == Reduction::mean ? 1 : 0)
+      .u32(l.node());
   return push;
 }
 
@@ -65,7 +84,8 @@ void cross_entropy(Launch& l) {
   const auto n = static_cast<double>(elements(l.in_shape(0)));
   l.dispatch(shader::cross_entropy_rows, {}, push_of(l, c), l.over_rows(rows), n * 40, n * 8);
   l.barrier();
-  l.dispatch(shader::cross_entropy_total, {}, push_of(l, c), {l.lanes(), 1, 1}, static_cast<double>(rows) * 20, 0);
+  l.dispatch(shader::cross_entropy_total, {}, push_of(l, c), {l.lanes(), 1, 1},
+             static_cast<double>(rows) * 20, 0);
 }
 
 uint64_t cross_entropy_grad_workspace(const NodeView&) { return 4; }
@@ -78,19 +98,22 @@ void cross_entropy_grad(Launch& l) {
   c.dx = l.out(0);
   const uint64_t rows = elements(l.in_shape(1));
   const auto n = static_cast<double>(elements(l.in_shape(0)));
-  l.dispatch(shader::cross_entropy_count, {}, push_of(l, c), {l.lanes(), 1, 1}, static_cast<double>(rows) * 20, 0);
+  l.dispatch(shader::cross_entropy_count, {}, push_of(l, c), {l.lanes(), 1, 1},
+             static_cast<double>(rows) * 20, 0);
   l.barrier();
   l.dispatch(shader::cross_entropy_grad, {}, push_of(l, c), l.over_rows(rows), n * 40, n * 8);
 }
 
 void norm(Launch& l, bool layer) {
   const Shape& x = l.in_shape(0);
-  const float eps = layer ? l.attributes<LayerNormAttributes>().eps() : l.attributes<RmsNormAttributes>().eps();
+  const float eps =
+      layer ? l.attributes<LayerNormAttributes>().eps() : l.attributes<RmsNormAttributes>().eps();
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(layer ? l.in(2) : 0).add(l.out(0));
   push.u32(rows_of(x)).u32(static_cast<uint64_t>(x.back())).f32(eps);
   const auto n = static_cast<double>(elements(x));
-  l.dispatch(layer ? shader::norm_layer : shader::norm_rms, {}, push, l.over_rows(rows_of(x)), n * 10, n * 16);
+  l.dispatch(layer ? shader::norm_layer : shader::norm_rms, {}, push, l.over_rows(rows_of(x)),
+             n * 10, n * 16);
 }
 
 // dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks.
@@ -121,7 +144,8 @@ void add_chunks(Launch& l, VkDeviceAddress from, VkDeviceAddress to, uint64_t ch
 
 void norm_grad(Launch& l, bool layer) {
   const Shape& x = l.in_shape(0);
-  const float eps = layer ? l.attributes<LayerNormAttributes>().eps() : l.attributes<RmsNormAttributes>().eps();
+  const float eps =
+      layer ? l.attributes<LayerNormAttributes>().eps() : l.attributes<RmsNormAttributes>().eps();
   const uint64_t rows = rows_of(x);
   const auto n = static_cast<uint64_t>(x.back());
   const uint64_t chunks = chunks_of(rows);
@@ -131,13 +155,18 @@ void norm_grad(Launch& l, bool layer) {
   const Grid columns = l.over_single_elements(chunks * n);
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0)).add(stats).add(dgamma).add(dbeta);
-  push.u32(rows).u32(n).f32(eps).u32((rows + chunks - 1) / chunks).u32(chunks).u32(columns.per_group);
+  push.u32(rows)
+      .u32(n)
+      .f32(eps)
+      .u32((rows + chunks - 1) / chunks)
+      .u32(chunks)
+      .u32(columns.per_group);
   const auto size = static_cast<double>(elements(x));
-  l.dispatch(layer ? shader::norm_grad_layer_rows : shader::norm_grad_rms_rows, {}, push, l.over_rows(rows), size * 20,
-             size * 24);
+  l.dispatch(layer ? shader::norm_grad_layer_rows : shader::norm_grad_rms_rows, {}, push,
+             l.over_rows(rows), size * 20, size * 24);
   l.barrier();
-  l.dispatch(layer ? shader::norm_grad_layer_columns : shader::norm_grad_rms_columns, {}, push, columns, size * 10,
-             size * 8);
+  l.dispatch(layer ? shader::norm_grad_layer_columns : shader::norm_grad_rms_columns, {}, push,
+             columns, size * 10, size * 8);
   if (chunks > 1) {
     l.barrier();
     add_chunks(l, dgamma, l.out(1), chunks, n);
@@ -156,11 +185,15 @@ void rms_norm_grad(Launch& l) { norm_grad(l, false); }
 
 BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad, .workspace = cross_entropy_grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace,
+                      .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad,
+                      .workspace = cross_entropy_grad_workspace, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace,
+                      .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(rms_norm, .launch = rms_norm, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace,
+                      .refusal = refusal);
 
 }  // namespace bowline::vulkan

@@ -18,8 +18,12 @@ void embedding(Launch& l) {
   const uint64_t count = elements(l.in_shape(1));
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.out(0)).add(l.step());
-  push.u32(count).u32(static_cast<uint64_t>(table[0])).u32(static_cast<uint64_t>(table[1])).u32(l.node());
-  l.dispatch(shader::embedding, {}, push, l.over_rows(count), 0, static_cast<double>(elements(l.out_shape(0))) * 8);
+  push.u32(count)
+      .u32(static_cast<uint64_t>(table[0]))
+      .u32(static_cast<uint64_t>(table[1]))
+      .u32(l.node());
+  l.dispatch(shader::embedding, {}, push, l.over_rows(count), 0,
+             static_cast<double>(elements(l.out_shape(0))) * 8);
 }
 
 void embedding_grad(Launch& l) {
@@ -30,8 +34,8 @@ void embedding_grad(Launch& l) {
   if (elements(table) == 0) {
     return;
   }
-  // A subgroup has S columns of one row and looks through the ids; there are as many rows as the table has, or as ids
-  // if these are fewer. Long lists of ids go in parts, one after the other.
+  // A subgroup has S columns of one row and looks through the ids; there are as many rows as the
+  // table has, or as ids if these are fewer. Long lists of ids go in parts, one after the other.
   const bool over_rows = rows <= count;
   const uint64_t blocks = (n + l.lanes() - 1) / l.lanes();
   if (!over_rows) {
@@ -41,11 +45,20 @@ void embedding_grad(Launch& l) {
   for (uint64_t first = 0; first < count; first += kIdsAtOnce) {
     const uint64_t end = std::min(count, first + kIdsAtOnce);
     Push push;
-    push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(count).u32(rows).u32(n).u32(blocks).u32(first).u32(end);
+    push.add(l.in(0))
+        .add(l.in(1))
+        .add(l.out(0))
+        .u32(count)
+        .u32(rows)
+        .u32(n)
+        .u32(blocks)
+        .u32(first)
+        .u32(end);
     const uint64_t subgroups = (over_rows ? rows : end - first) * blocks;
-    const double looks = static_cast<double>(subgroups) * static_cast<double>(end - first) / l.lanes();
-    l.dispatch(over_rows ? shader::embedding_grad_rows : shader::embedding_grad_ids, {}, push, l.over_rows(subgroups),
-               looks * 20, static_cast<double>((end - first) * n) * 12);
+    const double looks =
+        static_cast<double>(subgroups) * static_cast<double>(end - first) / l.lanes();
+    l.dispatch(over_rows ? shader::embedding_grad_rows : shader::embedding_grad_ids, {}, push,
+               l.over_rows(subgroups), looks * 20, static_cast<double>((end - first) * n) * 12);
     l.barrier();
   }
 }
@@ -57,9 +70,16 @@ void dropout(Launch& l) {
   const Grid grid = l.over_elements(blocks);
   const double rate = static_cast<double>(attributes.rate());
   Push push;
-  push.add(l.in(0)).add(l.out(0)).add(l.step()).u32(n).u32(blocks).u32(grid.per_group).u32(attributes.stream());
+  push.add(l.in(0))
+      .add(l.out(0))
+      .add(l.step())
+      .u32(n)
+      .u32(blocks)
+      .u32(grid.per_group)
+      .u32(attributes.stream());
   push.u32(l.iteration()).u32(dropout_threshold(rate)).f32(1 / (1 - rate));
-  l.dispatch(shader::dropout, {}, push, grid, static_cast<double>(n) * 40, static_cast<double>(n) * 8);
+  l.dispatch(shader::dropout, {}, push, grid, static_cast<double>(n) * 40,
+             static_cast<double>(n) * 8);
 }
 
 }  // namespace
