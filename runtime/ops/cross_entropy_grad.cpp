@@ -49,11 +49,12 @@ Status infer(InferContext& c) {
     const double hit = label == static_cast<double>(i % classes) ? 1 : 0;
     const double p = std::exp(distance);
     c.out(0)[i] = (p - hit) * scale;
-    magnitude[i] = ((p > 0 ? p * (1 + std::abs(distance)) : 0) + hit) * std::abs(scale);
+    magnitude[i] = ((p > 0 ? p * (1 + std::abs(c.in(0)[i]) + std::abs(c.in(2)[row])) : 0) + hit) *
+                   std::abs(scale);
   }
 }
 
-// The argument of exp is rounded; p - 1 cancels.
+// The argument of exp is a difference of rounded numbers; p - 1 cancels.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 
 }  // namespace

@@ -165,18 +165,19 @@ class OracleContext {
 // How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude +
 // absolute.
 struct Tolerance {
+  static constexpr double kUnderflow = 1e-33;
   double roundings = 0;
   double absolute = 0;
 
   // The same bits.
   static Tolerance exact() { return {0, 0}; }
   // `n` roundings of values of the size of the result.
-  static Tolerance of_roundings(double n) { return {n, 1e-37}; }
+  static Tolerance of_roundings(double n) { return {n, kUnderflow}; }
   // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of
   // random rounding errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error
   // Analysis", 2019).
   static Tolerance of_reduction(int64_t length, double extra) {
-    return {4 * std::sqrt(static_cast<double>(length > 0 ? length : 1)) + extra, 1e-37};
+    return {4 * std::sqrt(static_cast<double>(length > 0 ? length : 1)) + extra, kUnderflow};
   }
 };
 

@@ -19,9 +19,8 @@ Status infer(InferContext& c) {
   Shape y;
   uint32_t seen = 0;
   for (size_t a = 0; a < rank; ++a) {
-    BOWLINE_ASSIGN(
-        const int from,
-        normalise_axis(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)), x.rank()));
+    const int from = permutation->Get(static_cast<flatbuffers::uoffset_t>(a));
+    BOWLINE_REQUIRE(from >= 0 && from < x.rank(), "The permutation names axis {} of {}.", from, x);
     BOWLINE_REQUIRE((seen >> from & 1) == 0, "The permutation names axis {} twice.", from);
     seen |= 1u << from;
     y.push_back(x[from]);
@@ -36,7 +35,7 @@ Status gradient(GradientContext& c) {
   for (int a = 0; a < rank; ++a) {
     const int from = c.attributes<TransposeAttributes>().permutation()->Get(
         static_cast<flatbuffers::uoffset_t>(a));
-    inverse.permutation[static_cast<size_t>(from < 0 ? from + rank : from)] = a;
+    inverse.permutation[static_cast<size_t>(from)] = a;
   }
   return c.din(0, c.add1(Op::Transpose, {c.dout(0)}, Attributes::of(inverse)));
 }
@@ -48,7 +47,7 @@ Status gradient(GradientContext& c) {
     for (int a = 0; a < x.rank(); ++a) {
       const int from = c.attributes<TransposeAttributes>().permutation()->Get(
           static_cast<flatbuffers::uoffset_t>(a));
-      at[static_cast<size_t>(from < 0 ? from + x.rank() : from)] = i[a];
+      at[static_cast<size_t>(from)] = i[a];
     }
     int64_t position = 0;
     for (int a = 0; a < x.rank(); ++a) {
