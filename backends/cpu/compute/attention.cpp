@@ -10,13 +10,16 @@
 
 #include "compute/targets.h"
 
+// Highway wants this order.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/attention.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
 #include "compute/gemm-inl.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+// clang-format on
 
 #ifndef BOWLINE_CPU_ATTENTION_ONCE
 #define BOWLINE_CPU_ATTENTION_ONCE

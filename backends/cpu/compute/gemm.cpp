@@ -8,11 +8,14 @@
 
 #include "compute/targets.h"
 
+// Highway wants this order.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/gemm.cpp"
-#include "compute/gemm-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/gemm-inl.h"
+// clang-format on
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
 #define BOWLINE_CPU_GEMM_ONCE

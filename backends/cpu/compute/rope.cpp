@@ -6,11 +6,14 @@
 
 #include "compute/targets.h"
 
+// Highway wants this order.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/rope.cpp"
-#include "compute/vector-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/vector-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace bowline::cpu {

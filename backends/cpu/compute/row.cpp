@@ -7,12 +7,15 @@
 
 #include "compute/targets.h"
 
+// Highway wants this order.
+// clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compute/row.cpp"
-#include "compute/math-inl.h"
-#include "compute/vector-inl.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/math-inl.h"
+#include "compute/vector-inl.h"
+// clang-format on
 
 #ifndef BOWLINE_CPU_ROW_ONCE
 #define BOWLINE_CPU_ROW_ONCE
