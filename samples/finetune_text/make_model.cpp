@@ -138,6 +138,7 @@ int main(int argc, char** argv) {
   const Weights weights = declare(model, sizes);
   add_graph(model, "loss", sizes, weights);
   add_graph(model, "forward", sizes, weights);
+  must(model.set_metadata("tokenizer", "bytes"));
   must(model.materialize(std::strtoull(flags["--seed"].c_str(), nullptr, 10)));
   must(model.save(argv[i]));
   std::printf("written: %s\nties\n%s", argv[i], model.ties().c_str());

@@ -19,7 +19,8 @@ WORDS = "the a knot rope that holds under load is moved again and can be untied 
 
 def run(*arguments, program=BOWLINE, timeout=120, **options):
     """Runs the command; returns the finished process with its text."""
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
+    options = {"capture_output": True, "text": True, **options}
+    return subprocess.run([program, *map(str, arguments)], timeout=timeout, **options)
 
 
 def devices():

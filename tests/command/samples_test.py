@@ -3,6 +3,8 @@
 
 import json
 import os
+import pty
+import re
 import unittest
 
 import harness
@@ -83,6 +85,29 @@ class Samples(harness.Case):
         for device, losses in curves.items():
             for a, b in zip(losses, curves["cpu"]):
                 self.assertLessEqual(abs(a - b) / abs(b), 1e-3, device)
+
+    def test_one_live_line_on_a_terminal(self):
+        reader, terminal = pty.openpty()
+        done = self.finetune("--steps", 30, "--out", self.folder / "out.bowline", stdout=terminal, capture_output=False)
+        os.close(terminal)
+        output = b""
+        try:
+            while part := os.read(reader, 1 << 16):
+                output += part
+        except OSError:  # the terminal is closed
+            pass
+        self.assertEqual(done.returncode, OK)
+        lines = output.decode().split("\n")
+        live = [line for line in lines if "tokens/s" in line and "left" in line]
+        self.assertEqual(len(live), 1, lines)
+        self.assertRegex(live[0], r"^\rstep 1/30  loss \d+\.\d+  \d+ tokens/s  \S+ [KM]iB  \d+:\d\d left")
+        plain = self.finetune("--steps", 30, "--out", self.folder / "out.bowline").stdout
+        self.assertGreater(len(re.findall(r"^step ", plain, re.MULTILINE)), 10)
+        self.assertNotIn("\r", plain)
+
+    def test_a_device_that_computes_nothing(self):
+        done = self.finetune("--steps", 2, "--device", "null", "--out", self.folder / "out.bowline")
+        self.assertIn(done.returncode, (OK, harness.FAILED), done.stderr)
 
     def test_finetune_learns(self):
         out = self.finetune("--steps", 60, "--learning-rate", "0.01", "--out", self.folder / "out.bowline", "-o", "json")

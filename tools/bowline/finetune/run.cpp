@@ -33,11 +33,10 @@ std::string hash_text(std::string_view text) {
 
 // The model takes bytes as tokens.
 Status check_model(const Model& model, const std::string& path) {
-  for (const auto& entry : model.state()->metadata) {
-    BOWLINE_REQUIRE_CODE(entry->key != "tokenizer" || entry->value == "bytes", Code::bad_file,
-                         "Model \"{}\" has tokenizer \"{}\"; finetune reads text as bytes.", path,
-                         entry->value);
-  }
+  const std::string tokenizer = model.metadata("tokenizer");
+  BOWLINE_REQUIRE_CODE(tokenizer.empty() || tokenizer == "bytes", Code::bad_file,
+                       "Model \"{}\" has tokenizer \"{}\"; finetune reads text as bytes.", path,
+                       tokenizer);
   const graph::Graph* loss = model.state()->find_graph("loss");
   BOWLINE_REQUIRE_CODE(loss != nullptr, Code::bad_file, "Model \"{}\" has no entry point \"loss\".",
                        path);
