@@ -202,8 +202,8 @@ def kernel_table(backend, folder, extra, ops):
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
     for path in sorted(p for f in [folder, *extra] for p in f.glob("*") if p.suffix in (".cpp", ".cu", ".comp")):
-        head = re.search(r"^//! ops (.*)$", path.read_text(), re.M)
-        claimed = head.group(1).split() if head else [stems[path.stem]] if path.stem in stems else []
+        head = re.findall(r"^//! ops (.*)$", path.read_text(), re.M)
+        claimed = " ".join(head).split() if head else [stems[path.stem]] if path.stem in stems else []
         for name in claimed:
             if name not in names:
                 fail(f"{path}: claims {name}, which is in no op list.")

@@ -1,5 +1,4 @@
-//! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad LayerNorm LayerNormGrad RmsNorm
-//! RmsNormGrad
+//! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
 // Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup
 // size.
 #include <algorithm>
