@@ -19,10 +19,14 @@ def literal(text):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--names", action="store_true", help="only print the names of the operators")
     parser.add_argument("--backends", default="", help="names of the backends with a conformance.cpp, comma-separated")
     args = parser.parse_args()
     ops = read_union(args.root / "schemas/ops.fbs", "Op") + read_union(args.root / "schemas/internal_ops.fbs", "InternalOp")
+    if args.names:
+        print(";".join(name for name, _, _ in ops), end="")
+        return
     lines = ["// Generated from tests/ops/*.cases by tests/conformance/embed.py.", '#include "conformance/suite.h"\n',
              "namespace bowline::conformance {\n", "const CaseText kCaseTexts[kOps] = {"]
     for name, _, _ in ops:

@@ -1,0 +1,207 @@
+// Every operator with seeded faults: the cases must catch each of them, and nothing else.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "conformance/conformance.h"
+#include "conformance/oracle_device.h"
+
+namespace bowline::conformance {
+namespace {
+
+// Faults that change nothing that an operator promises, with the reason.
+struct Harmless {
+  Op op;
+  const char* fault;
+};
+constexpr Harmless kHarmless[] = {
+    {Op::ClipByGlobalNorm, "sign of input 0"},    // it is squared
+    {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
+    {Op::CrossEntropy, "shift of output 0"},      // one element
+    {Op::Fill, "shift of output 0"},              // all alike
+    {Op::Softmax, "attributes ignored"},          // only the last axis exists
+    {Op::SoftmaxGrad, "attributes ignored"},      // only the last axis exists
+};
+
+bool is_harmless(Op op, const std::string& fault) {
+  return std::ranges::any_of(kHarmless,
+                             [&](const Harmless& h) { return h.op == op && h.fault == fault; });
+}
+
+Fault on_input(std::string name, size_t i, const std::function<double(double)>& change) {
+  Fault f;
+  f.name = format("{} of input {}", name, i);
+  f.before = [i, change](OracleCall& c) {
+    if (i < c.inputs.size()) {
+      for (double& v : c.inputs[i].values) {
+        v = change(v);
+      }
+    }
+  };
+  return f;
+}
+
+Fault on_output(std::string name, size_t i,
+                const std::function<void(std::vector<double>&)>& change) {
+  Fault f;
+  f.name = format("{} of output {}", name, i);
+  f.after = [i, change](OracleCall& c) {
+    if (i < c.result.outputs.size()) {
+      change(c.result.outputs[i].values);
+    }
+  };
+  return f;
+}
+
+Fault on_step(std::string name, const std::function<void(OracleContext::Step&)>& change) {
+  Fault f;
+  f.name = std::move(name);
+  f.before = [change](OracleCall& c) { change(c.step); };
+  return f;
+}
+
+void add_input_faults(Op op, std::vector<Fault>& out) {
+  const OpDef& def = op_def(op);
+  // Optional inputs of Concat are alike; one is enough.
+  const int inputs = def.inputs + (def.optional_inputs > 0 ? 1 : 0);
+  for (int i = 0; i < inputs; ++i) {
+    const auto input = static_cast<size_t>(i);
+    if ((def.index_inputs >> i & 1) != 0) {
+      out.push_back(on_input("off by one", input, [](double v) { return v - 1; }));
+    } else {
+      out.push_back(on_input("sign", input, [](double v) { return -v; }));
+      out.push_back(on_input("no term", input, [](double) { return 0; }));
+    }
+  }
+}
+
+void add_output_faults(Op op, std::vector<Fault>& out) {
+  for (int i = 0; i < op_def(op).outputs + op_def(op).optional_outputs; ++i) {
+    const auto output = static_cast<size_t>(i);
+    out.push_back(on_output("sign", output, [](std::vector<double>& v) {
+      for (double& x : v) {
+        x = -x;
+      }
+    }));
+    out.push_back(on_output("last element", output, [](std::vector<double>& v) {
+      if (!v.empty()) {
+        v.back() = 12345;
+      }
+    }));
+    out.push_back(on_output("shift", output, [](std::vector<double>& v) {
+      if (v.size() > 1) {
+        std::rotate(v.begin(), v.begin() + 1, v.end());
+      }
+    }));
+    out.push_back(on_output("part of a thousandth", output, [](std::vector<double>& v) {
+      for (double& x : v) {
+        x *= 1.001;
+      }
+    }));
+  }
+}
+
+// Which step scalars an operator reads.
+void add_step_faults(Op op, std::vector<Fault>& out) {
+  if (op == Op::Dropout) {
+    out.push_back(on_step("training ignored", [](OracleContext::Step& s) { s.training = true; }));
+    out.push_back(on_step("counter ignored", [](OracleContext::Step& s) { s.counter = 0; }));
+    out.push_back(on_step("iteration ignored", [](OracleContext::Step& s) { s.iteration = 0; }));
+  }
+  if (op == Op::ZeroGrad || op == Op::AccumulateGrad) {
+    out.push_back(
+        on_step("accumulate ignored", [](OracleContext::Step& s) { s.accumulate = false; }));
+  }
+  if (op == Op::AccumulateGrad) {
+    out.push_back(
+        on_step("first ignored", [](OracleContext::Step& s) { s.first_contribution = false; }));
+  }
+  if (op == Op::Sgd || op == Op::AdamW) {
+    out.push_back(on_step("halt ignored", [](OracleContext::Step& s) { s.halted = false; }));
+    out.push_back(
+        on_step("learning rate ignored", [](OracleContext::Step& s) { s.learning_rate = 1; }));
+  }
+  if (op == Op::Sgd) {
+    out.push_back(
+        on_step("first update ignored", [](OracleContext::Step& s) { s.first_update = false; }));
+  }
+  if (op == Op::AdamW) {
+    out.push_back(on_step("bias correction 1 ignored",
+                          [](OracleContext::Step& s) { s.bias_correction1 = 1; }));
+    out.push_back(on_step("bias correction 2 ignored",
+                          [](OracleContext::Step& s) { s.bias_correction2 = 1; }));
+  }
+  if (op == Op::ClipByGlobalNorm) {
+    out.push_back(
+        on_step("gradient scale ignored", [](OracleContext::Step& s) { s.gradient_scale = 1; }));
+  }
+}
+
+std::vector<Fault> faults_of(Op op) {
+  std::vector<Fault> out;
+  add_input_faults(op, out);
+  add_output_faults(op, out);
+  add_step_faults(op, out);
+  const Attributes defaults = attributes_from(op, {}).value();
+  if (!attributes_text(op, defaults).empty()) {
+    Fault f;
+    f.name = "attributes ignored";
+    f.before = [op, defaults](OracleCall& c) {
+      if (c.op == op) {
+        c.attributes = defaults;
+      }
+    };
+    // Other shapes than the attributes ask for: what was not computed is zero.
+    f.after = [](OracleCall& c) {
+      for (Array& a : c.result.outputs) {
+        a.values.resize(1 << 20);
+      }
+    };
+    out.push_back(std::move(f));
+  }
+  Fault overrun;
+  overrun.name = "one element too far";
+  overrun.overruns = true;
+  out.push_back(overrun);
+  std::erase_if(out, [&](const Fault& f) { return is_harmless(op, f.name); });
+  return out;
+}
+
+std::vector<Op> runnable() {
+  std::vector<Op> out;
+  for (int i = 0; i < kOps; ++i) {
+    const OpDef& def = op_def(op_at(i));
+    if (def.oracle != nullptr && !def.is_view) {
+      out.push_back(op_at(i));
+    }
+  }
+  return out;
+}
+
+Report run_with(Op op, Fault fault) {
+  Options options;
+  options.filter = name_of(op);
+  options.quick = true;
+  return run("ops", open_oracle_device(std::move(fault)), options).value();
+}
+
+class Faults : public testing::TestWithParam<Op> {};
+
+TEST_P(Faults, OraclesThemselvesPass) {
+  const Report r = run_with(GetParam(), {});
+  EXPECT_TRUE(r.ok()) << (r.failures.empty() ? ""
+                                             : r.failures[0].where + ": " + r.failures[0].what);
+}
+
+TEST_P(Faults, EachIsCaught) {
+  for (Fault& f : faults_of(GetParam())) {
+    const std::string name = f.name;
+    EXPECT_FALSE(run_with(GetParam(), std::move(f)).failures.empty()) << "not caught: " << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, Faults, testing::ValuesIn(runnable()),
+                         [](const auto& p) { return std::string(name_of(p.param)); });
+
+}  // namespace
+}  // namespace bowline::conformance

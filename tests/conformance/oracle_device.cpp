@@ -1,0 +1,214 @@
+#include "conformance/oracle_device.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <memory>
+
+namespace bowline::conformance {
+namespace {
+
+using device::Buffer;
+using device::kNoTable;
+using device::Operand;
+using device::Program;
+using device::Record;
+using device::StepScalars;
+
+using Memory = std::vector<std::byte>;
+
+struct OracleRecording : device::Recording {
+  Program program;
+  std::vector<Memory*> slots;
+};
+
+// A contiguous part of an operand.
+struct Part {
+  std::byte* data;
+  uint64_t elements;
+};
+
+class OracleDevice : public device::Device {
+ public:
+  explicit OracleDevice(Fault fault) : fault_(std::move(fault)) {}
+
+  const device::Capabilities& capabilities() const override { return capabilities_; }
+  device::NodeAnswer query(const device::NodeQuery&) const override { return {}; }
+  Result<device::MemoryInfo> memory_info() override { return device::MemoryInfo{}; }
+
+  Result<Buffer> allocate(uint64_t bytes, device::MemoryKind) override {
+    memory_[++last_] = std::make_unique<Memory>(bytes);
+    return Buffer{last_};
+  }
+  void free(Buffer buffer) override { memory_.erase(buffer.id); }
+  Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    std::ranges::copy(from, at(to, offset));
+    return {};
+  }
+  Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) override {
+    std::copy_n(at(from, offset), to.size(), to.begin());
+    return {};
+  }
+  Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
+    std::memmove(&*at(to, to_offset), &*at(from, from_offset), bytes);
+    return {};
+  }
+  Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    std::fill_n(at(to, offset), bytes, value);
+    return {};
+  }
+
+  Result<std::unique_ptr<device::Recording>> record(const Program& program,
+                                                    std::span<const Buffer> buffers) override {
+    auto out = std::make_unique<OracleRecording>();
+    out->program = program;
+    for (const Buffer b : buffers) {
+      out->slots.push_back(memory_[b.id].get());
+    }
+    return std::unique_ptr<device::Recording>(std::move(out));
+  }
+  Status submit(std::span<device::Recording* const> recordings) override {
+    for (device::Recording* r : recordings) {
+      BOWLINE_TRY(run(static_cast<OracleRecording&>(*r)));
+    }
+    return {};
+  }
+  Status wait() override { return {}; }
+  Result<std::vector<device::RecordTime>> timestamps(device::Recording&) override {
+    return std::vector<device::RecordTime>();
+  }
+
+ private:
+  Memory::iterator at(Buffer b, uint64_t offset) {
+    return memory_[b.id]->begin() + static_cast<std::ptrdiff_t>(offset);
+  }
+
+  Status run(OracleRecording& r) {
+    for (size_t i = 0; i < r.program.records.size(); ++i) {
+      const Record& begin = r.program.records[i];
+      if (begin.kind == Record::Kind::op) {
+        BOWLINE_TRY(run_record(r, begin, 0, false));
+        continue;
+      }
+      const size_t body = i + 1;
+      for (uint32_t k = 0; k < begin.count; ++k) {
+        for (i = body; r.program.records[i].kind == Record::Kind::op; ++i) {
+          BOWLINE_TRY(
+              run_record(r, r.program.records[i], begin.reverse ? begin.count - 1 - k : k, true));
+        }
+      }
+    }
+    return {};
+  }
+
+  static std::vector<Part> parts(OracleRecording& r, const Operand& o, uint32_t iteration,
+                                 bool in_repeat) {
+    if (o.table == kNoTable) {
+      const uint64_t step = o.modulo == 0 ? 0 : (iteration + o.shift) % o.modulo * o.step_bytes;
+      return {
+          {r.slots[o.slot]->data() + o.offset + step, static_cast<uint64_t>(o.shape.elements())}};
+    }
+    std::vector<Part> out;
+    const auto& entries = r.program.tables[o.table].entries;
+    for (size_t e = in_repeat ? iteration : 0; e < (in_repeat ? iteration + 1 : entries.size());
+         ++e) {
+      out.push_back({r.slots[entries[e].slot]->data() + entries[e].offset, entries[e].elements});
+    }
+    return out;
+  }
+
+  static Array load(OracleRecording& r, const Operand& o, uint32_t iteration, bool in_repeat,
+                    bool is_list) {
+    Array out;
+    for (const Part& p : parts(r, o, iteration, in_repeat)) {
+      for (uint64_t i = 0; i < p.elements; ++i) {
+        float f = 0;
+        int32_t n = 0;
+        std::memcpy(&f, p.data + i * 4, 4);
+        std::memcpy(&n, p.data + i * 4, 4);
+        out.values.push_back(o.dtype == DType::i32 ? static_cast<double>(n)
+                                                   : static_cast<double>(f));
+      }
+    }
+    out.shape = is_list ? Shape{static_cast<int64_t>(out.values.size())} : o.shape;
+    return out;
+  }
+
+  OracleContext::Step step_of(const StepScalars& s, OracleRecording& r, const Record& record,
+                              uint32_t iteration) {
+    OracleContext::Step out;
+    out.training = s.training != 0;
+    out.accumulate = s.accumulate != 0;
+    out.seed = s.seed[0] | uint64_t{s.seed[1]} << 32;
+    out.counter = s.counter;
+    out.iteration = iteration;
+    out.learning_rate = static_cast<double>(s.learning_rate);
+    out.gradient_scale = static_cast<double>(s.gradient_scale);
+    out.bias_correction1 = static_cast<double>(s.bias_correction1);
+    out.bias_correction2 = static_cast<double>(s.bias_correction2);
+    out.first_update = s.first_update != 0;
+    out.halted = s.error != 0 || s.non_finite != 0;
+    if (!record.inputs.empty() && record.inputs[0].table != kNoTable) {
+      const auto& entries = r.program.tables[record.inputs[0].table].entries;
+      out.first_contribution = entries[iteration < entries.size() ? iteration : 0].first;
+    }
+    return out;
+  }
+
+  Status run_record(OracleRecording& r, const Record& record, uint32_t iteration, bool in_repeat) {
+    const OpDef& def = op_def(record.op);
+    auto* step = reinterpret_cast<StepScalars*>(r.slots[device::kStepSlot]->data());
+    OracleCall call{record.op, record.attributes, {}, step_of(*step, r, record, iteration), {}};
+    for (size_t i = 0; i < record.inputs.size(); ++i) {
+      const bool is_list = def.takes_lists && (def.list_inputs >> i & 1) != 0;
+      call.inputs.push_back(load(r, record.inputs[i], iteration, in_repeat, is_list));
+    }
+    fault_.before(call);
+    BOWLINE_ASSIGN(call.result,
+                   run_oracle(def.oracle, call.op, call.attributes, call.inputs, call.step));
+    fault_.after(call);
+    for (size_t i = 0; i < record.outputs.size(); ++i) {
+      size_t from = 0;
+      for (const Part& p : parts(r, record.outputs[i], iteration, in_repeat)) {
+        for (uint64_t k = 0; k < p.elements + (fault_.overruns ? 1 : 0); ++k) {
+          const auto f =
+              k < p.elements ? static_cast<float>(call.result.outputs[i].values[from++]) : 0.0f;
+          std::memcpy(p.data + k * 4, &f, 4);
+        }
+      }
+    }
+    leave(call.result.outcome, record, *step);
+    return {};
+  }
+
+  static void leave(const OracleContext::Outcome& outcome, const Record& record,
+                    StepScalars& step) {
+    if (!outcome.bad_indices.empty()) {
+      step.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+      step.error_node = record.node;
+      step.error_value = static_cast<int32_t>(outcome.bad_indices[0]);
+    }
+    if (outcome.norm_known) {
+      step.grad_norm = static_cast<float>(outcome.norm);
+      step.non_finite = std::isfinite(step.grad_norm) ? 0 : 1;
+    }
+  }
+
+  Fault fault_;
+  device::Capabilities capabilities_;
+  std::map<uint64_t, std::unique_ptr<Memory>> memory_;
+  uint64_t last_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<device::OpenDevice> open_oracle_device(Fault fault) {
+  DeviceInfo info;
+  info.name = "oracles";
+  info.for_tests = true;
+  return std::make_shared<device::OpenDevice>(info,
+                                              std::make_unique<OracleDevice>(std::move(fault)));
+}
+
+}  // namespace bowline::conformance
