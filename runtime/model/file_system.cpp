@@ -21,9 +21,28 @@ namespace {
 
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
 
+}  // namespace
+
+int FileSystem::open(const char* path, int flags, mode_t mode) {
+  return ::open(path, flags | O_CLOEXEC, mode);
+}
+
+int FileSystem::open_beneath(int folder, const char* path) {
+#ifdef RESOLVE_BENEATH
+  open_how how{};
+  how.flags = static_cast<uint64_t>(kReadFlags);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  const long fd = syscall(SYS_openat2, folder, path, &how, sizeof(how));
+  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) {
+    return static_cast<int>(fd);
+  }
+#endif
+  return open_in_steps(folder, path);
+}
+
 // Kernels before 5.6 lack openat2: each folder of the path is opened in turn, none of them through
 // a link.
-int open_step_by_step(int folder, const char* path) {
+int FileSystem::open_in_steps(int folder, const char* path) {
   const char* rest = path;
   int at = folder;
   while (const char* slash = std::strchr(rest, '/')) {
@@ -47,25 +66,6 @@ int open_step_by_step(int folder, const char* path) {
   }
   errno = error;
   return fd;
-}
-
-}  // namespace
-
-int FileSystem::open(const char* path, int flags, mode_t mode) {
-  return ::open(path, flags | O_CLOEXEC, mode);
-}
-
-int FileSystem::open_beneath(int folder, const char* path) {
-#ifdef RESOLVE_BENEATH
-  open_how how{};
-  how.flags = static_cast<uint64_t>(kReadFlags);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
-  const long fd = syscall(SYS_openat2, folder, path, &how, sizeof(how));
-  if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) {
-    return static_cast<int>(fd);
-  }
-#endif
-  return open_step_by_step(folder, path);
 }
 
 int FileSystem::status(int fd, struct stat& out) { return fstat(fd, &out); }

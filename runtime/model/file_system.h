@@ -19,6 +19,8 @@ class FileSystem {
   virtual int open(const char* path, int flags, mode_t mode);
   // Opens `path` for reading beneath the folder, without following links and without leaving it.
   virtual int open_beneath(int folder, const char* path);
+  // The same where the kernel has no call for it: folder by folder. `path` has no "..".
+  static int open_in_steps(int folder, const char* path);
   virtual int status(int fd, struct stat& out);
   virtual int status(const char* path, struct stat& out);
   virtual int free_bytes(int fd, uint64_t& out);

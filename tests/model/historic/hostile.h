@@ -1,0 +1,43 @@
+// Crafted files: each changes one thing in the valid sample and must be refused with the right code
+// and place.
+//
+// The causes are those of published reports about other readers; `story` names one of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "graph/load.h"
+#include "model/sample_file.h"
+
+namespace bowline::test {
+
+struct Hostile {
+  const char* name;
+  const char* story;  // the public report whose cause this is
+  const char* says;   // what the message must contain: what and where
+  std::function<void(Sample&)> change;
+};
+
+// The whole way that an app takes: verify, then load with the inference of every operator.
+inline Status open_as_app(Bytes bytes) {
+  BOWLINE_ASSIGN(auto file, verify(std::move(bytes)));
+  return graph::load_model(std::move(file)).status();
+}
+
+inline void expect_refused(const char* name, const Status& status, std::string_view says) {
+  EXPECT_EQ(status.code(), Code::bad_file) << name << ": " << status.message();
+  EXPECT_NE(status.message().find(says), std::string::npos)
+      << name << " says\n"
+      << status.message() << "\nnot \"" << says << "\"";
+}
+
+inline void expect_all_refused(std::span<const Hostile> cases) {
+  ASSERT_TRUE(open_as_app(make_sample().bytes()).ok());
+  for (const Hostile& h : cases) {
+    Sample sample = make_sample();
+    h.change(sample);
+    expect_refused(h.name, open_as_app(sample.bytes()), h.says);
+  }
+}
+
+}  // namespace bowline::test
