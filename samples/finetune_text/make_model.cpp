@@ -41,9 +41,9 @@ constexpr int64_t kVocabulary = 256;
 
 Weights declare(Model& model, const Sizes& sizes) {
   const int64_t c = sizes.channels;
-  const Init normal = Init::normal(0.02f);
+  const Init normal = Init::normal(0.08f);
   // A layer adds two branches to the residual stream: so scaled, the sum of all keeps its size.
-  const Init branch = Init::normal(0.02f / std::sqrt(2.0f * static_cast<float>(sizes.layers)));
+  const Init branch = Init::normal(0.08f / std::sqrt(2.0f * static_cast<float>(sizes.layers)));
   const auto list = [&](const char* name, const std::vector<int64_t>& shape, Init init) {
     return must(model.parameters(std::string("blocks.{}.") + name, sizes.layers, shape, init));
   };
