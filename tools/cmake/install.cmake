@@ -49,7 +49,7 @@ function(bowline_install target component)
   set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${interface}" EXPORT_NAME bowline)
 
   set(config "${PROJECT_BINARY_DIR}/package/${component}")
-  set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/bowline")
+  set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
   file(CONFIGURE OUTPUT "${config}/bowlineConfig.cmake" CONTENT
 "# One target: bowline::bowline.
 include(CMakeFindDependencyMacro)

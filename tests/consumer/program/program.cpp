@@ -14,7 +14,7 @@ static int check(const Status& status) {
   return status.ok() ? 0 : 1;
 }
 
-static Status train(const char* path) {
+static Status learn(const char* path) {
   Result<Device> device = Device::open("cpu");
   if (!device.ok()) {
     return device.status();
@@ -62,7 +62,7 @@ static Status train(const char* path) {
     first = step == 0 ? last : first;
   }
   std::printf("loss %.4f -> %.4f\n", first, last);
-  if (!(last < first / 2)) {
+  if (!(last < first - 0.5f)) {
     return Status(Code::internal, "The loss does not fall.");
   }
   if (Status s = model.save(path); !s.ok()) {
@@ -83,5 +83,5 @@ int main(int, char** argv) {
     throw 1;
   } catch (int) {
   }
-  return typeid(int) == typeid(int) ? check(train(argv[1])) : 1;
+  return typeid(int) == typeid(int) ? check(learn(argv[1])) : 1;
 }
