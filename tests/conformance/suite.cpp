@@ -18,6 +18,8 @@ constexpr Suite kSuites[] = {
     {"ops", run_ops, false},
     {"gradients", run_gradients, true},
     {"optimizers", run_optimizers, false},
+    {"trajectories", run_trajectories, false},
+    {"ties", run_ties, false},
     {"determinism", run_determinism, false},
 };
 

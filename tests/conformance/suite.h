@@ -51,6 +51,8 @@ double error_units(const Tolerance& tolerance, double magnitude, double expected
 Status run_ops(Run& run);
 Status run_gradients(Run& run);
 Status run_optimizers(Run& run);
+Status run_trajectories(Run& run);
+Status run_ties(Run& run);
 Status run_determinism(Run& run);
 
 }  // namespace bowline::conformance

@@ -6,7 +6,7 @@
 namespace bowline::conformance {
 namespace {
 
-constexpr size_t kQuickCases = 48;  // per operator
+constexpr size_t kQuickCases = 100;  // per operator
 constexpr uint32_t kRepeatCount = 3;
 
 // A rule: the inference refuses what the line says.

@@ -58,7 +58,7 @@ nlohmann::json json_of(const conformance::Report& r) {
 
 // Runs one suite on one device; false if it could not run or something failed.
 bool run_one(const Options& o, std::string_view suite, const std::string& name,
-             nlohmann::json& rows) {
+             nlohmann::json& rows, uint64_t& cases) {
   const Result<Device> device = open_device(name);
   Result<conformance::Report> report = device.ok()
                                            ? conformance::run(suite, device.value().handle(), o.run)
@@ -72,27 +72,33 @@ bool run_one(const Options& o, std::string_view suite, const std::string& name,
   } else {
     print(report.value(), o.most_failures);
   }
+  cases += report.value().cases + report.value().never + report.value().not_yet;
   return report.value().ok();
 }
 
 int run(const Options& o) {
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
+  uint64_t cases = 0;
   const std::vector<std::string> devices = o.devices.empty() ? usable_devices() : o.devices;
   for (const std::string& suite : o.suites) {
     for (const std::string& device : devices) {
-      ok = run_one(o, suite, device, rows) && ok;
+      ok = run_one(o, suite, device, rows, cases) && ok;
       if (conformance::needs_no_device(suite)) {
         break;
       }
     }
+  }
+  if (cases == 0) {
+    return fail(kFailed,
+                fmt::format("No case of the suites matches \"{}\" on any device.", o.run.filter));
   }
   if (o.as_json) {
     fmt::print("{}\n", rows.dump(2));
   } else {
     fmt::print("seed {}: {}\n", o.run.seed, ok ? "everything conforms" : "not everything conforms");
   }
-  return ok && !devices.empty() ? kOk : kFailed;
+  return ok ? kOk : kFailed;
 }
 
 }  // namespace
