@@ -49,8 +49,9 @@ void main() {
       s[d & 1] += q[d] * ELEMENT(k, d);
       dp[d & 1] += d_o[d] * ELEMENT(v, d);
     }
-    const A e = j < end ? exp_below(s[0] + s[1] - lse) : 0;
-    const A ds = e * (dp[0] + dp[1] - delta) * p.scale;
+    // The root of p: p alone may be denormal, which devices take for zero.
+    const A root = j < end ? exp_below(0.5 * (s[0] + s[1] - lse)) : 0;
+    const A ds = root * (dp[0] + dp[1] - delta) * p.scale * root;
     [[unroll]] for (uint d = 0; d < D; ++d) {
       d_q[d] += ds * ELEMENT(k, d);
     }
@@ -107,8 +108,9 @@ void main() {
         s[d & 1] += k[d] * ELEMENT(q, d);
         dp[d & 1] += v[d] * ELEMENT(d_o, d);
       }
-      const A e = i >= begin ? exp_below(s[0] + s[1] - p.lse.v[stat]) : 0;
-      const A ds = e * (dp[0] + dp[1] - p.delta.v[stat]) * p.scale;
+      const A root = i >= begin ? exp_below(0.5 * (s[0] + s[1] - p.lse.v[stat])) : 0;
+      const A e = root * root;
+      const A ds = root * (dp[0] + dp[1] - p.delta.v[stat]) * p.scale * root;
       [[unroll]] for (uint d = 0; d < D; ++d) {
         d_k[d] += ds * ELEMENT(q, d);
         d_v[d] += e * ELEMENT(d_o, d);

@@ -36,7 +36,7 @@ A compute(uint i) {
     case 1: return x - p.b.v[i];
     case 2: return x * p.b.v[i];
     case 3: return isnan(x) || !is_negative(x) ? x : 0;
-    case 4: return x * sigmoid_f32(x);
+    case 4: return times_sigmoid(x, x);
     case 5: return x * normal_cdf(x);
     case 6: return 0.5 * x * (1 + tanh_f32(kGeluInner * (x + kGeluCubic * x * x * x)));
     case 7: return tanh_f32(x);
@@ -44,7 +44,7 @@ A compute(uint i) {
     case 9: return isnan(x) || floatBitsToInt(x) <= 0 ? 0 : p.b.v[i];  // a = x, b = dy from here on
     case 10: {
       const A s = sigmoid_f32(x);
-      return p.b.v[i] * (s * (1 + x * (1 - s)));
+      return times_sigmoid(p.b.v[i] * (1 + x * (1 - s)), x);
     }
     case 11: return p.b.v[i] * (normal_cdf(x) + x * kNormalPeak * exp_f32(-0.5 * x * x));
     default: return gelu_tanh_grad(x, p.b.v[i]);

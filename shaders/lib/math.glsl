@@ -67,6 +67,11 @@ float tanh_f32(float x) {
 
 float sigmoid_f32(float x) { return 1.0 / (1.0 + exp_f32(-x)); }
 
+// factor * sigmoid(x), where the sigmoid alone may be denormal, which devices take for zero.
+float times_sigmoid(float factor, float x) {
+  return x < -60.0 ? factor * exp_f32(x + 30.0) * 9.35762297e-14 : factor * sigmoid_f32(x);  // e^-30
+}
+
 // erfc for t >= 1, to full relative precision: t^2 is split so that its exponential loses nothing.
 float erfc_tail(float t) {
   if (t > 10.5) {
