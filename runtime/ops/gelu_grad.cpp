@@ -48,8 +48,9 @@ struct Slope {
   }
 }
 
-// 1 + t and 1 - t^2 cancel; exp(-x^2 / 2) pays for the rounding of its argument.
-Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+// 1 + t and 1 - t^2 cancel; exp(-x^2 / 2) pays for the rounding of its argument. Ten roundings for
+// the distribution function as in Gelu, two for the products.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(12); }
 
 }  // namespace
 

@@ -103,6 +103,7 @@ struct Placed {
   uint32_t slot = kArenaSlot;
   std::vector<std::pair<uint64_t, uint64_t>> parts;  // offset, elements
   uint64_t step_bytes = 0;
+  bool as_table = false;
 };
 
 // A Program of one operator, with the memory that it is bound to.
@@ -149,6 +150,7 @@ class Setup {
     Record begin, end;
     begin.kind = Record::Kind::repeat_begin;
     begin.count = placement_.repeat;
+    begin.reverse = placement_.reverse;
     end.kind = Record::Kind::repeat_end;
     program_.records = {begin, record_, end};
   }
@@ -160,7 +162,7 @@ class Setup {
   std::vector<float> output(size_t i, std::span<const std::vector<std::byte>> slots) const {
     const Placed& p = outputs_[i];
     std::vector<float> out;
-    const uint64_t last = placement_.repeat == 0 ? 0 : (placement_.repeat - 1) * p.step_bytes;
+    const uint64_t last = last_copy(p.as_table) * p.step_bytes;
     for (const auto& [offset, elements] : p.parts) {
       const size_t old = out.size();
       out.resize(old + elements);
@@ -173,6 +175,12 @@ class Setup {
   }
 
  private:
+  uint32_t copies() const { return placement_.repeat == 0 ? 1 : placement_.repeat; }
+  // The copy that the iteration which runs last sees.
+  uint32_t last_copy(bool as_table) const {
+    return !placement_.reverse ? copies() - 1 : as_table ? 0 : 1;
+  }
+
   // Odd inputs lie in storages of their own slot, as weights do.
   static uint32_t slot_for(size_t i) {
     return i % 2 == 0 ? kArenaSlot : kFirstStorageSlot + (i % 4) / 2;
@@ -187,8 +195,7 @@ class Setup {
     if (as_table) {
       device::Table table;
       uint64_t largest = 0;
-      const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
-      for (uint32_t k = 0; k < copies; ++k) {
+      for (uint32_t k = 0; k < copies(); ++k) {
         for (const auto& [offset, elements] : p.parts) {
           table.entries.push_back(
               {p.slot, offset + k * p.step_bytes, elements, c_.step.first_contribution});
@@ -200,6 +207,7 @@ class Setup {
       program_.tables.push_back(std::move(table));
     } else if (placement_.repeat != 0) {
       o.modulo = placement_.repeat;
+      o.shift = placement_.reverse ? 1 : 0;
       o.step_bytes = p.step_bytes;
     }
     return o;
@@ -208,11 +216,10 @@ class Setup {
   Placed room_for(std::span<const uint64_t> elements, uint32_t slot) {
     Placed p;
     p.slot = slot;
-    const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
     for (const uint64_t n : elements) {
       // Copies for the iterations of a Repeat follow each other at a multiple of the alignment.
-      p.step_bytes = copies == 1 ? 0 : round_up(n * 4 + kGuard, alignment_);
-      const uint64_t at = images_[slot].place(n * 4 + (copies - 1) * p.step_bytes);
+      p.step_bytes = copies() == 1 ? 0 : round_up(n * 4 + kGuard, alignment_);
+      const uint64_t at = images_[slot].place(n * 4 + (copies() - 1) * p.step_bytes);
       p.parts.push_back({at, n});
     }
     return p;
@@ -233,14 +240,14 @@ class Setup {
     }
     const bool as_table = in.is_list || is_updated(i);
     Placed p = room_for(elements, as_table ? kFirstStorageSlot : slot_for(i));
+    p.as_table = as_table;
     const DType dtype = dtype_of_input(def_, i);
-    const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
     size_t from = 0;
     for (const auto& [offset, n] : p.parts) {
-      // The last iteration sees the values of the case, the others see zeros.
+      // The iteration that runs last sees the values of the case, the others see zeros.
       const std::vector<double> zeros(n);
-      for (uint32_t k = 0; k < copies; ++k) {
-        const std::span<const double> values = k + 1 == copies
+      for (uint32_t k = 0; k < copies(); ++k) {
+        const std::span<const double> values = k == last_copy(as_table)
                                                    ? std::span(array.values).subspan(from, n)
                                                    : std::span<const double>(zeros);
         store(values, dtype, images_[p.slot].bytes().data() + offset + k * p.step_bytes);
@@ -279,9 +286,8 @@ class Setup {
   }
 
   void release(const Placed& p) {
-    const uint32_t copies = placement_.repeat == 0 ? 1 : placement_.repeat;
     for (const auto& [offset, elements] : p.parts) {
-      for (uint32_t k = 0; k < copies; ++k) {
+      for (uint32_t k = 0; k < copies(); ++k) {
         images_[p.slot].release(offset + k * p.step_bytes, elements * 4);
       }
     }

@@ -22,6 +22,7 @@ struct Placement {
   // The operator runs inside a Repeat of this count, operands stepping through copies of
   // themselves; 0: outside.
   uint32_t repeat = 0;
+  bool reverse = false;  // the Repeat runs backwards, and the operands that step are shifted by one
 };
 
 enum class Answer : uint8_t { ran, cannot };

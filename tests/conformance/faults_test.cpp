@@ -41,6 +41,18 @@ Fault on_input(std::string name, size_t i, const std::function<double(double)>& 
   return f;
 }
 
+// A loop that ends too early.
+Fault without_last_element(size_t i) {
+  Fault f;
+  f.name = format("last element missing of input {}", i);
+  f.before = [i](OracleCall& c) {
+    if (i < c.inputs.size() && !c.inputs[i].values.empty()) {
+      c.inputs[i].values.back() = 0;
+    }
+  };
+  return f;
+}
+
 Fault on_output(std::string name, size_t i,
                 const std::function<void(std::vector<double>&)>& change) {
   Fault f;
@@ -71,6 +83,7 @@ void add_input_faults(Op op, std::vector<Fault>& out) {
     } else {
       out.push_back(on_input("sign", input, [](double v) { return -v; }));
       out.push_back(on_input("no term", input, [](double) { return 0; }));
+      out.push_back(without_last_element(input));
     }
   }
 }
@@ -93,9 +106,9 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
         std::rotate(v.begin(), v.begin() + 1, v.end());
       }
     }));
-    out.push_back(on_output("part of a thousandth", output, [](std::vector<double>& v) {
+    out.push_back(on_output("a factor of 1.0001", output, [](std::vector<double>& v) {
       for (double& x : v) {
-        x *= 1.001;
+        x *= 1.0001;
       }
     }));
   }

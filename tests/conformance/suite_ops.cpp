@@ -59,19 +59,20 @@ std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, 
     if (p.output >= 0 && static_cast<size_t>(p.input) < inputs.size() &&
         inputs[static_cast<size_t>(p.input)].shape.elements() ==
             e.outputs[static_cast<size_t>(p.output)].shape.elements()) {
-      out.push_back({p, 0});
+      out.push_back({p, 0, false});
     }
   }
-  // Every fourth case also inside a Repeat.
+  // Every fourth case also inside a Repeat, half of them backwards.
   if (number % 4 == 0 && !op_def(c.op).takes_lists && e.outcome.bad_indices.empty() &&
       !inputs.empty()) {
-    out.push_back({{}, kRepeatCount});
+    out.push_back({{}, kRepeatCount, number % 8 == 4});
   }
   return out;
 }
 
 std::string name_of(const Placement& p) {
   return p.in_place      ? format(", output {} on input {}", p.in_place->output, p.in_place->input)
+         : p.reverse     ? ", in a Repeat that runs backwards"
          : p.repeat != 0 ? ", in a Repeat"
                          : "";
 }
@@ -103,7 +104,7 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
     Result<Expected> of_last = Status(Code::internal, "");
     if (p.repeat != 0) {
       OracleContext::Step step = c.step;
-      step.iteration = p.repeat - 1;
+      step.iteration = p.reverse ? 0 : p.repeat - 1;
       of_last = run_oracle(def.oracle, c.op, c.attributes, inputs.value(), step, c.dims);
       wanted = &of_last.value();
     }
