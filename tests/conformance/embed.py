@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True  # leaves nothing in the source tree
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/cmake"))
 from generate_ops import read_union, stem_of, write  # noqa: E402
 
