@@ -127,7 +127,7 @@ struct ReluFunction {
   }
   template <class D, class V>
   static HWY_INLINE V dx(D d, V x, V dy) {
-    return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), dy);
+    return hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), dy);
   }
 };
 
