@@ -17,7 +17,7 @@ constexpr uint64_t kHeaderBytes = 64;
 constexpr uint64_t kTrailerBytes = 32;
 constexpr uint64_t kPageBytes = 4096;  // the data start is a multiple of it
 constexpr uint64_t kRangeAlignment = 64;
-constexpr uint64_t kMaxFlatBuffer = 0x7FFFFFFF;  // offsets in a FlatBuffer have 31 bits
+constexpr uint64_t kMaxFlatBuffer = 0x7FFFFFFE;  // offsets in a FlatBuffer have 31 bits
 constexpr uint64_t kMaxTables = 200'000;
 constexpr uint32_t kMaxDepth = 64;
 

@@ -55,10 +55,16 @@ inline std::string_view text_of(const flatbuffers::String* text) {
   return text == nullptr ? std::string_view() : text->string_view();
 }
 
-// Counts a vector of scalars.
+// Counts a vector of scalars. FlatBuffers' verifier checks the alignment of its length, not of its
+// elements.
 template <class T>
 Status spend(Check& check, const flatbuffers::Vector<T>* vector) {
-  return check.spend(uint64_t{count_of(vector)} * sizeof(T));
+  if (vector == nullptr) {
+    return {};
+  }
+  BOWLINE_REQUIRE(reinterpret_cast<uintptr_t>(vector->Data()) % alignof(T) == 0,
+                  "A list of {} numbers is not aligned to {} bytes.", vector->size(), alignof(T));
+  return check.spend(uint64_t{vector->size()} * sizeof(T));
 }
 
 // Present, not empty, valid UTF-8 without control characters and not too long. `what` starts the

@@ -138,6 +138,16 @@ TEST(Historic, UnionTagOfAnotherOperator) {
   }
 }
 
+// FlatBuffers' own verifier accepts 64-bit numbers that lie on a multiple of 4. Found by fuzzing.
+TEST(Historic, UnalignedShape) {
+  Bytes bytes = test::make_sample().bytes();
+  const auto* row = as_table(tables(bytes).storages()->Get(1));
+  const auto at = static_cast<size_t>(row->GetAddressOf(file::Storage::VT_SHAPE) -
+                                      reinterpret_cast<const uint8_t*>(bytes.data()));
+  put<uint32_t>(bytes, at, get<uint32_t>(bytes, at) + 4);
+  test::expect_refused("shape", test::open_as_app(bytes), "not aligned to 8");
+}
+
 // A known tag without a table.
 TEST(Historic, NullUnion) {
   Sample s = test::make_sample();
