@@ -7,11 +7,13 @@ namespace bowline {
 Result<Shape> Shape::checked(std::span<const int64_t> dims) {
   BOWLINE_REQUIRE(dims.size() <= kMaxRank, "The shape has rank {}, above the limit of {}.",
                   dims.size(), kMaxRank);
+  // Without the zeros, so that every part of the shape has a product that fits.
   int64_t elements = 1;
   for (const int64_t d : dims) {
     BOWLINE_REQUIRE(d >= 0 && d <= kMaxDim, "Dim {} lies outside 0..{}.", d, kMaxDim);
-    BOWLINE_REQUIRE(checked_mul(elements, d, elements) && elements <= kMaxElements,
-                    "The shape has more than {} elements.", kMaxElements);
+    BOWLINE_REQUIRE(
+        checked_mul(elements, std::max<int64_t>(d, 1), elements) && elements <= kMaxElements,
+        "The shape has more than {} elements.", kMaxElements);
   }
   return Shape(dims);
 }

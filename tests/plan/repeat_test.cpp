@@ -1,7 +1,9 @@
 // A Repeat does not grow with its count: not the listing, not the Program, not the graph in the
 // file.
+#include <filesystem>
 #include <regex>
 
+#include "model/verify.h"
 #include "plan/listing.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
@@ -47,6 +49,24 @@ TEST(Repeat, ProgramsHaveEqualSizes) {
     for (const device::Table& table : plan.program.tables) {
       EXPECT_EQ(table.entries.size(), static_cast<size_t>(layers));
     }
+  }
+  EXPECT_EQ(sizes[0], sizes[1]);
+  EXPECT_EQ(sizes[0], sizes[2]);
+}
+
+TEST(Repeat, GraphsInTheFileHaveEqualSizes) {
+  std::vector<std::vector<size_t>> sizes;
+  for (const int layers : {1, 4, 16}) {
+    const std::string path = testing::TempDir() + "repeat_size.bowline";
+    ASSERT_OK(tiny_lm(layers).model.save(path));
+    const auto file = must(model::VerifiedFile::open(path));
+    std::vector<size_t>& counts = sizes.emplace_back();
+    for (const file::Graph* g : *file->tables().graphs()) {
+      counts.push_back(g->nodes()->size());
+      counts.push_back(g->inputs()->size());
+      counts.push_back(g->body_parameters());
+    }
+    std::filesystem::remove(path);
   }
   EXPECT_EQ(sizes[0], sizes[1]);
   EXPECT_EQ(sizes[0], sizes[2]);
