@@ -25,7 +25,7 @@ Status SessionState::prepare() {
   BOWLINE_ASSIGN(graph::Graph bound, graph::bind(*generic, *model_, dims_));
   prune(bound);
   const std::shared_ptr<device::OpenDevice> device = table.device();
-  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", table, *device));
+  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device));
   forward_.reset();
   workspace_ = {};
   BOWLINE_ASSIGN(workspace_, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));

@@ -75,8 +75,8 @@ struct Location {
 
 class Lowering {
  public:
-  Lowering(const params::Table& table, const device::OpenDevice& device, Plan& plan)
-      : table_(table), device_(device), plan_(plan), alignment_(device.capabilities().alignment) {}
+  Lowering(const device::OpenDevice& device, Plan& plan)
+      : device_(device), plan_(plan), alignment_(device.capabilities().alignment) {}
 
   Status run(Graph& graph);
 
@@ -111,7 +111,6 @@ class Lowering {
   Operand& operand_at(size_t record, int position);
   void resolve(std::vector<Pending>& pending, Frame& f);
 
-  const params::Table& table_;
   const device::OpenDevice& device_;
   Plan& plan_;
   uint64_t alignment_;
@@ -527,7 +526,7 @@ Result<Plan> lower(Graph graph, std::string name, const params::Table& table,
   plan.name = std::move(name);
   graph = graph::deep_copy(graph);
   renumber(graph);
-  Lowering lowering(table, device, plan);
+  Lowering lowering(device, plan);
   BOWLINE_TRY(lowering.run(graph));
   assign_levels(plan.program);
   return plan;

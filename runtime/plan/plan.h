@@ -31,8 +31,7 @@ struct Plan {
 };
 
 // Errors  unsupported: a node that the device cannot run (node and reason).
-Result<Plan> lower(graph::Graph graph, std::string name, const params::Table& table,
-                   const device::OpenDevice& device);
+Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device);
 
 // Gives each record its level: a record that touches what an earlier one of the current level
 // wrote, or writes what it touches, begins a new level.

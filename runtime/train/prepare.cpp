@@ -91,10 +91,9 @@ Status TrainerState::prepare() {
 
   const std::shared_ptr<device::OpenDevice> device = staged.device();
   BOWLINE_ASSIGN(Graph update, update_graph(staged, options_.optimizer, options_.clip_norm));
-  BOWLINE_ASSIGN(plan::Plan accumulate_plan,
-                 plan::lower(training.graph, "accumulate", staged, *device));
-  BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", staged, *device));
-  BOWLINE_ASSIGN(plan::Plan evaluate_plan, plan::lower(evaluated, "forward", staged, *device));
+  BOWLINE_ASSIGN(plan::Plan accumulate_plan, plan::lower(training.graph, "accumulate", *device));
+  BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", *device));
+  BOWLINE_ASSIGN(plan::Plan evaluate_plan, plan::lower(evaluated, "forward", *device));
   const uint64_t arena =
       std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
   const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);

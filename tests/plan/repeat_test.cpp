@@ -44,7 +44,7 @@ TEST(Repeat, ProgramsHaveEqualSizes) {
     const graph::ModelState& state = *lm.model.state();
     const std::vector<BoundDim> dims = lm.dims();
     const graph::Graph bound = must(graph::bind(*state.find_graph("loss"), state, dims));
-    const plan::Plan plan = must(plan::lower(bound, "forward", state.table, *cpu.handle()));
+    const plan::Plan plan = must(plan::lower(bound, "forward", *cpu.handle()));
     sizes.emplace_back(plan.program.records.size(), plan.program.tables.size());
     for (const device::Table& table : plan.program.tables) {
       EXPECT_EQ(table.entries.size(), static_cast<size_t>(layers));
