@@ -520,8 +520,7 @@ Status Lowering::run(Graph& graph) {
 
 }  // namespace
 
-Result<Plan> lower(Graph graph, std::string name, const params::Table& table,
-                   const device::OpenDevice& device) {
+Result<Plan> lower(Graph graph, std::string name, const device::OpenDevice& device) {
   Plan plan;
   plan.name = std::move(name);
   graph = graph::deep_copy(graph);
