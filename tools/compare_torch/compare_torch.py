@@ -122,9 +122,11 @@ class Trainer:
         self.weights = {key: value.clone().requires_grad_() for key, value in weights.items()}
         self.blocks = 1 + max(block for _, block in weights if block is not None)
         half = weights["embedding", None].shape[1] // self.heads // 2
-        frequencies = options.rope_base ** (-torch.arange(half) / half)
-        angles = torch.outer(torch.arange(seq), frequencies)
-        self.cos, self.sin = angles.cos(), angles.sin()
+        # In double: an angle of 255 in f32 is off by 1e-5, which the update would show.
+        frequencies = options.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
+        angles = torch.outer(torch.arange(seq, dtype=torch.float64), frequencies)
+        dtype = weights["embedding", None].dtype
+        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
         values = self.weights.values()
         self.optimizer = torch.optim.AdamW(
             [{"params": [v for v in values if v.dim() >= 2], "weight_decay": WEIGHT_DECAY},
@@ -173,9 +175,12 @@ def read_tokens(path, batch, seq):
 
 
 def work_agree(task, options):
-    """Trains the exported model on the same batches; returns PyTorch's losses and the errors of the update."""
+    """Trains the exported model on the same batches; returns PyTorch's losses and the errors of the update.
+
+    PyTorch computes in double here, so that what differs is Bowline's rounding and not the sum of both.
+    """
     before, after = (read_weights(pathlib.Path(task[key])) for key in ("before", "after"))
-    trainer = Trainer(before, task["seq"], options)
+    trainer = Trainer({key: value.double() for key, value in before.items()}, task["seq"], options)
     batches = read_tokens(pathlib.Path(task["tokens"]), task["batch"], task["seq"])
     losses = [trainer.step(tokens) for tokens in batches]
 
