@@ -68,11 +68,11 @@ TEST(AllOrNothing, Untie) {
 }
 
 TEST(AllOrNothing, SetValue) {
-  for (const auto& [name, shape] : {std::pair("emb_t", std::vector<int64_t>{2, 3}),
-                                    std::pair("tail", std::vector<int64_t>{2, 2})}) {
+  for (const auto& written : {std::pair("emb_t", std::vector<int64_t>{2, 3}),
+                              std::pair("tail", std::vector<int64_t>{2, 2})}) {
     const int calls = expect_all_or_nothing(on_device, [&](Table& t, const auto&) {
       Floats v = {-1, -2, -3, -4, -5, -6};
-      return params::set_value(t, name, test::tensor_of(v, shape), 0);
+      return params::set_value(t, written.first, test::tensor_of(v, written.second), 0);
     });
     EXPECT_EQ(calls, 1) << "one device write";
   }
