@@ -111,6 +111,16 @@ Status check_scalars(const StepScalars& scalars, const plan::Plan& plan) {
                 format("Index {} lies outside the range of {}.", scalars.error_value, node));
 }
 
+Result<StepScalars> submit(device::OpenDevice& device, const Workspace& workspace,
+                           const plan::Plan& plan, std::span<device::Recording* const> recordings,
+                           std::span<const Tensor> inputs, const StepScalars& scalars) {
+  BOWLINE_TRY(write_inputs(device, workspace, plan, inputs));
+  BOWLINE_TRY(write_scalars(device, workspace, scalars));
+  BOWLINE_TRY(device.submit(recordings));
+  BOWLINE_TRY(device.wait());
+  return read_scalars(device, workspace);
+}
+
 uint64_t generation_stamp(const params::Table& table) {
   uint64_t stamp = table.storages.size();
   for (const params::Storage& s : table.storages) {

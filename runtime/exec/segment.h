@@ -52,6 +52,14 @@ Result<device::StepScalars> read_scalars(device::OpenDevice& device, const Works
 // Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
 Status check_scalars(const device::StepScalars& scalars, const plan::Plan& plan);
 
+// One submission: inputs and scalars in, the recordings, the scalars out. `plan` is that of the
+// first recording.
+Result<device::StepScalars> submit(device::OpenDevice& device, const Workspace& workspace,
+                                   const plan::Plan& plan,
+                                   std::span<device::Recording* const> recordings,
+                                   std::span<const Tensor> inputs,
+                                   const device::StepScalars& scalars);
+
 // Changes whenever a storage gets another dtype, shape, encoding or home: plans made before are
 // made again.
 uint64_t generation_stamp(const params::Table& table);

@@ -42,13 +42,10 @@ Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor>
   BOWLINE_TRY(prepare());
   device::OpenDevice& device = *model_->table.device();
   const plan::Plan& plan = forward_->plan();
-  BOWLINE_TRY(write_inputs(device, workspace_, plan, inputs));
-  BOWLINE_TRY(write_scalars(device, workspace_, {}));
   device::Recording* const recordings[] = {forward_->recording()};
-  BOWLINE_TRY(device.submit(recordings));
+  BOWLINE_ASSIGN(const device::StepScalars scalars,
+                 submit(device, workspace_, plan, recordings, inputs, {}));
   ++counters_.submits;
-  BOWLINE_TRY(device.wait());
-  BOWLINE_ASSIGN(const device::StepScalars scalars, read_scalars(device, workspace_));
   BOWLINE_TRY(check_scalars(scalars, plan));
   return read_outputs(device, workspace_, plan, outputs);
 }

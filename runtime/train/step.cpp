@@ -49,6 +49,13 @@ StepReport TrainerState::finish_step(const StepScalars& after) {
   return report;
 }
 
+Result<float> TrainerState::read_loss(const plan::Plan& plan) const {
+  float loss = 0;
+  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)),
+                                workspace_.io->buffer(), plan.outputs[0].offset));
+  return loss;
+}
+
 Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch) {
   BOWLINE_TRY(prepare());
   if (cancelled_.exchange(false)) {
@@ -57,13 +64,11 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   const bool last = state_.micro_step + 1 == options_.accumulation;
   const plan::Plan& plan = accumulate_->plan();
-  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, plan, batch));
-  BOWLINE_TRY(exec::write_scalars(*device_, workspace_, scalars()));
   device::Recording* const recordings[] = {accumulate_->recording(), update_->recording()};
-  BOWLINE_TRY(device_->submit(std::span(recordings).first(last ? 2 : 1)));
+  BOWLINE_ASSIGN(const StepScalars after,
+                 exec::submit(*device_, workspace_, plan, std::span(recordings).first(last ? 2 : 1),
+                              batch, scalars()));
   ++counters_.submits;
-  BOWLINE_TRY(device_->wait());
-  BOWLINE_ASSIGN(const StepScalars after, exec::read_scalars(*device_, workspace_));
   bump_versions(plan);
   if (Status s = exec::check_scalars(after, plan); !s.ok()) {
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
@@ -71,9 +76,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     state_.losses.clear();
     return s;
   }
-  float loss = 0;
-  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)),
-                                workspace_.io->buffer(), plan.outputs[0].offset));
+  BOWLINE_ASSIGN(const float loss, read_loss(plan));
   state_.losses.push_back(loss);
   ++state_.counter;
   ++state_.micro_step;
@@ -89,18 +92,12 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
 Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   BOWLINE_TRY(prepare());
   const plan::Plan& plan = evaluate_->plan();
-  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, plan, batch));
-  BOWLINE_TRY(exec::write_scalars(*device_, workspace_, {}));
   device::Recording* const recordings[] = {evaluate_->recording()};
-  BOWLINE_TRY(device_->submit(recordings));
+  BOWLINE_ASSIGN(const StepScalars after,
+                 exec::submit(*device_, workspace_, plan, recordings, batch, {}));
   ++counters_.submits;
-  BOWLINE_TRY(device_->wait());
-  BOWLINE_ASSIGN(const StepScalars after, exec::read_scalars(*device_, workspace_));
   BOWLINE_TRY(exec::check_scalars(after, plan));
-  float loss = 0;
-  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)),
-                                workspace_.io->buffer(), plan.outputs[0].offset));
-  return loss;
+  return read_loss(plan);
 }
 
 Status TrainerState::snapshot() {

@@ -43,6 +43,8 @@ class TrainerState {
   Status check_gradients(const graph::Graph& graph, const params::Table& table) const;
   device::StepScalars scalars() const;
   StepReport finish_step(const device::StepScalars& after);
+  // The one output of the accumulate and evaluate segments.
+  Result<float> read_loss(const plan::Plan& plan) const;
   void bump_versions(const plan::Plan& plan);
   std::string plan_text() const;
 
