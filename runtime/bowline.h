@@ -7,8 +7,7 @@
 // the same tie index are *tied*: they are one weight, and stay one weight through every verb below,
 // because sharing is stored in the model file and never guessed from pointers, names or values.
 //
-// Errors.   No exceptions. A function that can fail returns Status or Result<T>; both are
-// [[nodiscard]].
+// Errors.   No exceptions. A function that can fail returns Status or Result<T>; both are [[nodiscard]].
 //           The codes say what the caller should do next. A verb that fails changes nothing.
 // Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
 //           function says otherwise. Different models are independent, also on one Device.
@@ -157,8 +156,7 @@ class Device {
   // All devices of all backends, the unusable ones with the reason.
   static std::vector<DeviceInfo> list();
   // `name` as in list(), or "best": the first real GPU, else the CPU.
-  // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in
-  // the message.
+  // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in the message.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   const DeviceInfo& info() const;
@@ -235,8 +233,7 @@ class Model {
   static Result<Model> open(const std::string& path);
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
-  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view
-  // does not fit.
+  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
   Result<Parameter> parameter(std::string_view name, std::span<const int64_t> shape, Init init);
   // A second parameter of the same storage: a tie.
   Result<Parameter> tied_parameter(std::string_view name, Parameter other, const View& view = {});
@@ -246,8 +243,7 @@ class Model {
   Result<Parameter> find(std::string_view name) const;
 
   // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
-  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer
-  // reads now.
+  // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer reads now.
 
   // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
   Status materialize(uint64_t seed);
@@ -271,8 +267,7 @@ class Model {
   Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy,
                           bool partial = false);
 
-  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the
-  // entry.
+  // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the entry.
   Status set_metadata(std::string_view key, std::string_view value);
   // Empty if there is none.
   std::string metadata(std::string_view key) const;
@@ -299,8 +294,7 @@ struct Value {
   uint32_t graph = 0;
 };
 
-// A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is
-// made.
+// A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is made.
 struct GraphDim {
   int64_t value = 0;
   std::string name;
@@ -340,9 +334,8 @@ class GraphBuilder {
   // All outputs of the last op().
   std::vector<Value> last_outputs() const;
 
-  // Runs `body` `count` times. It maps the carried values of an iteration to those of the next;
-  // values of this graph are brought in by body.capture(). Returns the carried values after the
-  // last iteration.
+  // Runs `body` `count` times. It maps the carried values of an iteration to those of the next; values of
+  // this graph are brought in by body.capture(). Returns the carried values after the last iteration.
   using Body =
       std::function<std::vector<Value>(GraphBuilder& body, const std::vector<Value>& carried)>;
   std::vector<Value> repeat(int count, const std::vector<Value>& carried, const Body& body);
@@ -386,9 +379,8 @@ struct Counters {
 // Runs one entry point of a Model on one Device with fixed dims. Move-only.
 class Session {
  public:
-  // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim
-  // that is not bound. unsupported: a node that the device cannot run. out_of_memory: with the
-  // bytes.
+  // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
+  // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims);
   ~Session();
@@ -472,9 +464,8 @@ class TrainerState;
 // Fine-tunes the trainable storages of a Model on one Device. Move-only.
 class Trainer {
  public:
-  // Adds gradients and moments to the table. Errors  bad_argument: a trainable storage gets no
-  // gradient, an operator on a path to one has no gradient (both named), the loss is not a scalar.
-  // out_of_memory: with the bytes.
+  // Adds gradients and moments to the table. Errors  bad_argument: a trainable storage gets no gradient, an
+  // operator on a path to one has no gradient (both named), the loss is not a scalar. out_of_memory: with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
@@ -492,8 +483,7 @@ class Trainer {
   // Keeps, or restores, weights and training state in host memory.
   Status snapshot();
   Status rollback();
-  // Lets the running or next step return `cancelled` before its next submission; weights stay. Any
-  // thread.
+  // Lets the running or next step return `cancelled` before its next submission; weights stay. Any thread.
   void cancel();
 
   // A checkpoint: the model with moments, pending gradients and the training state. Atomic.

@@ -173,8 +173,7 @@ class CpuDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
-    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed
-    // block is gone.
+    // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed block is gone.
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
     uint64_t rounded = 0;
     void* data = nullptr;

@@ -1,6 +1,5 @@
-// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from
-// the files of kernels/: a file bears the stem of its op or claims several in its head ("//! ops
-// Add Sub Mul").
+// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from the files of
+// kernels/: a file bears the stem of its op or claims several in its head ("//! ops Add Sub Mul").
 #pragma once
 
 #include "device/backend.h"
@@ -54,8 +53,7 @@ struct Kernel {
   void (*run)(const Launch& launch) = nullptr;
   // (optional) bytes of scratch; default none.
   uint64_t (*workspace)(const device::NodeQuery& node, const Threads& threads) = nullptr;
-  // (optional) a table that depends on the record alone, made once when it is recorded; default
-  // none.
+  // (optional) a table that depends on the record alone, made once when it is recorded; default none.
   uint64_t (*constant_bytes)(const device::Record& record) = nullptr;
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;

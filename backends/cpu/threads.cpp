@@ -88,8 +88,7 @@ void Threads::work(size_t thread) {
     if (worked) {
       continue;
     }
-    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the
-    // new epoch.
+    // Announce first, then look again: either the caller sees the sleeper or the sleeper sees the new epoch.
     sleepers_.fetch_add(1);
     if (unclaimed_.load() <= 0) {
       epoch_.wait(epoch);

@@ -5,8 +5,7 @@
 namespace bowline::vulkan {
 namespace {
 
-// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a
-// watchdog.
+// Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a watchdog.
 struct Rates {
   double flops_per_ns;
   double bytes_per_ns;

@@ -1,5 +1,4 @@
-// Index arithmetic that kernels hand to shaders: dims with one stride per operand, merged where
-// they can be.
+// Index arithmetic that kernels hand to shaders: dims with one stride per operand, merged where they can be.
 #pragma once
 
 #include <array>
@@ -12,8 +11,7 @@ namespace bowline::vulkan {
 // Strides in elements of a contiguous tensor.
 std::array<int64_t, kMaxRank> strides_of(const Shape& shape);
 
-// Strides with which `shape` is read as if it had the dims of `target` (numpy rules): 0 where it
-// stretches.
+// Strides with which `shape` is read as if it had the dims of `target` (numpy rules): 0 where it stretches.
 std::array<int64_t, kMaxRank> broadcast_strides(const Shape& shape, const Shape& target);
 
 // Nested loops over dims, the last the innermost, with one stride per operand.
@@ -21,8 +19,7 @@ class Loops {
  public:
   explicit Loops(int operands) : strides_(static_cast<size_t>(operands)) {}
 
-  // Adds an inner loop. A dim of 1 adds nothing; a dim that continues the one before it is merged
-  // with it.
+  // Adds an inner loop. A dim of 1 adds nothing; a dim that continues the one before it is merged with it.
   void add(int64_t dim, std::initializer_list<int64_t> strides);
   // At least one loop, so that a shader of rank 1 serves a single element.
   uint32_t rank() const { return static_cast<uint32_t>(dims_.size()); }

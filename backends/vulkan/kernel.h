@@ -1,6 +1,5 @@
-// Kernels: how one operator becomes dispatches. A kernel is a free function in a table generated
-// from the files of kernels/; it appends commands to a list, which stream.cpp turns into command
-// buffers.
+// Kernels: how one operator becomes dispatches. A kernel is a free function in a table generated from the
+// files of kernels/; it appends commands to a list, which stream.cpp turns into command buffers.
 #pragma once
 
 #include <cstring>
@@ -46,8 +45,7 @@ class Push {
   }
   Push& u32(uint64_t value) { return add(static_cast<uint32_t>(value)); }
   Push& f32(double value) { return add(static_cast<float>(value)); }
-  // The address of a table that Launch::table() returned; completed once the tables have an
-  // address.
+  // The address of a table that Launch::table() returned; completed once the tables have an address.
   Push& table(uint32_t offset) {
     tables_[table_count_++] = bytes_;
     return add(static_cast<uint64_t>(offset));
@@ -132,8 +130,7 @@ class Launch {
   VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
   uint32_t node() const { return record().node; }
   uint32_t iteration() const { return iteration_; }
-  // The entries of a list operand; inside a Repeat the one of this iteration; without a table the
-  // one tensor.
+  // The entries of a list operand; inside a Repeat the one of this iteration; without a table the one tensor.
   std::vector<ListEntry> list(const device::Operand& operand) const;
   std::vector<ListEntry> in_list(size_t i) const { return list(record().inputs[i]); }
   std::vector<ListEntry> out_list(size_t i) const { return list(record().outputs[i]); }
@@ -148,8 +145,7 @@ class Launch {
   // One subgroup per row.
   Grid over_rows(uint64_t rows) const;
 
-  // `constants` follow constant 0, the workgroup's size. `flops` and `bytes` are for the estimate
-  // of its time.
+  // `constants` follow constant 0, the workgroup's size. `flops` and `bytes` are for the estimate of its time.
   void dispatch(uint32_t shader, std::initializer_list<uint32_t> constants, const Push& push,
                 const Grid& grid, double flops, double bytes);
   // Between dispatches of one kernel that depend on each other.

@@ -1,5 +1,4 @@
-// The registry of encodings: how the elements of a storage are stored. "plain" stores each as its
-// dtype.
+// The registry of encodings: how the elements of a storage are stored. "plain" stores each as its dtype.
 #pragma once
 
 #include "core/checked.h"

@@ -13,8 +13,7 @@ namespace bowline {
 void append_text(std::string& out, bool v);
 void append_text(std::string& out, int64_t v);
 void append_text(std::string& out, uint64_t v);
-// The shortest text that reads back as the same double; a float prints as the shortest of its own
-// precision.
+// The shortest text that reads back as the same double; a float prints as the shortest of its own precision.
 void append_text(std::string& out, double v);
 void append_text(std::string& out, float v);
 inline void append_text(std::string& out, std::string_view v) { out += v; }

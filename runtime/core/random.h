@@ -1,7 +1,6 @@
 // Counter-based random numbers: the bits depend on (key, counter) alone, on every device alike.
 //
-// Source  Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", 2011:
-// Philox4x32-10.
+// Source  Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", 2011: Philox4x32-10.
 #pragma once
 
 #include <array>

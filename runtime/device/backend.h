@@ -1,21 +1,16 @@
 // The backend contract: what a device must do for Bowline. None of it knows an operator by name.
 //
-// A backend is a folder backends/<name>/ with one `Backend` object. It lists devices and opens
-// them; an opened device allocates, copies, and turns a Program into a Recording that is submitted
-// many times.
+// A backend is a folder backends/<name>/ with one `Backend` object. It lists devices and opens them; an
+// opened device allocates, copies, and turns a Program into a Recording that is submitted many times.
 //
 // Rules
-//   Order     Calls on one device take effect in the order in which they are made. Copies and fills
-//   wait for
-//             earlier submissions. `submit` may return before the work is done; `wait` ends when it
-//             is.
+//   Order     Calls on one device take effect in the order in which they are made. Copies and fills wait for
+//             earlier submissions. `submit` may return before the work is done; `wait` ends when it is.
 //   Threads   The caller serialises calls on one device. Different devices are independent.
-//   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later
-//   submission. Failure   A call that fails has no effect. After `device_lost` every call returns
-//   it at once; freeing and
+//   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later submission.
+//   Failure   A call that fails has no effect. After `device_lost` every call returns it at once; freeing and
 //             destruction stay legal.
-//   Memory    No allocation inside `submit`. What `record` needs for tables is counted in
-//   `overhead_bytes`.
+//   Memory    No allocation inside `submit`. What `record` needs for tables is counted in `overhead_bytes`.
 #pragma once
 
 #include <memory>

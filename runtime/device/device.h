@@ -7,8 +7,7 @@
 
 namespace bowline::device {
 
-// All backends of this build, in the order of their folder names. Generated
-// (generated/backends.cpp).
+// All backends of this build, in the order of their folder names. Generated (generated/backends.cpp).
 std::span<const Backend* const> backends();
 
 // An opened device with its name. It serialises calls, so that sessions on several threads may

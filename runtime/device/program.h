@@ -1,14 +1,12 @@
 // Program: one segment of a plan as flat records, made for one device, recorded by it once.
 //
-// A record is one operator with its operands. An operand is a contiguous tensor: a slot (a buffer
-// bound at record time), an offset in bytes, dtype and shape. Three kinds of operand exist:
+// A record is one operator with its operands. An operand is a contiguous tensor: a slot (a buffer bound at record
+// time), an offset in bytes, dtype and shape. Three kinds of operand exist:
 //   plain    table == kNoTable, modulo == 0: bytes [offset, offset + size) of the slot.
 //   stepping inside a Repeat, one of
 //            table != kNoTable: iteration i reads entry i of the table (weights of the layers), or
-//            modulo != 0:       iteration i reads slot offset + ((i + shift) % modulo) * step_bytes
-//            (kept or carried values).
-//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once
-//   (AdamW).
+//            modulo != 0:       iteration i reads slot offset + ((i + shift) % modulo) * step_bytes (kept or carried values).
+//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once (AdamW).
 // A Repeat is a begin and an end record around its body; they do not nest in contract version 1.
 #pragma once
 
@@ -48,9 +46,8 @@ struct TableEntry {
   uint32_t slot = 0;
   uint64_t offset = 0;
   uint64_t elements = 0;
-  // For AccumulateGrad: this is the first contribution of the submission, so it overwrites unless
-  // the step scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the
-  // contribution is dropped.
+  // For AccumulateGrad: this is the first contribution of the submission, so it overwrites unless the step
+  // scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the contribution is dropped.
   bool first = false;
 };
 
@@ -67,9 +64,8 @@ struct Record {
   // An output may lie exactly on an input where the operator allows it (OpDef::in_place).
   std::vector<Operand> outputs;
   Operand workspace;  // u8, as many bytes as query() asked for
-  // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside
-  // a Repeat levels count from its begin; begin, end and the change of iteration separate
-  // everything.
+  // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside a Repeat
+  // levels count from its begin; begin, end and the change of iteration separate everything.
   uint32_t level = 0;
   uint32_t node = 0;  // written into StepScalars::error_node
   // repeat_begin

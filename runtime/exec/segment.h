@@ -60,8 +60,7 @@ Result<device::StepScalars> submit(device::OpenDevice& device, const Workspace& 
                                    std::span<const Tensor> inputs,
                                    const device::StepScalars& scalars);
 
-// Changes whenever a storage gets another dtype, shape, encoding or home: plans made before are
-// made again.
+// Changes whenever a storage gets another dtype, shape, encoding or home: plans made before are made again.
 uint64_t generation_stamp(const params::Table& table);
 
 // Refuses a model of which a storage has no bytes, or that does not lie on a device.

@@ -1,5 +1,4 @@
-// Makes a bound graph of a generic one: real dims, storages instead of parameters, declared
-// transposes as nodes.
+// Makes a bound graph of a generic one: real dims, storages instead of parameters, declared transposes as nodes.
 #pragma once
 
 #include "graph/infer.h"

@@ -352,8 +352,7 @@ Status Differentiator::walk_repeat(size_t index) {
   }
   BOWLINE_TRY(inner.walk(forward.body->nodes.size()));
 
-  // Backward outputs: gradients of the carried inputs, then running sums of those of the
-  // invariants.
+  // Backward outputs: gradients of the carried inputs, then running sums of those of the invariants.
   std::vector<ValueId> outputs;
   std::vector<ValueId> sums;
   std::vector<size_t> summed;  // node inputs

@@ -1,9 +1,8 @@
 // The gradient of a bound graph, built from operators.
 //
-// The nodes that compute gradients are appended to the graph. Contributions to one value are summed
-// with Add in the order of the reverse walk; contributions to a storage go into its gradient row
-// with AccumulateGrad, in that order. The gradient of a Repeat is a Repeat that runs backwards over
-// the values that the forward one keeps.
+// The nodes that compute gradients are appended to the graph. Contributions to one value are summed with Add in the
+// order of the reverse walk; contributions to a storage go into its gradient row with AccumulateGrad, in that order. The gradient of a
+// Repeat is a Repeat that runs backwards over the values that the forward one keeps.
 #pragma once
 
 #include "graph/infer.h"

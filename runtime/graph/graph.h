@@ -1,9 +1,8 @@
 // Graph: values and nodes in memory.
 //
-// One form serves twice. The *generic* graph of a model has named dims and names parameters; shapes
-// are those of probe values for the dims. The *bound* graph that a plan is made of has the real
-// dims, and its parameter values name storages (graph/bind.h). Gradients and optimizers exist in
-// bound graphs only.
+// One form serves twice. The *generic* graph of a model has named dims and names parameters; shapes are those of
+// probe values for the dims. The *bound* graph that a plan is made of has the real dims, and its parameter values
+// name storages (graph/bind.h). Gradients and optimizers exist in bound graphs only.
 #pragma once
 
 #include <memory>
@@ -17,8 +16,7 @@ namespace bowline::graph {
 using ValueId = uint32_t;
 constexpr ValueId kNoValue = UINT32_MAX;
 
-// A part of a storage that a value stands for. `elements` == 0: nothing (a frozen iteration's
-// gradient).
+// A part of a storage that a value stands for. `elements` == 0: nothing (a frozen iteration's gradient).
 struct StorageUse {
   uint32_t tie = 0;
   uint64_t first_element = 0;
@@ -34,8 +32,7 @@ struct ValueInfo {
   Shape shape;
   std::string name;
   std::vector<GraphDim> dims;  // input of a generic graph
-  // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any
-  // number.
+  // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any number.
   std::vector<uint32_t> parameters;  // generic: numbers of parameters of the model
   std::vector<StorageUse> uses;      // bound
   uint32_t node = UINT32_MAX;        // result: the node that makes it ...
@@ -45,9 +42,8 @@ struct ValueInfo {
 struct Graph;
 
 // Runs a body `count` times. Inputs of the node, in order: carried values, invariant values, and
-// values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried
-// values after the last iteration, then stacked results. The body has the same inputs and outputs,
-// per iteration.
+// values stacked along a first axis of `count`, of which iteration i sees slice i. Outputs: carried values after the
+// last iteration, then stacked results. The body has the same inputs and outputs, per iteration.
 struct RepeatInfo {
   std::shared_ptr<Graph> body;
   uint32_t count = 1;

@@ -43,8 +43,7 @@ struct ModelState {
   }
 };
 
-// Values that stand for the named dims while a generic graph is checked: small primes, one per dim,
-// inside its limits.
+// Values that stand for the named dims while a generic graph is checked: small primes, one per dim, inside its limits.
 std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims);
 
 }  // namespace bowline::graph

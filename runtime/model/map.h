@@ -1,5 +1,4 @@
-// Opens a model file and maps it; the FlatBuffer part is copied, so that a later writer cannot
-// change it.
+// Opens a model file and maps it; the FlatBuffer part is copied, so that a later writer cannot change it.
 #pragma once
 
 #include <atomic>
@@ -13,8 +12,7 @@
 
 namespace bowline::model {
 
-// A whole file, mapped read-only. Files that others may write while they are open should be read
-// instead.
+// A whole file, mapped read-only. Files that others may write while they are open should be read instead.
 class MappedFile {
  public:
   // Errors  io_error: it cannot be opened, or is not a regular file.

@@ -2,8 +2,7 @@
 //
 //   grad = first && !accumulate ? contribution : grad + contribution
 //
-// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes
-// nothing), contribution
+// Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes nothing), contribution
 //           of the same shape; grad is updated.
 // First     the table entry of grad says whether this is the first contribution of the submission.
 // Gradient  none.

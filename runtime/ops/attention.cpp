@@ -1,16 +1,15 @@
 // Attention: softmax-weighted sums of values, per head.
 //
 //   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  scale = 0 stands for 1 / sqrt(D)
-//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk -
-//   Tq) out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
+//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq)
+//   out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
 //
 // Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq].
 //           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
 //           A row that sees no key has out 0 and lse -inf.
 // Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
 // Gradient  AttentionGrad; lse must not be used by what is differentiated.
-// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped
-// heads).
+// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads).
 #include <algorithm>
 #include <cmath>
 #include <limits>

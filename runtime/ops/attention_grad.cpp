@@ -7,8 +7,9 @@
 //   dk[j, :] = sum over i of ds[i, j] * q[i, :],  dv[j, :] = sum over i of p[i, j] * dout[i, :]
 //              (both over all query heads that read the key head)
 //
-// Shapes    q, out, dout [B, Tq, Hq, D], k and v [B, Tk, Hkv, D], lse [B, Hq, Tq]  ->  dq, dk, dv
-// as q, k, v. Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
+// Shapes    q, out, dout [B, Tq, Hq, D], k and v [B, Tk, Hkv, D], lse [B, Hq, Tq] -> dq, dk, dv as
+//           q, k, v.
+// Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
 // Gradient  none.
 // Source    Dao et al., "FlashAttention", 2022, appendix B.2.
 #include <algorithm>

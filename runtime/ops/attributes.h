@@ -1,5 +1,4 @@
-// Attributes: the attribute table of one node as bytes of its FlatBuffers table, shared and
-// immutable.
+// Attributes: the attribute table of one node as bytes of its FlatBuffers table, shared and immutable.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +39,7 @@ class Attributes {
 //
 // "eps=1e-05 causal=true": every attribute, defaults included.
 std::string attributes_text(Op op, const Attributes& attributes);
-// The attributes of an operator from names and values. Errors: an unknown name, a value of the
-// wrong kind.
+// The attributes of an operator from names and values. Errors: an unknown name, a value of the wrong kind.
 Result<Attributes> attributes_from(Op op, std::span<const Attribute> values);
 // A copy of the attribute table of a node in a verified file.
 Attributes attributes_copy(Op op, const void* table);

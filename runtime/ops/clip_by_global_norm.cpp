@@ -7,8 +7,7 @@
 // Step      writes grad_norm = norm and non_finite = norm is not finite.
 // Numerics  accumulated in f32.
 // Gradient  none.
-// Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks",
-// 2013.
+// Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013.
 #include <cmath>
 
 #include "ops/op.h"

@@ -1,13 +1,12 @@
 // CrossEntropy: the negative log-likelihood of labels under the softmax of logits.
 //
 //   lse[r] = log(sum over v of exp(logits[r, v]))
-//   loss   = sum over counted rows r of (lse[r] - logits[r, labels[r]]), for `mean` divided by
-//   their number
+//   loss   = sum over counted rows r of (lse[r] - logits[r, labels[r]]), for `mean` divided by their number
 //
 // Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], lse [...].
 // Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0.
-// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is
-// not. Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
+// Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is not.
+// Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
 // Gradient  CrossEntropyGrad; labels get none, and lse must not be used by what is differentiated.
 #include <algorithm>
 #include <cmath>

@@ -3,9 +3,11 @@
 //   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (v == labels[r])) * dloss, for `mean` divided by
 //   the counted rows
 //
-// Shapes    logits [..., V], labels i32 [...], lse [...], dloss []  ->  dlogits of the shape of
-// logits. Labels    rows with ignore_index get zeros. Any other label outside [0, V) leaves dlogits
-// undefined. Gradient  none. In place  on logits.
+// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [] -> dlogits of the shape of
+//           logits. Labels rows with ignore_index get zeros. Any other label outside [0, V) leaves
+//           dlogits undefined.
+// Gradient  none.
+// In place  on logits.
 #include <cmath>
 
 #include "ops/op.h"

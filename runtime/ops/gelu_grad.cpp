@@ -1,8 +1,7 @@
 // GeluGrad: the gradient of Gelu.
 //
 //   form = erf:   dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi))
-//   form = tanh:  dx = dy * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715
-//   x^2))
+//   form = tanh:  dx = dy * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2))
 //                 with t = tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
 //
 // Shapes    x and dy of one shape  ->  dx of this shape.

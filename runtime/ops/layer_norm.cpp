@@ -2,10 +2,11 @@
 //
 //   y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta
 //
-// Shapes    x [..., n], gamma [n], beta [n]  ->  y [..., n].
+// Shapes    x [..., n], gamma [n], beta [n] -> y [..., n].
 // Numerics  statistics are accumulated in f32; var is the biased variance, from the differences to
-// the mean. Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all
-// rows. Source    Ba, Kiros, Hinton, "Layer Normalization", 2016.
+//           the mean.
+// Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all rows.
+// Source    Ba, Kiros, Hinton, "Layer Normalization", 2016.
 #include <cmath>
 
 #include "ops/op.h"

@@ -3,8 +3,7 @@
 //   y[.., m, n] = sum over k of a'[.., m, k] * b'[.., k, n]
 //   a' is a, or with transpose_a the transpose of its last two axes; b' likewise
 //
-// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y
-// [..., M, N].
+// Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y [..., M, N].
 //           Rank >= 2; the batch axes broadcast by the rules of numpy.
 // Numerics  accumulated in f32. A sum over K = 0 is 0.
 // Gradient  two MatMuls; summed over the batch axes that were broadcast.
@@ -56,8 +55,7 @@ Attributes transposed(bool a, bool b) {
   return Attributes::of(t);
 }
 
-// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the
-// transpose of it.
+// With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the transpose of it.
 Status gradient(GradientContext& c) {
   const bool ta = c.attributes<MatMulAttributes>().transpose_a();
   const bool tb = c.attributes<MatMulAttributes>().transpose_b();

@@ -3,8 +3,9 @@
 //   y = a * b
 //
 // Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-// <= 8. Gradient  da = dy * b, db = dy * a; summed over the axes that were broadcast. In place  on
-// an input of the shape of the output.
+//           <= 8.
+// Gradient  da = dy * b, db = dy * a; summed over the axes that were broadcast.
+// In place  on an input of the shape of the output.
 #include <cmath>
 
 #include "ops/build.h"

@@ -1,9 +1,8 @@
-// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file
-// speaks.
+// OpDef: what the rest of Bowline knows about an operator, and the contexts in which an op file speaks.
 //
-// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle
-// in double precision and the tolerance. It includes this header and core/ alone; graph/ and the
-// conformance runner implement the contexts.
+// An op file (runtime/ops/<stem>.cpp) holds the doc comment, shape inference, gradient, the oracle in double
+// precision and the tolerance. It includes this header and core/ alone; graph/ and the conformance runner
+// implement the contexts.
 #pragma once
 
 #include <cmath>
@@ -53,16 +52,14 @@ struct GradientValue {
 };
 using GradientValues = std::vector<GradientValue>;
 
-// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its
-// status.
+// What a gradient sees and adds. An `add` that fails yields invalid values and din() returns its status.
 class GradientContext {
  public:
   virtual ~GradientContext() = default;
   virtual int inputs() const = 0;
   virtual GradientValue in(int i) const = 0;
   virtual GradientValue out(int i) const = 0;
-  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is
-  // always valid.
+  // Gradient of output i. Of an output that the loss does not reach: invalid for i > 0; output 0 is always valid.
   virtual GradientValue dout(int i) const = 0;
   // True if a gradient of input i is of use to anybody.
   virtual bool needs(int i) const = 0;
@@ -136,9 +133,8 @@ class OracleContext {
   const Shape& shape(int i) const { return in_[static_cast<size_t>(i)].shape; }
   std::span<double> out(int i) const { return out_[static_cast<size_t>(i)].values; }
   const Shape& out_shape(int i) const { return out_[static_cast<size_t>(i)].shape; }
-  // For each element of output i the sum of the magnitudes of the terms that were added up;
-  // rounding errors are measured against it. An oracle that leaves it empty is measured against
-  // |out|.
+  // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
+  // measured against it. An oracle that leaves it empty is measured against |out|.
   std::vector<double>& magnitude(int i) const { return magnitude_[static_cast<size_t>(i)]; }
   // The same, as zeros for all elements of output i.
   std::span<double> zero_magnitude(int i) const {
@@ -162,8 +158,7 @@ class OracleContext {
   std::span<std::vector<double>> magnitude_;
 };
 
-// How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude +
-// absolute.
+// How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute.
 struct Tolerance {
   static constexpr double kUnderflow = 1e-33;
   double roundings = 0;
@@ -173,9 +168,8 @@ struct Tolerance {
   static Tolerance exact() { return {0, 0}; }
   // `n` roundings of values of the size of the result.
   static Tolerance of_roundings(double n) { return {n, kUnderflow}; }
-  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of
-  // random rounding errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error
-  // Analysis", 2019).
+  // A sum of `length` terms, then `extra` roundings: 4 * sqrt(length) + extra (reliability of random rounding
+  // errors: Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", 2019).
   static Tolerance of_reduction(int64_t length, double extra) {
     return {4 * std::sqrt(static_cast<double>(length > 0 ? length : 1)) + extra, kUnderflow};
   }
@@ -196,8 +190,7 @@ class ToleranceContext {
   std::span<const OracleContext::Array> in_;
 };
 
-// Output `output` may lie on input `input`: every element is read before, or by the thread that,
-// writes it.
+// Output `output` may lie on input `input`: every element is read before, or by the thread that, writes it.
 struct InPlace {
   int output = -1;
   int input = -1;

@@ -2,8 +2,10 @@
 //
 //   y[kept axes] = (sum of x over `axes`) / n with n the number of elements under the sum
 //
-// Shapes    x  ->  y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-// them. Numerics  accumulated in f32. The mean of nothing is NaN. Gradient  BroadcastTo of dy / n.
+// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
+//           them.
+// Numerics  accumulated in f32. The mean of nothing is NaN.
+// Gradient  BroadcastTo of dy / n.
 #include <cmath>
 
 #include "ops/build.h"

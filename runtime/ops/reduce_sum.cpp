@@ -2,8 +2,10 @@
 //
 //   y[kept axes] = sum of x over `axes`
 //
-// Shapes    x  ->  y without the axes, or with 1 in their place (keep_dims). No axes given: all of
-// them. Numerics  accumulated in f32. The sum of nothing is 0. Gradient  BroadcastTo of dy.
+// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
+//           them.
+// Numerics  accumulated in f32. The sum of nothing is 0.
+// Gradient  BroadcastTo of dy.
 #include <cmath>
 
 #include "ops/build.h"

@@ -2,8 +2,9 @@
 //
 //   y[flat i] = x[flat i]
 //
-// Shapes    any x  ->  y of shape dims. A dim is a number or the name of a bound dim; one -1 stands
-// for what is left. Gradient  Reshape to the shape of x. View      y is the bytes of x: no kernel.
+// Shapes    any x -> y of shape dims. A dim is a number or the name of a bound dim; one -1 stands
+//           for what is left.
+// Gradient  Reshape to the shape of x. View y is the bytes of x: no kernel.
 #include "ops/build.h"
 #include "ops/op.h"
 

@@ -1,17 +1,15 @@
 // Rope: rotates pairs of channels by angles that grow with the position.
 //
-//   angle_j = (t + position_offset) * base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated
-//   if `inverse` y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j) y[b_j] = x[b_j] *
-//   cos(angle_j) + x[a_j] * sin(angle_j) pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved:
-//   (2j, 2j + 1)
+//   angle_j = (t + position_offset) * base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated if `inverse`
+//   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
+//   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
+//   pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved: (2j, 2j + 1)
 //
-// Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1.
-// rotary_dims is even,
+// Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1. rotary_dims is even,
 //           at most head_dim (0: head_dim); channels from rotary_dims on are copied.
 // Gradient  Rope in the other direction.
 // In place  on x.
-// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the
-// pairs that are
+// Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the pairs that are
 //           not interleaved are those of GPT-NeoX.
 #include <cmath>
 

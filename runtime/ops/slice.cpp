@@ -3,7 +3,8 @@
 //   y[.., i, ..] = x[.., start + i, ..],  0 <= i < length
 //
 // Shapes    x of rank >= 1, [start, start + length) inside its axis; a length of -1 goes to the
-// end. Gradient  SliceGrad: dy, with zeros around it.
+//           end.
+// Gradient  SliceGrad: dy, with zeros around it.
 #include "ops/index.h"
 #include "ops/op.h"
 

@@ -1,9 +1,8 @@
 // The storage table: storages, parameters, ties, versions and generations.
 //
-// A row number is the tie index. Rows are never removed or reused: a row whose last parameter
-// leaves becomes empty. A verb works on a copy of the table (rows are small and share their bytes),
-// does everything that can fail on the copy, and commits by moving the copy back: all or nothing.
-// See params/stage.h.
+// A row number is the tie index. Rows are never removed or reused: a row whose last parameter leaves becomes
+// empty. A verb works on a copy of the table (rows are small and share their bytes), does everything that can fail on
+// the copy, and commits by moving the copy back: all or nothing. See params/stage.h.
 #pragma once
 
 #include <memory>

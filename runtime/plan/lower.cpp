@@ -1,9 +1,8 @@
 // Graph -> Program. Values get locations, nodes become records.
 //
-// A Repeat becomes a Copy of each carried value into its region (left out where the value is made
-// there), a begin, the records of the body and an end. A carried value has a region of two slots
-// that the iterations use in turn, or of count + 1 slots where its values are kept for the backward
-// pass.
+// A Repeat becomes a Copy of each carried value into its region (left out where the value is made there), a begin, the
+// records of the body and an end. A carried value has a region of two slots that the iterations use in turn, or of count + 1
+// slots where its values are kept for the backward pass.
 #include <map>
 #include <set>
 
@@ -66,8 +65,7 @@ void separate_outputs(Graph& g, const std::set<size_t>& keep) {
   }
 }
 
-// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place
-// that is known already.
+// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place that is known already.
 struct Location {
   uint32_t item = kNoItem;  // offset counts from this item
   Operand place;            // slot, offset, table and step rule; dtype and shape are the value's
@@ -204,8 +202,7 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
       }
       const ValueId in = root_of(g, node.inputs[static_cast<size_t>(pair.input)]);
       const Location& from = f.locations[in];
-      // Only a plain result of this frame that nothing reads later; a second use as another input
-      // stays exact.
+      // Only a plain result of this frame that nothing reads later; a second use as another input stays exact.
       if (g[in].kind == ValueKind::result && from.item != kNoItem && from.place.modulo == 0 &&
           f.last_use[in] == n && bytes_of(g[in]) == bytes_of(g[out]) &&
           f.items[from.item].last <= n && f.items[from.item].bytes == bytes_of(g[out])) {
@@ -454,8 +451,7 @@ Status Lowering::lower_repeat(Frame& f, uint32_t n, std::vector<Pending>& pendin
   begin.reverse = repeat.reverse;
   plan_.program.records.push_back(begin);
 
-  // Items of the outer frame that the body uses are told apart from its own by an offset in the
-  // item number.
+  // Items of the outer frame that the body uses are told apart from its own by an offset in the item number.
   const auto first_own = static_cast<uint32_t>(f.items.size());
   std::vector<Pending> body_pending;
   inner.items.assign(first_own, MemoryItem{});

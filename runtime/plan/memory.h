@@ -1,7 +1,6 @@
 // Arena offsets from lifetimes.
 //
-// Source  Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020:
-// greedy by size,
+// Source  Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020: greedy by size,
 //         lowest best-fitting gap. Three orders are tried and the smallest arena is kept.
 #pragma once
 
@@ -23,8 +22,7 @@ struct MemoryLayout {
   uint64_t lower_bound = 0;  // the largest sum of bytes that live at one position
 };
 
-// Items that live at a common position do not overlap. Offsets and sizes are multiples of
-// `alignment`.
+// Items that live at a common position do not overlap. Offsets and sizes are multiples of `alignment`.
 MemoryLayout place(std::span<MemoryItem> items, uint64_t alignment);
 
 }  // namespace bowline::plan

@@ -1,5 +1,4 @@
-// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much
-// memory it takes.
+// Plan: a bound graph made concrete for one device: a Program, where its operands lie, and how much memory it takes.
 #pragma once
 
 #include "device/device.h"

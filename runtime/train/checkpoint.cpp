@@ -1,7 +1,6 @@
 // Checkpoints: the model file with moments, pending gradients and the training state.
 //
-// The order of data and the dropout masks are functions of counters, so the counters are all that
-// is kept of them.
+// The order of data and the dropout masks are functions of counters, so the counters are all that is kept of them.
 #include "graph/load.h"
 #include "graph/save.h"
 #include "train/trainer.h"

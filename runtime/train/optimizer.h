@@ -12,8 +12,7 @@ std::vector<uint32_t> trained(const params::Table& table);
 // How many moments the optimizer keeps per storage.
 uint32_t moments(const Optimizer& optimizer);
 
-// Adds the missing gradient and moment rows, on the device of the table and filled with zeros. All
-// or nothing.
+// Adds the missing gradient and moment rows, on the device of the table and filled with zeros. All or nothing.
 Status add_rows(params::Table& table, const Optimizer& optimizer);
 
 // The update segment: clip, then one optimizer node per group of equal options. Its size does not

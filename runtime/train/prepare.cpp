@@ -1,5 +1,4 @@
-// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and
-// evaluate.
+// The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
 #include "exec/session.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"

@@ -1,5 +1,4 @@
-// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the
-// file.
+// A Repeat does not grow with its count: not the listing, not the Program, not the graph in the file.
 #include <filesystem>
 #include <regex>
 

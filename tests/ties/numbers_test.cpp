@@ -1,5 +1,4 @@
-// The exact numbers of the seed models, on every device; a wrong one names the bug that it looks
-// like.
+// The exact numbers of the seed models, on every device; a wrong one names the bug that it looks like.
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 

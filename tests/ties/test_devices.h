@@ -1,5 +1,4 @@
-// The devices that ties and training are tested on: every real one, and the mocks that prove that
-// ties are not pointers.
+// The devices that ties and training are tested on: every real one, and the mocks that prove that ties are not pointers.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// Ties survive every verb, on every device: the listing of the partition stays, and so do the
-// numbers.
+// Ties survive every verb, on every device: the listing of the partition stays, and so do the numbers.
 #include <filesystem>
 
 #include "ties/seed_models.h"

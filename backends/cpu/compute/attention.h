@@ -3,22 +3,22 @@
 //   s[i, j] = scale * q[i] . k[j],  p = softmax over visible j,  o[i] = sum over j of p[i, j] v[j]
 //   lse[i]  = log of the sum over visible j of e^s[i, j]
 //
-//   dv[j] = sum over i of p[i, j] do[i]             ds[i, j] = p[i, j] (do[i] . v[j] - do[i] .
-//   o[i]) dq[i] = scale * sum over j of ds[i, j] k[j]     dk[j] = scale * sum over i of ds[i, j]
-//   q[i]
+//   dv[j]    = sum over i of p[i, j] do[i]
+//   ds[i, j] = p[i, j] (do[i] . v[j] - do[i] . o[i])
+//   dq[i]    = scale * sum over j of ds[i, j] k[j]
+//   dk[j]    = scale * sum over i of ds[i, j] q[i]
 //
 // Shapes    q, o and their gradients [batch, heads, queries, dim]; k, v and theirs [batch,
-// kv_heads, keys, dim]; lse
-//           [batch, heads, queries], contiguous. Query head h reads key head h / (heads /
-//           kv_heads); their dk and dv are summed. The axis `dim` is contiguous, the others have
-//           strides.
+//           kv_heads, keys, dim]; lse [batch, heads, queries], contiguous. Query head h reads key
+//           head h / (heads / kv_heads); their dk and dv are summed. The axis `dim` is contiguous,
+//           the others have strides.
 // Causal    query i sees the keys j <= i + keys - queries. A query that sees no key has o = 0 and
-// lse = -inf. Numerics  running maximum and sum over blocks of 64 keys in ascending order; sums
-// over queries and heads in ascending
-//           order. The bits do not depend on the number of threads.
+//           lse = -inf.
+// Numerics  running maximum and sum over blocks of 64 keys in ascending order; sums over queries
+//           and heads in ascending order. The bits do not depend on the number of threads.
 // Threads   uses the pool; outputs may not overlap inputs; nothing is allocated.
 // Source    Dao, "FlashAttention-2", 2023; Milakov and Gimelshein, "Online normalizer calculation
-// for softmax", 2018.
+//           for softmax", 2018.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,8 @@
 //
 // Shapes    arrays of n contiguous elements; outputs may lie exactly on an input of the same size.
 // Numerics  NaN and infinities propagate; denormals are kept. The bits do not depend on the number
-// of threads. Threads   uses the pool from some 10 thousand elements on; nothing is allocated.
+//           of threads.
+// Threads   uses the pool from some 10 thousand elements on; nothing is allocated.
 #pragma once
 
 #include <cstddef>

@@ -5,9 +5,10 @@
 //   also the gradient
 //
 // Pairs     halves (NeoX, Llama): a = i, b = i + rotary_dims / 2; interleaved (GPT-J): a = 2 i, b =
-// 2 i + 1. Shapes    x and y [outer, positions, heads, dim] with dim contiguous and strides for the
-// rest; rotary_dims is even and
-//           at most dim; elements from rotary_dims on are copied. y may be x.
+//           2 i + 1.
+// Shapes    x and y [outer, positions, heads, dim] with dim contiguous and strides for the rest;
+//           rotary_dims is even and at most dim; elements from rotary_dims on are copied. y may be
+//           x.
 // Numerics  angles, sines and cosines in f64, rounded once to f32.
 // Threads   uses the pool; nothing is allocated.
 // Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.

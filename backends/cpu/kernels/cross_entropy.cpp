@@ -1,7 +1,6 @@
 //! ops CrossEntropy CrossEntropyGrad
-// loss = mean (or sum) over counted rows of lse - logits[label];  dlogits = factor (softmax(logits)
-// - [label]). A label outside the vocabulary is reported and counts as nothing: the caller discards
-// the step.
+// loss = mean (or sum) over counted rows of lse - logits[label];  dlogits = factor (softmax(logits) - [label]).
+// A label outside the vocabulary is reported and counts as nothing: the caller discards the step.
 #include <algorithm>
 
 #include "compute/row.h"

@@ -1,5 +1,4 @@
-// Rope over [batch, position, head, head_dim]. The table of sines and cosines is made when the
-// record is made.
+// Rope over [batch, position, head, head_dim]. The table of sines and cosines is made when the record is made.
 #include "compute/rope.h"
 
 #include "kernel.h"

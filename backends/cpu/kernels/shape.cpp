@@ -1,6 +1,5 @@
 //! ops Copy Fill Transpose Slice SliceGrad Concat BroadcastTo SumTo ReduceSum ReduceMean
-// Operators that move elements or sum over axes: index arithmetic, one output element or row at a
-// time.
+// Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -44,8 +43,7 @@ Strides strides_of(const Shape& s) {
   return out;
 }
 
-// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis
-// in the inner loop.
+// y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis in the inner loop.
 void gather(Threads& threads, const float* x, float* y, const Shape& out, const Strides& stride) {
   if (out.elements() == 0) {
     return;
@@ -171,9 +169,8 @@ void run_concat(const Launch& l) {
   }
 }
 
-// Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the
-// leading axes go), rows (the trailing axes go), and the general one with an index walk per output
-// element.
+// Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
+// trailing axes go), and the general one with an index walk per output element.
 void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
               const std::array<bool, kMaxRank>& reduced, float scale) {
   int64_t outputs = 1;
@@ -190,8 +187,7 @@ void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
   const bool columns =
       std::none_of(reduced.begin() + lead, reduced.begin() + in.rank(), [](bool r) { return r; });
   if (columns) {
-    // Fixed blocks of columns; each sums its column top down in blocks of rows, so that the bits do
-    // not depend on threads.
+    // Fixed blocks of columns; each sums its column top down in blocks of rows, so that the bits do not depend on threads.
     const int64_t rows = in.elements(0, lead);
     parallel_blocks(threads, outputs, 64, [&](int64_t begin, int64_t end) {
       double sums[64] = {};

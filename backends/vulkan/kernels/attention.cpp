@@ -1,6 +1,5 @@
 //! ops Attention AttentionGrad Rope
-// Attention with memory linear in length, its gradient without atomics, and the rotation of
-// positions.
+// Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
 #include <algorithm>
 #include <cmath>
 

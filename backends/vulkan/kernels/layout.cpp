@@ -49,8 +49,7 @@ size_t positive_axis(int axis, const Shape& shape) {
   return static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis);
 }
 
-// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or
-// `part` first.
+// The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or `part` first.
 Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const auto inside = strides_of(whole);
   const auto own = strides_of(part);

@@ -1,6 +1,5 @@
 //! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
-// Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup
-// size.
+// Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
 #include <algorithm>
 
 #include "index.h"
