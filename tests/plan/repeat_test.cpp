@@ -116,6 +116,8 @@ TEST(Repeat, EqualsTheUnrolledGraph) {
   const Floats a = build(true);
   const Floats b = build(false);
   ASSERT_EQ(a.size(), b.size());
+  EXPECT_GT(a[0], 0);
+  EXPECT_LT(a[1], a[0]);
   for (size_t i = 0; i < a.size(); ++i) {
     expect_number(a[i], b[i], {}, 1e-5);
   }

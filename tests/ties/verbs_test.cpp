@@ -152,6 +152,8 @@ TEST_P(Verbs, AMoveInTheMiddleOfTraining) {
     return losses;
   };
   const Floats still = run({cpu, cpu, cpu, cpu, cpu, cpu});
+  EXPECT_EQ(still[0], 4);
+  EXPECT_LT(still.back(), still[0]);
   const Floats moving = run({cpu, device_, device_, cpu, device_, cpu});
   for (size_t i = 0; i < still.size(); ++i) {
     expect_number(moving[i], still[i], {}, 1e-5);

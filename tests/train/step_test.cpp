@@ -51,6 +51,7 @@ TEST_P(Training, PredictedPeakIsCounted) {
 }
 
 TEST_P(Training, SameBitsTwice) {
+  const auto untrained = all_bytes(tiny_lm().model);
   const auto run = [&] {
     const Device fresh = open_test_device(GetParam());
     TinyLm lm = tiny_lm();
@@ -61,7 +62,9 @@ TEST_P(Training, SameBitsTwice) {
     }
     return all_bytes(lm.model);
   };
-  EXPECT_EQ(run(), run());
+  const auto once = run();
+  EXPECT_EQ(once, run());
+  EXPECT_FALSE(std::ranges::equal(untrained, std::span(once).first(untrained.size())));
 }
 
 TEST_P(Training, AccumulationIsTheMeanOfTheBatches) {
@@ -93,6 +96,8 @@ TEST_P(Training, AccumulationIsTheMeanOfTheBatches) {
                                      tensor("labels", big.shape, big.labels)};
   const std::span<const Tensor> batches[] = {batch};
   const StepReport once = must(whole.step(batches));
+  EXPECT_GT(once.loss, 1);
+  EXPECT_GT(once.grad_norm, 0);
   EXPECT_NEAR(twice.loss, once.loss, 1e-5f * once.loss);
   EXPECT_NEAR(twice.grad_norm, once.grad_norm, 1e-4f * once.grad_norm);
 }
@@ -227,7 +232,10 @@ TEST(Training, OneAndTwoThreadsGiveTheSameBits) {
     }
     return all_bytes(lm.model);
   };
-  EXPECT_EQ(run(1), run(2));
+  const auto one = run(1);
+  EXPECT_EQ(one, run(2));
+  const auto untrained = all_bytes(tiny_lm().model);
+  EXPECT_FALSE(std::ranges::equal(untrained, std::span(one).first(untrained.size())));
 }
 
 TEST(Training, DevicesAgreeOver20Steps) {
@@ -240,6 +248,7 @@ TEST(Training, DevicesAgreeOver20Steps) {
     Floats& curve = curves.emplace_back();
     for (uint32_t i = 0; i < 20; ++i) {
       curve.push_back(must(train_step(t, lm, i)).loss);
+      EXPECT_GT(curve[i], 1);
       EXPECT_NEAR(curve[i], curves[0][i], 1e-3f * curves[0][i]) << name << ", step " << i;
     }
   }
