@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 1;
+constexpr uint32_t kContractVersion = 2;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -60,6 +60,9 @@ struct Capabilities {
   uint64_t alignment = 64;        // of operands in a buffer, bytes, a power of two
   uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
   bool fallback = false;          // other devices may send nodes here
+  // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
+  // Operation of SPIR-V Instructions").
+  bool denormals = true;
 };
 
 // One segment of a plan, in the form that the device resubmits.

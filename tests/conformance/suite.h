@@ -41,8 +41,12 @@ struct Verdict {
   double units = 0;
   std::string problem;
 };
-Verdict compare(const Case& c, const Expected& expected, const Observed& observed);
-Verdict compare_output(const Expected& expected, size_t output, std::span<const float> got);
+// `flushed` is what the oracle gives where the device may take denormal inputs for zero, or null: each element may be
+// either.
+Verdict compare(const Case& c, const Expected& expected, const Expected* flushed,
+                const Observed& observed);
+Verdict compare_output(const Expected& expected, const Expected* flushed, size_t output,
+                       std::span<const float> got);
 
 // A bound on |got - expected| in units of the tolerance; infinite if one is NaN or infinite and the
 // other not the same.
