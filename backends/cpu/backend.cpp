@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "compute/targets.h"
 #include "core/checked.h"
 #include "kernel.h"
 
@@ -278,7 +279,8 @@ class CpuBackend : public device::Backend {
   int rank() const override { return 1; }
   std::vector<DeviceInfo> enumerate() const override {
     DeviceInfo info;
-    info.description = format("{} cores", std::thread::hardware_concurrency());
+    info.description =
+        format("{} cores, {}", std::thread::hardware_concurrency(), instruction_set());
     return {info};
   }
   Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions& options) const override {
