@@ -39,6 +39,7 @@ Status SessionState::prepare() {
 }
 
 Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   device::OpenDevice& device = *model_->table.device();
   const plan::Plan& plan = forward_->plan();

@@ -1,6 +1,7 @@
 // What a Model owns: the table, the graphs, and what the file carries besides.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct ModelState {
   std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
   std::vector<NamedDim> dims;
 
-  int busy = 0;  // who reads the storages now; verbs that would change them refuse
+  std::atomic<int> busy = 0;  // who reads the storages now; verbs that would change them refuse
 
   // Kept as they are from load to save; their bytes lie in `source`.
   std::shared_ptr<const model::VerifiedFile> source;
@@ -41,6 +42,18 @@ struct ModelState {
     }
     return nullptr;
   }
+};
+
+// A run of a Session or Trainer: while it lives, verbs that would change what it reads return bad_argument.
+class Running {
+ public:
+  explicit Running(ModelState& model) : model_(model) { ++model_.busy; }
+  ~Running() { --model_.busy; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  ModelState& model_;
 };
 
 // Values that stand for the named dims while a generic graph is checked: small primes, one per dim, inside its limits.

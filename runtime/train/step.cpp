@@ -57,6 +57,7 @@ Result<float> TrainerState::read_loss(const plan::Plan& plan) const {
 }
 
 Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch) {
+  const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   if (cancelled_.exchange(false)) {
     return Status(Code::cancelled,
@@ -90,6 +91,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
 }
 
 Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
+  const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   const plan::Plan& plan = evaluate_->plan();
   device::Recording* const recordings[] = {evaluate_->recording()};

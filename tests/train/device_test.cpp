@@ -92,5 +92,46 @@ TEST_P(Devices, ADamagedPipelineCacheIsIgnored) {
   std::filesystem::remove_all(folder);
 }
 
+// Calls a function in the middle of every submission.
+class CallingDevice : public WrappedDevice {
+ public:
+  CallingDevice(std::unique_ptr<device::Device> inner, std::shared_ptr<std::function<void()>> call)
+      : WrappedDevice(std::move(inner)), call_(std::move(call)) {}
+  Status submit(std::span<device::Recording* const> recordings) override {
+    if (*call_) {
+      (*call_)();
+    }
+    return WrappedDevice::submit(recordings);
+  }
+
+ private:
+  std::shared_ptr<std::function<void()>> call_;
+};
+
+TEST(Busy, NoVerbChangesWhatARunReads) {
+  const auto call = std::make_shared<std::function<void()>>();
+  const Device device = wrap("calling", std::make_unique<CallingDevice>(open_cpu(), call));
+  Seed s = lm32();
+  ASSERT_OK(s.model.to(device));
+  Trainer t = must(Trainer::create(s.model, device, plain_sgd(0.1f)));
+  const std::string before = s.model.storages() + s.model.ties();
+  int refused = 0;
+  *call = [&] {
+    const Device cpu = must(Device::open("cpu", {}));
+    const std::string name = "head";
+    for (const Status& status : {s.model.to(cpu), s.model.freeze(name), s.model.materialize(2)}) {
+      EXPECT_EQ(status.code(), Code::bad_argument);
+      EXPECT_NE(status.message().find("busy"), std::string::npos) << status.message();
+      ++refused;
+    }
+  };
+  (void)loss(t, s);
+  EXPECT_EQ(refused, 3);
+  step(t, s);
+  EXPECT_EQ(refused, 6);
+  *call = nullptr;
+  EXPECT_OK(s.model.to(must(Device::open("cpu", {}))));
+}
+
 }  // namespace
 }  // namespace bowline::test
