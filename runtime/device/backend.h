@@ -71,6 +71,9 @@ class Recording {
   virtual ~Recording() = default;
   // Device bytes that the recording itself holds.
   virtual uint64_t overhead_bytes() const { return 0; }
+  // What the device is given to run in one submission: kernels, library calls, copies and fills on the device.
+  // 0: it is given nothing one by one.
+  virtual uint32_t launches() const { return 0; }
 };
 
 // The time of one record of a Program on the device.

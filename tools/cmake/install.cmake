@@ -3,11 +3,13 @@ include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-# What a consumer of a static library links besides it: names that a linker finds, nothing that find_package must know.
+# What a consumer of a static library links besides it: names that a linker finds, and targets of BOWLINE_PACKAGES.
 function(bowline_link_names out_var)
   set(names "")
   foreach(link IN LISTS ARGN)
-    if(TARGET ${link})
+    if(TARGET ${link} AND link MATCHES "^CUDA::")
+      # bowlineConfig.cmake finds its package.
+    elseif(TARGET ${link})
       get_target_property(type ${link} TYPE)
       if(type STREQUAL "INTERFACE_LIBRARY")
         get_target_property(inner ${link} INTERFACE_LINK_LIBRARIES)
@@ -48,6 +50,13 @@ function(bowline_install target component)
   endif()
   set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${interface}" EXPORT_NAME bowline)
 
+  set(dependencies "")
+  if(type STREQUAL "STATIC_LIBRARY")
+    get_property(packages GLOBAL PROPERTY BOWLINE_PACKAGES)
+    foreach(package IN LISTS packages)
+      string(APPEND dependencies "find_dependency(${package})\n")
+    endforeach()
+  endif()
   set(config "${PROJECT_BINARY_DIR}/package/${component}")
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
   file(CONFIGURE OUTPUT "${config}/bowlineConfig.cmake" CONTENT
@@ -55,7 +64,7 @@ function(bowline_install target component)
 include(CMakeFindDependencyMacro)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)
-include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
+@dependencies@include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
 " @ONLY)
   write_basic_package_version_file("${config}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
   install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${ARGN}

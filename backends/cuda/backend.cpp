@@ -1,0 +1,129 @@
+// The backends cuda and cuda-emu: which devices there are, and why one cannot be used.
+#include "device/backend.h"
+
+#include <cstdlib>
+
+#include "blas.h"
+#include "open_device.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+#ifdef BOWLINE_CUDA_EMULATED
+constexpr std::string_view kName = "cuda-emu";
+constexpr std::string_view kArchitectures = "75-virtual";
+#else
+constexpr std::string_view kName = "cuda";
+constexpr std::string_view kArchitectures = BOWLINE_CUDA_ARCHITECTURES;
+#endif
+
+std::string version_text(int version) {
+  return format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+// Why the driver lists no device.
+std::string no_device(cudaError_t error) {
+  int driver = 0;
+  int runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  (void)cudaGetLastError();
+  if (driver == 0) {
+    return "There is no NVIDIA driver (libcuda.so.1).";
+  }
+  if (error == cudaErrorInsufficientDriver) {
+    return format("The NVIDIA driver supports CUDA {}; this build needs {} or newer.",
+                  version_text(driver), version_text(runtime));
+  }
+  if (error == cudaErrorNoDevice || error == cudaSuccess) {
+    return "The NVIDIA driver finds no GPU.";
+  }
+  return status_of(error, "list the GPUs").message();
+}
+
+}  // namespace
+
+// Code for sm_XY runs on X.Z with Z >= Y; PTX for compute_XY on everything newer (CUDA C++ Programming Guide, "Binary and PTX
+// Compatibility").
+bool runs_on(std::string_view architectures, int major, int minor) {
+  while (!architectures.empty()) {
+    const size_t end = std::min(architectures.find(' '), architectures.size());
+    const std::string_view item = architectures.substr(0, end);
+    architectures.remove_prefix(std::min(end + 1, architectures.size()));
+    const int number = std::atoi(std::string(item.substr(0, item.find('-'))).c_str());
+    const bool real_only = item.ends_with("-real");
+    const bool newer = major * 10 + minor >= number;
+    if (real_only ? major == number / 10 && minor >= number % 10 : newer) {
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+class CudaBackend : public device::Backend {
+ public:
+  std::string_view name() const override { return kName; }
+  int rank() const override { return 3; }
+
+  std::vector<DeviceInfo> enumerate() const override {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    std::vector<DeviceInfo> out;
+    if (error != cudaSuccess || count == 0) {
+      out.push_back(info("NVIDIA GPUs", no_device(error)));
+      return out;
+    }
+    for (int i = 0; i < count; ++i) {
+      cudaDeviceProp p;
+      if (const cudaError_t e = cudaGetDeviceProperties(&p, i); e != cudaSuccess) {
+        out.push_back(
+            info("NVIDIA GPU", status_of(e, "ask for the properties of the GPU").message()));
+        continue;
+      }
+      std::string reason;
+      if (!runs_on(kArchitectures, p.major, p.minor)) {
+        reason = format("The GPU is of architecture sm_{}{}; this build has code for {}.", p.major,
+                        p.minor, kArchitectures);
+      }
+      out.push_back(info(format("{}, sm_{}{}, {}", std::string_view(p.name), p.major, p.minor,
+                                Blas::description()),
+                         std::move(reason)));
+    }
+    return out;
+  }
+
+  Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions&) const override {
+    return CudaDevice::open(index);
+  }
+
+ private:
+  static DeviceInfo info(std::string description, std::string unusable) {
+    DeviceInfo out;
+    out.description = std::move(description);
+    out.unusable = std::move(unusable);
+#ifdef BOWLINE_CUDA_EMULATED
+    out.software = true;
+    out.for_tests = true;
+#endif
+    return out;
+  }
+};
+
+}  // namespace
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+
+namespace bowline::device {
+#ifdef BOWLINE_CUDA_EMULATED
+const Backend& backend_cuda_emu() {
+  static const cuda_emu::CudaBackend backend;
+  return backend;
+}
+#else
+const Backend& backend_cuda() {
+  static const cuda::CudaBackend backend;
+  return backend;
+}
+#endif
+}  // namespace bowline::device

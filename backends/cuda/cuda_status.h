@@ -1,0 +1,24 @@
+// Errors of the CUDA runtime as codes and sentences.
+#pragma once
+
+#include "core/status.h"
+#include "platform.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+// True if the context is of no use after the error: every later call in this process fails too.
+bool is_sticky(cudaError_t error);
+
+// `doing` completes "CUDA fails to ...": "copy 64 bytes to the device".
+Status status_of(cudaError_t error, std::string_view doing);
+
+// Passes a failed CUDA call up.
+#define BOWLINE_CUDA(call, ...)                                                            \
+  do {                                                                                     \
+    if (const cudaError_t bowline_error = (call); bowline_error != cudaSuccess) {          \
+      return ::bowline::BOWLINE_CUDA_NAMESPACE::status_of(bowline_error,                   \
+                                                          ::bowline::format(__VA_ARGS__)); \
+    }                                                                                      \
+  } while (false)
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

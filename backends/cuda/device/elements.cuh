@@ -1,0 +1,44 @@
+// Element by element: which elements a thread takes.
+#pragma once
+
+#include "kernel.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+constexpr unsigned kElementThreads = 256;
+constexpr unsigned kElementsEach = 4;
+
+// Blocks for n elements that are handled four at a time.
+inline dim3 element_blocks(uint64_t n) { return blocks_for(n, kElementThreads, kElementsEach); }
+
+// Calls f(i) for the elements of this thread, or f4(i) for four from i on where `four` says that the operands allow it.
+template <class F, class F4>
+__device__ void for_elements(uint64_t n, bool four, F&& f, F4&& f4) {
+  const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  const uint64_t first = thread * kElementsEach;
+  if (four && first + kElementsEach <= n) {
+    f4(first);
+    return;
+  }
+  for (uint64_t i = first; i < n && i < first + kElementsEach; ++i) {
+    f(i);
+  }
+}
+
+// True if 16-byte accesses are legal from each address.
+template <class... P>
+bool aligned16(const P*... addresses) {
+  return (... && (reinterpret_cast<uintptr_t>(addresses) % 16 == 0));
+}
+
+__device__ inline float4 load4(const float* at) { return *reinterpret_cast<const float4*>(at); }
+__device__ inline void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
+
+// Writes the error word: an index lies outside its range. The access itself has been made harmless.
+__device__ inline void bad_index(device::StepScalars* step, uint32_t node, int32_t value) {
+  step->error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+  step->error_node = node;
+  step->error_value = value;
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,77 @@
+// Strided loops over up to eight axes, merged where the strides allow it.
+#pragma once
+
+#include <array>
+
+#include "kernel.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+constexpr int kMaxRank = 8;
+
+// The axes of a loop over elements, slowest first, with the strides of N operands. Passed to kernels by value.
+template <int N>
+struct Loops {
+  int rank = 0;
+  uint32_t sizes[kMaxRank] = {};
+  int64_t strides[N][kMaxRank] = {};
+
+  // Adds the next faster axis.
+  void add(int64_t size, std::array<int64_t, N> step) {
+    if (size == 1) {
+      return;
+    }
+    bool merges = rank > 0;
+    for (int k = 0; k < N && merges; ++k) {
+      merges = strides[k][rank - 1] == step[static_cast<size_t>(k)] * size;
+    }
+    if (merges && uint64_t{sizes[rank - 1]} * static_cast<uint64_t>(size) <= UINT32_MAX) {
+      sizes[rank - 1] *= static_cast<uint32_t>(size);
+    } else {
+      sizes[rank] = static_cast<uint32_t>(size);
+      ++rank;
+    }
+    for (int k = 0; k < N; ++k) {
+      strides[k][rank - 1] = step[static_cast<size_t>(k)];
+    }
+  }
+
+  // The offsets of element i of the loop.
+  __device__ void offsets(uint64_t i, int64_t (&out)[N]) const {
+    for (int k = 0; k < N; ++k) {
+      out[k] = 0;
+    }
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      const uint64_t at = i % sizes[axis];
+      i /= sizes[axis];
+      for (int k = 0; k < N; ++k) {
+        out[k] += static_cast<int64_t>(at) * strides[k][axis];
+      }
+    }
+  }
+};
+
+// Strides in elements of a contiguous tensor.
+inline std::array<int64_t, kMaxRank> strides_of(const Shape& shape) {
+  std::array<int64_t, kMaxRank> out{};
+  int64_t stride = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    out[static_cast<size_t>(axis)] = stride;
+    stride *= shape[axis];
+  }
+  return out;
+}
+
+// Strides of `from` seen as a tensor of shape `to`: 0 where it is repeated; axes are aligned at the last one.
+inline std::array<int64_t, kMaxRank> broadcast_strides(const Shape& from, const Shape& to) {
+  const auto own = strides_of(from);
+  std::array<int64_t, kMaxRank> out{};
+  const int skip = to.rank() - from.rank();
+  for (int axis = skip; axis < to.rank(); ++axis) {
+    out[static_cast<size_t>(axis)] =
+        from[axis - skip] == 1 ? 0 : own[static_cast<size_t>(axis - skip)];
+  }
+  return out;
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,161 @@
+// What a kernel finds in CUDA without including anything, on the host: built-in variables, barriers, shuffles, votes, atomics,
+// and the functions of single precision that <cmath> lacks.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <source_location>
+
+#include "emu/grid.h"
+#include "emu/half.h"
+#include "emu/shared.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__
+#define __launch_bounds__(...)
+#define __shared__ static
+#define threadIdx (::bowline::cuda_emu::running.thread->index)
+#define blockIdx (::bowline::cuda_emu::running.block_index)
+#define blockDim (::bowline::cuda_emu::running.block_dim)
+#define gridDim (::bowline::cuda_emu::running.grid_dim)
+
+namespace bowline::cuda_emu {
+
+constexpr int warpSize = static_cast<int>(kWarp);
+
+using Where = std::source_location;
+
+inline void __syncthreads(Where where = Where::current()) { block_barrier(where); }
+inline void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current()) {
+  (void)warp_exchange(Collective::barrier, mask, 0, running.thread->lane, where);
+}
+
+template <class T>
+uint64_t bits_of(T value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+template <class T>
+T of_bits(uint64_t bits) {
+  T value;
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+// The lane that a shuffle of `width` lanes reads; its own where the source lies outside its part.
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize,
+              Where where = Where::current()) {
+  const unsigned part =
+      running.thread->lane / static_cast<unsigned>(width) * static_cast<unsigned>(width);
+  const unsigned source = part + (static_cast<unsigned>(lane) & (static_cast<unsigned>(width) - 1));
+  return of_bits<T>(warp_exchange(Collective::shuffle, mask, bits_of(value), source, where));
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize,
+                  Where where = Where::current()) {
+  const unsigned me = running.thread->lane;
+  const unsigned source = me ^ static_cast<unsigned>(lanes);
+  const bool inside = source / static_cast<unsigned>(width) == me / static_cast<unsigned>(width);
+  return of_bits<T>(
+      warp_exchange(Collective::shuffle, mask, bits_of(value), inside ? source : me, where));
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
+                   Where where = Where::current()) {
+  const unsigned me = running.thread->lane;
+  const bool inside = me % static_cast<unsigned>(width) + lanes < static_cast<unsigned>(width);
+  return of_bits<T>(
+      warp_exchange(Collective::shuffle, mask, bits_of(value), inside ? me + lanes : me, where));
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
+                 Where where = Where::current()) {
+  const unsigned me = running.thread->lane;
+  const bool inside = me % static_cast<unsigned>(width) >= lanes;
+  return of_bits<T>(
+      warp_exchange(Collective::shuffle, mask, bits_of(value), inside ? me - lanes : me, where));
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, Where where = Where::current()) {
+  return warp_vote(mask, predicate != 0, where);
+}
+inline int __any_sync(unsigned mask, int predicate, Where where = Where::current()) {
+  return warp_vote(mask, predicate != 0, where) != 0 ? 1 : 0;
+}
+inline int __all_sync(unsigned mask, int predicate, Where where = Where::current()) {
+  return warp_vote(mask, predicate != 0, where) == mask ? 1 : 0;
+}
+
+// The threads of a grid run on one host thread, so plain operations are atomic.
+template <class T>
+T atomicAdd(T* at, T value) {
+  const T old = *at;
+  *at = old + value;
+  return old;
+}
+template <class T>
+T atomicMax(T* at, T value) {
+  const T old = *at;
+  *at = old < value ? value : old;
+  return old;
+}
+template <class T>
+T atomicMin(T* at, T value) {
+  const T old = *at;
+  *at = value < old ? value : old;
+  return old;
+}
+template <class T>
+T atomicExch(T* at, T value) {
+  const T old = *at;
+  *at = value;
+  return old;
+}
+template <class T>
+T atomicCAS(T* at, T compare, T value) {
+  const T old = *at;
+  *at = old == compare ? value : old;
+  return old;
+}
+
+template <class T>
+T __ldg(const T* at) {
+  return *at;
+}
+
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>(uint64_t{a} * b >> 32);
+}
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+inline int __float_as_int(float value) { return std::bit_cast<int>(value); }
+inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+using ::erfcf;
+using ::erff;
+using ::expf;
+using ::fabsf;
+using ::fmaf;
+using ::fmaxf;
+using ::fminf;
+using ::log1pf;
+using ::logf;
+using ::sqrtf;
+using ::tanhf;
+
+template <class T>
+constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+
+}  // namespace bowline::cuda_emu

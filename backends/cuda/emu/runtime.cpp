@@ -1,0 +1,310 @@
+#include "emu/runtime.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace bowline::cuda_emu {
+
+using Work = std::function<cudaError_t()>;
+
+struct Graph {
+  std::vector<Work> nodes;
+};
+struct GraphExec {
+  std::vector<Work> nodes;
+};
+struct Event {
+  std::chrono::steady_clock::time_point time;
+};
+struct Stream {
+  std::vector<Work> queue;
+  bool capturing = false;
+  bool invalid = false;  // something that cannot be captured was called
+  Graph captured;
+};
+
+namespace {
+
+std::mutex mutex;  // of all below
+Machine the_machine;
+cudaError_t sticky = cudaSuccess;
+thread_local cudaError_t last = cudaSuccess;
+std::string what_failed;
+std::map<void*, size_t> allocations;
+size_t used = 0;
+
+cudaError_t note(cudaError_t error) {
+  if (error != cudaSuccess) {
+    last = error;
+  }
+  return error;
+}
+
+// What every call that reaches the device returns first.
+cudaError_t state() { return the_machine.driver != cudaSuccess ? the_machine.driver : sticky; }
+
+bool stick(cudaError_t error) {
+  if (error != cudaSuccess && sticky == cudaSuccess) {
+    sticky = error;
+  }
+  return error != cudaSuccess;
+}
+
+cudaError_t enqueue(Stream* stream, Work work) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t error = state(); error != cudaSuccess) {
+    return note(error);
+  }
+  if (stream->capturing) {
+    stream->captured.nodes.push_back(std::move(work));
+  } else {
+    stream->queue.push_back(std::move(work));
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+Machine& machine() { return the_machine; }
+
+void restart() {
+  const std::lock_guard lock(mutex);
+  sticky = last = cudaSuccess;
+  the_machine = {};
+}
+
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = sticky != cudaSuccess ? sticky : last;
+  last = cudaSuccess;
+  return error;
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
+    default:
+      return "an error of the emulation";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorLaunchFailure ? what_failed.c_str() : cudaGetErrorName(error);
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  // Without a driver the version is 0, and the call succeeds.
+  *version = the_machine.driver == cudaErrorNoDevice ? 0 : the_machine.driver_version;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = the_machine.runtime_version;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = the_machine.devices;
+  return note(the_machine.driver);
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= the_machine.devices) {
+    return note(cudaErrorInvalidDevice);
+  }
+  *properties = {};
+  std::strncpy(properties->name, "host emulation of the CUDA launch model",
+               sizeof(properties->name) - 1);
+  properties->totalGlobalMem = the_machine.memory_bytes;
+  properties->major = the_machine.major;
+  properties->minor = the_machine.minor;
+  properties->multiProcessorCount = 2;
+  return note(the_machine.driver);
+}
+cudaError_t cudaSetDevice(int device) {
+  return note(device >= 0 && device < the_machine.devices ? state() : cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  const std::lock_guard lock(mutex);
+  *total = the_machine.memory_bytes;
+  *available = the_machine.memory_bytes > used ? the_machine.memory_bytes - used : 0;
+  return note(state());
+}
+
+cudaError_t cudaMalloc(void** out, size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (const cudaError_t error = state(); error != cudaSuccess) {
+    return note(error);
+  }
+  constexpr size_t kAlignment = 256;
+  if (used + bytes > the_machine.memory_bytes) {
+    return note(cudaErrorMemoryAllocation);
+  }
+  void* const memory =
+      std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  if (memory == nullptr) {
+    return note(cudaErrorMemoryAllocation);
+  }
+  std::memset(memory, 0xFF, bytes);  // NaN: what is read before it is written shows
+  allocations[memory] = bytes;
+  used += bytes;
+  *out = memory;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* memory) {
+  const std::lock_guard lock(mutex);
+  const auto it = allocations.find(memory);
+  if (it == allocations.end()) {
+    return memory == nullptr ? cudaSuccess : note(cudaErrorInvalidValue);
+  }
+  used -= it->second;
+  allocations.erase(it);
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {
+  *out = std::malloc(bytes == 0 ? 1 : bytes);
+  return note(*out == nullptr ? cudaErrorMemoryAllocation : state());
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  return enqueue(stream, [=] {
+    std::memmove(to, from, bytes);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  return enqueue(stream, [=] {
+    std::memset(to, value, bytes);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
+  *out = new Stream;
+  return note(state());
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  std::vector<Work> queue;
+  {
+    const std::lock_guard lock(mutex);
+    if (stream->capturing) {
+      stream->invalid = true;
+      return note(cudaErrorStreamCaptureUnsupported);
+    }
+    queue.swap(stream->queue);
+    stick(the_machine.next_wait);
+    the_machine.next_wait = cudaSuccess;
+  }
+  for (const Work& work : queue) {
+    if (sticky != cudaSuccess || stick(work())) {
+      break;
+    }
+  }
+  return note(state());
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(mutex);
+  stream->capturing = true;
+  stream->invalid = false;
+  stream->captured.nodes.clear();
+  return note(state());
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
+  const std::lock_guard lock(mutex);
+  *out = nullptr;
+  stream->capturing = false;
+  if (stream->invalid) {
+    return note(cudaErrorStreamCaptureInvalidated);
+  }
+  *out = new Graph(std::move(stream->captured));
+  stream->captured = {};
+  return note(state());
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long) {
+  *out = new GraphExec{graph->nodes};
+  return note(state());
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  return enqueue(stream, [graph] {
+    for (const Work& work : graph->nodes) {
+      if (const cudaError_t error = work(); error != cudaSuccess) {
+        return error;
+      }
+    }
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t* out) {
+  *out = new Event;
+  return note(state());
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return enqueue(stream, [event] {
+    event->time = std::chrono::steady_clock::now();
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = std::chrono::duration<float, std::milli>(end->time - begin->time).count();
+  return cudaSuccess;
+}
+
+cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
+                          std::function<void()> kernel) {
+  return enqueue(stream, [=, kernel = std::move(kernel)] {
+    const std::string error = run_grid(grid, block, kernel);
+    if (error.empty()) {
+      return cudaSuccess;
+    }
+    const std::lock_guard lock(mutex);
+    what_failed = std::string(name) + ": " + error;
+    return cudaErrorLaunchFailure;
+  });
+}
+
+}  // namespace bowline::cuda_emu

@@ -1,0 +1,117 @@
+// The part of the CUDA runtime that the backend calls, on the host: one device with its memory, streams and graphs.
+//
+// Work on a stream is done when somebody waits for it, never earlier, so a read without a wait sees old bytes. An error of a
+// kernel is sticky, as an illegal address is on a GPU: every later call returns it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "emu/device.h"
+
+namespace bowline::cuda_emu {
+
+// The numbers are those of driver_types.h.
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorNoKernelImageForDevice = 209,
+  cudaErrorECCUncorrectable = 214,
+  cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
+  cudaErrorLaunchTimeout = 702,
+  cudaErrorAssert = 710,
+  cudaErrorHardwareStackError = 714,
+  cudaErrorIllegalInstruction = 715,
+  cudaErrorMisalignedAddress = 716,
+  cudaErrorInvalidAddressSpace = 717,
+  cudaErrorInvalidPc = 718,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorUnknown = 999,
+};
+
+struct Stream;
+struct Graph;
+struct GraphExec;
+struct Event;
+using cudaStream_t = Stream*;
+using cudaGraph_t = Graph*;
+using cudaGraphExec_t = GraphExec*;
+using cudaEvent_t = Event*;
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3
+};
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+constexpr unsigned cudaStreamNonBlocking = 1;
+constexpr unsigned cudaHostAllocDefault = 0;
+
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  int major;
+  int minor;
+  int multiProcessorCount;
+};
+
+cudaError_t cudaGetLastError();
+const char* cudaGetErrorName(cudaError_t error);
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total);
+cudaError_t cudaMalloc(void** out, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaEventCreate(cudaEvent_t* out);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
+
+// kernel<<<grid, block, 0, stream>>>(...), with the arguments bound.
+cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t stream,
+                          std::function<void()> kernel);
+
+// The emulated machine, for tests: what is wrong with it.
+struct Machine {
+  int devices = 1;
+  cudaError_t driver = cudaSuccess;  // of every call that asks for devices
+  int driver_version = 13000;
+  int runtime_version = 13000;
+  int major = 9;
+  int minor = 0;
+  size_t memory_bytes = size_t{8} << 30;
+  cudaError_t next_wait =
+      cudaSuccess;  // what the next wait finds; sticky like an error of a kernel
+};
+Machine& machine();
+// Ends the sticky error: a new process.
+void restart();
+
+}  // namespace bowline::cuda_emu

@@ -1,0 +1,110 @@
+// Shared memory that knows who touched it.
+//
+// `__shared__ Shared<float[32][33]> tile;` is a plain array in CUDA. Here each element remembers its last accesses; two accesses
+// by different threads, one of them a write, need a barrier of the block between them, or one of the warp if both
+// threads are of one warp.
+#pragma once
+
+#include <type_traits>
+
+#include "emu/grid.h"
+
+namespace bowline::cuda_emu {
+
+// Accesses to one element since the block wrote it first.
+class AccessLog {
+ public:
+  void read() {
+    if (block_ != running.block_number) {
+      unwritten();
+    }
+    const unsigned me = running.thread->linear;
+    if (writer_ != me && write_barriers_ == running.barriers &&
+        !ordered_in_warp(writer_, write_warp_barriers_)) {
+      race("reads what", writer_, "wrote");
+    }
+    if (reads_ == Reads::none || read_barriers_ != running.barriers) {
+      reads_ = Reads::one;
+    } else if (reader_ != me) {
+      const bool same_warp = reader_ / kWarp == me / kWarp && reads_ != Reads::warps;
+      reads_ = same_warp ? Reads::warp : Reads::warps;
+    }
+    reader_ = me;
+    read_barriers_ = running.barriers;
+    read_warp_barriers_ = running.warp_barriers;
+  }
+
+  void write() {
+    const unsigned me = running.thread->linear;
+    if (block_ == running.block_number) {
+      if (writer_ != me && write_barriers_ == running.barriers &&
+          !ordered_in_warp(writer_, write_warp_barriers_)) {
+        race("overwrites what", writer_, "wrote");
+      }
+      const bool read_since = reads_ != Reads::none && read_barriers_ == running.barriers;
+      const bool only_mine = reads_ == Reads::one && reader_ == me;
+      if (read_since && !only_mine &&
+          (reads_ == Reads::warps || !ordered_in_warp(reader_, read_warp_barriers_))) {
+        race("overwrites what", reader_, "read");
+      }
+    }
+    block_ = running.block_number;
+    writer_ = me;
+    write_barriers_ = running.barriers;
+    write_warp_barriers_ = running.warp_barriers;
+    reads_ = Reads::none;
+  }
+
+ private:
+  // Who has read since the last write, in the phase of read_barriers_.
+  enum class Reads : uint8_t { none, one, warp, warps };
+
+  static bool ordered_in_warp(unsigned other, uint32_t warp_barriers) {
+    return other / kWarp == running.thread->warp && warp_barriers != running.warp_barriers;
+  }
+  [[noreturn]] static void race(const char* does, unsigned other, const char* did);
+  [[noreturn]] static void unwritten();
+
+  uint64_t block_ = 0;
+  uint32_t write_barriers_ = 0;
+  uint32_t write_warp_barriers_ = 0;
+  uint32_t read_barriers_ = 0;
+  uint32_t read_warp_barriers_ = 0;
+  unsigned writer_ = 0;
+  unsigned reader_ = 0;
+  Reads reads_ = Reads::none;
+};
+
+// An element of shared memory.
+template <class T>
+class Tracked {
+ public:
+  operator T() const {  // NOLINT: it stands for a T
+    log_.read();
+    return value_;
+  }
+  Tracked& operator=(T value) {
+    log_.write();
+    value_ = value;
+    return *this;
+  }
+  Tracked& operator=(const Tracked& other) { return *this = static_cast<T>(other); }
+  Tracked& operator+=(T value) { return *this = static_cast<T>(*this) + value; }
+
+ private:
+  T value_;
+  mutable AccessLog log_;
+};
+
+template <class T>
+struct SharedType {
+  using type = Tracked<T>;
+};
+template <class T, std::size_t N>
+struct SharedType<T[N]> {
+  using type = typename SharedType<T>::type[N];
+};
+template <class T>
+using Shared = typename SharedType<T>::type;
+
+}  // namespace bowline::cuda_emu

@@ -1,0 +1,143 @@
+// Kernels: how one operator becomes launches. A kernel is a free function in a table generated from the files of kernels/
+// (a file bears the stem of its operator, or claims several in its head: "//! ops Add Sub Mul"). It is called while a graph is
+// captured, once per iteration of a Repeat, and puts its launches on the stream.
+#pragma once
+
+#include <vector>
+
+#include "device/backend.h"
+#include "platform.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+class Blas;
+
+// An entry of a list operand, in device memory.
+struct ListEntry {
+  float* data;
+  uint64_t elements;
+  uint32_t first;  // of AccumulateGrad: overwrites unless the step accumulates
+};
+
+// Up to kChunk elements of one entry. A launch over all storages at once has a block per chunk.
+struct Chunk {
+  uint32_t entry;
+  uint32_t length;
+  uint64_t begin;
+};
+constexpr uint32_t kChunk = 4096;
+
+// A list operand: its entries, and the chunks of all of them in order. Entries of 0 elements have no chunk.
+struct List {
+  const ListEntry* entries = nullptr;  // device memory
+  const Chunk* chunks = nullptr;       // device memory
+  uint32_t entry_count = 0;
+  uint32_t chunk_count = 0;
+};
+
+// What a node looks like when it is asked for.
+struct NodeView {
+  const device::NodeQuery& query;
+  const Blas* blas;  // null: own products
+  const Shape& in(size_t i) const { return query.inputs[i].shape; }
+  const Shape& out(size_t i) const { return query.outputs[i].shape; }
+  template <class Table>
+  const Table& attributes() const {
+    return query.attributes.as<Table>();
+  }
+};
+
+// The operands of one record at one iteration, and the stream that it runs on.
+class Launch {
+ public:
+  struct Context {
+    const device::Program& program;
+    std::span<std::byte* const> slots;  // device addresses
+    std::span<const List> lists;        // by table of the program
+    cudaStream_t stream;
+    const Blas* blas;
+    uint32_t launches = 0;
+    Status status;  // the first failure
+  };
+  Launch(Context& context, const device::Record& record, uint32_t iteration)
+      : context_(context), record_(record), iteration_(iteration) {}
+
+  Op op() const { return record_.op; }
+  template <class Table>
+  const Table& attributes() const {
+    return record_.attributes.as<Table>();
+  }
+  size_t inputs() const { return record_.inputs.size(); }
+  size_t outputs() const { return record_.outputs.size(); }
+  bool has_input(size_t i) const { return i < inputs(); }
+  const Shape& in_shape(size_t i) const { return record_.inputs[i].shape; }
+  const Shape& out_shape(size_t i) const { return record_.outputs[i].shape; }
+  const float* in(size_t i) const { return reinterpret_cast<const float*>(at(record_.inputs[i])); }
+  const int32_t* in_i32(size_t i) const {
+    return reinterpret_cast<const int32_t*>(at(record_.inputs[i]));
+  }
+  float* out(size_t i) const { return reinterpret_cast<float*>(at(record_.outputs[i])); }
+  float* workspace() const { return reinterpret_cast<float*>(at(record_.workspace)); }
+  uint64_t workspace_bytes() const { return record_.workspace.bytes(); }
+  // Written by the host before each submission, read back after it.
+  device::StepScalars* step() const {
+    return reinterpret_cast<device::StepScalars*>(context_.slots[device::kStepSlot]);
+  }
+  uint32_t node() const { return record_.node; }
+  uint32_t iteration() const { return iteration_; }
+  const Blas* blas() const { return context_.blas; }
+  cudaStream_t stream() const { return context_.stream; }
+
+  // A list operand.
+  List in_list(size_t i) const { return context_.lists[record_.inputs[i].table]; }
+  List out_list(size_t i) const { return context_.lists[record_.outputs[i].table]; }
+  // The entry of this iteration of an operand that steps through a table. Host side: `data` is a device address.
+  const device::TableEntry& entry(const device::Operand& operand) const {
+    return context_.program.tables[operand.table].entries[iteration_];
+  }
+  const device::Operand& out_operand(size_t i) const { return record_.outputs[i]; }
+
+  // kernel<<<grid, block>>>(args...). A grid without blocks launches nothing.
+  template <class... P, class... A>
+  void launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, A... args) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0 || !context_.status.ok()) {
+      return;
+    }
+    done(name, BOWLINE_CUDA_NAMESPACE::launch(name, kernel, grid, block, context_.stream, args...));
+  }
+  // The same for calls of a library: counts the launch and keeps the first failure.
+  void done(const char* name, cudaError_t error);
+  void fail(Status status);
+  void copy(float* to, const float* from, uint64_t bytes);
+  void zero(float* to, uint64_t bytes);
+
+ private:
+  std::byte* at(const device::Operand& o) const;
+
+  Context& context_;
+  const device::Record& record_;
+  uint32_t iteration_;
+};
+
+struct Kernel {
+  void (*run)(Launch& launch) = nullptr;
+  // (optional) scratch bytes; none without it.
+  uint64_t (*workspace)(const NodeView& node) = nullptr;
+  // (optional) a sentence why the node cannot run here, or null.
+  const char* (*refusal)(const NodeView& node) = nullptr;
+};
+
+// Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);
+#define BOWLINE_CUDA_KERNEL(stem, ...) \
+  extern const Kernel kernel_##stem;   \
+  const Kernel kernel_##stem { __VA_ARGS__ }
+
+// One row per operator, null where no file of kernels/ claims it. Generated.
+extern const Kernel* const kKernels[kOps];
+
+// Blocks of `threads` for n elements, each thread taking `each` of them.
+constexpr unsigned blocks_for(uint64_t n, uint64_t threads, uint64_t each = 1) {
+  return static_cast<unsigned>((n + threads * each - 1) / (threads * each));
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

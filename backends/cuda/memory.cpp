@@ -1,0 +1,42 @@
+#include "memory.h"
+
+#include <cstring>
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+Result<std::unique_ptr<Memory>> Memory::allocate(uint64_t bytes, device::MemoryKind kind) {
+  auto memory = std::make_unique<Memory>();
+  memory->bytes = bytes;
+  void* block = nullptr;
+  const cudaError_t error = cudaMalloc(&block, bytes == 0 ? 1 : bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    size_t available = 0;
+    size_t total = 0;
+    BOWLINE_CUDA(cudaMemGetInfo(&available, &total), "ask for the free memory");
+    return Status(Code::out_of_memory,
+                  format("{} bytes are asked for, and the GPU has {} of {} left.", bytes,
+                         uint64_t{available}, uint64_t{total}));
+  }
+  BOWLINE_CUDA(error, "allocate {} bytes", bytes);
+  memory->device = static_cast<std::byte*>(block);
+  if (kind == device::MemoryKind::io) {
+    void* host = nullptr;
+    BOWLINE_CUDA(cudaHostAlloc(&host, bytes == 0 ? 1 : bytes, cudaHostAllocDefault),
+                 "pin {} bytes of host memory", bytes);
+    memory->host = static_cast<std::byte*>(host);
+    std::memset(host, 0, bytes);
+  }
+  return memory;
+}
+
+Memory::~Memory() {
+  if (device != nullptr) {
+    (void)cudaFree(device);
+  }
+  if (host != nullptr) {
+    (void)cudaFreeHost(host);
+  }
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

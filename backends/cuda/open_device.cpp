@@ -1,0 +1,227 @@
+#include "open_device.h"
+
+#include <cstring>
+
+#include "blas.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+using device::Buffer;
+using device::MemoryKind;
+using device::NodeAnswer;
+using device::NodeQuery;
+using device::Program;
+using device::Recording;
+
+namespace {
+
+constexpr uint64_t kAlignment = 256;  // of cudaMalloc
+
+// The number of a Buffer is the address of its Memory.
+Memory& memory_of(Buffer buffer) {
+  return *reinterpret_cast<Memory*>(static_cast<uintptr_t>(buffer.id));
+}
+
+Status check(Buffer buffer, uint64_t offset, uint64_t bytes) {
+  BOWLINE_REQUIRE(buffer.valid(), "The buffer is not valid.");
+  const uint64_t size = memory_of(buffer).bytes;
+  BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
+                  "Bytes {}+{} lie outside a buffer of {}.", offset, bytes, size);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<device::Device>> CudaDevice::open(int index) {
+  std::unique_ptr<CudaDevice> self(new CudaDevice(index));
+  self->capabilities_.alignment = kAlignment;
+  BOWLINE_TRY(self->begin());
+  BOWLINE_CUDA(cudaStreamCreateWithFlags(&self->stream_, cudaStreamNonBlocking), "create a stream");
+  self->blas_ = Blas::open();
+  return std::unique_ptr<device::Device>(std::move(self));
+}
+
+CudaDevice::~CudaDevice() {
+  (void)cudaSetDevice(index_);
+  if (stream_ != nullptr) {
+    (void)cudaStreamSynchronize(stream_);
+    (void)cudaStreamDestroy(stream_);
+  }
+}
+
+Status CudaDevice::begin() {
+  BOWLINE_TRY(Status(poisoned_));
+  return end(status_of(cudaSetDevice(index_), "choose the device"));
+}
+
+Status CudaDevice::end(Status status) {
+  if (status.code() == Code::device_poisoned && poisoned_.ok()) {
+    poisoned_ = status;
+  }
+  return status;
+}
+
+Status CudaDevice::synchronize() {
+  pending_ = false;
+  return end(status_of(cudaStreamSynchronize(stream_), "wait for the device"));
+}
+
+NodeAnswer CudaDevice::query(const NodeQuery& node) const {
+  NodeAnswer answer;
+  const Kernel* kernel = kKernels[static_cast<size_t>(index_of(node.op))];
+  if (kernel == nullptr) {
+    answer.reason = "no kernel";
+    return answer;
+  }
+  const NodeView view{node, blas_.get()};
+  if (const char* reason = kernel->refusal ? kernel->refusal(view) : nullptr; reason != nullptr) {
+    answer.reason = reason;
+    return answer;
+  }
+  answer.workspace_bytes = kernel->workspace ? kernel->workspace(view) : 0;
+  return answer;
+}
+
+Result<device::MemoryInfo> CudaDevice::memory_info() {
+  BOWLINE_TRY(begin());
+  size_t available = 0;
+  size_t total = 0;
+  BOWLINE_TRY(end(status_of(cudaMemGetInfo(&available, &total), "ask for the free memory")));
+  return device::MemoryInfo{total, available};
+}
+
+Result<Buffer> CudaDevice::allocate(uint64_t bytes, MemoryKind kind) {
+  BOWLINE_TRY(begin());
+  Result<std::unique_ptr<Memory>> memory = Memory::allocate(bytes, kind);
+  if (!memory.ok()) {
+    return end(std::move(memory).status());
+  }
+  return Buffer{reinterpret_cast<uintptr_t>(memory.value().release())};
+}
+
+void CudaDevice::free(Buffer buffer) {
+  if (buffer.valid()) {
+    (void)cudaSetDevice(index_);
+    if (pending_) {
+      (void)synchronize();
+    }
+    delete &memory_of(buffer);
+  }
+}
+
+Status CudaDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
+  BOWLINE_TRY(begin());
+  BOWLINE_TRY(check(to, offset, from.size()));
+  Memory& memory = memory_of(to);
+  if (memory.host != nullptr) {
+    BOWLINE_TRY(pending_ ? synchronize() : Status());
+    std::copy(from.begin(), from.end(), memory.host + offset);
+    return {};
+  }
+  BOWLINE_TRY(end(status_of(cudaMemcpyAsync(memory.device + offset, from.data(), from.size(),
+                                            cudaMemcpyHostToDevice, stream_),
+                            format("copy {} bytes to the device", from.size()))));
+  return synchronize();
+}
+
+Status CudaDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
+  BOWLINE_TRY(begin());
+  BOWLINE_TRY(check(from, offset, to.size()));
+  const Memory& memory = memory_of(from);
+  if (memory.host != nullptr) {
+    BOWLINE_TRY(pending_ ? synchronize() : Status());
+    std::copy_n(memory.host + offset, to.size(), to.begin());
+    return {};
+  }
+  BOWLINE_TRY(end(status_of(cudaMemcpyAsync(to.data(), memory.device + offset, to.size(),
+                                            cudaMemcpyDeviceToHost, stream_),
+                            format("copy {} bytes from the device", to.size()))));
+  return synchronize();
+}
+
+Status CudaDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
+                        uint64_t bytes) {
+  BOWLINE_TRY(begin());
+  BOWLINE_TRY(check(to, to_offset, bytes));
+  BOWLINE_TRY(check(from, from_offset, bytes));
+  Memory& target = memory_of(to);
+  const Memory& source = memory_of(from);
+  BOWLINE_TRY(pending_ ? synchronize() : Status());
+  if (target.host != nullptr && source.host != nullptr) {
+    std::memmove(target.host + to_offset, source.host + from_offset, bytes);
+    return {};
+  }
+  std::byte* const end_of_copy = target.host != nullptr ? target.host : target.device;
+  const std::byte* const start = source.host != nullptr ? source.host : source.device;
+  const cudaMemcpyKind kind = target.host != nullptr   ? cudaMemcpyDeviceToHost
+                              : source.host != nullptr ? cudaMemcpyHostToDevice
+                                                       : cudaMemcpyDeviceToDevice;
+  BOWLINE_TRY(end(
+      status_of(cudaMemcpyAsync(end_of_copy + to_offset, start + from_offset, bytes, kind, stream_),
+                format("copy {} bytes on the device", bytes))));
+  return synchronize();
+}
+
+Status CudaDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
+  BOWLINE_TRY(begin());
+  BOWLINE_TRY(check(to, offset, bytes));
+  Memory& memory = memory_of(to);
+  BOWLINE_TRY(pending_ ? synchronize() : Status());
+  if (memory.host != nullptr) {
+    std::memset(memory.host + offset, static_cast<int>(value), bytes);
+    return {};
+  }
+  BOWLINE_TRY(end(
+      status_of(cudaMemsetAsync(memory.device + offset, static_cast<int>(value), bytes, stream_),
+                format("fill {} bytes", bytes))));
+  return synchronize();
+}
+
+Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
+                                                      std::span<const Buffer> buffers) {
+  BOWLINE_TRY(begin());
+  BOWLINE_REQUIRE(buffers.size() == program.slots, "{} buffers are bound to {} slots.",
+                  buffers.size(), program.slots);
+  std::vector<const Memory*> memories;
+  for (const Buffer b : buffers) {
+    memories.push_back(b.valid() ? &memory_of(b) : nullptr);
+  }
+  for (const device::Record& r : program.records) {
+    BOWLINE_REQUIRE_CODE(r.kind != device::Record::Kind::op ||
+                             kKernels[static_cast<size_t>(index_of(r.op))] != nullptr,
+                         Code::unsupported, "CUDA has no kernel for {}.", r.op);
+  }
+  BOWLINE_TRY(pending_ ? synchronize() : Status());
+  Result<std::unique_ptr<CudaRecording>> recording =
+      CudaRecording::make(program, memories, stream_, blas_.get());
+  if (!recording.ok()) {
+    return end(std::move(recording).status());
+  }
+  return std::unique_ptr<Recording>(std::move(recording).value());
+}
+
+Status CudaDevice::submit(std::span<Recording* const> recordings) {
+  BOWLINE_TRY(begin());
+  pending_ = true;
+  for (Recording* r : recordings) {
+    BOWLINE_TRY(end(static_cast<CudaRecording*>(r)->submit()));
+  }
+  return {};
+}
+
+Status CudaDevice::wait() {
+  BOWLINE_TRY(begin());
+  return synchronize();
+}
+
+Result<std::vector<device::RecordTime>> CudaDevice::timestamps(Recording& recording) {
+  BOWLINE_TRY(begin());
+  Result<std::vector<device::RecordTime>> times =
+      static_cast<CudaRecording&>(recording).timestamps();
+  if (!times.ok()) {
+    return end(std::move(times).status());
+  }
+  return times;
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

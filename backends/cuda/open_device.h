@@ -1,0 +1,45 @@
+// An opened CUDA device: one stream, in order.
+#pragma once
+
+#include "recording.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+class CudaDevice : public device::Device {
+ public:
+  static Result<std::unique_ptr<device::Device>> open(int index);
+  ~CudaDevice() override;
+
+  const device::Capabilities& capabilities() const override { return capabilities_; }
+  device::NodeAnswer query(const device::NodeQuery& node) const override;
+  Result<device::MemoryInfo> memory_info() override;
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override;
+  void free(device::Buffer buffer) override;
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override;
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override;
+  Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+              uint64_t bytes) override;
+  Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override;
+  Result<std::unique_ptr<device::Recording>> record(
+      const device::Program& program, std::span<const device::Buffer> buffers) override;
+  Status submit(std::span<device::Recording* const> recordings) override;
+  Status wait() override;
+  Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override;
+
+ private:
+  explicit CudaDevice(int index) : index_(index) {}
+  // What every call begins with: the device of this thread, and the error that sticks.
+  Status begin();
+  // Keeps an error that poisons the context.
+  Status end(Status status);
+  Status synchronize();
+
+  int index_;
+  device::Capabilities capabilities_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<Blas> blas_;
+  bool pending_ = false;  // work was submitted since the last wait
+  Status poisoned_;
+};
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

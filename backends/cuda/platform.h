@@ -1,0 +1,45 @@
+// CUDA, or its emulation on the host: the same sources build both backends.
+//
+// With BOWLINE_CUDA_EMULATED every name of the CUDA runtime and of its device language comes from emu/.
+#pragma once
+
+#include <tuple>
+#include <utility>
+
+#ifdef BOWLINE_CUDA_EMULATED
+#define BOWLINE_CUDA_NAMESPACE cuda_emu
+#include "emu/runtime.h"
+#else
+#define BOWLINE_CUDA_NAMESPACE cuda
+#include <cuda_runtime.h>
+#endif
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+#ifndef BOWLINE_CUDA_EMULATED
+// `__shared__ Shared<float[32][33]> tile;`: an array, which the emulation watches.
+template <class T>
+using Shared = T;
+#endif
+
+// Puts kernel(args...) on the stream.
+template <class... P, class... A>
+cudaError_t launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block,
+                   cudaStream_t stream, A... args) {
+  static_assert(sizeof...(P) == sizeof...(A), "The kernel takes another number of arguments.");
+#ifdef BOWLINE_CUDA_EMULATED
+  return launch_kernel(name, grid, block, stream, [=] { kernel(static_cast<P>(args)...); });
+#else
+  (void)name;
+  std::tuple<P...> values(static_cast<P>(args)...);
+  return std::apply(
+      [&](P&... value) {
+        void* pointers[] = {&value...};
+        return cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid, block, pointers, 0,
+                                stream);
+      },
+      values);
+#endif
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,263 @@
+#include "recording.h"
+
+#include <algorithm>
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+using device::kArenaSlot;
+using device::kNoTable;
+using device::Operand;
+using device::Program;
+using device::Record;
+using device::RecordTime;
+
+void Launch::fail(Status status) {
+  if (context_.status.ok()) {
+    context_.status = std::move(status);
+  }
+}
+
+void Launch::done(const char* name, cudaError_t error) {
+  ++context_.launches;
+  if (error != cudaSuccess) {
+    fail(status_of(error, format("launch {} of node {}", name, record_.node)));
+  }
+}
+
+void Launch::copy(float* to, const float* from, uint64_t bytes) {
+  if (bytes > 0 && to != from && context_.status.ok()) {
+    done("a copy", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_.stream));
+  }
+}
+
+void Launch::zero(float* to, uint64_t bytes) {
+  if (bytes > 0 && context_.status.ok()) {
+    done("a fill", cudaMemsetAsync(to, 0, bytes, context_.stream));
+  }
+}
+
+std::byte* Launch::at(const Operand& o) const {
+  if (o.table != kNoTable) {
+    const device::TableEntry& e = entry(o);
+    return context_.slots[e.slot] + e.offset;
+  }
+  const uint64_t step =
+      o.modulo == 0 ? 0 : (uint64_t{iteration_} + o.shift) % o.modulo * o.step_bytes;
+  return context_.slots[o.slot] + o.offset + step;
+}
+
+CudaRecording::CudaRecording(Program program, std::vector<const Memory*> buffers,
+                             cudaStream_t stream, const Blas* blas)
+    : program_(std::move(program)), buffers_(std::move(buffers)), stream_(stream), blas_(blas) {
+  for (const Memory* m : buffers_) {
+    slots_.push_back(m == nullptr ? nullptr : m->device);
+  }
+}
+
+CudaRecording::~CudaRecording() {
+  if (graph_ != nullptr) {
+    (void)cudaGraphExecDestroy(graph_);
+  }
+}
+
+Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& program,
+                                                           std::span<const Memory* const> buffers,
+                                                           cudaStream_t stream, const Blas* blas) {
+  std::unique_ptr<CudaRecording> out(
+      new CudaRecording(program, {buffers.begin(), buffers.end()}, stream, blas));
+  BOWLINE_TRY(out->make_tables());
+  BOWLINE_TRY(out->capture());
+  return out;
+}
+
+// All tables of the program in one block: entries, then the chunks of each.
+Status CudaRecording::make_tables() {
+  std::vector<ListEntry> entries;
+  std::vector<Chunk> chunks;
+  struct Place {
+    size_t entry, chunk;
+  };
+  std::vector<Place> places;
+  for (const device::Table& table : program_.tables) {
+    places.push_back({entries.size(), chunks.size()});
+    for (uint32_t i = 0; i < table.entries.size(); ++i) {
+      const device::TableEntry& e = table.entries[i];
+      entries.push_back(
+          {reinterpret_cast<float*>(slots_[e.slot] + e.offset), e.elements, e.first ? 1u : 0u});
+      for (uint64_t begin = 0; begin < e.elements; begin += kChunk) {
+        chunks.push_back(
+            {i, static_cast<uint32_t>(std::min<uint64_t>(kChunk, e.elements - begin)), begin});
+      }
+    }
+  }
+  if (entries.empty()) {
+    return {};
+  }
+  const uint64_t entry_bytes = entries.size() * sizeof(ListEntry);
+  const uint64_t chunk_bytes = chunks.size() * sizeof(Chunk);
+  BOWLINE_ASSIGN(tables_, Memory::allocate(entry_bytes + chunk_bytes, device::MemoryKind::device));
+  BOWLINE_CUDA(cudaMemcpyAsync(tables_->device, entries.data(), entry_bytes, cudaMemcpyHostToDevice,
+                               stream_),
+               "copy the tables of a graph");
+  BOWLINE_CUDA(cudaMemcpyAsync(tables_->device + entry_bytes, chunks.data(), chunk_bytes,
+                               cudaMemcpyHostToDevice, stream_),
+               "copy the tables of a graph");
+  BOWLINE_CUDA(cudaStreamSynchronize(stream_), "copy the tables of a graph");
+  const auto* device_entries = reinterpret_cast<const ListEntry*>(tables_->device);
+  const auto* device_chunks = reinterpret_cast<const Chunk*>(tables_->device + entry_bytes);
+  places.push_back({entries.size(), chunks.size()});
+  for (size_t t = 0; t + 1 < places.size(); ++t) {
+    lists_.push_back({device_entries + places[t].entry, device_chunks + places[t].chunk,
+                      static_cast<uint32_t>(places[t + 1].entry - places[t].entry),
+                      static_cast<uint32_t>(places[t + 1].chunk - places[t].chunk)});
+  }
+  return {};
+}
+
+template <class F>
+void CudaRecording::for_each_record(F&& f) const {
+  const std::vector<Record>& records = program_.records;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (records[i].kind == Record::Kind::op) {
+      f(i, 0u);
+      continue;
+    }
+    const Record& loop = records[i];
+    size_t end = i + 1;
+    while (records[end].kind != Record::Kind::repeat_end) {
+      ++end;
+    }
+    for (uint32_t k = 0; k < loop.count; ++k) {
+      const uint32_t iteration = loop.reverse ? loop.count - 1 - k : k;
+      for (size_t body = i + 1; body < end; ++body) {
+        f(body, iteration);
+      }
+    }
+    i = end;
+  }
+}
+
+// Ranges that touch, or nearly do, become one copy.
+void CudaRecording::note(std::vector<Transfer>& transfers, const Memory* memory, uint64_t begin,
+                         uint64_t end) {
+  constexpr uint64_t kGap = 256;
+  if (begin == end) {
+    return;
+  }
+  for (Transfer& t : transfers) {
+    if (t.memory == memory && begin <= t.end + kGap && t.begin <= end + kGap) {
+      t.begin = std::min(t.begin, begin);
+      t.end = std::max(t.end, end);
+      return;
+    }
+  }
+  transfers.push_back({memory, begin, end});
+}
+
+void CudaRecording::note_operand(std::vector<Transfer>& transfers, const Operand& o) const {
+  if (o.table != kNoTable || buffers_[o.slot] == nullptr || buffers_[o.slot]->host == nullptr) {
+    return;
+  }
+  const uint64_t bytes = o.modulo == 0 ? o.bytes() : (o.modulo - 1) * o.step_bytes + o.bytes();
+  note(transfers, buffers_[o.slot], o.offset, o.offset + bytes);
+}
+
+void CudaRecording::enqueue_transfers(bool in, Status& status) const {
+  for (const Transfer& t : in ? in_ : out_) {
+    std::byte* const device = t.memory->device + t.begin;
+    std::byte* const host = t.memory->host + t.begin;
+    const cudaError_t error =
+        in ? cudaMemcpyAsync(device, host, t.end - t.begin, cudaMemcpyHostToDevice, stream_)
+           : cudaMemcpyAsync(host, device, t.end - t.begin, cudaMemcpyDeviceToHost, stream_);
+    if (error != cudaSuccess && status.ok()) {
+      status = status_of(error, "copy the inputs and outputs of a graph");
+    }
+  }
+}
+
+void CudaRecording::enqueue(Launch::Context& context, size_t record, uint32_t iteration) const {
+  Launch launch(context, program_.records[record], iteration);
+  kKernels[static_cast<size_t>(index_of(program_.records[record].op))]->run(launch);
+}
+
+Launch::Context CudaRecording::context() const {
+  return {program_, slots_, lists_, stream_, blas_, 0, {}};
+}
+
+Status CudaRecording::capture() {
+  const Memory* const step = buffers_[device::kStepSlot];
+  if (step != nullptr && step->host != nullptr) {
+    note(in_, step, 0, sizeof(device::StepScalars));
+    note(out_, step, 0, sizeof(device::StepScalars));
+  }
+  for (const Record& r : program_.records) {
+    for (const Operand& o : r.inputs) {
+      note_operand(in_, o);
+    }
+    for (const Operand& o : r.outputs) {
+      // The bytes around what is written come along: ranges that nearly touch are copied as one.
+      note_operand(in_, o);
+      note_operand(out_, o);
+    }
+  }
+  BOWLINE_CUDA(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+               "begin a capture");
+  Launch::Context context = this->context();
+  enqueue_transfers(true, context.status);
+  for_each_record([&](size_t record, uint32_t iteration) { enqueue(context, record, iteration); });
+  enqueue_transfers(false, context.status);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t error = cudaStreamEndCapture(stream_, &graph);
+  if (context.status.ok() && error == cudaSuccess) {
+    context.status = status_of(cudaGraphInstantiate(&graph_, graph, 0), "instantiate a graph");
+  }
+  if (graph != nullptr) {
+    (void)cudaGraphDestroy(graph);
+  }
+  BOWLINE_TRY(std::move(context.status));
+  launches_ = context.launches;
+  return status_of(error, "capture a graph");
+}
+
+Status CudaRecording::submit() {
+  return status_of(cudaGraphLaunch(graph_, stream_), "launch a graph");
+}
+
+Result<std::vector<RecordTime>> CudaRecording::timestamps() {
+  std::vector<RecordTime> times;
+  std::vector<cudaEvent_t> events;
+  Launch::Context context = this->context();
+  const auto mark = [&] {
+    cudaEvent_t event = nullptr;
+    Status status = status_of(cudaEventCreate(&event), "create an event");
+    if (status.ok()) {
+      events.push_back(event);
+      status = status_of(cudaEventRecord(event, stream_), "record an event");
+    }
+    if (context.status.ok()) {
+      context.status = std::move(status);
+    }
+  };
+  enqueue_transfers(true, context.status);
+  mark();
+  for_each_record([&](size_t record, uint32_t iteration) {
+    enqueue(context, record, iteration);
+    mark();
+    times.push_back({static_cast<uint32_t>(record), 0});
+  });
+  enqueue_transfers(false, context.status);
+  Status status = status_of(cudaStreamSynchronize(stream_), "wait for the device");
+  for (size_t i = 0; i < times.size() && status.ok() && context.status.ok(); ++i) {
+    float ms = 0;
+    status = status_of(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "read an event");
+    times[i].ns = static_cast<double>(ms) * 1e6;
+  }
+  for (cudaEvent_t event : events) {
+    (void)cudaEventDestroy(event);
+  }
+  BOWLINE_TRY(std::move(context.status));
+  BOWLINE_TRY(std::move(status));
+  return times;
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,65 @@
+// A Program as a CUDA graph.
+#pragma once
+
+#include <vector>
+
+#include "cuda_status.h"
+#include "kernel.h"
+#include "memory.h"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+// The graph of one segment: inputs and step scalars from pinned memory to the device, the kernels in the order of the
+// Program with Repeats unrolled, outputs and step scalars back. Replayed by one call, with no host synchronization inside.
+class CudaRecording : public device::Recording {
+ public:
+  // `buffers[s]` is slot s, or null.
+  static Result<std::unique_ptr<CudaRecording>> make(const device::Program& program,
+                                                     std::span<const Memory* const> buffers,
+                                                     cudaStream_t stream, const Blas* blas);
+  ~CudaRecording() override;
+
+  uint64_t overhead_bytes() const override { return tables_ ? tables_->bytes : 0; }
+  uint32_t launches() const override { return launches_; }
+
+  Status submit();
+  // Runs the records one by one, without the graph, between events.
+  Result<std::vector<device::RecordTime>> timestamps();
+
+ private:
+  CudaRecording(device::Program program, std::vector<const Memory*> buffers, cudaStream_t stream,
+                const Blas* blas);
+  Status make_tables();
+  Status capture();
+  void enqueue_transfers(bool in, Status& status) const;
+  // Puts one record on the stream, at one iteration.
+  void enqueue(Launch::Context& context, size_t record, uint32_t iteration) const;
+  Launch::Context context() const;
+  // Calls f(record, iteration) in the order of execution.
+  template <class F>
+  void for_each_record(F&& f) const;
+
+  // A range of a buffer that the host sees.
+  struct Transfer {
+    const Memory* memory;
+    uint64_t begin;
+    uint64_t end;
+  };
+  static void note(std::vector<Transfer>& transfers, const Memory* memory, uint64_t begin,
+                   uint64_t end);
+  void note_operand(std::vector<Transfer>& transfers, const device::Operand& operand) const;
+
+  device::Program program_;
+  std::vector<const Memory*> buffers_;
+  std::vector<std::byte*> slots_;
+  cudaStream_t stream_;
+  const Blas* blas_;
+  std::unique_ptr<Memory> tables_;
+  std::vector<List> lists_;
+  std::vector<Transfer> in_;
+  std::vector<Transfer> out_;
+  cudaGraphExec_t graph_ = nullptr;
+  uint32_t launches_ = 0;
+};
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
