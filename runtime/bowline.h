@@ -374,6 +374,9 @@ struct Counters {
   uint64_t submits = 0;
   uint64_t fallbacks = 0;
   uint64_t transfers = 0;  // of storages, between devices
+  // What the device is given to run for one training step (accumulation counted), or for one run: kernels, library calls,
+  // copies and fills on the device. 0: it is given nothing one by one.
+  uint64_t launches = 0;
 };
 
 // Runs one entry point of a Model on one Device with fixed dims. Move-only.
@@ -393,7 +396,7 @@ class Session {
 
   MemoryReport memory() const;
   Counters counters() const;
-  // Numbered lines of "build", "forward"; with `columns` source, level and arena offsets too.
+  // Numbered lines of "build", "forward"; with `columns` source, level, arena offsets and launches too.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
   explicit Session(std::unique_ptr<exec::SessionState> state);

@@ -1,6 +1,7 @@
 // A Program recorded: command buffers made once and submitted many times.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "kernel.h"
@@ -21,6 +22,10 @@ class Stream : public device::Recording {
   Stream& operator=(const Stream&) = delete;
 
   uint64_t overhead_bytes() const override { return tables.allocated_bytes; }
+  uint32_t launches() const override {
+    return static_cast<uint32_t>(std::ranges::count_if(
+        commands, [](const Command& c) { return c.kind != Command::Kind::barrier; }));
+  }
 
   std::vector<Piece> pieces;
   std::vector<Command> commands;  // kept for timestamps

@@ -35,6 +35,7 @@ Status SessionState::prepare() {
   stamp_ = stamp;
   ++counters_.plan_builds;
   ++counters_.recordings;
+  counters_.launches = forward_->recording()->launches();
   return {};
 }
 
@@ -66,7 +67,9 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
   BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
                   part);
   if (part == "build") {
-    return plan::list_repeat_parameters(bound_);
+    const std::string launches =
+        columns ? format("segment forward: {} launches\n", forward_->recording()->launches()) : "";
+    return launches + plan::list_repeat_parameters(bound_);
   }
   return plan::list_nodes(bound_, 0, bound_.nodes.size(), {columns});
 }

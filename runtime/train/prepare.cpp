@@ -117,6 +117,8 @@ Status TrainerState::prepare() {
   update_graph_ = std::move(update);
   counters_.plan_builds += 1;
   counters_.recordings += 3;
+  counters_.launches = uint64_t{accumulate_->recording()->launches()} * options_.accumulation +
+                       update_->recording()->launches();
   return {};
 }
 
@@ -146,7 +148,7 @@ Result<std::string> TrainerState::listing(std::string_view part, bool columns) c
     return plan::list_nodes(update_graph_, 0, update_graph_.nodes.size(), {columns});
   }
   if (part == "build") {
-    return plan_text();
+    return plan_text(columns);
   }
   return Status(
       Code::bad_argument,
@@ -154,10 +156,14 @@ Result<std::string> TrainerState::listing(std::string_view part, bool columns) c
 }
 
 // What a step submits and copies, then the parameters of the Repeats.
-std::string TrainerState::plan_text() const {
+std::string TrainerState::plan_text(bool columns) const {
+  const auto launches = [&](const exec::Segment& s) {
+    return columns ? format(", {} launches", s.recording()->launches()) : "";
+  };
   std::string out;
-  out += format("segment accumulate: {} submissions per step\n", options_.accumulation);
-  out += "segment update: with the last of them\n";
+  out += format("segment accumulate: {} submissions per step{}\n", options_.accumulation,
+                launches(*accumulate_));
+  out += format("segment update: with the last of them{}\n", launches(*update_));
   for (const plan::IoRange& r : accumulate_->plan().inputs) {
     out += format("copy in {} {}{} per submission\n", r.name, r.dtype, r.shape);
   }

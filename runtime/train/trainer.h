@@ -46,7 +46,7 @@ class TrainerState {
   // The one output of the accumulate and evaluate segments.
   Result<float> read_loss(const plan::Plan& plan) const;
   void bump_versions(const plan::Plan& plan);
-  std::string plan_text() const;
+  std::string plan_text(bool columns) const;
 
   std::shared_ptr<graph::ModelState> model_;
   TrainOptions options_;

@@ -389,7 +389,7 @@ void add_inspect(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"build", "forward", "backward", "update"}));
   verb->add_option("--entry-point", o->entry_point,
                    "Entry point of --listing (default: training of 'loss')");
-  verb->add_flag("--columns", o->columns, "Add names of nodes to --listing");
+  verb->add_flag("--columns", o->columns, "Add names of nodes and launches to --listing");
   verb->add_option("--export-weights", o->export_weights,
                    "Write the bytes of each storage, and parameters.json, to a folder");
   verb->add_flag("--ties", o->ties, "Print who is tied to whom, and nothing else");

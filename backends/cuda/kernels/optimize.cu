@@ -1,0 +1,258 @@
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
+// What runs once per step over lists of storages: one launch for all of them, with a block per chunk. Rates and counters are
+// read from the step scalars in device memory.
+#include "device/elements.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+using device::StepScalars;
+
+constexpr unsigned kThreads = 256;
+constexpr unsigned kPartials =
+    256;  // sums of squares; fixed, so that the order does not depend on the device
+
+// Calls f(entry, i, four) for this thread's elements of a chunk; `four` says that four elements from i on are meant.
+template <class F>
+__device__ void for_chunk(const Chunk& chunk, bool four, F&& f) {
+  const uint64_t end = chunk.begin + chunk.length;
+  if (!four) {
+    for (uint64_t i = chunk.begin + threadIdx.x; i < end; i += kThreads) {
+      f(i, false);
+    }
+    return;
+  }
+  for (uint64_t i = chunk.begin + 4 * threadIdx.x; i + 4 <= end; i += 4 * kThreads) {
+    f(i, true);
+  }
+  const uint64_t rest = chunk.begin + chunk.length / 4 * 4;
+  if (rest + threadIdx.x < end) {
+    f(rest + threadIdx.x, false);
+  }
+}
+
+__device__ bool fits_16(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
+__device__ bool halted(const StepScalars* step) {
+  return step->error != 0 || step->non_finite != 0;
+}
+
+__global__ void zero_kernel(List grads, const StepScalars* step) {
+  if (step->accumulate != 0) {
+    return;
+  }
+  const Chunk chunk = grads.chunks[blockIdx.x];
+  float* const g = grads.entries[chunk.entry].data;
+  for_chunk(chunk, fits_16(g), [&](uint64_t i, bool four) {
+    if (four) {
+      store4(g + i, make_float4(0, 0, 0, 0));
+    } else {
+      g[i] = 0;
+    }
+  });
+}
+
+void zero_grad(Launch& l) {
+  const List grads = l.in_list(0);
+  l.launch("zero_grad", zero_kernel, grads.chunk_count, kThreads, grads, l.step());
+}
+
+__global__ void accumulate_kernel(float* grad, const float* contribution, uint64_t n, bool four,
+                                  uint32_t is_first, const StepScalars* step) {
+  const bool keep = is_first == 0 || step->accumulate != 0;
+  for_elements(
+      n, four, [&](uint64_t i) { grad[i] = keep ? grad[i] + contribution[i] : contribution[i]; },
+      [&](uint64_t i) {
+        float4 v = load4(contribution + i);
+        if (keep) {
+          const float4 g = load4(grad + i);
+          v = make_float4(g.x + v.x, g.y + v.y, g.z + v.z, g.w + v.w);
+        }
+        store4(grad + i, v);
+      });
+}
+
+void accumulate_grad(Launch& l) {
+  const device::TableEntry& entry = l.entry(l.out_operand(0));
+  float* const grad = l.out(0);
+  l.launch("accumulate_grad", accumulate_kernel, element_blocks(entry.elements), kElementThreads,
+           grad, l.in(1), entry.elements, aligned16(grad, l.in(1)), entry.first ? 1u : 0u,
+           l.step());
+}
+
+// The sum over the block, at thread 0: lanes, then warps, in a fixed tree.
+__device__ float block_sum(float sum) {
+  __shared__ Shared<float[kThreads / 32]> warps;
+  for (int lanes = 16; lanes > 0; lanes /= 2) {
+    sum += __shfl_xor_sync(0xFFFFFFFF, sum, lanes);
+  }
+  if (threadIdx.x % 32 == 0) {
+    warps[threadIdx.x / 32] = sum;
+  }
+  __syncthreads();
+  float total = 0;
+  if (threadIdx.x == 0) {
+    for (unsigned w = 0; w < kThreads / 32; ++w) {
+      total += warps[w];
+    }
+  }
+  return total;
+}
+
+// Block b adds the squares of chunks b, b + kPartials, ...
+__global__ void squares_kernel(List grads, float* partials) {
+  float sum = 0;
+  for (uint32_t c = blockIdx.x; c < grads.chunk_count; c += kPartials) {
+    const Chunk chunk = grads.chunks[c];
+    const float* const g = grads.entries[chunk.entry].data;
+    for_chunk(chunk, fits_16(g), [&](uint64_t i, bool four) {
+      if (four) {
+        const float4 v = load4(g + i);
+        sum += v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w);
+      } else {
+        sum += g[i] * g[i];
+      }
+    });
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) {
+    partials[blockIdx.x] = sum;
+  }
+}
+
+// norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
+__global__ void clip_kernel(const float* partials, float* scale, StepScalars* step,
+                            float max_norm) {
+  const float sum = block_sum(partials[threadIdx.x]);
+  if (threadIdx.x == 0) {
+    const float norm = step->gradient_scale * sqrtf(sum);
+    const bool clips = max_norm > 0 && norm > max_norm;
+    *scale = step->gradient_scale * (clips ? max_norm / norm : 1);
+    step->grad_norm = norm;
+    step->non_finite = norm - norm == 0 ? 0 : 1;
+  }
+}
+
+uint64_t clip_workspace(const NodeView&) { return kPartials * sizeof(float); }
+
+void clip(Launch& l) {
+  static_assert(kPartials == kThreads);
+  l.launch("squares", squares_kernel, kPartials, kThreads, l.in_list(0), l.workspace());
+  l.launch("clip", clip_kernel, 1, kThreads, l.workspace(), l.out(0), l.step(),
+           l.attributes<ClipAttributes>().max_norm());
+}
+
+struct SgdNumbers {
+  float momentum;
+  float weight_decay;
+  bool nesterov;
+  bool has_momentum;
+};
+
+__global__ void sgd_kernel(List weights, List grads, List momenta, const float* scale_at,
+                           const StepScalars* step, SgdNumbers a) {
+  if (halted(step)) {
+    return;
+  }
+  const Chunk chunk = weights.chunks[blockIdx.x];
+  float* const w = weights.entries[chunk.entry].data;
+  const float* const g = grads.entries[chunk.entry].data;
+  float* const b = a.has_momentum ? momenta.entries[chunk.entry].data : nullptr;
+  const float scale = *scale_at;
+  const float rate = step->learning_rate;
+  const bool first = step->first_update != 0;
+  for_chunk(chunk, false, [&](uint64_t i, bool) {
+    float d = g[i] * scale + a.weight_decay * w[i];
+    if (a.has_momentum) {
+      const float kept = first ? d : a.momentum * b[i] + d;
+      b[i] = kept;
+      d = a.nesterov ? d + a.momentum * kept : kept;
+    }
+    w[i] -= rate * d;
+  });
+}
+
+void sgd(Launch& l) {
+  const auto& t = l.attributes<SgdAttributes>();
+  const List weights = l.in_list(0);
+  const bool has_momentum = l.has_input(3);
+  l.launch("sgd", sgd_kernel, weights.chunk_count, kThreads, weights, l.in_list(1),
+           has_momentum ? l.in_list(3) : List(), l.in(2), l.step(),
+           SgdNumbers{t.momentum(), t.weight_decay(), t.nesterov(), has_momentum});
+}
+
+struct AdamWNumbers {
+  float beta1;
+  float beta2;
+  float eps;
+  float weight_decay;
+};
+
+// What is the same for all elements of a step.
+struct AdamWStep {
+  float scale;
+  float rate;
+  float keep;
+  float correction1;
+  float correction2;
+
+  __device__ void apply(const AdamWNumbers& a, float& w, float g, float& m, float& v) const {
+    g *= scale;
+    m = a.beta1 * m + (1 - a.beta1) * g;
+    v = a.beta2 * v + (1 - a.beta2) * g * g;
+    w = w * keep - rate * (m / correction1) / (sqrtf(v / correction2) + a.eps);
+  }
+};
+
+__global__ void adam_w_kernel(List weights, List grads, List means, List squares,
+                              const float* scale_at, const StepScalars* step, AdamWNumbers a) {
+  if (halted(step)) {
+    return;
+  }
+  const Chunk chunk = weights.chunks[blockIdx.x];
+  float* const w = weights.entries[chunk.entry].data;
+  const float* const g = grads.entries[chunk.entry].data;
+  float* const m = means.entries[chunk.entry].data;
+  float* const v = squares.entries[chunk.entry].data;
+  const float rate = step->learning_rate;
+  const AdamWStep s = {*scale_at, rate, 1 - rate * a.weight_decay, step->bias_correction1,
+                       step->bias_correction2};
+  for_chunk(chunk, fits_16(w) && fits_16(g) && fits_16(m) && fits_16(v),
+            [&](uint64_t i, bool four) {
+              if (!four) {
+                s.apply(a, w[i], g[i], m[i], v[i]);
+                return;
+              }
+              float4 w4 = load4(w + i);
+              const float4 g4 = load4(g + i);
+              float4 m4 = load4(m + i);
+              float4 v4 = load4(v + i);
+              s.apply(a, w4.x, g4.x, m4.x, v4.x);
+              s.apply(a, w4.y, g4.y, m4.y, v4.y);
+              s.apply(a, w4.z, g4.z, m4.z, v4.z);
+              s.apply(a, w4.w, g4.w, m4.w, v4.w);
+              store4(w + i, w4);
+              store4(m + i, m4);
+              store4(v + i, v4);
+            });
+}
+
+void adam_w(Launch& l) {
+  const auto& t = l.attributes<AdamWAttributes>();
+  const List weights = l.in_list(0);
+  l.launch("adam_w", adam_w_kernel, weights.chunk_count, kThreads, weights, l.in_list(1),
+           l.in_list(2), l.in_list(3), l.in(4), l.step(),
+           AdamWNumbers{t.beta1(), t.beta2(), t.eps(), t.weight_decay()});
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(zero_grad, .run = zero_grad);
+BOWLINE_CUDA_KERNEL(accumulate_grad, .run = accumulate_grad);
+BOWLINE_CUDA_KERNEL(clip_by_global_norm, .run = clip, .workspace = clip_workspace);
+BOWLINE_CUDA_KERNEL(sgd, .run = sgd);
+BOWLINE_CUDA_KERNEL(adam_w, .run = adam_w);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

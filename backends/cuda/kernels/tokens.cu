@@ -1,0 +1,163 @@
+//! ops Embedding EmbeddingGrad Dropout
+// Rows of a table by id, their gradient in a fixed order, and dropout.
+#include <algorithm>
+
+#include "core/random.h"
+#include "device/elements.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+using device::StepScalars;
+
+constexpr unsigned kWarpThreads = 32;
+constexpr unsigned kAllLanes = 0xFFFFFFFF;
+constexpr unsigned kWarpsPerBlock = 4;
+constexpr unsigned kColumns = 4;  // per lane
+
+// One thread per element of the result; a bad id gives zeros.
+__global__ void embedding_kernel(const float* table, const int32_t* ids, float* y,
+                                 StepScalars* step, uint32_t node, uint64_t n, int64_t rows,
+                                 uint64_t width) {
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        const int32_t id = ids[i / width];
+        const uint64_t column = i % width;
+        const bool good = id >= 0 && id < rows;
+        if (!good && column == 0) {
+          bad_index(step, node, id);
+        }
+        y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : 0;
+      },
+      [](uint64_t) {});
+}
+
+void embedding(Launch& l) {
+  const Shape& table = l.in_shape(0);
+  const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
+  l.launch("embedding", embedding_kernel, element_blocks(n), kElementThreads, l.in(0), l.in_i32(1),
+           l.out(0), l.step(), l.node(), n, table[0], static_cast<uint64_t>(table[1]));
+}
+
+// The lanes of ids [first, first + 32) below `end` that hold `row`.
+__device__ unsigned matches(const int32_t* ids, uint64_t first, uint64_t end, int32_t row,
+                            unsigned lane) {
+  const uint64_t at = first + lane;
+  return __ballot_sync(kAllLanes, at < end && ids[at] == row);
+}
+
+// A warp has up to 128 columns of one row of the table, and adds the rows of dy whose id names it, in their order. With
+// OverRows there is a warp per row of the table; else one per id, of which the first with its value does the work and the
+// table was filled with zeros.
+template <bool OverRows>
+__global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float* dtable,
+                                      uint64_t count, int64_t rows, uint64_t width, uint64_t tiles,
+                                      uint64_t warps) {
+  const unsigned lane = threadIdx.x % kWarpThreads;
+  const uint64_t warp = uint64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
+  if (warp >= warps) {  // a whole warp
+    return;
+  }
+  const uint64_t number = warp / tiles;
+  const int32_t row = OverRows ? static_cast<int32_t>(number) : ids[number];
+  if (row < 0 || row >= rows) {
+    return;
+  }
+  uint64_t first = 0;
+  if (!OverRows) {
+    for (; first + kWarpThreads <= number; first += kWarpThreads) {
+      if (matches(ids, first, number, row, lane) != 0) {
+        return;  // an earlier one does it
+      }
+    }
+    if (matches(ids, first, number, row, lane) != 0) {
+      return;
+    }
+  }
+  const uint64_t column = warp % tiles * kWarpThreads * kColumns + lane;
+  float sum[kColumns] = {};
+  for (; first < count; first += kWarpThreads) {
+    unsigned found = matches(ids, first, count, row, lane);
+    for (unsigned bit = 0; found != 0; ++bit, found >>= 1) {
+      if ((found & 1) == 0) {
+        continue;
+      }
+      const float* const from = dy + (first + bit) * width;
+      for (unsigned c = 0; c < kColumns; ++c) {
+        const uint64_t at = column + c * kWarpThreads;
+        sum[c] += at < width ? from[at] : 0;
+      }
+    }
+  }
+  for (unsigned c = 0; c < kColumns; ++c) {
+    const uint64_t at = column + c * kWarpThreads;
+    if (at < width) {
+      dtable[static_cast<uint64_t>(row) * width + at] = sum[c];
+    }
+  }
+}
+
+void embedding_grad(Launch& l) {
+  const Shape& table = l.out_shape(0);
+  const auto count = static_cast<uint64_t>(l.in_shape(0).elements());
+  const auto width = static_cast<uint64_t>(table[1]);
+  const uint64_t tiles = (width + kWarpThreads * kColumns - 1) / (kWarpThreads * kColumns);
+  const bool over_rows = static_cast<uint64_t>(table[0]) <= count;
+  const uint64_t warps = (over_rows ? static_cast<uint64_t>(table[0]) : count) * tiles;
+  if (!over_rows) {
+    l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(float));
+  }
+  l.launch("embedding_grad", over_rows ? embedding_grad_kernel<true> : embedding_grad_kernel<false>,
+           blocks_for(warps, kWarpsPerBlock), kWarpsPerBlock * kWarpThreads, l.in_i32(0), l.in(1),
+           l.out(0), count, table[0], width, tiles, warps);
+}
+
+struct Words {
+  uint32_t at[4];
+};
+
+// core/random.h: Philox4x32-10.
+__device__ Words philox_words(uint32_t block, uint32_t stream, uint32_t iteration, uint32_t counter,
+                              uint32_t key0, uint32_t key1) {
+  Words c = {{block, stream, iteration, counter}};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * c.at[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57} * c.at[2];
+    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.at[1] ^ key0, static_cast<uint32_t>(p1),
+          static_cast<uint32_t>(p0 >> 32) ^ c.at[3] ^ key1, static_cast<uint32_t>(p0)}};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return c;
+}
+
+// A thread draws the words of its four elements.
+__global__ void dropout_kernel(const float* x, float* y, const StepScalars* step, uint64_t n,
+                               uint32_t stream, uint32_t iteration, uint32_t threshold,
+                               float scale) {
+  const uint64_t block = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  const bool training = step->training != 0;
+  const Words words = philox_words(static_cast<uint32_t>(block), stream, iteration, step->counter,
+                                   step->seed[0], step->seed[1]);
+  for (uint64_t i = 4 * block; i < n && i < 4 * block + 4; ++i) {
+    y[i] = !training ? x[i] : words.at[i % 4] >= threshold ? x[i] * scale : 0;
+  }
+}
+
+void dropout(Launch& l) {
+  const auto& attributes = l.attributes<DropoutAttributes>();
+  const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
+  const auto rate = static_cast<double>(attributes.rate());
+  l.launch("dropout", dropout_kernel, element_blocks(n), kElementThreads, l.in(0), l.out(0),
+           l.step(), n, attributes.stream(), l.iteration(), dropout_threshold(rate),
+           static_cast<float>(1 / (1 - rate)));
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(embedding, .run = embedding);
+BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad);
+BOWLINE_CUDA_KERNEL(dropout, .run = dropout);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

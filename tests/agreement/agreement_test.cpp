@@ -1,0 +1,230 @@
+// The sample trains alike on every device, and on a walk over all of them.
+//
+// The reference is the CPU: the base model of the sample, batches of 1 x 64 bytes of its text, AdamW. Losses of another device
+// lie within 1e-3 of it for 20 steps. After that rounding errors grow as training goes on, on any device; how far is measured, not
+// guessed: band.txt holds, for each step, the largest distance from the reference so far of 8 CPU runs whose weights
+// began one unit in the last place away. A device stays within 3 times that band.
+//
+// BOWLINE_AGREEMENT_STEPS  steps per device (default 20; the band has 200)
+// BOWLINE_MAKE_BAND=1      writes band.txt instead
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "core/random.h"
+#include "ties/test_devices.h"
+#include "train/tiny_lm.h"
+
+namespace bowline::test {
+namespace {
+
+constexpr int kBandSteps = 200;
+constexpr int kCloseSteps = 20;
+constexpr int kSeq = 64;
+constexpr int kRuns = 8;
+constexpr int kMoveEvery = 15;
+
+int steps_asked() {
+  const char* text = std::getenv("BOWLINE_AGREEMENT_STEPS");
+  return std::min(text == nullptr ? kCloseSteps : std::atoi(text), kBandSteps);
+}
+
+std::string text_of(const char* path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// One unit up, down or not at all, by weight and run.
+void nudge(Model& model, uint32_t run) {
+  std::vector<params::Storage>& storages = model.state()->table.storages;
+  for (uint32_t tie = 0; tie < storages.size(); ++tie) {
+    std::vector<std::byte> bytes = must(params::read_bytes(storages[tie]));
+    for (uint32_t i = 0; i < bytes.size() / 4; ++i) {
+      float w = 0;
+      std::memcpy(&w, bytes.data() + 4 * i, 4);
+      const uint32_t way = philox({i, tie, run, 0}, {11, 13})[0] % 3;
+      w = way == 0 ? w : std::nextafter(w, way == 1 ? INFINITY : -INFINITY);
+      std::memcpy(bytes.data() + 4 * i, &w, 4);
+    }
+    params::Home& home = storages[tie].home;
+    ASSERT_OK(home.block->device().copy_in(home.block->buffer(), 0, bytes));
+  }
+}
+
+class Run {
+ public:
+  explicit Run(Model model) : model_(std::move(model)), text_(text_of(BOWLINE_TEXT)) {}
+
+  Model& model() { return model_; }
+
+  // Trains `steps` more steps on `device` and appends their losses.
+  void train(const Device& device, int steps, std::vector<double>& losses) {
+    ASSERT_OK(model_.to(device));
+    if (!trainer_) {
+      TrainOptions o;
+      o.dims = {{"batch", 1}, {"seq", kSeq}};
+      o.schedule.learning_rate = 1e-3f;
+      o.clip_norm = 1;
+      trainer_.emplace(must(Trainer::create(model_, device, o)));
+    }
+    const Dims shape = {1, kSeq};
+    for (int i = 0; i < steps; ++i) {
+      const size_t begin = losses.size() * 997 % (text_.size() - kSeq - 1);
+      std::vector<int32_t> tokens(kSeq);
+      std::vector<int32_t> labels(kSeq);
+      for (size_t k = 0; k < kSeq; ++k) {
+        tokens[k] = static_cast<uint8_t>(text_[begin + k]);
+        labels[k] = static_cast<uint8_t>(text_[begin + k + 1]);
+      }
+      const Tensor batch[] = {tensor("tokens", shape, tokens), tensor("labels", shape, labels)};
+      const std::span<const Tensor> batches[] = {batch};
+      losses.push_back(static_cast<double>(must(trainer_->step(batches)).loss));
+    }
+  }
+
+ private:
+  Model model_;
+  std::string text_;
+  std::optional<Trainer> trainer_;
+};
+
+Device open_real(const std::string& name) { return open_test_device(name, 2); }
+
+std::vector<double> losses_on(const std::string& device, int steps, uint32_t nudged = 0) {
+  Run run(must(Model::open(BOWLINE_BASE)));
+  std::vector<double> losses;
+  EXPECT_OK(run.model().to(open_real("cpu")));
+  if (nudged != 0) {
+    nudge(run.model(), nudged);
+  }
+  run.train(open_real(device), steps, losses);
+  return losses;
+}
+
+const std::vector<double>& reference() {
+  static const std::vector<double> losses = losses_on("cpu", steps_asked());
+  return losses;
+}
+
+std::vector<double> band() {
+  std::ifstream in(BOWLINE_BAND);
+  std::vector<double> out;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line[0] != '#') {
+      out.push_back(std::stod(line));
+    }
+  }
+  return out;
+}
+
+void expect_agreement(const std::vector<double>& losses) {
+  const std::vector<double>& wanted = reference();
+  const std::vector<double> limits = band();
+  ASSERT_EQ(losses.size(), wanted.size());
+  ASSERT_EQ(limits.size(), static_cast<size_t>(kBandSteps));
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const double limit = i < kCloseSteps ? 1e-3 * wanted[i] : 3 * limits[i];
+    ASSERT_GT(losses[i], 0.1);
+    ASSERT_LE(std::abs(losses[i] - wanted[i]), limit) << "at step " << i + 1;
+  }
+}
+
+TEST(Agreement, TheBandIsThatOfEightNudgedRuns) {
+  if (std::getenv("BOWLINE_MAKE_BAND") == nullptr) {
+    const std::vector<double> limits = band();
+    ASSERT_EQ(limits.size(), static_cast<size_t>(kBandSteps));
+    EXPECT_TRUE(std::ranges::is_sorted(limits));
+    // One nudged run of this machine lies in it, and is no copy of the reference.
+    const std::vector<double> nudged = losses_on("cpu", steps_asked(), 1);
+    EXPECT_NE(nudged, reference());
+    expect_agreement(nudged);
+    return;
+  }
+  const std::vector<double> wanted = losses_on("cpu", kBandSteps);
+  std::vector<double> limits(kBandSteps, 0);
+  for (uint32_t run = 1; run <= kRuns; ++run) {
+    const std::vector<double> losses = losses_on("cpu", kBandSteps, run);
+    for (size_t i = 0; i < limits.size(); ++i) {
+      limits[i] = std::max(limits[i], std::abs(losses[i] - wanted[i]));
+    }
+  }
+  std::ofstream out(BOWLINE_BAND);
+  out << "# Largest distance of a loss from the reference up to each step, over 8 CPU runs whose "
+         "weights began one unit\n"
+         "# in the last place away. Made by agreement_test with BOWLINE_MAKE_BAND=1.\n";
+  double largest = 0;
+  for (const double limit : limits) {
+    largest = std::max(largest, limit);
+    out << format("{}\n", largest);
+  }
+}
+
+using OnEveryDevice = OnDevice;
+BOWLINE_ON_ALL_DEVICES(OnEveryDevice);
+
+TEST_P(OnEveryDevice, TheSampleTrainsAlike) {
+  if (GetParam() == "cpu") {
+    expect_agreement(losses_on("cpu", steps_asked()));
+    EXPECT_EQ(losses_on("cpu", steps_asked()), reference());
+    return;
+  }
+  expect_agreement(losses_on(GetParam(), steps_asked()));
+}
+
+// All devices in turn, and back to the first.
+std::vector<std::string> walk() {
+  std::vector<std::string> out;
+  for (const std::string& name : device_names()) {
+    if (name != "opaque" && name != "moving") {
+      out.push_back(name);
+    }
+  }
+  return out;
+}
+
+TEST(Agreement, AWalkOverAllDevicesStaysOnTheCurve) {
+  const std::vector<std::string> names = walk();
+  Run run(must(Model::open(BOWLINE_BASE)));
+  const std::string ties = run.model().ties();
+  std::vector<double> losses;
+  for (size_t leg = 0; losses.size() < reference().size(); ++leg) {
+    const int left = static_cast<int>(reference().size() - losses.size());
+    run.train(open_real(names[leg % names.size()]), std::min(kMoveEvery, left), losses);
+  }
+  expect_agreement(losses);
+  EXPECT_EQ(run.model().ties(), ties);
+}
+
+// The dropout masks are a function of the seed and a counter, so they are the same wherever a step runs: a mask more or less
+// would move the loss by far more than rounding does.
+TEST(Agreement, AWalkKeepsTheRandomCounter) {
+  const auto losses_of = [](const std::vector<std::string>& names) {
+    TinyLm lm = tiny_lm(2, 0.3f);
+    TrainOptions o;
+    o.dims = lm.dims();
+    o.schedule.learning_rate = 1e-3f;
+    std::vector<double> losses;
+    std::optional<Trainer> trainer;
+    for (uint32_t i = 0; i < 12; ++i) {
+      const Device device = open_real(names[i / 3 % names.size()]);
+      EXPECT_OK(lm.model.to(device));
+      if (!trainer) {
+        trainer.emplace(must(Trainer::create(lm.model, device, o)));
+      }
+      const std::vector<Tensor> batch = lm.data(i);
+      const std::span<const Tensor> batches[] = {batch};
+      losses.push_back(static_cast<double>(must(trainer->step(batches)).loss));
+    }
+    return losses;
+  };
+  const std::vector<double> still = losses_of({"cpu"});
+  const std::vector<double> moving = losses_of(walk());
+  for (size_t i = 0; i < still.size(); ++i) {
+    EXPECT_NEAR(moving[i], still[i], 1e-4 * still[i]) << "at step " << i + 1;
+  }
+}
+
+}  // namespace
+}  // namespace bowline::test

@@ -1,0 +1,307 @@
+// Kernels over the emulated launch model: right ones give the numbers of a GPU, wrong ones are refused with the reason.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "platform.h"
+
+namespace bowline::cuda_emu {
+namespace {
+
+constexpr unsigned kAll = 0xFFFFFFFF;
+
+std::string run(unsigned blocks, unsigned threads, const std::function<void()>& kernel) {
+  return run_grid(dim3(blocks), dim3(threads), kernel);
+}
+
+// Twice, as every second launch starts its threads and blocks in reverse.
+void expect_error(unsigned threads, const std::function<void()>& kernel, const std::string& part) {
+  for (int i = 0; i < 2; ++i) {
+    const std::string error = run(1, threads, kernel);
+    EXPECT_NE(error.find(part), std::string::npos) << "instead: " << error;
+  }
+}
+
+__global__ void number_kernel(int* out) {
+  const unsigned i = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const unsigned t = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  out[i * 24 + t] += static_cast<int>(i * 24 + t);
+}
+
+TEST(Grid, EachThreadRunsOnceWithItsIndices) {
+  std::vector<int> out(6 * 24, 0);
+  EXPECT_EQ(run_grid(dim3(3, 1, 2), dim3(4, 3, 2), [&] { number_kernel(out.data()); }), "");
+  for (int i = 0; i < 6 * 24; ++i) {
+    EXPECT_EQ(out[static_cast<size_t>(i)], i);
+  }
+}
+
+TEST(Grid, ImpossibleSizesAreRefused) {
+  EXPECT_NE(run(1, 1025, [] {}), "");
+  EXPECT_NE(run(0, 32, [] {}), "");
+  EXPECT_NE(run_grid(dim3(1, 65536), dim3(32), [] {}), "");
+  EXPECT_EQ(run(1, 1024, [] {}), "");
+}
+
+// Reverses the block through shared memory; without the barrier it reads what others have not written.
+template <bool Barrier>
+__global__ void reverse_kernel(float* x) {
+  __shared__ Shared<float[64]> tile;
+  tile[threadIdx.x] = x[threadIdx.x];
+  if (Barrier) {
+    __syncthreads();
+  }
+  x[threadIdx.x] = tile[63 - threadIdx.x];
+}
+
+TEST(Grid, ABarrierOrdersSharedMemory) {
+  std::vector<float> x(64);
+  for (size_t i = 0; i < 64; ++i) {
+    x[i] = static_cast<float>(i);
+  }
+  EXPECT_EQ(run(1, 64, [&] { reverse_kernel<true>(x.data()); }), "");
+  EXPECT_EQ(x[0], 63);
+  EXPECT_EQ(x[63], 0);
+}
+
+TEST(Grid, AMissingBarrierAfterAWriteIsFound) {
+  std::vector<float> x(64);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(run(1, 64, [&] { reverse_kernel<false>(x.data()); }), "");
+  }
+}
+
+// Threads of all warps read what thread 0 overwrites at once.
+template <bool Barrier>
+__global__ void overwrite_kernel(float* out) {
+  __shared__ Shared<float> value;
+  if (threadIdx.x == 0) {
+    value = 1;
+  }
+  __syncthreads();
+  out[threadIdx.x] = value;
+  if (Barrier) {
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) {
+    value = 2;
+  }
+}
+
+TEST(Grid, AMissingBarrierBeforeAWriteIsFound) {
+  std::vector<float> out(64);
+  expect_error(
+      64, [&] { overwrite_kernel<false>(out.data()); }, "with no barrier between");
+  EXPECT_EQ(run(1, 64, [&] { overwrite_kernel<true>(out.data()); }), "");
+}
+
+// The same inside one warp, where a barrier of the warp is enough.
+template <bool Barrier>
+__global__ void warp_kernel(float* out) {
+  __shared__ Shared<float[64]> tile;
+  tile[threadIdx.x] = static_cast<float>(threadIdx.x);
+  if (Barrier) {
+    __syncwarp();
+  }
+  out[threadIdx.x] = tile[threadIdx.x ^ 1];
+}
+
+TEST(Grid, ABarrierOfTheWarpOrdersItsLanes) {
+  std::vector<float> out(64);
+  EXPECT_EQ(run(1, 64, [&] { warp_kernel<true>(out.data()); }), "");
+  EXPECT_EQ(out[40], 41);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(run(1, 64, [&] { warp_kernel<false>(out.data()); }), "");
+  }
+}
+
+TEST(Grid, ABarrierOfTheWarpDoesNotOrderOtherWarps) {
+  const auto kernel = [] {
+    __shared__ Shared<float[64]> tile;
+    tile[threadIdx.x] = 1;
+    __syncwarp();
+    (void)static_cast<float>(tile[(threadIdx.x + 32) % 64]);
+  };
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(run(1, 64, kernel), "");
+  }
+}
+
+TEST(Grid, SharedMemoryOfAnotherBlockIsNotInitialised) {
+  const auto kernel = [] {
+    __shared__ Shared<float> value;
+    if (blockIdx.x == 0) {
+      value = 3;
+    }
+    (void)static_cast<float>(value);
+  };
+  EXPECT_NE(run(2, 1, kernel).find("has not written"), std::string::npos);
+}
+
+TEST(Grid, ABarrierThatSomeThreadsSkipIsFound) {
+  expect_error(
+      64,
+      [] {
+        if (threadIdx.x < 40) {
+          __syncthreads();
+        }
+      },
+      "40 of 64 threads reach the barrier");
+}
+
+TEST(Grid, AShuffleReadsTheOtherLane) {
+  std::array<int, 32> xor_of{};
+  std::array<int, 32> down{};
+  std::array<int, 32> up{};
+  std::array<int, 32> from{};
+  EXPECT_EQ(run(1, 32,
+                [&] {
+                  const int me = static_cast<int>(threadIdx.x);
+                  xor_of[threadIdx.x] = __shfl_xor_sync(kAll, me, 5);
+                  down[threadIdx.x] = __shfl_down_sync(kAll, me, 3);
+                  up[threadIdx.x] = __shfl_up_sync(kAll, me, 3);
+                  from[threadIdx.x] = __shfl_sync(kAll, me, 9, 8);
+                }),
+            "");
+  for (int i = 0; i < 32; ++i) {
+    const auto at = static_cast<size_t>(i);
+    EXPECT_EQ(xor_of[at], i ^ 5);
+    EXPECT_EQ(down[at], i + 3 < 32 ? i + 3 : i);
+    EXPECT_EQ(up[at], i >= 3 ? i - 3 : i);
+    EXPECT_EQ(from[at], i / 8 * 8 + 1);
+  }
+}
+
+TEST(Grid, AShuffleOfDoublesKeepsAllBits) {
+  std::array<double, 32> out{};
+  EXPECT_EQ(
+      run(1, 32, [&] { out[threadIdx.x] = __shfl_xor_sync(kAll, 1.0 / (1.0 + threadIdx.x), 1); }),
+      "");
+  EXPECT_EQ(out[0], 0.5);
+  EXPECT_EQ(out[3], 1.0 / 3);
+}
+
+TEST(Grid, AShuffleFromALaneThatEndedIsFound) {
+  expect_error(
+      32,
+      [] {
+        if (threadIdx.x < 20) {
+          (void)__shfl_xor_sync(kAll, 1.0f, 1);
+        }
+      },
+      "names lane 20 of warp 0, which has ended");
+}
+
+TEST(Grid, AShuffleFromALaneThatDoesNotExistIsFound) {
+  expect_error(
+      40, [] { (void)__shfl_xor_sync(kAll, 1.0f, 1); }, "which does not exist");
+}
+
+TEST(Grid, AShuffleFromALaneOutsideTheMaskIsFound) {
+  expect_error(
+      32,
+      [] {
+        if (threadIdx.x < 16) {
+          (void)__shfl_sync(0xFFFF, 1.0f, 20);
+        }
+      },
+      "reads lane 20, which its mask does not name");
+}
+
+TEST(Grid, ALaneOutsideItsOwnMaskIsFound) {
+  expect_error(
+      32, [] { (void)__shfl_sync(0xFF, 1.0f, 0); }, "does not name the calling lane");
+}
+
+TEST(Grid, AShuffleWhileOthersWaitAtABarrierIsFound) {
+  expect_error(
+      32,
+      [] {
+        if (threadIdx.x < 16) {
+          (void)__shfl_xor_sync(kAll, 1.0f, 1);
+        } else {
+          __syncthreads();
+        }
+      },
+      "which waits elsewhere");
+}
+
+TEST(Grid, VotesCountTheLanesOfTheMask) {
+  std::array<unsigned, 32> ballot{};
+  std::array<int, 32> any{};
+  std::array<int, 32> all{};
+  EXPECT_EQ(run(1, 32,
+                [&] {
+                  ballot[threadIdx.x] = __ballot_sync(kAll, threadIdx.x % 3 == 0);
+                  any[threadIdx.x] = __any_sync(kAll, threadIdx.x == 7);
+                  all[threadIdx.x] = __all_sync(kAll, threadIdx.x < 31);
+                }),
+            "");
+  EXPECT_EQ(ballot[11], 0x49249249u);
+  EXPECT_EQ(any[0], 1);
+  EXPECT_EQ(all[0], 0);
+}
+
+TEST(Grid, TheThreadsOfTwoLaunchesStartInOppositeOrder) {
+  std::vector<unsigned> first;
+  std::vector<unsigned> second;
+  EXPECT_EQ(run(2, 2, [&] { first.push_back(blockIdx.x * 2 + threadIdx.x); }), "");
+  EXPECT_EQ(run(2, 2, [&] { second.push_back(blockIdx.x * 2 + threadIdx.x); }), "");
+  EXPECT_EQ(first, std::vector<unsigned>(second.rbegin(), second.rend()));
+}
+
+TEST(Grid, AfterAnErrorTheNextGridRuns) {
+  EXPECT_NE(run(1, 64,
+                [] {
+                  if (threadIdx.x == 0) {
+                    __syncthreads();
+                  }
+                }),
+            "");
+  int threads = 0;
+  EXPECT_EQ(run(2, 64,
+                [&] {
+                  __syncthreads();
+                  ++threads;
+                }),
+            "");
+  EXPECT_EQ(threads, 128);
+}
+
+TEST(Grid, AtomicsReturnTheOldValue) {
+  int sum = 0;
+  std::vector<int> old;
+  EXPECT_EQ(run(1, 8, [&] { old.push_back(atomicAdd(&sum, 2)); }), "");
+  EXPECT_EQ(sum, 16);
+  EXPECT_EQ(old.back(), 14);
+  EXPECT_EQ(atomicCAS(&sum, 16, 3), 16);
+  EXPECT_EQ(atomicMax(&sum, 9), 3);
+  EXPECT_EQ(atomicExch(&sum, 1), 9);
+}
+
+// Round trips and ties to even, against the definition of the formats.
+TEST(Half, ConversionsRoundToNearestEven) {
+  for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
+    const __half h{static_cast<uint16_t>(bits)};
+    EXPECT_EQ(__float2half_rn(__half2float(h)).bits, bits);
+    // Halfway to the next one goes to the even one.
+    const __half next{static_cast<uint16_t>(bits + 1)};
+    if (bits + 1 < 0x7C00) {
+      const float middle = __half2float(h) / 2 + __half2float(next) / 2;
+      EXPECT_EQ(__float2half_rn(middle).bits, bits % 2 == 0 ? bits : bits + 1);
+    }
+  }
+  EXPECT_EQ(__float2half_rn(65519.0f).bits, 0x7BFF);
+  EXPECT_EQ(__float2half_rn(65520.0f).bits, 0x7C00);
+  EXPECT_EQ(__float2half_rn(-1.0f).bits, 0xBC00);
+  for (uint32_t bits = 0; bits < 0x7F80; ++bits) {
+    const __nv_bfloat16 b{static_cast<uint16_t>(bits)};
+    EXPECT_EQ(__float2bfloat16_rn(__bfloat162float(b)).bits, bits);
+  }
+  EXPECT_EQ(__float2bfloat16_rn(std::bit_cast<float>(0x3F808000u)).bits, 0x3F80);
+  EXPECT_EQ(__float2bfloat16_rn(std::bit_cast<float>(0x3F818000u)).bits, 0x3F82);
+}
+
+}  // namespace
+}  // namespace bowline::cuda_emu

@@ -1,0 +1,172 @@
+// The CUDA backend on machines that are not as they should be, by the emulation: each gives a sentence and a code, and the
+// process and the other devices go on.
+#include "emu/runtime.h"
+#include "train/tiny_lm.h"
+
+namespace bowline::cuda_emu {
+bool runs_on(std::string_view architectures, int major, int minor);
+}
+
+namespace bowline::test {
+namespace {
+
+using cuda_emu::machine;
+
+class Emulated : public testing::Test {
+ protected:
+  void SetUp() override { cuda_emu::restart(); }
+  void TearDown() override { cuda_emu::restart(); }
+
+  static DeviceInfo first() {
+    for (const DeviceInfo& d : Device::list()) {
+      if (d.name == "cuda-emu:0") {
+        return d;
+      }
+    }
+    ADD_FAILURE() << "cuda-emu:0 is not listed.";
+    return {};
+  }
+  static void expect_unusable(const std::string& part) {
+    EXPECT_NE(first().unusable.find(part), std::string::npos) << first().unusable;
+    const auto device = Device::open("cuda-emu:0");
+    EXPECT_EQ(device.status().code(), Code::unsupported);
+    EXPECT_NE(device.status().message().find(part), std::string::npos) << device.status().message();
+    EXPECT_TRUE(Device::open("cpu").ok());
+  }
+};
+
+TEST_F(Emulated, IsForTestsAndNeverTheBest) {
+  EXPECT_EQ(first().unusable, "");
+  EXPECT_TRUE(first().for_tests);
+  EXPECT_NE(must(Device::open("best")).info().name, "cuda-emu:0");
+}
+
+TEST_F(Emulated, WithoutADriver) {
+  machine().driver = cuda_emu::cudaErrorInsufficientDriver;
+  machine().driver_version = 0;
+  expect_unusable("There is no NVIDIA driver");
+}
+
+TEST_F(Emulated, WithADriverThatIsTooOld) {
+  machine().driver = cuda_emu::cudaErrorInsufficientDriver;
+  machine().driver_version = 11040;
+  expect_unusable("supports CUDA 11.4; this build needs 13.0 or newer");
+}
+
+TEST_F(Emulated, WithoutAGpu) {
+  machine().driver = cuda_emu::cudaErrorNoDevice;
+  machine().driver_version = 13000;
+  expect_unusable("finds no GPU");
+}
+
+TEST_F(Emulated, WithAGpuThatIsTooOld) {
+  machine().major = 6;
+  machine().minor = 1;
+  expect_unusable("The GPU is of architecture sm_61; this build has code for 75-virtual");
+}
+
+TEST(Architectures, CodeRunsWhereTheGuideSays) {
+  using cuda_emu::runs_on;
+  EXPECT_TRUE(runs_on("75-virtual 80-real", 7, 5));
+  EXPECT_TRUE(runs_on("75-virtual 80-real", 12, 0));
+  EXPECT_FALSE(runs_on("75-virtual 80-real", 7, 0));
+  EXPECT_TRUE(runs_on("80-real", 8, 6));
+  EXPECT_FALSE(runs_on("80-real", 9, 0));
+  EXPECT_FALSE(runs_on("87-real", 8, 6));
+  EXPECT_TRUE(runs_on("90", 10, 0));
+}
+
+TEST_F(Emulated, ADeviceNumberThatIsNotThere) {
+  const auto device = Device::open("cuda-emu:7");
+  EXPECT_EQ(device.status().code(), Code::bad_argument);
+  EXPECT_NE(device.status().message().find("cuda-emu:7"), std::string::npos);
+  EXPECT_NE(device.status().message().find("cuda-emu:0"), std::string::npos);
+}
+
+TEST_F(Emulated, AGpuWithoutMemoryLeftNamesTheBytes) {
+  machine().memory_bytes = 20000;
+  const Device device = must(Device::open("cuda-emu:0"));
+  Seed s = universal(4, 64);
+  const Status moved = s.model.to(device);
+  EXPECT_EQ(moved.code(), Code::out_of_memory);
+  EXPECT_NE(moved.message().find("16384 bytes are asked for, and the GPU has 3616 of 20000 left"),
+            std::string::npos)
+      << moved.message();
+  // What is small enough goes on, and so does the model where it was.
+  Seed small = lm32();
+  EXPECT_OK(small.model.to(device));
+  EXPECT_OK(s.model.to(must(Device::open("cpu"))));
+}
+
+TEST_F(Emulated, AFaultOfAKernelPoisonsTheDeviceAndNothingElse) {
+  const Device device = must(Device::open("cuda-emu:0"));
+  Seed s = lm32();
+  ASSERT_OK(s.model.to(device));
+  Trainer t = must(Trainer::create(s.model, device, plain_sgd(0.1f)));
+  step(t, s);
+  machine().next_wait = cuda_emu::cudaErrorIllegalAddress;
+  const std::vector<Tensor> batch = s.batch();
+  const Result<float> first_loss = t.evaluate(batch);
+  EXPECT_EQ(first_loss.status().code(), Code::device_poisoned);
+  EXPECT_NE(first_loss.status().message().find("start the process again"), std::string::npos)
+      << first_loss.status().message();
+  // Every later call says the same, at once: no kernel runs any more.
+  const uint64_t submits = device.counters().submits;
+  EXPECT_EQ(t.evaluate(batch).status().code(), Code::device_poisoned);
+  EXPECT_EQ(s.model.to(must(Device::open("cpu"))).code(), Code::device_poisoned);
+  EXPECT_EQ(device.counters().submits, submits);
+  // The other devices go on.
+  Seed other = lm32();
+  const Device cpu = must(Device::open("cpu"));
+  ASSERT_OK(other.model.to(cpu));
+  Trainer on_cpu = must(Trainer::create(other.model, cpu, plain_sgd(0.1f)));
+  step(on_cpu, other);
+}
+
+TEST_F(Emulated, AWrongKernelIsAPoisonedDeviceWithItsNameAndReason) {
+  cuda_emu::cudaStream_t stream = nullptr;
+  ASSERT_EQ(cuda_emu::cudaStreamCreateWithFlags(&stream, 0), cuda_emu::cudaSuccess);
+  ASSERT_EQ(cuda_emu::launch_kernel("half_a_barrier", cuda_emu::dim3(1), cuda_emu::dim3(64), stream,
+                                    [] {
+                                      if (threadIdx.x < 32) {
+                                        cuda_emu::__syncthreads();
+                                      }
+                                    }),
+            cuda_emu::cudaSuccess);
+  EXPECT_EQ(cuda_emu::cudaStreamSynchronize(stream), cuda_emu::cudaErrorLaunchFailure);
+  const std::string text = cuda_emu::cudaGetErrorString(cuda_emu::cudaErrorLaunchFailure);
+  EXPECT_NE(text.find("half_a_barrier: Block (0, 0, 0): 32 of 64 threads reach the barrier"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(cuda_emu::cudaSetDevice(0), cuda_emu::cudaErrorLaunchFailure);
+  EXPECT_EQ(cuda_emu::cudaStreamDestroy(stream), cuda_emu::cudaSuccess);
+}
+
+TEST_F(Emulated, WorkIsDoneWhenSomebodyWaitsAndNotBefore) {
+  cuda_emu::cudaStream_t stream = nullptr;
+  ASSERT_EQ(cuda_emu::cudaStreamCreateWithFlags(&stream, 0), cuda_emu::cudaSuccess);
+  int value = 0;
+  ASSERT_EQ(cuda_emu::launch_kernel("set", cuda_emu::dim3(1), cuda_emu::dim3(1), stream,
+                                    [&] { value = 1; }),
+            cuda_emu::cudaSuccess);
+  EXPECT_EQ(value, 0);
+  EXPECT_EQ(cuda_emu::cudaStreamSynchronize(stream), cuda_emu::cudaSuccess);
+  EXPECT_EQ(value, 1);
+  EXPECT_EQ(cuda_emu::cudaStreamDestroy(stream), cuda_emu::cudaSuccess);
+}
+
+TEST_F(Emulated, AWaitInsideACaptureInvalidatesIt) {
+  cuda_emu::cudaStream_t stream = nullptr;
+  ASSERT_EQ(cuda_emu::cudaStreamCreateWithFlags(&stream, 0), cuda_emu::cudaSuccess);
+  ASSERT_EQ(cuda_emu::cudaStreamBeginCapture(stream, cuda_emu::cudaStreamCaptureModeThreadLocal),
+            cuda_emu::cudaSuccess);
+  EXPECT_EQ(cuda_emu::cudaStreamSynchronize(stream), cuda_emu::cudaErrorStreamCaptureUnsupported);
+  cuda_emu::cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cuda_emu::cudaStreamEndCapture(stream, &graph),
+            cuda_emu::cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(cuda_emu::cudaStreamDestroy(stream), cuda_emu::cudaSuccess);
+}
+
+}  // namespace
+}  // namespace bowline::test
