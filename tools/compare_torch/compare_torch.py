@@ -31,6 +31,9 @@ GEMM = 768
 # (batch, seq): most time and memory that Bowline should need, as a ratio to PyTorch and in MiB.
 AIMS = {(8, 256): (1.25, 174), (1, 256): (1.0, 60), (1, 64): (1.0, 50)}
 AIM_VULKAN_GEMM, AIM_VULKAN_STEP = 0.07, 15
+GEMM_CUDA = 4096
+# On one GPU, both sides: PyTorch's time over Bowline's.
+AIM_CUDA_STEP = {(1, 256): 3}
 OPTIMIZER = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8}
 WEIGHT_DECAY = 0.1  # of storages of rank 2 and more
 
@@ -114,19 +117,20 @@ def random_weights(blocks=5, channels=128, seed=1):
 class Trainer:
     """One model in PyTorch with its optimizer; step() trains on one batch of tokens [batch, seq + 1]."""
 
-    def __init__(self, weights, seq, options):
+    def __init__(self, weights, seq, options, device="cpu"):
         import torch
 
         torch.set_num_threads(options.threads)
+        self.device = device
         self.heads, self.eps, self.gelu = options.heads, options.eps, options.gelu
-        self.weights = {key: value.clone().requires_grad_() for key, value in weights.items()}
+        self.weights = {key: value.to(device, copy=True).requires_grad_() for key, value in weights.items()}
         self.blocks = 1 + max(block for _, block in weights if block is not None)
         half = weights["embedding", None].shape[1] // self.heads // 2
         # In double: an angle of 255 in f32 is off by 1e-5, which the update would show.
         frequencies = options.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
         angles = torch.outer(torch.arange(seq, dtype=torch.float64), frequencies)
         dtype = weights["embedding", None].dtype
-        self.cos, self.sin = angles.cos().to(dtype), angles.sin().to(dtype)
+        self.cos, self.sin = angles.cos().to(device, dtype), angles.sin().to(device, dtype)
         values = self.weights.values()
         self.optimizer = torch.optim.AdamW(
             [{"params": [v for v in values if v.dim() >= 2], "weight_decay": WEIGHT_DECAY},
@@ -159,7 +163,7 @@ class Trainer:
         return F.cross_entropy(F.linear(x, embedding).flatten(0, 1), tokens[:, 1:].flatten())
 
     def step(self, tokens):
-        loss = self.loss(tokens)
+        loss = self.loss(tokens.to(self.device))
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -201,7 +205,7 @@ def work_agree(task, options):
 def work_time(task, options):
     """Returns the median time of a training step; steps for at least one second."""
     weights = read_weights(pathlib.Path(task["before"])) if task["before"] else random_weights()
-    trainer = Trainer(weights, task["seq"], options)
+    trainer = Trainer(weights, task["seq"], options, task["device"])
     batches = read_tokens(pathlib.Path(task["tokens"]), task["batch"], task["seq"])
     for tokens in batches[:3]:
         trainer.step(tokens)
@@ -214,17 +218,20 @@ def work_time(task, options):
 
 
 def work_gemm(task, options):
-    """Returns PyTorch's version and its rate of an f32 matrix product a b^T of GEMM cubed."""
+    """Returns PyTorch's version and its rate of an f32 matrix product a b^T of `size` cubed."""
     import torch
 
     torch.set_num_threads(options.threads)
-    a, b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
+    size, device = task["size"], task["device"]
+    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
     times = []
     for _ in range(60):
         start = time.perf_counter()
         a @ b.T
+        if device != "cpu":
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-    return {"gflops": 2 * GEMM**3 / statistics.median(times[10:]) / 1e9, "version": torch.__version__,
+    return {"gflops": 2 * size**3 / statistics.median(times[10:]) / 1e9, "version": torch.__version__,
             "threads": torch.get_num_threads()}
 
 
@@ -364,37 +371,45 @@ def compare(options):
         before = None
         if not options.torch_only:
             before = bowline.export(options.model, folder / "before")
-            for shape in AIMS:
+            for shape in AIMS if options.cpu else ():
                 agree(bowline, torch, folder, before, shape, "cpu", options.tolerance)
+            if options.cuda:
+                agree(bowline, torch, folder, before, (1, 256), options.cuda, options.vulkan_tolerance)
             if options.vulkan:
                 agree(bowline, torch, folder, before, (8, 256), options.vulkan, options.vulkan_tolerance)
 
-        gemm, _ = torch("gemm")
-        print(f"PyTorch {gemm['version']}, {gemm['threads']} threads, f32 GEMM {GEMM} cubed: "
-              f"{gemm['gflops']:.0f} GFLOP/s", flush=True)
-
-        def step_of_torch(shape):
-            return torch("time", before=str(before) if before else "", batch=shape[0], seq=shape[1],
+        def step_of_torch(shape, device="cpu"):
+            return torch("time", before=str(before) if before else "", batch=shape[0], seq=shape[1], device=device,
                          tokens=str(folder / f"tokens_{shape[0]}x{shape[1]}.bin"))
 
-        def step_of_bowline(shape):
-            return bowline.bench(*bowline.train(*shape, "cpu"))
-
-        sides = {"PyTorch": step_of_torch}
-        if not options.torch_only:
-            sides["Bowline"] = step_of_bowline
-        print(f"training step, cpu: median of {options.runs} runs, the sides in turn")
-        for shape, (aim_ratio, aim_mib) in AIMS.items():
-            results = measure(shape, options.runs, sides)
-            line = f"{shape[0]} x {shape[1]:3}: " + ", ".join(
-                f"{side} {ms:.2f} ms, peak {mib:.0f} MiB" for side, (ms, mib) in results.items())
-            if "Bowline" in results:
-                line += (f"; ratio {results['Bowline'][0] / results['PyTorch'][0]:.3f} "
-                         f"(aim: {aim_ratio}, {aim_mib} MiB)")
-            print(line, flush=True)
-
+        if options.cpu:
+            compare_cpu(options, bowline, torch, step_of_torch)
         if options.vulkan and not options.torch_only:
             compare_vulkan(options, bowline, torch, step_of_torch)
+        if options.cuda and not options.torch_only:
+            compare_cuda(options, bowline, torch, step_of_torch)
+
+
+def compare_cpu(options, bowline, torch, step_of_torch):
+    gemm, _ = torch("gemm", size=GEMM, device="cpu")
+    print(f"PyTorch {gemm['version']}, {gemm['threads']} threads, f32 GEMM {GEMM} cubed: "
+          f"{gemm['gflops']:.0f} GFLOP/s", flush=True)
+
+    def step_of_bowline(shape):
+        return bowline.bench(*bowline.train(*shape, "cpu"))
+
+    sides = {"PyTorch": step_of_torch}
+    if not options.torch_only:
+        sides["Bowline"] = step_of_bowline
+    print(f"training step, cpu: median of {options.runs} runs, the sides in turn")
+    for shape, (aim_ratio, aim_mib) in AIMS.items():
+        results = measure(shape, options.runs, sides)
+        line = f"{shape[0]} x {shape[1]:3}: " + ", ".join(
+            f"{side} {ms:.2f} ms, peak {mib:.0f} MiB" for side, (ms, mib) in results.items())
+        if "Bowline" in results:
+            line += (f"; ratio {results['Bowline'][0] / results['PyTorch'][0]:.3f} "
+                     f"(aim: {aim_ratio}, {aim_mib} MiB)")
+        print(line, flush=True)
 
 
 def compare_vulkan(options, bowline, torch, step_of_torch):
@@ -403,7 +418,7 @@ def compare_vulkan(options, bowline, torch, step_of_torch):
                                   "--dtype", "f32", "--device", options.vulkan)
         return result["gflops"]
 
-    rates = [(torch("gemm")[0]["gflops"], gemm_of_bowline()) for _ in range(options.runs)]
+    rates = [(torch("gemm", size=GEMM, device="cpu")[0]["gflops"], gemm_of_bowline()) for _ in range(options.runs)]
     theirs, ours = (statistics.median(column) for column in zip(*rates))
     print(f"{options.vulkan}, f32 GEMM {GEMM} cubed: PyTorch on the CPU {theirs:.0f} GFLOP/s, Bowline "
           f"{ours:.1f} GFLOP/s; ratio {ours / theirs:.3f} (aim: at least {AIM_VULKAN_GEMM})", flush=True)
@@ -414,6 +429,29 @@ def compare_vulkan(options, bowline, torch, step_of_torch):
     (theirs, _), (ours, mib) = results["PyTorch"], results["Bowline"]
     print(f"{options.vulkan}, training step 8 x 256: PyTorch on the CPU {theirs:.2f} ms, Bowline {ours:.2f} ms, "
           f"peak {mib:.0f} MiB; ratio {ours / theirs:.2f} (aim: {AIM_VULKAN_STEP})", flush=True)
+
+
+def compare_cuda(options, bowline, torch, step_of_torch):
+    """Both sides on one GPU."""
+    device = options.cuda.replace("cuda-emu", "cpu")  # so that the comparison itself can be tried without a GPU
+    size = GEMM_CUDA if device == options.cuda else 64
+    rates = []
+    for _ in range(options.runs):
+        theirs = torch("gemm", size=size, device=device)[0]
+        ours, _ = bowline.bench("matmul", "--m", size, "--n", size, "--k", size, "--layout", "nt", "--dtype", "f32",
+                                "--device", options.cuda)
+        rates.append((theirs["gflops"], ours["gflops"]))
+    theirs, ours = (statistics.median(column) for column in zip(*rates))
+    print(f"{options.cuda}, f32 GEMM {size} cubed: PyTorch {theirs:.0f} GFLOP/s, Bowline {ours:.0f} GFLOP/s; "
+          f"ratio {ours / theirs:.3f}", flush=True)
+    for shape in AIMS:
+        results = measure(shape, options.runs, {
+            "PyTorch": lambda shape: step_of_torch(shape, device),
+            "Bowline": lambda shape: bowline.bench(*bowline.train(*shape, options.cuda))})
+        (theirs, _), (ours, _) = results["PyTorch"], results["Bowline"]
+        aim = f" (aim: at least {AIM_CUDA_STEP[shape]})" if shape in AIM_CUDA_STEP else ""
+        print(f"{options.cuda}, training step {shape[0]} x {shape[1]}: PyTorch {theirs:.3f} ms, Bowline {ours:.3f} ms; "
+              f"PyTorch's time over Bowline's {theirs / ours:.2f}{aim}", flush=True)
 
 
 def parse():
@@ -430,13 +468,16 @@ def parse():
         help="text that the batches are taken from (default: samples/data/kjv.txt)")
     add("--vulkan", nargs="?", const="vulkan:0", metavar="DEVICE",
         help="compare this device too, with PyTorch on the CPU (default device: vulkan:0)")
+    add("--cuda", nargs="?", const="cuda:0", metavar="DEVICE",
+        help="compare this device too, with PyTorch on the same GPU (default device: cuda:0)")
+    add("--no-cpu", dest="cpu", action="store_false", help="leave the comparison on the CPU out")
     add("--torch-only", action="store_true", help="measure PyTorch alone, on random weights")
     add("--runs", type=int, default=7, help="runs of each side per shape (default: %(default)s)")
     add("--threads", type=int, default=2,
         help="threads of PyTorch, and CPUs that either side may use (default: %(default)s)")
     add("--tolerance", type=float, default=1e-4,
         help="largest relative error of losses and update on the CPU (default: %(default)s)")
-    add("--vulkan-tolerance", type=float, default=1e-3, help="the same for --vulkan (default: %(default)s)")
+    add("--vulkan-tolerance", type=float, default=1e-3, help="the same for --vulkan and --cuda (default: %(default)s)")
     add("--heads", type=int, default=4, help="attention heads (default: %(default)s)")
     add("--eps", type=float, default=1e-5, help="of RmsNorm (default: %(default)s)")
     add("--rope-base", type=float, default=10000.0, help="of the rotary embedding (default: %(default)s)")
