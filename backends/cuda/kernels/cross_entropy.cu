@@ -63,10 +63,12 @@ __global__ void count_rows_kernel(Labels labels, float* count) {
   }
 }
 
-// dx may lie on x.
+// dx may lie on x. A thread loads several elements before it stores the first.
 template <unsigned kTeam, int kWidth>
 __global__ void cross_entropy_grad_kernel(const float* x, Labels labels, const float* lse,
                                           const float* dloss, const float* count, float* dx) {
+  constexpr int kLoads = 4;
+  constexpr uint64_t kStep = kTeam * kWidth;
   const uint64_t row = team_row<kTeam>();
   if (row >= labels.rows) {
     return;
@@ -76,14 +78,26 @@ __global__ void cross_entropy_grad_kernel(const float* x, Labels labels, const f
   const bool counted = label != labels.ignore_index;
   const float factor = *dloss / (count != nullptr && *count > 0 ? *count : 1.0f);
   const float row_lse = lse[row];
-  for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
-    float v[kWidth];
-    load(x + row * n + i, v);
-    for (int k = 0; k < kWidth; ++k) {
-      const float hit = static_cast<int64_t>(i) + k == label ? 1.0f : 0.0f;
-      v[k] = counted ? (expf(v[k] - row_lse) - hit) * factor : 0.0f;
+  x += row * n;
+  dx += row * n;
+  for (uint64_t first = team_lane<kTeam>() * kWidth; first < n; first += kLoads * kStep) {
+    float v[kLoads][kWidth] = {};
+    for (int b = 0; b < kLoads; ++b) {
+      if (first + b * kStep < n) {
+        load(x + first + b * kStep, v[b]);
+      }
     }
-    store(dx + row * n + i, v);
+    for (int b = 0; b < kLoads; ++b) {
+      const uint64_t i = first + b * kStep;
+      if (i >= n) {
+        break;
+      }
+      for (int k = 0; k < kWidth; ++k) {
+        const float hit = static_cast<int64_t>(i) + k == label ? 1.0f : 0.0f;
+        v[b][k] = counted ? (expf(v[b][k] - row_lse) - hit) * factor : 0.0f;
+      }
+      store(dx + i, v[b]);
+    }
   }
 }
 

@@ -38,8 +38,9 @@ __device__ void statistics(const float* x, uint64_t n, float eps, float* mean, f
 }
 
 template <bool kLayer, unsigned kTeam, int kWidth>
-__global__ void norm_kernel(const float* x, const float* gamma, const float* beta, float* y,
-                            uint64_t rows, uint64_t n, float eps) {
+__global__ void norm_kernel(const float* __restrict__ x, const float* __restrict__ gamma,
+                            const float* __restrict__ beta, float* __restrict__ y, uint64_t rows,
+                            uint64_t n, float eps) {
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;
@@ -62,16 +63,12 @@ __global__ void norm_kernel(const float* x, const float* gamma, const float* bet
   }
 }
 
-struct NormGrad {
-  const float* x;
-  const float* gamma;
-  const float* dy;
-  float* dx;
+// The sums over the rows of each block.
+struct BlockSums {
   float* dgamma;   // of the first block
   float* dbeta;    // the same; of no use for RmsNorm
   uint64_t apart;  // elements between the sums of two blocks
-  uint64_t rows, n, rows_per_block;
-  float eps;
+  uint64_t rows_per_block;
 };
 
 // With h = (x - mean) * s and g = dy * gamma: dx = s * (g - mean g - h * mean(g h)), without "mean g" for RmsNorm.
@@ -79,15 +76,14 @@ struct NormGrad {
 // A block has some rows and adds dy * h and dy over them. It takes them in groups: first a warp per row finds the means
 // of the row, then the threads are columns, so that each adds up its own over the rows of the group.
 template <bool kLayer, int kWidth>
-__global__ void norm_grad_kernel(NormGrad a) {
+__global__ void norm_grad_kernel(const float* __restrict__ x, const float* __restrict__ gamma,
+                                 const float* __restrict__ dy, float* __restrict__ dx,
+                                 uint64_t rows, uint64_t n, float eps, BlockSums sums) {
   __shared__ Shared<float[kGroup][4]> means;  // of x, s, of g, of g h
-  const uint64_t first = blockIdx.x * a.rows_per_block;
-  const uint64_t end = min(first + a.rows_per_block, a.rows);
-  const float* __restrict__ x = a.x;
-  const float* __restrict__ dy = a.dy;
-  float* __restrict__ dx = a.dx;
-  float* dgamma = a.dgamma + blockIdx.x * a.apart;
-  float* dbeta = a.dbeta + blockIdx.x * a.apart;
+  const uint64_t first = blockIdx.x * sums.rows_per_block;
+  const uint64_t end = min(first + sums.rows_per_block, rows);
+  float* dgamma = sums.dgamma + blockIdx.x * sums.apart;
+  float* dbeta = sums.dbeta + blockIdx.x * sums.apart;
   uint64_t group = first;
   do {  // once even without rows: the sums are then 0
     const unsigned warp = threadIdx.x / kLanes;
@@ -95,14 +91,14 @@ __global__ void norm_grad_kernel(NormGrad a) {
     const uint64_t row = group + warp;
     if (row < end) {
       float mean, scale;
-      statistics<kLayer, kLanes, kWidth>(x + row * a.n, a.n, a.eps, &mean, &scale);
+      statistics<kLayer, kLanes, kWidth>(x + row * n, n, eps, &mean, &scale);
       float sum_g = 0;
       float sum_gh = 0;
-      for (uint64_t i = lane * kWidth; i < a.n; i += kLanes * kWidth) {
+      for (uint64_t i = lane * kWidth; i < n; i += kLanes * kWidth) {
         float v[kWidth], d[kWidth], g[kWidth];
-        load(x + row * a.n + i, v);
-        load(dy + row * a.n + i, d);
-        load(a.gamma + i, g);
+        load(x + row * n + i, v);
+        load(dy + row * n + i, d);
+        load(gamma + i, g);
         for (int k = 0; k < kWidth; ++k) {
           sum_g += d[k] * g[k];
           sum_gh += d[k] * g[k] * ((v[k] - mean) * scale);
@@ -115,31 +111,31 @@ __global__ void norm_grad_kernel(NormGrad a) {
       if (lane == 0) {
         means[warp][0] = mean;
         means[warp][1] = scale;
-        means[warp][2] = kLayer ? sum_g / static_cast<float>(a.n) : 0.0f;
-        means[warp][3] = sum_gh / static_cast<float>(a.n);
+        means[warp][2] = kLayer ? sum_g / static_cast<float>(n) : 0.0f;
+        means[warp][3] = sum_gh / static_cast<float>(n);
       }
     }
     __syncthreads();
     const unsigned here =
         group < end ? static_cast<unsigned>(min(end - group, uint64_t{kGroup})) : 0;
-    for (uint64_t i = threadIdx.x * kWidth; i < a.n; i += kRowThreads * kWidth) {
-      float gamma[kWidth], add_gamma[kWidth] = {}, add_beta[kWidth] = {};
-      load(a.gamma + i, gamma);
+    for (uint64_t i = threadIdx.x * kWidth; i < n; i += kRowThreads * kWidth) {
+      float g[kWidth], add_gamma[kWidth] = {}, add_beta[kWidth] = {};
+      load(gamma + i, g);
       for (unsigned r = 0; r < here; ++r) {
         const float mean = means[r][0];
         const float scale = means[r][1];
         const float mean_g = means[r][2];
         const float mean_gh = means[r][3];
         float v[kWidth], d[kWidth];
-        load(x + (group + r) * a.n + i, v);
-        load(dy + (group + r) * a.n + i, d);
+        load(x + (group + r) * n + i, v);
+        load(dy + (group + r) * n + i, d);
         for (int k = 0; k < kWidth; ++k) {
           const float h = (v[k] - mean) * scale;
           add_gamma[k] += d[k] * h;
           add_beta[k] += d[k];
-          d[k] = scale * (d[k] * gamma[k] - mean_g - h * mean_gh);
+          d[k] = scale * (d[k] * g[k] - mean_g - h * mean_gh);
         }
-        store(dx + (group + r) * a.n + i, d);
+        store(dx + (group + r) * n + i, d);
       }
       float before[kWidth] = {};
       if (group > first) {
@@ -222,25 +218,17 @@ void norm_grad(Launch& l) {
   const uint64_t columns = kLayer ? 2 * n : n;
   float* dgamma = l.out(1);
   float* dbeta = kLayer ? l.out(2) : dgamma;
-  NormGrad a{l.in(0),
-             l.in(1),
-             l.in(2),
-             l.out(0),
-             dgamma,
-             dbeta,
-             0,
-             rows_of(x),
-             n,
-             parts.rows_per_block,
-             eps_of(l, kLayer)};
+  BlockSums sums{dgamma, dbeta, 0, parts.rows_per_block};
   if (parts.count > 1) {
-    a.dgamma = l.workspace();
-    a.dbeta = kLayer ? a.dgamma + n : a.dgamma;
-    a.apart = columns;
+    sums.dgamma = l.workspace();
+    sums.dbeta = kLayer ? sums.dgamma + n : sums.dgamma;
+    sums.apart = columns;
   }
-  const bool four = n % 4 == 0 && aligned16(a.x, a.gamma, a.dy, a.dx, a.dgamma, a.dbeta);
+  const bool four =
+      n % 4 == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), sums.dgamma, sums.dbeta);
   l.launch("norm gradient", four ? norm_grad_kernel<kLayer, 4> : norm_grad_kernel<kLayer, 1>,
-           static_cast<unsigned>(parts.count), kRowThreads, a);
+           static_cast<unsigned>(parts.count), kRowThreads, l.in(0), l.in(1), l.in(2), l.out(0),
+           rows_of(x), n, eps_of(l, kLayer), sums);
   if (parts.count > 1) {
     const unsigned width = column_width(columns, kColumnWidth);
     l.launch("norm gradient, sums", add_parts_kernel, blocks_for(columns, width), kRowThreads,

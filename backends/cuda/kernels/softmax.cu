@@ -6,7 +6,8 @@ namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
 template <unsigned kTeam, int kWidth>
-__global__ void softmax_kernel(const float* x, float* y, uint64_t rows, uint64_t n) {
+__global__ void softmax_kernel(const float* __restrict__ x, float* __restrict__ y, uint64_t rows,
+                               uint64_t n) {
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;
@@ -26,8 +27,8 @@ __global__ void softmax_kernel(const float* x, float* y, uint64_t rows, uint64_t
 }
 
 template <unsigned kTeam, int kWidth>
-__global__ void softmax_grad_kernel(const float* y, const float* dy, float* dx, uint64_t rows,
-                                    uint64_t n) {
+__global__ void softmax_grad_kernel(const float* __restrict__ y, const float* __restrict__ dy,
+                                    float* __restrict__ dx, uint64_t rows, uint64_t n) {
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;
