@@ -1,0 +1,131 @@
+// Rows: a team of threads, one warp or one block, takes a row together. All sums are fixed trees.
+#pragma once
+
+#include <type_traits>
+
+#include "device/elements.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+constexpr unsigned kLanes = 32;
+constexpr unsigned kRowThreads = 256;
+constexpr uint64_t kLongestOfWarp = 1024;  // elements of a row; longer ones get a block
+
+// The row of this thread, and its place in the team.
+template <unsigned kTeam>
+__device__ uint64_t team_row() {
+  return uint64_t{blockIdx.x} * (kRowThreads / kTeam) + threadIdx.x / kTeam;
+}
+template <unsigned kTeam>
+__device__ unsigned team_lane() {
+  return threadIdx.x % kTeam;
+}
+
+// kWidth elements, 1 or 4, from an address that is a multiple of their size.
+template <int kWidth>
+__device__ void load(const float* at, float (&v)[kWidth]) {
+  if constexpr (kWidth == 4) {
+    const float4 four = load4(at);
+    v[0] = four.x;
+    v[1] = four.y;
+    v[2] = four.z;
+    v[3] = four.w;
+  } else {
+    v[0] = *at;
+  }
+}
+template <int kWidth>
+__device__ void store(float* at, const float (&v)[kWidth]) {
+  if constexpr (kWidth == 4) {
+    store4(at, make_float4(v[0], v[1], v[2], v[3]));
+  } else {
+    *at = v[0];
+  }
+}
+
+// f over the values of the first `lanes` lanes of each part of the warp: every lane gets the same bits.
+template <class F>
+__device__ float reduce_lanes(float x, F f, unsigned lanes) {
+  for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
+    x = f(x, __shfl_xor_sync(0xFFFFFFFF, x, static_cast<int>(distance)));
+  }
+  return x;
+}
+
+// f over the values of the team. All its threads must come.
+template <unsigned kTeam, class F>
+__device__ float reduce_team(float x, F f) {
+  x = reduce_lanes(x, f, kLanes);
+  if constexpr (kTeam > kLanes) {
+    constexpr unsigned kWarps = kTeam / kLanes;
+    __shared__ Shared<float[kWarps]> parts;
+    __syncthreads();  // the parts of an earlier call have been read
+    if (threadIdx.x % kLanes == 0) {
+      parts[threadIdx.x / kLanes] = x;
+    }
+    __syncthreads();
+    x = reduce_lanes(static_cast<float>(parts[threadIdx.x % kWarps]), f, kWarps);
+  }
+  return x;
+}
+template <unsigned kTeam>
+__device__ float team_sum(float x) {
+  return reduce_team<kTeam>(x, [](float a, float b) { return a + b; });
+}
+template <unsigned kTeam>
+__device__ float team_max(float x) {
+  return reduce_team<kTeam>(x, [](float a, float b) { return fmaxf(a, b); });
+}
+
+// Column sums: the threads of a block are `width` columns, a power of two, times rows. Adds term(i) for i in [begin, end)
+// over the rows; the first `width` threads get the sums of their columns. All threads of the block must come.
+template <class F>
+__device__ float column_sum(unsigned width, uint64_t begin, uint64_t end, F&& term) {
+  __shared__ Shared<float[kRowThreads]> parts;
+  float sum = 0;
+  for (uint64_t i = begin + threadIdx.x / width; i < end; i += kRowThreads / width) {
+    sum += term(i);
+  }
+  parts[threadIdx.x] = sum;
+  for (unsigned half = kRowThreads / 2; half >= width; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) {
+      parts[threadIdx.x] += parts[threadIdx.x + half];
+    }
+  }
+  return threadIdx.x < width ? static_cast<float>(parts[threadIdx.x]) : 0.0f;
+}
+
+// Columns of a block that sums `columns` of them.
+inline unsigned column_width(uint64_t columns, unsigned most) {
+  unsigned width = most;
+  while (width > 1 && width / 2 >= columns) {
+    width /= 2;
+  }
+  return width;
+}
+
+// Launches a kernel over rows of n elements: kernel(team, width) names it for teams of `team` threads that move `width`
+// elements at once, as two integral constants.
+template <class K, class... A>
+void launch_rows(Launch& l, const char* name, uint64_t rows, uint64_t n, bool four, K kernel,
+                 A... args) {
+  constexpr std::integral_constant<unsigned, kLanes> warp;
+  constexpr std::integral_constant<unsigned, kRowThreads> block;
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 4> quad;
+  if (n <= kLongestOfWarp) {
+    const dim3 grid = blocks_for(rows, kRowThreads / kLanes);
+    l.launch(name, four ? kernel(warp, quad) : kernel(warp, one), grid, kRowThreads, args...);
+  } else {
+    const dim3 grid = blocks_for(rows, 1);
+    l.launch(name, four ? kernel(block, quad) : kernel(block, one), grid, kRowThreads, args...);
+  }
+}
+
+// Rows of the last axis; an empty tensor has none to work on.
+inline uint64_t rows_of(const Shape& shape) {
+  return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows());
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

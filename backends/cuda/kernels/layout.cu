@@ -1,0 +1,249 @@
+//! ops Transpose Slice SliceGrad Concat BroadcastTo Copy Fill
+// What moves elements and computes nothing.
+#include "device/loops.cuh"
+#include "device/rows.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+constexpr unsigned kCopyThreads = 256;
+constexpr unsigned kTile = 32;
+constexpr unsigned kTileRows = kCopyThreads / kTile;  // that a block moves at once
+constexpr int64_t kSmallestTiled = 16;
+
+__device__ uint64_t thread_of_grid() { return uint64_t{blockIdx.x} * kCopyThreads + threadIdx.x; }
+
+// kWidth elements per thread: y[i . strides 1] = x[i . strides 0]
+template <int kWidth>
+__global__ void strided_kernel(const float* x, float* y, uint64_t n, Loops<2> loops) {
+  const uint64_t i = thread_of_grid();
+  if (i < n) {
+    int64_t at[2];
+    loops.offsets(i, at);
+    float v[kWidth];
+    load(x + at[0], v);
+    store(y + at[1], v);
+  }
+}
+
+// A matrix per element of `batch`: `rows` that are contiguous in y, `columns` that are contiguous in x.
+struct Tiles {
+  Loops<2> batch;
+  uint64_t rows, columns;
+  int64_t x_stride, y_stride;  // of the next element of a row in x, of a column in y
+};
+
+__global__ void transpose_kernel(const float* x, float* y, Tiles t) {
+  __shared__ Shared<float[kTile][kTile + 1]> tile;
+  const uint64_t row_tiles = (t.rows + kTile - 1) / kTile;
+  const uint64_t column_tiles = (t.columns + kTile - 1) / kTile;
+  const uint64_t block = blockIdx.x;
+  const uint64_t row0 = block % row_tiles * kTile;
+  const uint64_t column0 = block / row_tiles % column_tiles * kTile;
+  int64_t at[2];
+  t.batch.offsets(block / row_tiles / column_tiles, at);
+  const unsigned fast = threadIdx.x % kTile;
+  for (unsigned slow = threadIdx.x / kTile; slow < kTile; slow += kTileRows) {
+    if (row0 + slow < t.rows && column0 + fast < t.columns) {
+      tile[slow][fast] = x[at[0] + static_cast<int64_t>(row0 + slow) * t.x_stride +
+                           static_cast<int64_t>(column0 + fast)];
+    }
+  }
+  __syncthreads();
+  for (unsigned slow = threadIdx.x / kTile; slow < kTile; slow += kTileRows) {
+    if (row0 + fast < t.rows && column0 + slow < t.columns) {
+      y[at[1] + static_cast<int64_t>(column0 + slow) * t.y_stride +
+        static_cast<int64_t>(row0 + fast)] = tile[fast][slow];
+    }
+  }
+}
+
+// dx = rows of `whole` elements, of which [start, start + part) are those of dy and the others 0.
+template <int kWidth>
+__global__ void pad_kernel(const float* dy, float* dx, uint64_t n, uint64_t whole, uint64_t part,
+                           uint64_t start) {
+  const uint64_t i = thread_of_grid() * kWidth;
+  if (i < n) {
+    const uint64_t row = i / whole;
+    const uint64_t at = i % whole;
+    float v[kWidth] = {};
+    if (at >= start && at - start < part) {
+      load(dy + row * part + (at - start), v);
+    }
+    store(dx + i, v);
+  }
+}
+
+__global__ void fill_kernel(float* y, uint64_t n, float value, bool four) {
+  for_elements(
+      n, four, [&](uint64_t i) { y[i] = value; },
+      [&](uint64_t i) { store4(y + i, make_float4(value, value, value, value)); });
+}
+
+uint64_t elements_of(const Loops<2>& loops) {
+  uint64_t n = 1;
+  for (int axis = 0; axis < loops.rank; ++axis) {
+    n *= loops.sizes[axis];
+  }
+  return n;
+}
+
+// The copy as transposes of matrices, if its fastest axes differ and are long.
+bool is_tiled(const Loops<2>& loops, Tiles* out) {
+  const int last = loops.rank - 1;
+  int across = -1;
+  for (int axis = 0; axis < last; ++axis) {
+    across = loops.strides[0][axis] == 1 ? axis : across;
+  }
+  if (across < 0 || loops.strides[1][last] != 1 || loops.strides[0][last] == 0 ||
+      loops.sizes[last] < kSmallestTiled || loops.sizes[across] < kSmallestTiled) {
+    return false;
+  }
+  out->rows = loops.sizes[last];
+  out->x_stride = loops.strides[0][last];
+  out->columns = loops.sizes[across];
+  out->y_stride = loops.strides[1][across];
+  for (int axis = 0; axis < last; ++axis) {
+    if (axis != across) {
+      out->batch.add(loops.sizes[axis], {loops.strides[0][axis], loops.strides[1][axis]});
+    }
+  }
+  return true;
+}
+
+// True if the elements can be moved four at a time; `loops` then steps over fours.
+bool takes_four(const float* x, const float* y, Loops<2>* loops) {
+  const int last = loops->rank - 1;
+  if (!aligned16(x, y) || loops->strides[0][last] != 1 || loops->strides[1][last] != 1 ||
+      loops->sizes[last] % 4 != 0) {
+    return false;
+  }
+  for (int axis = 0; axis < last; ++axis) {
+    if (loops->strides[0][axis] % 4 != 0 || loops->strides[1][axis] % 4 != 0) {
+      return false;
+    }
+  }
+  loops->sizes[last] /= 4;
+  loops->strides[0][last] = 4;
+  loops->strides[1][last] = 4;
+  return true;
+}
+
+// y[i . strides 1] = x[i . strides 0], with `loops` in the order of y.
+void strided(Launch& l, const float* x, float* y, Loops<2> loops) {
+  const uint64_t n = elements_of(loops);
+  if (n == 0) {
+    return;
+  }
+  if (loops.rank == 0 ||
+      (loops.rank == 1 && loops.strides[0][0] == 1 && loops.strides[1][0] == 1)) {
+    l.copy(y, x, n * sizeof(float));
+    return;
+  }
+  Tiles tiles;
+  if (is_tiled(loops, &tiles)) {
+    const uint64_t per_matrix =
+        (tiles.rows + kTile - 1) / kTile * ((tiles.columns + kTile - 1) / kTile);
+    l.launch("transpose", transpose_kernel, blocks_for(elements_of(tiles.batch) * per_matrix, 1),
+             kCopyThreads, x, y, tiles);
+  } else if (takes_four(x, y, &loops)) {
+    l.launch("strided copy", strided_kernel<4>, blocks_for(n / 4, kCopyThreads), kCopyThreads, x, y,
+             n / 4, loops);
+  } else {
+    l.launch("strided copy", strided_kernel<1>, blocks_for(n, kCopyThreads), kCopyThreads, x, y, n,
+             loops);
+  }
+}
+
+int positive_axis(int axis, const Shape& shape) { return axis < 0 ? axis + shape.rank() : axis; }
+
+void transpose(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const auto from = strides_of(l.in_shape(0));
+  const auto to = strides_of(y);
+  const auto* permutation = l.attributes<TransposeAttributes>().permutation();
+  Loops<2> loops;
+  for (int axis = 0; axis < y.rank(); ++axis) {
+    const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
+    loops.add(y[axis], {from[static_cast<size_t>(source)], to[static_cast<size_t>(axis)]});
+  }
+  strided(l, l.in(0), l.out(0), loops);
+}
+
+// The elements of a tensor of shape `part`, with the strides of two tensors of its rank.
+Loops<2> loops_over(const Shape& part, const Shape& x, const Shape& y) {
+  const auto from = strides_of(x);
+  const auto to = strides_of(y);
+  Loops<2> loops;
+  for (int axis = 0; axis < part.rank(); ++axis) {
+    loops.add(part[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
+  }
+  return loops;
+}
+
+void slice(Launch& l) {
+  const auto& attributes = l.attributes<SliceAttributes>();
+  const Shape& x = l.in_shape(0);
+  const Shape& y = l.out_shape(0);
+  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x));
+  strided(l, l.in(0) + attributes.start() * strides_of(x)[axis], l.out(0), loops_over(y, x, y));
+}
+
+void slice_grad(Launch& l) {
+  const auto& attributes = l.attributes<SliceGradAttributes>();
+  const Shape& dx = l.out_shape(0);
+  const int axis = positive_axis(attributes.axis(), dx);
+  const auto n = static_cast<uint64_t>(dx.elements());
+  const auto inner = static_cast<uint64_t>(strides_of(dx)[static_cast<size_t>(axis)]);
+  const uint64_t whole = static_cast<uint64_t>(dx[axis]) * inner;
+  const uint64_t part = static_cast<uint64_t>(l.in_shape(0)[axis]) * inner;
+  const uint64_t start = static_cast<uint64_t>(attributes.start()) * inner;
+  const bool four =
+      aligned16(l.in(0), l.out(0)) && whole % 4 == 0 && part % 4 == 0 && start % 4 == 0;
+  l.launch("pad", four ? pad_kernel<4> : pad_kernel<1>, blocks_for(n, kCopyThreads, four ? 4 : 1),
+           kCopyThreads, l.in(0), l.out(0), n, whole, part, start);
+}
+
+void concat(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y);
+  float* to = l.out(0);
+  for (size_t i = 0; i < l.inputs(); ++i) {
+    const Shape& x = l.in_shape(i);
+    strided(l, l.in(i), to, loops_over(x, x, y));
+    to += x[axis] * strides_of(y)[static_cast<size_t>(axis)];
+  }
+}
+
+void broadcast_to(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const auto from = broadcast_strides(l.in_shape(0), y);
+  const auto to = strides_of(y);
+  Loops<2> loops;
+  for (int axis = 0; axis < y.rank(); ++axis) {
+    loops.add(y[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
+  }
+  strided(l, l.in(0), l.out(0), loops);
+}
+
+void copy(Launch& l) {
+  l.copy(l.out(0), l.in(0), static_cast<uint64_t>(l.out_shape(0).elements()) * sizeof(float));
+}
+
+void fill(Launch& l) {
+  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
+  l.launch("fill", fill_kernel, element_blocks(n), kElementThreads, l.out(0), n,
+           l.attributes<FillAttributes>().value(), aligned16(l.out(0)));
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(transpose, .run = transpose);
+BOWLINE_CUDA_KERNEL(slice, .run = slice);
+BOWLINE_CUDA_KERNEL(slice_grad, .run = slice_grad);
+BOWLINE_CUDA_KERNEL(concat, .run = concat);
+BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
+BOWLINE_CUDA_KERNEL(copy, .run = copy);
+BOWLINE_CUDA_KERNEL(fill, .run = fill);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
