@@ -1,6 +1,7 @@
 // Matrix products by cuBLASLt, where the machine has the library.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,7 +23,7 @@ struct BlasProduct {
   bool transpose_a = false;
   bool transpose_b = false;
   bool bias = false;
-  bool operator==(const BlasProduct&) const = default;
+  auto operator<=>(const BlasProduct&) const = default;
 };
 
 // The algorithm of a product is what the heuristic of the library says for its sizes, asked once. Never by timing: another
