@@ -1,0 +1,574 @@
+//! ops Attention AttentionGrad
+// Attention with memory linear in length, and its gradient without atomics.
+//
+// A block owns some rows (queries, or keys in the pass for dk and dv) of one head and goes through the rows of the other kind,
+// 64 at a time: products of its rows with theirs, weights from them, and sums of their rows times the weights.
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "device/elements.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kDown = 8;     // threads along own rows
+constexpr int kAcross = 16;  // threads along other rows, or along the head
+constexpr int kOthers = 64;  // other rows of a tile
+constexpr int64_t kMaxHeadDim = 256;
+
+// kPadded is the head dim, rounded up. A thread has kRows of the own rows: its number along them, and every kDown-th from there.
+template <int kPadded, int kRows>
+struct Tiling {
+  static constexpr int kOwn = kDown * kRows;
+  static constexpr int kQuads = kPadded / 4;
+  static constexpr int kQuadsEach = (kQuads + kAcross - 1) / kAcross;
+  // Other rows come through a buffer: all rows of a tile in parts of the head, or whole rows, some at a time.
+  static constexpr int kPart = kPadded == 64 || kPadded == 128 ? 16 : 8;
+  static constexpr int kLines = kOthers * kPart / kQuads;
+  static constexpr int kBuffer = kOthers * kPart;
+  static constexpr int kWeights = kOwn * kOthers / 4;
+  static constexpr int kPerRow = kThreads / kOwn;  // threads that share a row in sums along it
+};
+
+using Quad = std::remove_extent_t<Shared<float4[1]>>;  // in shared memory
+
+// The rows of one head.
+struct Rows {
+  const float* data;
+  int64_t stride;
+  int count;
+  int dim;
+  bool four;
+
+  // Elements 4 q to 4 q + 3 of a row; 0 outside.
+  __device__ float4 quad(int row, int q) const {
+    if (row >= count || 4 * q >= dim) {
+      return make_float4(0, 0, 0, 0);
+    }
+    const float* const at = data + row * stride + 4 * q;
+    if (four) {
+      return load4(at);
+    }
+    const int left = dim - 4 * q;
+    return make_float4(at[0], left > 1 ? at[1] : 0.0f, left > 2 ? at[2] : 0.0f,
+                       left > 3 ? at[3] : 0.0f);
+  }
+};
+
+struct Problem {
+  const float* q;
+  const float* k;
+  const float* v;
+  const float* o;
+  const float* lse;
+  const float* d_o;
+  float* out;      // o, dq or dk
+  float* out_v;    // dv
+  float* row_out;  // lse or delta, [batch, head, query]
+  const float* delta;
+  int heads;
+  int kv_heads;
+  int queries;
+  int keys;
+  int dim;
+  unsigned tiles;  // of own rows
+  bool causal;
+  bool four;
+  float scale;
+
+  __device__ int64_t start(int64_t batch, int count, int of_heads, int head) const {
+    return (batch * count * of_heads + head) * dim;
+  }
+  __device__ Rows of_queries(const float* from, int64_t batch, int head) const {
+    return {from + start(batch, queries, heads, head), int64_t{heads} * dim, queries, dim, four};
+  }
+  __device__ Rows of_keys(const float* from, int64_t batch, int head) const {
+    return {from + start(batch, keys, kv_heads, head), int64_t{kv_heads} * dim, keys, dim, four};
+  }
+  // Keys that a query sees.
+  __device__ int seen(int query) const {
+    return causal ? max(0, min(keys, query + keys - queries + 1)) : keys;
+  }
+};
+
+template <class T>
+__device__ void load_own(Quad* own, const Rows& rows, int first) {
+  for (int i = static_cast<int>(threadIdx.x); i < T::kOwn * T::kQuads; i += kThreads) {
+    own[i] = rows.quad(first + i / T::kQuads, i % T::kQuads);
+  }
+}
+
+__device__ inline float dot(float4 a, float4 b, float sum) {
+  sum += a.x * b.x;
+  sum += a.y * b.y;
+  sum += a.z * b.z;
+  sum += a.w * b.w;
+  return sum;
+}
+
+__device__ inline void add(float4& sum, float weight, float4 v) {
+  sum.x += weight * v.x;
+  sum.y += weight * v.y;
+  sum.z += weight * v.z;
+  sum.w += weight * v.w;
+}
+
+// dots[i][j] = own row i of this thread times row first + 4 across + j. Begins with a barrier.
+template <class T, int kRows>
+__device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int first,
+                         float (&dots)[kRows][4]) {
+  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  const int across = static_cast<int>(threadIdx.x) % kAcross;
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      dots[i][j] = 0;
+    }
+  }
+  const int quads = (others.dim + 3) / 4;
+  for (int q0 = 0; q0 < quads; q0 += T::kPart) {
+    __syncthreads();
+    // Permuted, so that threads side by side, 4 rows apart, meet different banks.
+    for (int i = static_cast<int>(threadIdx.x); i < T::kBuffer; i += kThreads) {
+      const int row = i / T::kPart;
+      const int q = i % T::kPart;
+      buffer[row * T::kPart + (q ^ (row / 4 % 8))] = others.quad(first + row, q0 + q);
+    }
+    __syncthreads();
+    const int count = min(T::kPart, quads - q0);
+    for (int q = 0; q < count; ++q) {
+      float4 mine[kRows];
+      for (int i = 0; i < kRows; ++i) {
+        mine[i] = own[(down + kDown * i) * T::kQuads + q0 + q];
+      }
+      for (int j = 0; j < 4; ++j) {
+        const float4 other = buffer[(4 * across + j) * T::kPart + (q ^ (across % 8))];
+        for (int i = 0; i < kRows; ++i) {
+          dots[i][j] = dot(mine[i], other, dots[i][j]);
+        }
+      }
+    }
+  }
+}
+
+// sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i; of quad across + kAcross c of the
+// head. Begins with a barrier.
+template <class T, int kRows>
+__device__ void add_rows(const Quad* weights, Quad* buffer, const Rows& others, int first, int end,
+                         float4 (&sums)[kRows][T::kQuadsEach]) {
+  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  const int across = static_cast<int>(threadIdx.x) % kAcross;
+  for (int line = 0; line < kOthers && first + line < end; line += T::kLines) {
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < T::kBuffer; i += kThreads) {
+      buffer[i] = others.quad(first + line + i / T::kQuads, i % T::kQuads);
+    }
+    __syncthreads();
+    for (int j = 0; j < T::kLines; j += 4) {
+      float4 w[kRows];
+      for (int i = 0; i < kRows; ++i) {
+        w[i] = weights[(down + kDown * i) * (kOthers / 4) + (line + j) / 4];
+      }
+      for (int c = 0; c < T::kQuadsEach; ++c) {
+        const int q = across + kAcross * c;
+        if (q >= T::kQuads) {
+          continue;
+        }
+        const float4 v0 = buffer[j * T::kQuads + q];
+        const float4 v1 = buffer[(j + 1) * T::kQuads + q];
+        const float4 v2 = buffer[(j + 2) * T::kQuads + q];
+        const float4 v3 = buffer[(j + 3) * T::kQuads + q];
+        for (int i = 0; i < kRows; ++i) {
+          add(sums[i][c], w[i].x, v0);
+          add(sums[i][c], w[i].y, v1);
+          add(sums[i][c], w[i].z, v2);
+          add(sums[i][c], w[i].w, v3);
+        }
+      }
+    }
+  }
+}
+
+template <class T, int kRows>
+__device__ void clear(float4 (&sums)[kRows][T::kQuadsEach]) {
+  for (int i = 0; i < kRows; ++i) {
+    for (int c = 0; c < T::kQuadsEach; ++c) {
+      sums[i][c] = make_float4(0, 0, 0, 0);
+    }
+  }
+}
+
+// Writes the sums of the own rows. `rows` is where they go.
+template <class T, int kRows>
+__device__ void write(const Rows& rows, float* to, int first,
+                      const float4 (&sums)[kRows][T::kQuadsEach]) {
+  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  const int across = static_cast<int>(threadIdx.x) % kAcross;
+  for (int i = 0; i < kRows; ++i) {
+    const int row = first + down + kDown * i;
+    for (int c = 0; c < T::kQuadsEach; ++c) {
+      const int d = 4 * (across + kAcross * c);
+      if (row >= rows.count || d >= rows.dim) {
+        continue;
+      }
+      float* const at = to + row * rows.stride + d;
+      const float4 v = sums[i][c];
+      if (rows.four) {
+        store4(at, v);
+        continue;
+      }
+      const int left = rows.dim - d;
+      at[0] = v.x;
+      if (left > 1) {
+        at[1] = v.y;
+      }
+      if (left > 2) {
+        at[2] = v.z;
+      }
+      if (left > 3) {
+        at[3] = v.w;
+      }
+    }
+  }
+}
+
+// Which own rows a block has. The last come first: with causal they take longest.
+struct Place {
+  int first;
+  int head;
+  int64_t batch;
+  __device__ Place(unsigned tiles, int own, int heads)
+      : first(static_cast<int>(tiles - 1 - blockIdx.x % tiles) * own),
+        head(static_cast<int>(blockIdx.x / tiles % static_cast<unsigned>(heads))),
+        batch(blockIdx.x / tiles / static_cast<unsigned>(heads)) {}
+};
+
+template <int kPadded, int kRows>
+__global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
+  using T = Tiling<kPadded, kRows>;
+  __shared__ Shared<float4[T::kOwn * T::kQuads]> own;
+  __shared__ Shared<float4[T::kBuffer]> buffer;
+  __shared__ Shared<float4[T::kWeights]> weights;
+  __shared__ Shared<float[T::kOwn]> factor;
+  const int down = static_cast<int>(threadIdx.x) / kAcross;
+  const int across = static_cast<int>(threadIdx.x) % kAcross;
+  // Sums along a row of weights.
+  const int row = static_cast<int>(threadIdx.x) / T::kPerRow;
+  const int part = static_cast<int>(threadIdx.x) % T::kPerRow;
+
+  const Place place(p.tiles, T::kOwn, p.heads);
+  const Rows queries = p.of_queries(p.q, place.batch, place.head);
+  const int kv_head = place.head / (p.heads / p.kv_heads);
+  const Rows keys = p.of_keys(p.k, place.batch, kv_head);
+  const Rows values = p.of_keys(p.v, place.batch, kv_head);
+  load_own<T>(own, queries, place.first);
+
+  float4 sums[kRows][T::kQuadsEach];
+  clear<T>(sums);
+  float top = -INFINITY;  // of the row so far
+  float sum = 0;          // of exp(s - top)
+  const int end = p.seen(min(place.first + T::kOwn, p.queries) - 1);
+  for (int first = 0; first < end; first += kOthers) {
+    float dots[kRows][4];
+    multiply<T>(own, buffer, keys, first, dots);
+    for (int i = 0; i < kRows; ++i) {
+      const int left = p.seen(place.first + down + kDown * i) - (first + 4 * across);
+      float s[4];
+      for (int j = 0; j < 4; ++j) {
+        s[j] = j < left ? p.scale * dots[i][j] : -INFINITY;
+      }
+      weights[(down + kDown * i) * (kOthers / 4) + across] = make_float4(s[0], s[1], s[2], s[3]);
+    }
+    __syncthreads();
+    constexpr int kEach = kOthers / 4 / T::kPerRow;
+    float4 s[kEach];
+    float new_top = top;
+    for (int c = 0; c < kEach; ++c) {
+      s[c] = weights[row * (kOthers / 4) + part + T::kPerRow * c];
+      new_top = fmaxf(new_top, fmaxf(fmaxf(s[c].x, s[c].y), fmaxf(s[c].z, s[c].w)));
+    }
+    for (int other = 1; other < T::kPerRow; other *= 2) {
+      new_top = fmaxf(new_top, __shfl_xor_sync(0xFFFFFFFF, new_top, other));
+    }
+    const float shift = new_top == -INFINITY ? 0.0f : new_top;
+    const float scaled = new_top == top ? 1.0f : expf(top - shift);
+    float more = 0;
+    for (int c = 0; c < kEach; ++c) {
+      const float4 e = make_float4(expf(s[c].x - shift), expf(s[c].y - shift), expf(s[c].z - shift),
+                                   expf(s[c].w - shift));
+      weights[row * (kOthers / 4) + part + T::kPerRow * c] = e;
+      more += (e.x + e.y) + (e.z + e.w);
+    }
+    for (int other = 1; other < T::kPerRow; other *= 2) {
+      more += __shfl_xor_sync(0xFFFFFFFF, more, other);
+    }
+    sum = sum * scaled + more;
+    top = new_top;
+    if (part == 0) {
+      factor[row] = scaled;
+    }
+    __syncthreads();
+    for (int i = 0; i < kRows; ++i) {
+      const float f = factor[down + kDown * i];
+      for (int c = 0; c < T::kQuadsEach; ++c) {
+        sums[i][c] =
+            make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
+      }
+    }
+    add_rows<T>(weights, buffer, values, first, end, sums);
+  }
+  if (part == 0) {
+    factor[row] = sum == 0 ? 0.0f : 1.0f / sum;
+    const int query = place.first + row;
+    if (query < p.queries) {
+      p.row_out[(place.batch * p.heads + place.head) * p.queries + query] =
+          sum == 0 ? -INFINITY : top + logf(sum);
+    }
+  }
+  __syncthreads();
+  for (int i = 0; i < kRows; ++i) {
+    const float f = factor[down + kDown * i];
+    for (int c = 0; c < T::kQuadsEach; ++c) {
+      sums[i][c] =
+          make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
+    }
+  }
+  write<T>(queries, p.out + p.start(place.batch, p.queries, p.heads, place.head), place.first,
+           sums);
+}
+
+// The gradient with respect to the own rows. Queries: delta, then dq. Keys: dk and dv, from all query heads that read the head.
+template <int kPadded, int kRows, bool kKeys>
+__global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
+  using T = Tiling<kPadded, kRows>;
+  __shared__ Shared<float4[T::kOwn * T::kQuads]> own;    // q or k
+  __shared__ Shared<float4[T::kOwn * T::kQuads]> own_d;  // dout or v
+  __shared__ Shared<float4[T::kBuffer]> buffer;
+  __shared__ Shared<float4[T::kWeights]> weights;
+  constexpr int kStatistics = kKeys ? kOthers : T::kOwn;  // queries at hand
+  __shared__ Shared<float[kStatistics]> lse;
+  __shared__ Shared<float[kStatistics]> delta;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int down = thread / kAcross;
+  const int across = thread % kAcross;
+
+  const Place place(p.tiles, T::kOwn, kKeys ? p.kv_heads : p.heads);
+  const int group = p.heads / p.kv_heads;
+  const int kv_head = kKeys ? place.head : place.head / group;
+  const Rows keys = p.of_keys(p.k, place.batch, kv_head);
+  const Rows values = p.of_keys(p.v, place.batch, kv_head);
+  load_own<T>(own, kKeys ? keys : p.of_queries(p.q, place.batch, place.head), place.first);
+  load_own<T>(own_d, kKeys ? values : p.of_queries(p.d_o, place.batch, place.head), place.first);
+
+  if (!kKeys) {
+    __syncthreads();
+    const Rows out = p.of_queries(p.o, place.batch, place.head);
+    const int row = thread / T::kPerRow;
+    const int query = place.first + row;
+    float sum = 0;
+    for (int q = thread % T::kPerRow; q < T::kQuads; q += T::kPerRow) {
+      sum = dot(own_d[row * T::kQuads + q], out.quad(query, q), sum);
+    }
+    for (int other = 1; other < T::kPerRow; other *= 2) {
+      sum += __shfl_xor_sync(0xFFFFFFFF, sum, other);
+    }
+    if (thread % T::kPerRow == 0) {
+      const int64_t at = (place.batch * p.heads + place.head) * p.queries + query;
+      delta[row] = sum;
+      lse[row] = query < p.queries ? p.lse[at] : 0.0f;
+      if (query < p.queries) {
+        p.row_out[at] = sum;
+      }
+    }
+  }
+
+  float4 sums[kRows][T::kQuadsEach];
+  float4 sums_v[kRows][T::kQuadsEach];
+  clear<T>(sums);
+  clear<T>(sums_v);
+  const int begin =
+      kKeys && p.causal ? max(0, place.first - (p.keys - p.queries)) / kOthers * kOthers : 0;
+  const int end = kKeys ? p.queries : p.seen(min(place.first + T::kOwn, p.queries) - 1);
+  for (int g = 0; g < (kKeys ? group : 1); ++g) {
+    const int head = kKeys ? place.head * group + g : place.head;
+    const Rows others = kKeys ? p.of_queries(p.q, place.batch, head) : keys;
+    const Rows others_d = kKeys ? p.of_queries(p.d_o, place.batch, head) : values;
+    for (int first = begin; first < end; first += kOthers) {
+      if (kKeys && thread < kOthers) {
+        const int query = first + thread;
+        const int64_t at = (place.batch * p.heads + head) * p.queries + query;
+        lse[thread] = query < p.queries ? p.lse[at] : 0.0f;
+        delta[thread] = query < p.queries ? p.delta[at] : 0.0f;
+      }
+      float s[kRows][4];
+      float ds[kRows][4];
+      multiply<T>(own, buffer, others, first, s);
+      multiply<T>(own_d, buffer, others_d, first, ds);
+      for (int i = 0; i < kRows; ++i) {
+        const int mine = down + kDown * i;
+        for (int j = 0; j < 4; ++j) {
+          const int other = 4 * across + j;
+          const int query = kKeys ? first + other : place.first + mine;
+          const int key = kKeys ? place.first + mine : first + other;
+          const int statistic = kKeys ? other : mine;
+          const bool sees = query < p.queries && key < p.seen(query);
+          s[i][j] = sees ? expf(p.scale * s[i][j] - lse[statistic]) : 0.0f;
+          ds[i][j] = sees ? p.scale * s[i][j] * (ds[i][j] - delta[statistic]) : 0.0f;
+        }
+      }
+      if (kKeys) {
+        for (int i = 0; i < kRows; ++i) {
+          weights[(down + kDown * i) * (kOthers / 4) + across] =
+              make_float4(s[i][0], s[i][1], s[i][2], s[i][3]);
+        }
+        add_rows<T>(weights, buffer, others_d, first, end, sums_v);
+        __syncthreads();
+      }
+      for (int i = 0; i < kRows; ++i) {
+        weights[(down + kDown * i) * (kOthers / 4) + across] =
+            make_float4(ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
+      }
+      add_rows<T>(weights, buffer, others, first, end, sums);
+    }
+  }
+  const Rows to = kKeys ? keys : p.of_queries(p.q, place.batch, place.head);
+  const int64_t start = kKeys ? p.start(place.batch, p.keys, p.kv_heads, place.head)
+                              : p.start(place.batch, p.queries, p.heads, place.head);
+  write<T>(to, p.out + start, place.first, sums);
+  if (kKeys) {
+    write<T>(to, p.out_v + start, place.first, sums_v);
+  }
+}
+
+const char* refusal(const NodeView& node) {
+  const Shape& q = node.in(0);
+  const Shape& k = node.in(1);
+  if (q[3] > kMaxHeadDim) {
+    return "Attention takes heads of up to 256 elements.";
+  }
+  const double rows = static_cast<double>(q[0]) * static_cast<double>(q[2]) *
+                      static_cast<double>(std::max(q[1], k[1]));
+  return rows > INT32_MAX ? "The rows of all heads are more than 2^31." : nullptr;
+}
+
+Problem problem_of(const Launch& l) {
+  const auto& attributes = l.attributes<AttentionAttributes>();
+  const Shape& q = l.in_shape(0);
+  const Shape& k = l.in_shape(1);
+  Problem p{};
+  p.q = l.in(0);
+  p.k = l.in(1);
+  p.v = l.in(2);
+  p.heads = static_cast<int>(q[2]);
+  p.kv_heads = static_cast<int>(k[2]);
+  p.queries = static_cast<int>(q[1]);
+  p.keys = static_cast<int>(k[1]);
+  p.dim = static_cast<int>(q[3]);
+  p.causal = attributes.causal();
+  p.scale = attributes.scale() == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.dim)))
+                                    : attributes.scale();
+  return p;
+}
+
+constexpr unsigned kFill = 128;  // blocks that fill a GPU
+
+// Blocks with `own` of the rows each; sets how many there are along the rows.
+unsigned tile(Problem& p, int rows, int own, unsigned heads) {
+  p.tiles = blocks_for(static_cast<uint64_t>(rows), static_cast<uint64_t>(own));
+  return p.tiles * heads;
+}
+
+template <int kPadded, int kRows>
+void launch_attention(Launch& l, Problem p, unsigned heads) {
+  const unsigned blocks = tile(p, p.queries, Tiling<kPadded, kRows>::kOwn, heads);
+  l.launch("attention", attention_kernel<kPadded, kRows>, blocks, kThreads, p);
+}
+
+// Many rows in a block where there are enough, for less traffic; else few, for more blocks.
+template <int kPadded>
+void choose_attention(Launch& l, const Problem& p, unsigned heads) {
+  Problem large = p;
+  if (tile(large, p.queries, Tiling<kPadded, 4>::kOwn, heads) >= kFill) {
+    launch_attention<kPadded, 4>(l, p, heads);
+  } else {
+    launch_attention<kPadded, 2>(l, p, heads);
+  }
+}
+
+void attention(Launch& l) {
+  Problem p = problem_of(l);
+  p.out = l.out(0);
+  p.row_out = l.out(1);
+  p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.out);
+  const auto heads = static_cast<unsigned>(l.in_shape(0)[0] * p.heads);
+  if (p.dim <= 32) {
+    choose_attention<32>(l, p, heads);
+  } else if (p.dim <= 64) {
+    choose_attention<64>(l, p, heads);
+  } else if (p.dim <= 128) {
+    choose_attention<128>(l, p, heads);
+  } else {
+    launch_attention<256, 2>(l, p, heads);
+  }
+}
+
+template <int kPadded, int kRows, bool kKeys>
+void launch_grad(Launch& l, Problem p, unsigned batch) {
+  const unsigned blocks = tile(p, kKeys ? p.keys : p.queries, Tiling<kPadded, kRows>::kOwn,
+                               batch * static_cast<unsigned>(kKeys ? p.kv_heads : p.heads));
+  l.launch(kKeys ? "attention_grad keys" : "attention_grad queries",
+           attention_grad_kernel<kPadded, kRows, kKeys>, blocks, kThreads, p);
+}
+
+template <int kPadded, bool kKeys>
+void choose_grad(Launch& l, const Problem& p, unsigned batch) {
+  Problem large = p;
+  if (tile(large, kKeys ? p.keys : p.queries, Tiling<kPadded, 4>::kOwn,
+           batch * static_cast<unsigned>(kKeys ? p.kv_heads : p.heads)) >= kFill) {
+    launch_grad<kPadded, 4, kKeys>(l, p, batch);
+  } else {
+    launch_grad<kPadded, 2, kKeys>(l, p, batch);
+  }
+}
+
+template <bool kKeys>
+void grad_pass(Launch& l, const Problem& p) {
+  const auto batch = static_cast<unsigned>(l.in_shape(0)[0]);
+  if (p.dim <= 32) {
+    choose_grad<32, kKeys>(l, p, batch);
+  } else if (p.dim <= 64) {
+    choose_grad<64, kKeys>(l, p, batch);
+  } else if (p.dim <= 128) {
+    launch_grad<128, 2, kKeys>(l, p, batch);
+  } else {
+    launch_grad<256, 2, kKeys>(l, p, batch);
+  }
+}
+
+uint64_t grad_workspace(const NodeView& node) {
+  return static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
+}
+
+void attention_grad(Launch& l) {
+  Problem p = problem_of(l);
+  p.o = l.in(3);
+  p.lse = l.in(4);
+  p.d_o = l.in(5);
+  p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.o, p.d_o, l.out(0), l.out(1), l.out(2));
+  p.out = l.out(0);
+  p.row_out = l.workspace();
+  grad_pass<false>(l, p);
+  p.out = l.out(1);
+  p.out_v = l.out(2);
+  p.delta = l.workspace();
+  grad_pass<true>(l, p);
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(attention, .run = attention, .refusal = refusal);
+BOWLINE_CUDA_KERNEL(attention_grad, .run = attention_grad, .workspace = grad_workspace,
+                    .refusal = refusal);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

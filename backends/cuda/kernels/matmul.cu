@@ -1,0 +1,494 @@
+//! ops MatMul Linear
+// Matrix products in f32: by cuBLASLt where it is there, else by tiles in shared memory. Products of a few rows with the rows of
+// a weight have a kernel of their own, as they are bound by reading the weight.
+//
+// Every sum is taken in an order that the shapes alone decide.
+#include <algorithm>
+
+#include "blas.h"
+#include "device/elements.cuh"
+#include "device/loops.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+// y[batch, m, n] = a b + bias, where the rows of an operand are those of y that it makes (m of a, n of b), and `along_k` says
+// that the elements of one such row are neighbours.
+struct Side {
+  const float* data;
+  int64_t ld;  // between lines: rows if along_k, else steps of k
+  int rows;
+  bool along_k;
+  bool four;  // lines start at multiples of 16 bytes
+};
+
+struct Product {
+  Side sides[2];
+  const float* bias;  // null: none
+  float* y;
+  int k;
+  bool four_y;
+  Loops<2> batches;
+  unsigned tiles[2];
+  unsigned splits;  // parts of k, each with a y of its own
+  int split;        // k of a part
+  int64_t y_split;  // elements between their results
+};
+
+// How a product is cut up.
+//
+// A block makes a square of kTile x kTile results, a thread kEach x kEach of them. The block has kTeams teams of threads, each
+// with all results but only every kTeams-th step of k; their sums are added at the end. A step is as long as it takes for every
+// thread to bring one patch of 4 x 4 elements.
+template <int kTile, int kEach, int kTeams>
+struct Tiling {
+  static constexpr int kAcross = kTile / kEach;  // threads along a side
+  static constexpr int kTeam = kAcross * kAcross;
+  static constexpr int kThreads = kTeam * kTeams;
+  static constexpr int kStep = 8 * kTeam / kTile;
+  static constexpr int kQuads = kTile / 4;  // groups of 4 rows
+  static constexpr int kQuadsEach = kEach / 4;
+  static constexpr int kSideSize = kStep * kQuads;  // float4 in shared memory
+  static constexpr int kTeamSize = 2 * kSideSize;
+  static constexpr int kBuffer = kTeams * kTeamSize;
+};
+
+// 4 x 4 elements on their way from global to shared memory: lines of neighbours.
+struct Patch {
+  float v[4][4];
+
+  __device__ void load(const float* at, int64_t ld, bool four, int lines, int columns) {
+    for (int i = 0; i < 4; ++i) {
+      if (four && i < lines && columns >= 4) {
+        const float4 x = load4(at + i * ld);
+        v[i][0] = x.x;
+        v[i][1] = x.y;
+        v[i][2] = x.z;
+        v[i][3] = x.w;
+      } else {
+        for (int j = 0; j < 4; ++j) {
+          v[i][j] = i < lines && j < columns ? at[i * ld + j] : 0.0f;
+        }
+      }
+    }
+  }
+  __device__ float4 line(int i) const { return make_float4(v[i][0], v[i][1], v[i][2], v[i][3]); }
+  __device__ float4 column(int j) const { return make_float4(v[0][j], v[1][j], v[2][j], v[3][j]); }
+};
+
+template <int kQuadsEach>
+struct Fragment {
+  float v[4 * kQuadsEach];
+  __device__ void set(int quad, float4 x) {
+    v[4 * quad] = x.x;
+    v[4 * quad + 1] = x.y;
+    v[4 * quad + 2] = x.z;
+    v[4 * quad + 3] = x.w;
+  }
+};
+
+template <int kTile, int kEach, int kTeams>
+__global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
+    product_kernel(Product p) {
+  using T = Tiling<kTile, kEach, kTeams>;
+  // [2 buffers][team][side][k][group of 4 rows]. The groups of a row are permuted by k, so that the threads that write one
+  // column of patches meet different banks.
+  __shared__ Shared<float4[2 * T::kBuffer]> shared;
+  const int thread = static_cast<int>(threadIdx.x) % T::kTeam;
+  const int team = static_cast<int>(threadIdx.x) / T::kTeam;
+
+  unsigned block = blockIdx.x;
+  unsigned tile[2];
+  tile[0] = block % p.tiles[0];
+  block /= p.tiles[0];
+  tile[1] = block % p.tiles[1];
+  block /= p.tiles[1];
+  const int part = static_cast<int>(block % p.splits);
+  const unsigned batch = block / p.splits;
+  int64_t offsets[2];
+  p.batches.offsets(batch, offsets);
+
+  // The first half of a team brings a, the second b.
+  const int which = thread / (T::kTeam / 2);
+  const int patch = thread % (T::kTeam / 2);
+  const Side side = which == 0 ? p.sides[0] : p.sides[1];
+  const int at_k = side.along_k ? patch % (T::kStep / 4) : patch / T::kQuads;
+  const int at_row = side.along_k ? patch / (T::kStep / 4) : patch % T::kQuads;
+  const int row = static_cast<int>(which == 0 ? tile[0] : tile[1]) * kTile + 4 * at_row;
+  const int begin = part * p.split;
+  const int end = p.k - begin < p.split ? p.k : begin + p.split;
+  const int rows_left = side.rows - row;
+  int k_left = end - begin - team * T::kStep - 4 * at_k;
+  const int64_t k0 = end - k_left;
+  const float* from = side.data + (which == 0 ? offsets[0] : offsets[1]) +
+                      (side.along_k ? row * side.ld + k0 : k0 * side.ld + row);
+  const int64_t advance = int64_t{kTeams * T::kStep} * (side.along_k ? 1 : side.ld);
+
+  Patch moving;
+  const auto load = [&] {
+    moving.load(from, side.ld, side.four, side.along_k ? rows_left : k_left,
+                side.along_k ? k_left : rows_left);
+    from += advance;
+    k_left -= kTeams * T::kStep;
+  };
+  const auto store = [&](int buffer) {
+    const int to = buffer * T::kBuffer + team * T::kTeamSize + which * T::kSideSize +
+                   4 * at_k * T::kQuads + (at_row ^ at_k);
+    for (int i = 0; i < 4; ++i) {
+      shared[to + i * T::kQuads] = side.along_k ? moving.column(i) : moving.line(i);
+    }
+  };
+
+  // A warp makes 4 x 8 groups of results.
+  const int warp = thread / 32;
+  const int lane = thread % 32;
+  const int mine[2] = {warp / (T::kAcross / 8) * 4 + lane / 8,
+                       warp % (T::kAcross / 8) * 8 + lane % 8};
+  float sum[kEach][kEach];
+  for (int i = 0; i < kEach; ++i) {
+    for (int j = 0; j < kEach; ++j) {
+      sum[i][j] = 0;
+    }
+  }
+  const int steps = (end - begin + kTeams * T::kStep - 1) / (kTeams * T::kStep);
+  if (steps > 0) {
+    load();
+    store(0);
+  }
+  __syncthreads();
+  for (int step = 0; step < steps; ++step) {
+    if (step + 1 < steps) {
+      load();
+    }
+    const int a_at = step % 2 * T::kBuffer + team * T::kTeamSize;
+    const int b_at = a_at + T::kSideSize;
+    for (int k = 0; k < T::kStep; ++k) {
+      Fragment<T::kQuadsEach> a;
+      Fragment<T::kQuadsEach> b;
+      for (int q = 0; q < T::kQuadsEach; ++q) {
+        a.set(q, shared[a_at + k * T::kQuads + ((mine[0] + q * T::kAcross) ^ (k / 4))]);
+        b.set(q, shared[b_at + k * T::kQuads + ((mine[1] + q * T::kAcross) ^ (k / 4))]);
+      }
+      for (int i = 0; i < kEach; ++i) {
+        for (int j = 0; j < kEach; ++j) {
+          sum[i][j] += a.v[i] * b.v[j];
+        }
+      }
+    }
+    if (step + 1 < steps) {
+      store((step + 1) % 2);
+    }
+    __syncthreads();
+  }
+
+  if (kTeams > 1) {
+    static_assert((kTeams - 1) * T::kTeam * kEach * T::kQuadsEach <= 2 * T::kBuffer);
+    constexpr int kSums = kEach * T::kQuadsEach;  // float4 of a thread
+    for (int s = 0; s < kSums && team > 0; ++s) {
+      const float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
+      shared[((team - 1) * kSums + s) * T::kTeam + thread] =
+          make_float4(at[0], at[1], at[2], at[3]);
+    }
+    __syncthreads();
+    if (team > 0) {
+      return;
+    }
+    for (int other = 0; other < kTeams - 1; ++other) {
+      for (int s = 0; s < kSums; ++s) {
+        const float4 more = shared[(other * kSums + s) * T::kTeam + thread];
+        float* at = sum[s / T::kQuadsEach] + s % T::kQuadsEach * 4;
+        at[0] += more.x;
+        at[1] += more.y;
+        at[2] += more.z;
+        at[3] += more.w;
+      }
+    }
+  }
+
+  const int m = p.sides[0].rows;
+  const int n = p.sides[1].rows;
+  float* const y = p.y + part * p.y_split + int64_t{batch} * m * n;
+  for (int q = 0; q < T::kQuadsEach; ++q) {
+    const int column = static_cast<int>(tile[1]) * kTile + 4 * (mine[1] + q * T::kAcross);
+    float bias[4];
+    for (int j = 0; j < 4; ++j) {
+      bias[j] = p.bias != nullptr && column + j < n ? p.bias[column + j] : 0.0f;
+    }
+    for (int i = 0; i < kEach; ++i) {
+      const int r = static_cast<int>(tile[0]) * kTile + 4 * (mine[0] + i / 4 * T::kAcross) + i % 4;
+      if (r >= m) {
+        continue;
+      }
+      const float* const v = sum[i] + 4 * q;
+      float* const to = y + int64_t{r} * n + column;
+      if (p.four_y && column + 4 <= n) {
+        store4(to, make_float4(v[0] + bias[0], v[1] + bias[1], v[2] + bias[2], v[3] + bias[3]));
+      } else {
+        for (int j = 0; j < 4; ++j) {
+          if (column + j < n) {
+            to[j] = v[j] + bias[j];
+          }
+        }
+      }
+    }
+  }
+}
+
+// Adds the parts of k.
+__global__ void add_splits_kernel(const float* parts, unsigned splits, const float* bias, int n,
+                                  float* y, uint64_t count) {
+  for_elements(
+      count, false,
+      [&](uint64_t i) {
+        float sum = parts[i];
+        for (unsigned s = 1; s < splits; ++s) {
+          sum += parts[s * count + i];
+        }
+        y[i] = bias == nullptr ? sum : sum + bias[i % static_cast<uint64_t>(n)];
+      },
+      [](uint64_t) {});
+}
+
+// Both operands along k and at most kFewRows rows of a: a warp per row of b.
+constexpr int kFewRows = 4;
+constexpr int kFewWarps = 4;
+
+__global__ void __launch_bounds__(32 * kFewWarps)
+    few_rows_kernel(const float* a, const float* b, const float* bias, float* y, int m, int n,
+                    int k, bool four) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int column = static_cast<int>(blockIdx.x * kFewWarps + threadIdx.x / 32);
+  const float* const weights = b + int64_t{column < n ? column : n - 1} * k;
+  float sum[kFewRows] = {};
+  if (four) {
+    for (int i = 4 * lane; i < k; i += 128) {
+      const float4 w = load4(weights + i);
+      for (int r = 0; r < kFewRows; ++r) {
+        if (r < m) {
+          const float4 x = load4(a + int64_t{r} * k + i);
+          sum[r] += x.x * w.x + x.y * w.y + x.z * w.z + x.w * w.w;
+        }
+      }
+    }
+  } else {
+    for (int i = lane; i < k; i += 32) {
+      for (int r = 0; r < kFewRows; ++r) {
+        if (r < m) {
+          sum[r] += a[int64_t{r} * k + i] * weights[i];
+        }
+      }
+    }
+  }
+  for (int r = 0; r < kFewRows; ++r) {
+    if (r < m) {
+      for (int other = 16; other > 0; other /= 2) {
+        sum[r] += __shfl_xor_sync(0xFFFFFFFF, sum[r], other);
+      }
+      if (lane == 0 && column < n) {
+        y[int64_t{r} * n + column] = sum[r] + (bias == nullptr ? 0.0f : bias[column]);
+      }
+    }
+  }
+}
+
+// The product of a node, without addresses.
+struct Form {
+  BlasProduct sizes;
+  Loops<2> batches;
+  bool regular = false;  // the batch has one stride per operand
+};
+
+int64_t batch_of(const Shape& s) {
+  int64_t batch = 1;
+  for (int axis = 0; axis < s.rank() - 2; ++axis) {
+    batch *= s[axis];
+  }
+  return batch;
+}
+
+Form mat_mul_form(const MatMulAttributes& t, const Shape& a, const Shape& b, const Shape& y) {
+  Form f;
+  BlasProduct& s = f.sizes;
+  s.transpose_a = t.transpose_a();
+  s.transpose_b = t.transpose_b();
+  s.m = y[y.rank() - 2];
+  s.n = y[y.rank() - 1];
+  s.k = a[a.rank() - (s.transpose_a ? 2 : 1)];
+  s.batch = batch_of(y);
+  if (batch_of(b) == 1 && batch_of(a) == s.batch && !s.transpose_a) {
+    s.m *= s.batch;  // the rows of all matrices of a, one after the other
+    s.batch = 1;
+  }
+  if (s.batch > 1) {
+    auto a_strides = broadcast_strides(a, y);
+    auto b_strides = broadcast_strides(b, y);
+    for (int axis = 0; axis < y.rank() - 2; ++axis) {
+      f.batches.add(y[axis],
+                    {a_strides[static_cast<size_t>(axis)], b_strides[static_cast<size_t>(axis)]});
+    }
+  }
+  f.regular = f.batches.rank <= 1;
+  s.stride_a = f.batches.strides[0][0];
+  s.stride_b = f.batches.strides[1][0];
+  return f;
+}
+
+Form linear_form(const Shape& x, const Shape& w, bool bias) {
+  Form f;
+  f.sizes.transpose_b = true;
+  f.sizes.m = x.rows();
+  f.sizes.n = w[0];
+  f.sizes.k = w[1];
+  f.sizes.bias = bias;
+  f.regular = true;
+  return f;
+}
+
+// The own kernels: which one, and the parts of k.
+struct Plan {
+  int tile = 0;
+  unsigned splits = 1;
+  int split = 0;
+};
+
+constexpr int64_t kFill = 128;           // blocks that fill a GPU
+constexpr int64_t kSmallestSplit = 512;  // k of a part
+constexpr int64_t kMaxSplits = 16;
+constexpr int64_t kMaxWorkspace = int64_t{8} << 20;
+
+bool of_few_rows(const BlasProduct& s) {
+  return s.m <= kFewRows && s.batch == 1 && !s.transpose_a && s.transpose_b;
+}
+
+int64_t tiles_along(int64_t rows, int tile) { return (rows + tile - 1) / tile; }
+
+Plan plan_of(const BlasProduct& s) {
+  const auto blocks = [&](int tile) {
+    return tiles_along(s.m, tile) * tiles_along(s.n, tile) * s.batch;
+  };
+  Plan plan;
+  plan.split = static_cast<int>(s.k);
+  const auto pays = [&](int tile) {  // there are enough, and no more than a quarter is empty
+    const auto area = [&](int t) { return tiles_along(s.m, t) * tiles_along(s.n, t) * t * t; };
+    return blocks(tile) >= kFill && area(tile) <= area(tile / 2) + area(tile / 2) / 4;
+  };
+  plan.tile = pays(128) ? 128 : pays(64) ? 64 : 32;
+  if (plan.tile == 32 && blocks(32) < kFill) {
+    const int64_t bytes = s.batch * s.m * s.n * 4;
+    const int64_t splits = std::min({2 * kFill / blocks(32), s.k / kSmallestSplit, kMaxSplits,
+                                     kMaxWorkspace / std::max<int64_t>(bytes, 1)});
+    if (splits > 1) {
+      plan.split = static_cast<int>((s.k + splits - 1) / splits + 3) / 4 * 4;
+      plan.splits = static_cast<unsigned>((s.k + plan.split - 1) / plan.split);
+    }
+  }
+  return plan;
+}
+
+const char* refusal_of(const BlasProduct& s) {
+  constexpr int64_t kMax = INT32_MAX - 1024;
+  const bool fits =
+      std::max({s.m, s.n, s.k}) <= kMax && static_cast<double>(tiles_along(s.m, 32)) *
+                                                   static_cast<double>(tiles_along(s.n, 32)) *
+                                                   static_cast<double>(s.batch) <=
+                                               static_cast<double>(kMax);
+  return fits ? nullptr : "The matrices have more than 2^31 rows, columns or tiles.";
+}
+
+bool is_empty(const BlasProduct& s) { return s.m == 0 || s.n == 0 || s.batch == 0; }
+
+uint64_t workspace_of(const Form& f, const Blas* blas) {
+  if (is_empty(f.sizes) || of_few_rows(f.sizes)) {
+    return 0;
+  }
+  const Plan plan = plan_of(f.sizes);
+  const int64_t own =
+      plan.splits == 1 ? 0 : plan.splits * f.sizes.batch * f.sizes.m * f.sizes.n * 4;
+  const uint64_t theirs =
+      blas != nullptr && f.regular && f.sizes.k > 0 ? blas->workspace(f.sizes) : 0;
+  return std::max(static_cast<uint64_t>(own), theirs);
+}
+
+template <int kTile, int kEach, int kTeams>
+void launch_tiles(Launch& l, Product p, int64_t batch) {
+  for (int i = 0; i < 2; ++i) {
+    p.tiles[i] = static_cast<unsigned>(tiles_along(p.sides[i].rows, kTile));
+  }
+  const unsigned blocks = p.tiles[0] * p.tiles[1] * p.splits * static_cast<unsigned>(batch);
+  l.launch("product", product_kernel<kTile, kEach, kTeams>, blocks,
+           Tiling<kTile, kEach, kTeams>::kThreads, p);
+}
+
+void multiply(Launch& l, const Form& f) {
+  const BlasProduct& s = f.sizes;
+  if (is_empty(s)) {
+    return;
+  }
+  const float* const a = l.in(0);
+  const float* const b = l.in(1);
+  const float* const bias = s.bias ? l.in(2) : nullptr;
+  float* const y = l.out(0);
+  const int m = static_cast<int>(s.m);
+  const int n = static_cast<int>(s.n);
+  const int k = static_cast<int>(s.k);
+  if (of_few_rows(s)) {
+    l.launch("few rows", few_rows_kernel, blocks_for(static_cast<uint64_t>(n), kFewWarps),
+             32 * kFewWarps, a, b, bias, y, m, n, k, k % 4 == 0 && aligned16(a, b));
+    return;
+  }
+  if (l.blas() != nullptr && f.regular && k > 0 &&
+      l.blas()->multiply(s, a, b, bias, y, l.workspace(), l.workspace_bytes(), l.stream())) {
+    l.done("cublasLtMatmul", cudaSuccess);
+    return;
+  }
+  const Plan plan = plan_of(s);
+  const auto side = [&](const float* data, int rows, bool along_k) {
+    const int ld = along_k ? k : rows;
+    return Side{data, ld, rows, along_k, ld % 4 == 0 && aligned16(data)};
+  };
+  Product p;
+  p.sides[0] = side(a, m, !s.transpose_a);
+  p.sides[1] = side(b, n, s.transpose_b);
+  p.k = k;
+  p.batches = f.batches;
+  p.splits = plan.splits;
+  p.split = plan.split;
+  p.y_split = s.batch * s.m * s.n;
+  p.y = plan.splits == 1 ? y : l.workspace();
+  p.bias = plan.splits == 1 ? bias : nullptr;
+  p.four_y = n % 4 == 0 && aligned16(p.y);
+  if (plan.tile == 128) {
+    launch_tiles<128, 8, 1>(l, p, s.batch);
+  } else if (plan.tile == 64) {
+    launch_tiles<64, 4, 1>(l, p, s.batch);
+  } else {
+    launch_tiles<32, 4, 4>(l, p, s.batch);
+  }
+  if (plan.splits > 1) {
+    const auto count = static_cast<uint64_t>(p.y_split);
+    l.launch("add splits", add_splits_kernel, element_blocks(count), kElementThreads, p.y,
+             plan.splits, bias, n, y, count);
+  }
+}
+
+Form form_of(const Launch& l) {
+  return l.op() == Op::Linear ? linear_form(l.in_shape(0), l.in_shape(1), l.has_input(2))
+                              : mat_mul_form(l.attributes<MatMulAttributes>(), l.in_shape(0),
+                                             l.in_shape(1), l.out_shape(0));
+}
+Form form_of(const NodeView& v) {
+  return v.query.op == Op::Linear
+             ? linear_form(v.in(0), v.in(1), v.query.inputs.size() == 3)
+             : mat_mul_form(v.attributes<MatMulAttributes>(), v.in(0), v.in(1), v.out(0));
+}
+
+void product(Launch& l) { multiply(l, form_of(l)); }
+uint64_t workspace(const NodeView& v) { return workspace_of(form_of(v), v.blas); }
+const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal);
+BOWLINE_CUDA_KERNEL(linear, .run = product, .workspace = workspace, .refusal = refusal);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

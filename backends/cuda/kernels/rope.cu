@@ -1,0 +1,139 @@
+//! ops Rope
+// Rotates pairs of elements of each head by position * base^(-2 j / rotary_dims). The angle is kept as a fraction of a turn in
+// 64-bit fixed point, so it is as exact at a large position as at a small one.
+#include <algorithm>
+#include <cmath>
+
+#include "device/elements.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+constexpr int kPairs = 256;  // of one launch: a head of 512
+constexpr int kHeads = 4;    // that share the angle in a thread
+
+// Turns per position, in units of 2^-64 turns.
+struct Frequencies {
+  uint64_t turns[kPairs];
+};
+
+struct Rotation {
+  const float* x;
+  float* y;
+  uint64_t threads;
+  uint32_t dim;        // of a head
+  uint32_t heads;      // of a position
+  uint32_t positions;  // of a sequence
+  uint32_t half;       // rotated pairs of a head
+  uint32_t first;      // pair of this launch
+  uint32_t pairs;      // of this launch
+  uint32_t copied;     // elements of a head that this launch copies
+  uint64_t offset;     // position of the first
+  bool inverse;
+  bool interleaved;
+};
+
+// Cosine and sine of an angle in units of 2^-32 turns.
+__device__ inline float2 cos_sin(uint32_t turns) {
+  const uint32_t quarter = (turns + 0x20000000u) >> 30;  // the nearest
+  const float f =
+      static_cast<float>(static_cast<int32_t>(turns - (quarter << 30))) * 2.3283064365386963e-10f;
+  const float s = f * f;  // |f| <= 1/8
+  const float si =
+      f *
+      ((((41.4720726f * s - 76.6978455f) * s + 81.6052017f) * s - 41.3417015f) * s + 6.28318548f);
+  const float co =
+      (((59.2188721f * s - 85.4428101f) * s + 64.9393158f) * s - 19.7392082f) * s + 1.0f;
+  switch (quarter & 3u) {
+    case 0:
+      return make_float2(co, si);
+    case 1:
+      return make_float2(-si, co);
+    case 2:
+      return make_float2(-co, -si);
+    default:
+      return make_float2(si, -co);
+  }
+}
+
+// A thread takes one pair, or one element that is copied, of up to kHeads heads of a position.
+__global__ void rope_kernel(Rotation r, Frequencies frequencies) {
+  const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (thread >= r.threads) {
+    return;
+  }
+  const uint32_t taken = r.pairs + r.copied;
+  const uint32_t j = static_cast<uint32_t>(thread % taken);
+  const uint32_t head_groups = (r.heads + kHeads - 1) / kHeads;
+  const uint64_t group = thread / taken;
+  const uint64_t row = group / head_groups;
+  const uint32_t head = static_cast<uint32_t>(group % head_groups) * kHeads;
+  const uint32_t end = min(head + kHeads, r.heads);
+  const uint64_t start = (row * r.heads + head) * r.dim;
+  if (j >= r.pairs) {
+    const uint64_t at = start + 2 * r.half + (j - r.pairs);
+    for (uint32_t h = head; h < end; ++h) {
+      r.y[at + (h - head) * uint64_t{r.dim}] = r.x[at + (h - head) * uint64_t{r.dim}];
+    }
+    return;
+  }
+  const uint64_t position = row % r.positions + r.offset;
+  const uint32_t turns = static_cast<uint32_t>(position * frequencies.turns[j] >> 32);
+  const float2 cs = cos_sin(r.inverse ? 0u - turns : turns);
+  const uint32_t pair = r.first + j;
+  const uint64_t at = start + (r.interleaved ? 2 * pair : pair);
+  const uint64_t other = r.interleaved ? at + 1 : at + r.half;
+  for (uint32_t h = head; h < end; ++h) {
+    const uint64_t step = (h - head) * uint64_t{r.dim};
+    const float a = r.x[at + step];
+    const float b = r.x[other + step];
+    r.y[at + step] = a * cs.x - b * cs.y;
+    r.y[other + step] = a * cs.y + b * cs.x;
+  }
+}
+
+// base^(-2 j / dims) radians in turns.
+uint64_t turns_of(double base, int64_t j, int64_t dims) {
+  const long double turn = 2 * std::acos(-1.0L);
+  const long double power = -2.0L * static_cast<long double>(j) / static_cast<long double>(dims);
+  const long double turns = std::pow(static_cast<long double>(base), power) / turn;
+  return static_cast<uint64_t>(std::ldexp(turns - std::floor(turns), 64));
+}
+
+// One launch for heads of up to 512 elements, then one per 512.
+void rope(Launch& l) {
+  const auto& attributes = l.attributes<RopeAttributes>();
+  const Shape& x = l.in_shape(0);
+  const int64_t dims = attributes.rotary_dims() == 0 ? x.back() : attributes.rotary_dims();
+  Rotation r;
+  r.x = l.in(0);
+  r.y = l.out(0);
+  r.dim = static_cast<uint32_t>(x.back());
+  r.heads = static_cast<uint32_t>(x[2]);
+  r.positions = static_cast<uint32_t>(x[1]);
+  r.half = static_cast<uint32_t>(dims / 2);
+  r.offset = static_cast<uint64_t>(attributes.position_offset());
+  r.inverse = attributes.inverse();
+  r.interleaved = attributes.interleaved();
+  const uint64_t head_groups = blocks_for(r.heads, kHeads);
+  const auto rows = static_cast<uint64_t>(x[0] * x[1]);
+  for (int64_t first = 0; first == 0 || first < dims / 2; first += kPairs) {
+    r.first = static_cast<uint32_t>(first);
+    r.pairs = static_cast<uint32_t>(std::min<int64_t>(kPairs, dims / 2 - first));
+    r.copied = first == 0 ? static_cast<uint32_t>(x.back() - dims) : 0;
+    r.threads = rows * head_groups * (r.pairs + r.copied);
+    Frequencies frequencies{};
+    for (uint32_t j = 0; j < r.pairs; ++j) {
+      frequencies.turns[j] =
+          turns_of(static_cast<double>(attributes.base()), first + static_cast<int64_t>(j), dims);
+    }
+    l.launch("rope", rope_kernel, blocks_for(r.threads, kElementThreads), kElementThreads, r,
+             frequencies);
+  }
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(rope, .run = rope);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
