@@ -1,14 +1,14 @@
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
 // What runs once per step over lists of storages: one launch for all of them, with a block per chunk. Rates and counters are
 // read from the step scalars in device memory.
-#include "device/elements.cuh"
+#include "device/rows.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
 using device::StepScalars;
 
-constexpr unsigned kThreads = 256;
+constexpr unsigned kThreads = kRowThreads;
 constexpr unsigned kPartials =
     256;  // sums of squares; fixed, so that the order does not depend on the device
 
@@ -82,25 +82,6 @@ void accumulate_grad(Launch& l) {
            l.step());
 }
 
-// The sum over the block, at thread 0: lanes, then warps, in a fixed tree.
-__device__ float block_sum(float sum) {
-  __shared__ Shared<float[kThreads / 32]> warps;
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    sum += __shfl_xor_sync(0xFFFFFFFF, sum, lanes);
-  }
-  if (threadIdx.x % 32 == 0) {
-    warps[threadIdx.x / 32] = sum;
-  }
-  __syncthreads();
-  float total = 0;
-  if (threadIdx.x == 0) {
-    for (unsigned w = 0; w < kThreads / 32; ++w) {
-      total += warps[w];
-    }
-  }
-  return total;
-}
-
 // Block b adds the squares of chunks b, b + kPartials, ...
 __global__ void squares_kernel(List grads, float* partials) {
   float sum = 0;
@@ -116,7 +97,7 @@ __global__ void squares_kernel(List grads, float* partials) {
       }
     });
   }
-  sum = block_sum(sum);
+  sum = team_sum<kThreads>(sum);
   if (threadIdx.x == 0) {
     partials[blockIdx.x] = sum;
   }
@@ -125,7 +106,7 @@ __global__ void squares_kernel(List grads, float* partials) {
 // norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
 __global__ void clip_kernel(const float* partials, float* scale, StepScalars* step,
                             float max_norm) {
-  const float sum = block_sum(partials[threadIdx.x]);
+  const float sum = team_sum<kThreads>(partials[threadIdx.x]);
   if (threadIdx.x == 0) {
     const float norm = step->gradient_scale * sqrtf(sum);
     const bool clips = max_norm > 0 && norm > max_norm;

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "core/random.h"
-#include "device/elements.cuh"
+#include "device/rows.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
 using device::StepScalars;
 
-constexpr unsigned kWarpThreads = 32;
 constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr unsigned kWarpsPerBlock = 4;
 constexpr unsigned kColumns = 4;  // per lane
@@ -54,8 +53,8 @@ template <bool OverRows>
 __global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float* dtable,
                                       uint64_t count, int64_t rows, uint64_t width, uint64_t tiles,
                                       uint64_t warps) {
-  const unsigned lane = threadIdx.x % kWarpThreads;
-  const uint64_t warp = uint64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kWarpThreads;
+  const unsigned lane = threadIdx.x % kLanes;
+  const uint64_t warp = uint64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kLanes;
   if (warp >= warps) {  // a whole warp
     return;
   }
@@ -66,7 +65,7 @@ __global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float
   }
   uint64_t first = 0;
   if (!OverRows) {
-    for (; first + kWarpThreads <= number; first += kWarpThreads) {
+    for (; first + kLanes <= number; first += kLanes) {
       if (matches(ids, first, number, row, lane) != 0) {
         return;  // an earlier one does it
       }
@@ -75,9 +74,9 @@ __global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float
       return;
     }
   }
-  const uint64_t column = warp % tiles * kWarpThreads * kColumns + lane;
+  const uint64_t column = warp % tiles * kLanes * kColumns + lane;
   float sum[kColumns] = {};
-  for (; first < count; first += kWarpThreads) {
+  for (; first < count; first += kLanes) {
     unsigned found = matches(ids, first, count, row, lane);
     for (unsigned bit = 0; found != 0; ++bit, found >>= 1) {
       if ((found & 1) == 0) {
@@ -85,13 +84,13 @@ __global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float
       }
       const float* const from = dy + (first + bit) * width;
       for (unsigned c = 0; c < kColumns; ++c) {
-        const uint64_t at = column + c * kWarpThreads;
+        const uint64_t at = column + c * kLanes;
         sum[c] += at < width ? from[at] : 0;
       }
     }
   }
   for (unsigned c = 0; c < kColumns; ++c) {
-    const uint64_t at = column + c * kWarpThreads;
+    const uint64_t at = column + c * kLanes;
     if (at < width) {
       dtable[static_cast<uint64_t>(row) * width + at] = sum[c];
     }
@@ -102,14 +101,14 @@ void embedding_grad(Launch& l) {
   const Shape& table = l.out_shape(0);
   const auto count = static_cast<uint64_t>(l.in_shape(0).elements());
   const auto width = static_cast<uint64_t>(table[1]);
-  const uint64_t tiles = (width + kWarpThreads * kColumns - 1) / (kWarpThreads * kColumns);
+  const uint64_t tiles = (width + kLanes * kColumns - 1) / (kLanes * kColumns);
   const bool over_rows = static_cast<uint64_t>(table[0]) <= count;
   const uint64_t warps = (over_rows ? static_cast<uint64_t>(table[0]) : count) * tiles;
   if (!over_rows) {
     l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(float));
   }
   l.launch("embedding_grad", over_rows ? embedding_grad_kernel<true> : embedding_grad_kernel<false>,
-           blocks_for(warps, kWarpsPerBlock), kWarpsPerBlock * kWarpThreads, l.in_i32(0), l.in(1),
+           blocks_for(warps, kWarpsPerBlock), kWarpsPerBlock * kLanes, l.in_i32(0), l.in(1),
            l.out(0), count, table[0], width, tiles, warps);
 }
 
