@@ -18,7 +18,7 @@ def main():
     if program is None:
         print("skipped: clang-format-15 is not installed (other versions lay out some lines differently)")
         sys.exit(77)
-    files = [str(p) for f in FOLDERS for p in sorted((root / f).rglob("*")) if p.suffix in (".h", ".cpp")]
+    files = [str(p) for f in FOLDERS for p in sorted((root / f).rglob("*")) if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
     if "--fix" in sys.argv:
         subprocess.run([program, "-i", *files], check=True)
         return
