@@ -68,12 +68,14 @@ struct Problem {
   float* out_v;    // dv
   float* row_out;  // lse or delta, [batch, head, query]
   const float* delta;
+  int batches;
   int heads;
   int kv_heads;
   int queries;
   int keys;
   int dim;
   unsigned tiles;  // of own rows
+  int part;        // keys of a part of the forward pass; each part has its own `out` and `row_out`
   bool causal;
   bool four;
   float scale;
@@ -87,6 +89,8 @@ struct Problem {
   __device__ Rows of_keys(const float* from, int64_t batch, int head) const {
     return {from + start(batch, keys, kv_heads, head), int64_t{kv_heads} * dim, keys, dim, four};
   }
+  // Of queries, over all heads.
+  __host__ __device__ int64_t rows() const { return int64_t{batches} * heads * queries; }
   // Keys that a query sees.
   __device__ int seen(int query) const {
     return causal ? max(0, min(keys, query + keys - queries + 1)) : keys;
@@ -268,8 +272,9 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   clear<T>(sums);
   float top = -INFINITY;  // of the row so far
   float sum = 0;          // of exp(s - top)
-  const int end = p.seen(min(place.first + T::kOwn, p.queries) - 1);
-  for (int first = 0; first < end; first += kOthers) {
+  const int begin = static_cast<int>(blockIdx.y) * p.part;
+  const int end = min(p.seen(min(place.first + T::kOwn, p.queries) - 1), begin + p.part);
+  for (int first = begin; first < end; first += kOthers) {
     float dots[kRows][4];
     multiply<T>(own, buffer, keys, first, dots);
     for (int i = 0; i < kRows; ++i) {
@@ -322,7 +327,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
     factor[row] = sum == 0 ? 0.0f : 1.0f / sum;
     const int query = place.first + row;
     if (query < p.queries) {
-      p.row_out[(place.batch * p.heads + place.head) * p.queries + query] =
+      p.row_out[blockIdx.y * p.rows() + (place.batch * p.heads + place.head) * p.queries + query] =
           sum == 0 ? -INFINITY : top + logf(sum);
     }
   }
@@ -334,8 +339,43 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
           make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
     }
   }
-  write<T>(queries, p.out + p.start(place.batch, p.queries, p.heads, place.head), place.first,
-           sums);
+  write<T>(
+      queries,
+      p.out + blockIdx.y * p.rows() * p.dim + p.start(place.batch, p.queries, p.heads, place.head),
+      place.first, sums);
+}
+
+// Joins the parts: their results, weighted by exp(lse).
+__global__ void join_kernel(const float* outs, const float* lses, int parts, float* out, float* lse,
+                            Problem p) {
+  const int64_t rows = p.rows();
+  const int64_t count = rows * p.dim;
+  for_elements(
+      static_cast<uint64_t>(count), false,
+      [&](uint64_t element) {
+        const auto i = static_cast<int64_t>(element);
+        const int64_t row = i / p.dim;  // [batch, query, head]
+        const int64_t query = row / p.heads;
+        const int64_t at =
+            (query / p.queries * p.heads + row % p.heads) * p.queries + query % p.queries;
+        float top = -INFINITY;
+        for (int part = 0; part < parts; ++part) {
+          top = fmaxf(top, lses[part * rows + at]);
+        }
+        float sum = 0;
+        float weights = 0;
+        for (int part = 0; part < parts; ++part) {
+          const float l = lses[part * rows + at];
+          const float weight = l == -INFINITY ? 0.0f : expf(l - top);
+          weights += weight;
+          sum += weight * outs[part * count + i];
+        }
+        out[i] = weights == 0 ? 0.0f : sum / weights;
+        if (i % p.dim == 0) {
+          lse[at] = weights == 0 ? -INFINITY : top + logf(weights);
+        }
+      },
+      [](uint64_t) {});
 }
 
 // The gradient with respect to the own rows. Queries: delta, then dq. Keys: dk and dv, from all query heads that read the head.
@@ -452,14 +492,9 @@ const char* refusal(const NodeView& node) {
   return rows > INT32_MAX ? "The rows of all heads are more than 2^31." : nullptr;
 }
 
-Problem problem_of(const Launch& l) {
-  const auto& attributes = l.attributes<AttentionAttributes>();
-  const Shape& q = l.in_shape(0);
-  const Shape& k = l.in_shape(1);
+Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const Shape& k) {
   Problem p{};
-  p.q = l.in(0);
-  p.k = l.in(1);
-  p.v = l.in(2);
+  p.batches = static_cast<int>(q[0]);
   p.heads = static_cast<int>(q[2]);
   p.kv_heads = static_cast<int>(k[2]);
   p.queries = static_cast<int>(q[1]);
@@ -468,81 +503,115 @@ Problem problem_of(const Launch& l) {
   p.causal = attributes.causal();
   p.scale = attributes.scale() == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.dim)))
                                     : attributes.scale();
+  p.part = p.keys;
   return p;
 }
 
-constexpr unsigned kFill = 128;  // blocks that fill a GPU
+Problem problem_of(const Launch& l) {
+  Problem p = problem_of(l.attributes<AttentionAttributes>(), l.in_shape(0), l.in_shape(1));
+  p.q = l.in(0);
+  p.k = l.in(1);
+  p.v = l.in(2);
+  return p;
+}
 
-// Blocks with `own` of the rows each; sets how many there are along the rows.
-unsigned tile(Problem& p, int rows, int own, unsigned heads) {
-  p.tiles = blocks_for(static_cast<uint64_t>(rows), static_cast<uint64_t>(own));
-  return p.tiles * heads;
+constexpr int64_t kFill = 128;  // blocks that fill a GPU
+
+// Blocks with `own` of the rows each, of all heads; sets how many there are along the rows.
+unsigned tile(Problem& p, bool of_keys, int own) {
+  p.tiles =
+      blocks_for(static_cast<uint64_t>(of_keys ? p.keys : p.queries), static_cast<uint64_t>(own));
+  return p.tiles * static_cast<unsigned>(p.batches * (of_keys ? p.kv_heads : p.heads));
+}
+
+// Parts of the keys, where few queries see many of them; sets the keys of a part.
+int parts_of(Problem& p) {
+  constexpr int64_t kSmallest = 128;  // keys of a part
+  constexpr int64_t kMaxBytes = int64_t{8} << 20;
+  Problem small = p;
+  const int64_t blocks = tile(small, false, 2 * kDown);
+  if (blocks == 0 || blocks >= kFill) {
+    return 1;
+  }
+  const int64_t parts =
+      std::min({2 * kFill / blocks, p.keys / kSmallest, kMaxBytes / (p.rows() * (p.dim + 1) * 4)});
+  if (parts <= 1) {
+    return 1;
+  }
+  p.part = static_cast<int>((p.keys + parts * kOthers - 1) / (parts * kOthers)) * kOthers;
+  return (p.keys + p.part - 1) / p.part;
+}
+
+uint64_t attention_workspace(const NodeView& node) {
+  Problem p = problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1));
+  const int parts = parts_of(p);
+  return parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4;
 }
 
 template <int kPadded, int kRows>
-void launch_attention(Launch& l, Problem p, unsigned heads) {
-  const unsigned blocks = tile(p, p.queries, Tiling<kPadded, kRows>::kOwn, heads);
-  l.launch("attention", attention_kernel<kPadded, kRows>, blocks, kThreads, p);
+void launch_attention(Launch& l, Problem p, int parts) {
+  const unsigned blocks = tile(p, false, Tiling<kPadded, kRows>::kOwn);
+  l.launch("attention", attention_kernel<kPadded, kRows>,
+           dim3(blocks, static_cast<unsigned>(parts)), kThreads, p);
 }
 
 // Many rows in a block where there are enough, for less traffic; else few, for more blocks.
 template <int kPadded>
-void choose_attention(Launch& l, const Problem& p, unsigned heads) {
-  Problem large = p;
-  if (tile(large, p.queries, Tiling<kPadded, 4>::kOwn, heads) >= kFill) {
-    launch_attention<kPadded, 4>(l, p, heads);
+void choose_attention(Launch& l, Problem p, int parts) {
+  if (tile(p, false, Tiling<kPadded, 4>::kOwn) >= kFill) {
+    launch_attention<kPadded, 4>(l, p, parts);
   } else {
-    launch_attention<kPadded, 2>(l, p, heads);
+    launch_attention<kPadded, 2>(l, p, parts);
   }
 }
 
 void attention(Launch& l) {
   Problem p = problem_of(l);
-  p.out = l.out(0);
-  p.row_out = l.out(1);
+  const int parts = parts_of(p);
+  p.out = parts == 1 ? l.out(0) : l.workspace();
+  p.row_out = parts == 1 ? l.out(1) : l.workspace() + parts * p.rows() * p.dim;
   p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.out);
-  const auto heads = static_cast<unsigned>(l.in_shape(0)[0] * p.heads);
   if (p.dim <= 32) {
-    choose_attention<32>(l, p, heads);
+    choose_attention<32>(l, p, parts);
   } else if (p.dim <= 64) {
-    choose_attention<64>(l, p, heads);
+    choose_attention<64>(l, p, parts);
   } else if (p.dim <= 128) {
-    choose_attention<128>(l, p, heads);
+    choose_attention<128>(l, p, parts);
   } else {
-    launch_attention<256, 2>(l, p, heads);
+    launch_attention<256, 2>(l, p, parts);
+  }
+  if (parts > 1) {
+    l.launch("attention join", join_kernel, element_blocks(static_cast<uint64_t>(p.rows() * p.dim)),
+             kElementThreads, p.out, p.row_out, parts, l.out(0), l.out(1), p);
   }
 }
 
 template <int kPadded, int kRows, bool kKeys>
-void launch_grad(Launch& l, Problem p, unsigned batch) {
-  const unsigned blocks = tile(p, kKeys ? p.keys : p.queries, Tiling<kPadded, kRows>::kOwn,
-                               batch * static_cast<unsigned>(kKeys ? p.kv_heads : p.heads));
+void launch_grad(Launch& l, Problem p) {
+  const unsigned blocks = tile(p, kKeys, Tiling<kPadded, kRows>::kOwn);
   l.launch(kKeys ? "attention_grad keys" : "attention_grad queries",
            attention_grad_kernel<kPadded, kRows, kKeys>, blocks, kThreads, p);
 }
 
 template <int kPadded, bool kKeys>
-void choose_grad(Launch& l, const Problem& p, unsigned batch) {
-  Problem large = p;
-  if (tile(large, kKeys ? p.keys : p.queries, Tiling<kPadded, 4>::kOwn,
-           batch * static_cast<unsigned>(kKeys ? p.kv_heads : p.heads)) >= kFill) {
-    launch_grad<kPadded, 4, kKeys>(l, p, batch);
+void choose_grad(Launch& l, Problem p) {
+  if (tile(p, kKeys, Tiling<kPadded, 4>::kOwn) >= kFill) {
+    launch_grad<kPadded, 4, kKeys>(l, p);
   } else {
-    launch_grad<kPadded, 2, kKeys>(l, p, batch);
+    launch_grad<kPadded, 2, kKeys>(l, p);
   }
 }
 
 template <bool kKeys>
 void grad_pass(Launch& l, const Problem& p) {
-  const auto batch = static_cast<unsigned>(l.in_shape(0)[0]);
   if (p.dim <= 32) {
-    choose_grad<32, kKeys>(l, p, batch);
+    choose_grad<32, kKeys>(l, p);
   } else if (p.dim <= 64) {
-    choose_grad<64, kKeys>(l, p, batch);
+    choose_grad<64, kKeys>(l, p);
   } else if (p.dim <= 128) {
-    launch_grad<128, 2, kKeys>(l, p, batch);
+    launch_grad<128, 2, kKeys>(l, p);
   } else {
-    launch_grad<256, 2, kKeys>(l, p, batch);
+    launch_grad<256, 2, kKeys>(l, p);
   }
 }
 
@@ -567,7 +636,8 @@ void attention_grad(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(attention, .run = attention, .refusal = refusal);
+BOWLINE_CUDA_KERNEL(attention, .run = attention, .workspace = attention_workspace,
+                    .refusal = refusal);
 BOWLINE_CUDA_KERNEL(attention_grad, .run = attention_grad, .workspace = grad_workspace,
                     .refusal = refusal);
 
