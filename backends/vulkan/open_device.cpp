@@ -56,7 +56,8 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
                           "making the command buffer for copies"));
   self->capabilities_.alignment = kAlignment;
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
-  self->capabilities_.denormals = false;  // the shaders do not ask for DenormPreserve, which few drivers offer
+  self->capabilities_.denormals =
+      false;  // the shaders do not ask for DenormPreserve, which few drivers offer
   return std::unique_ptr<device::Device>(std::move(self));
 }
 

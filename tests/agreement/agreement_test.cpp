@@ -53,9 +53,9 @@ void nudge(Model& model, uint32_t run) {
   }
 }
 
-class Run {
+class Training {
  public:
-  explicit Run(Model model) : model_(std::move(model)), text_(text_of(BOWLINE_TEXT)) {}
+  explicit Training(Model model) : model_(std::move(model)), text_(text_of(BOWLINE_TEXT)) {}
 
   Model& model() { return model_; }
 
@@ -93,7 +93,7 @@ class Run {
 Device open_real(const std::string& name) { return open_test_device(name, 2); }
 
 std::vector<double> losses_on(const std::string& device, int steps, uint32_t nudged = 0) {
-  Run run(must(Model::open(BOWLINE_BASE)));
+  Training run(must(Model::open(BOWLINE_BASE)));
   std::vector<double> losses;
   EXPECT_OK(run.model().to(open_real("cpu")));
   if (nudged != 0) {
@@ -186,7 +186,7 @@ std::vector<std::string> walk() {
 
 TEST(Agreement, AWalkOverAllDevicesStaysOnTheCurve) {
   const std::vector<std::string> names = walk();
-  Run run(must(Model::open(BOWLINE_BASE)));
+  Training run(must(Model::open(BOWLINE_BASE)));
   const std::string ties = run.model().ties();
   std::vector<double> losses;
   for (size_t leg = 0; losses.size() < reference().size(); ++leg) {
