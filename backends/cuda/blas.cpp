@@ -159,6 +159,10 @@ bool describe(Plan& plan, const BlasProduct& p, uint32_t alignment) {
       !make_layout(plan.y, p.m, p.n, p.batch, p.m * p.n)) {
     return false;
   }
+  if (p.adds && !set(plan.description, CUBLASLT_MATMUL_DESC_POINTER_MODE,
+                     static_cast<int32_t>(CUBLASLT_POINTER_MODE_DEVICE))) {
+    return false;
+  }
   // The heuristic may look at the address of the bias: it gets one of the same alignment.
   return !p.bias ||
          (set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE,
@@ -215,7 +219,8 @@ class CublasLt final : public Blas {
   }
 
   bool multiply(const BlasProduct& p, const float* a, const float* b, const float* bias, float* y,
-                void* workspace, uint64_t workspace_bytes, cudaStream_t stream) const override {
+                const float* factor, const float* keep, void* workspace, uint64_t workspace_bytes,
+                cudaStream_t stream) const override {
     const uint32_t alignment = alignment_of(a, b, bias, y);
     if (reinterpret_cast<uintptr_t>(workspace) % kWorkspaceAlignment != 0) {
       workspace_bytes = 0;
@@ -230,10 +235,10 @@ class CublasLt final : public Blas {
     }
     const float one = 1;
     const float zero = 0;
-    return ok(Library::get().matmul(handle_.value, plan->description.value, &one, b, plan->b.value,
-                                    a, plan->a.value, &zero, y, plan->y.value, y, plan->y.value,
-                                    &plan->algorithm, plan->workspace == 0 ? nullptr : workspace,
-                                    plan->workspace, stream));
+    return ok(Library::get().matmul(
+        handle_.value, plan->description.value, p.adds ? factor : &one, b, plan->b.value, a,
+        plan->a.value, p.adds ? keep : &zero, y, plan->y.value, y, plan->y.value, &plan->algorithm,
+        plan->workspace == 0 ? nullptr : workspace, plan->workspace, stream));
   }
 
  private:

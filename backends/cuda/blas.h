@@ -23,6 +23,8 @@ struct BlasProduct {
   bool transpose_a = false;
   bool transpose_b = false;
   bool bias = false;
+  // y is added to: `multiply` gets two factors in device memory, of the product and of what y holds.
+  bool adds = false;
   auto operator<=>(const BlasProduct&) const = default;
 };
 
@@ -38,10 +40,10 @@ class Blas {
   virtual ~Blas() = default;
   // Scratch bytes of the product.
   virtual uint64_t workspace(const BlasProduct& product) const = 0;
-  // Puts the product on the stream. False: the library has none for it, and nothing was done.
+  // Puts the product on the stream; `factor` and `keep` are for `adds`. False: the library has none for it, and nothing was done.
   virtual bool multiply(const BlasProduct& product, const float* a, const float* b,
-                        const float* bias, float* y, void* workspace, uint64_t workspace_bytes,
-                        cudaStream_t stream) const = 0;
+                        const float* bias, float* y, const float* factor, const float* keep,
+                        void* workspace, uint64_t workspace_bytes, cudaStream_t stream) const = 0;
 };
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

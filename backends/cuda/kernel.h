@@ -56,6 +56,7 @@ class Launch {
     std::span<const List> lists;        // by table of the program
     cudaStream_t stream;
     const Blas* blas;
+    const float* one;  // 1.0 in device memory
     uint32_t launches = 0;
     Status status;  // the first failure
   };
@@ -96,6 +97,10 @@ class Launch {
     return context_.program.tables[operand.table].entries[iteration_];
   }
   const device::Operand& out_operand(size_t i) const { return record_.outputs[i]; }
+  // True if output i is a gradient (device::Record::accumulate).
+  bool is_gradient(size_t i) const { return (record_.accumulate >> i & 1) != 0; }
+  // 1.0 in device memory.
+  const float* one() const { return context_.one; }
 
   // kernel<<<grid, block>>>(args...). A grid without blocks launches nothing.
   template <class... P, class... A>
@@ -125,6 +130,7 @@ struct Kernel {
   uint64_t (*workspace)(const NodeView& node) = nullptr;
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
+  uint32_t accumulates = 0;  // bit i: output i may be a gradient
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);

@@ -79,6 +79,7 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
     return answer;
   }
   answer.workspace_bytes = kernel->workspace ? kernel->workspace(view) : 0;
+  answer.accumulates = kernel->accumulates;
   return answer;
 }
 

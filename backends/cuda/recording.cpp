@@ -70,7 +70,7 @@ Result<std::unique_ptr<CudaRecording>> CudaRecording::make(const Program& progra
   return out;
 }
 
-// All tables of the program in one block: entries, then the chunks of each.
+// A 1, and all tables of the program: entries, then the chunks of each.
 Status CudaRecording::make_tables() {
   std::vector<ListEntry> entries;
   std::vector<Chunk> chunks;
@@ -90,21 +90,23 @@ Status CudaRecording::make_tables() {
       }
     }
   }
-  if (entries.empty()) {
-    return {};
-  }
+  constexpr float kOne[4] = {1, 0, 0, 0};
   const uint64_t entry_bytes = entries.size() * sizeof(ListEntry);
   const uint64_t chunk_bytes = chunks.size() * sizeof(Chunk);
-  BOWLINE_ASSIGN(tables_, Memory::allocate(entry_bytes + chunk_bytes, device::MemoryKind::device));
-  BOWLINE_CUDA(cudaMemcpyAsync(tables_->device, entries.data(), entry_bytes, cudaMemcpyHostToDevice,
-                               stream_),
-               "copy the tables of a graph");
-  BOWLINE_CUDA(cudaMemcpyAsync(tables_->device + entry_bytes, chunks.data(), chunk_bytes,
-                               cudaMemcpyHostToDevice, stream_),
-               "copy the tables of a graph");
+  BOWLINE_ASSIGN(tables_, Memory::allocate(sizeof(kOne) + entry_bytes + chunk_bytes,
+                                           device::MemoryKind::device));
+  std::byte* const first_entry = tables_->device + sizeof(kOne);
+  std::byte* const first_chunk = first_entry + entry_bytes;
+  const auto upload = [&](std::byte* to, const void* from, uint64_t bytes) {
+    return bytes == 0 ? cudaSuccess
+                      : cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_);
+  };
+  BOWLINE_CUDA(upload(tables_->device, kOne, sizeof(kOne)), "copy the tables of a graph");
+  BOWLINE_CUDA(upload(first_entry, entries.data(), entry_bytes), "copy the tables of a graph");
+  BOWLINE_CUDA(upload(first_chunk, chunks.data(), chunk_bytes), "copy the tables of a graph");
   BOWLINE_CUDA(cudaStreamSynchronize(stream_), "copy the tables of a graph");
-  const auto* device_entries = reinterpret_cast<const ListEntry*>(tables_->device);
-  const auto* device_chunks = reinterpret_cast<const Chunk*>(tables_->device + entry_bytes);
+  const auto* device_entries = reinterpret_cast<const ListEntry*>(first_entry);
+  const auto* device_chunks = reinterpret_cast<const Chunk*>(first_chunk);
   places.push_back({entries.size(), chunks.size()});
   for (size_t t = 0; t + 1 < places.size(); ++t) {
     lists_.push_back({device_entries + places[t].entry, device_chunks + places[t].chunk,
@@ -181,7 +183,8 @@ void CudaRecording::enqueue(Launch::Context& context, size_t record, uint32_t it
 }
 
 Launch::Context CudaRecording::context() const {
-  return {program_, slots_, lists_, stream_, blas_, 0, {}};
+  return {program_, slots_, lists_, stream_, blas_, reinterpret_cast<const float*>(tables_->device),
+          0,        {}};
 }
 
 Status CudaRecording::capture() {

@@ -54,6 +54,7 @@ struct NodeAnswer {
   std::string reason;            // why this node cannot run here; empty: it can
   uint64_t workspace_bytes = 0;  // scratch that the node gets in the arena while it runs
   double estimated_ns = 0;       // 0: not known
+  uint32_t accumulates = 0;      // bit i: output i may be a gradient (Record::accumulate)
 };
 
 struct Capabilities {

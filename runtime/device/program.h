@@ -63,6 +63,9 @@ struct Record {
   std::vector<Operand> inputs;
   // An output may lie exactly on an input where the operator allows it (OpDef::in_place).
   std::vector<Operand> outputs;
+  // Bit i: output i is a gradient, an entry of a table. It is written by the rule of AccumulateGrad: `first` of the entry and
+  // the step scalar `accumulate` say whether it is overwritten or added to; nothing is written to an entry of 0 elements.
+  uint32_t accumulate = 0;
   Operand workspace;  // u8, as many bytes as query() asked for
   // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside a Repeat
   // levels count from its begin; begin, end and the change of iteration separate everything.
@@ -99,7 +102,8 @@ struct StepScalars {
   float bias_correction2 = 1;  // AdamW: 1 - beta2^t
   uint32_t first_update =
       0;  // Sgd with momentum: 1 at the first step (the buffer starts as the gradient)
-  uint32_t reserved = 0;
+  float accumulate_factor =
+      0;  // 1 where `accumulate` is set: what a product multiplies the old gradient by
 };
 static_assert(sizeof(StepScalars) == 64);
 

@@ -86,8 +86,8 @@ class Lowering {
     std::vector<Location> locations;  // by root value
     std::vector<uint32_t> last_use;   // by root value: position of the last node that reads it
     std::vector<MemoryItem> items;
-    uint64_t base = 0;            // of the arena of this frame
-    std::vector<size_t> records;  // made by this frame, to be patched when its items are placed
+    uint64_t base = 0;              // of the arena of this frame
+    std::vector<size_t> record_of;  // by node
   };
 
   // A record operand whose offset awaits the placement of an item.
@@ -102,6 +102,8 @@ class Lowering {
   Status lower_nodes(Frame& f, std::vector<Pending>& pending);
   Status lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending);
   Status lower_repeat(Frame& f, uint32_t n, std::vector<Pending>& pending);
+  void note_written(const ValueInfo& storages);
+  bool write_into_gradient(Frame& f, uint32_t n, std::vector<Pending>& pending);
   void choose_result_locations(Frame& f, uint32_t n);
   Operand operand(Frame& f, ValueId v, size_t record, int position, std::vector<Pending>& pending);
   uint32_t table_of(const ValueInfo& v, const Node& node, size_t position, bool reverse);
@@ -114,6 +116,7 @@ class Lowering {
   uint64_t alignment_;
   std::map<uint32_t, uint32_t> slots_;  // tie -> slot
   std::set<uint32_t> accumulated_;      // gradient rows with a contribution already
+  std::vector<uint32_t> accumulates_;   // by record: outputs that may be gradients
   bool reverse_ = false;                // inside a Repeat that runs backwards
 };
 
@@ -218,10 +221,62 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   }
 }
 
+// AccumulateGrad without a record of its own: where nothing else reads the contribution, and its kernel can, that is
+// written into the gradient at once. Nothing may be accumulated between the two, so that the order of the sums stays.
+bool Lowering::write_into_gradient(Frame& f, uint32_t n, std::vector<Pending>& pending) {
+  const Graph& g = *f.graph;
+  const Node& node = g.nodes[n];
+  const ValueId value = root_of(g, node.inputs[1]);
+  if (g[value].kind != ValueKind::result || g.nodes[g[value].node].repeat) {
+    return false;
+  }
+  const uint32_t maker = g[value].node;
+  const auto is_value = [&](ValueId v) { return root_of(g, v) == value; };
+  for (uint32_t k = maker + 1; k < g.nodes.size(); ++k) {
+    const Node& other = g.nodes[k];
+    const bool reads =
+        k != n && !op_def(other.op).is_view && std::ranges::any_of(other.inputs, is_value);
+    if (reads || (k < n && (other.repeat || other.op == Op::AccumulateGrad))) {
+      return false;
+    }
+  }
+  const size_t index = f.record_of[maker];
+  const auto output = static_cast<size_t>(g[value].output);
+  const uint32_t item = f.locations[value].item;
+  const auto shared =
+      std::ranges::count_if(f.locations, [&](const Location& l) { return l.item == item; });
+  if ((accumulates_[index] >> output & 1) == 0 || item == kNoItem || shared != 1 ||
+      std::ranges::any_of(g.outputs, is_value)) {
+    return false;
+  }
+  Record& record = plan_.program.records[index];
+  const int position = static_cast<int>(record.inputs.size() + output);
+  std::erase_if(pending,
+                [&](const Pending& p) { return p.record == index && p.operand == position; });
+  f.items[item].bytes = 0;
+  const ValueInfo& gradient = g[root_of(g, node.inputs[0])];
+  Operand& o = record.outputs[output];
+  o = Operand{.dtype = o.dtype, .shape = o.shape, .table = table_of(gradient, node, 0, reverse_)};
+  record.accumulate |= uint32_t{1} << output;
+  note_written(gradient);
+  return true;
+}
+
+void Lowering::note_written(const ValueInfo& storages) {
+  for (const StorageUse& u : storages.uses) {
+    if (u.elements != 0) {
+      plan_.written.push_back(u.tie);
+    }
+  }
+}
+
 Status Lowering::lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending) {
   const Graph& g = *f.graph;
   const Node& node = g.nodes[n];
-  if (op_def(node.op).is_view) {
+  f.record_of.resize(g.nodes.size());
+  f.record_of[n] = plan_.program.records.size();
+  if (op_def(node.op).is_view ||
+      (node.op == Op::AccumulateGrad && write_into_gradient(f, n, pending))) {
     return {};
   }
   if (node.repeat) {
@@ -272,12 +327,7 @@ Status Lowering::lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending)
     for (const InPlace& pair : def.updates) {
       if (pair.output == static_cast<int>(i)) {
         o = record.inputs[static_cast<size_t>(pair.input)];
-        for (const StorageUse& u :
-             g[root_of(g, node.inputs[static_cast<size_t>(pair.input)])].uses) {
-          if (u.elements != 0) {
-            plan_.written.push_back(u.tie);
-          }
-        }
+        note_written(g[root_of(g, node.inputs[static_cast<size_t>(pair.input)])]);
       }
     }
     record.outputs.push_back(o);
@@ -286,6 +336,8 @@ Status Lowering::lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending)
       device_.query({node.op, record.attributes, record.inputs, record.outputs});
   BOWLINE_REQUIRE_CODE(answer.reason.empty(), Code::unsupported, "Device {} cannot run {}: {}",
                        device_.info().name, plan_.nodes.back(), answer.reason);
+  accumulates_.resize(index + 1);
+  accumulates_[index] = answer.accumulates;
   record.workspace.dtype = DType::u8;
   record.workspace.shape = Shape{static_cast<int64_t>(answer.workspace_bytes)};
   if (answer.workspace_bytes != 0) {

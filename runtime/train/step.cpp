@@ -11,6 +11,7 @@ using device::StepScalars;
 StepScalars TrainerState::scalars() const {
   StepScalars s;
   s.accumulate = state_.micro_step > 0 ? 1 : 0;
+  s.accumulate_factor = static_cast<float>(s.accumulate);
   s.training = 1;
   s.seed[0] = static_cast<uint32_t>(options_.seed);
   s.seed[1] = static_cast<uint32_t>(options_.seed >> 32);

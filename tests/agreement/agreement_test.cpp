@@ -226,5 +226,27 @@ TEST(Agreement, AWalkKeepsTheRandomCounter) {
   }
 }
 
+// At most 45 launches per layer and 16 besides, with nothing fused; the listing says how many there are.
+TEST(Launches, AStepOfTheSampleStaysInItsBudget) {
+  constexpr uint64_t kLayers = 5;
+  Model model = must(Model::open(BOWLINE_BASE));
+  const Device device = must(Device::open("cuda-emu:0"));
+  ASSERT_OK(model.to(device));
+  TrainOptions o;
+  o.dims = {{"batch", 1}, {"seq", kSeq}};
+  const Trainer trainer = must(Trainer::create(model, device, o));
+  const uint64_t launches = trainer.counters().launches;
+  EXPECT_GT(launches, 14 * kLayers);
+  EXPECT_LE(launches, 45 * kLayers + 16);
+  const std::string listing = must(trainer.listing("build", true));
+  uint64_t listed = 0;
+  for (size_t at = 0; (at = listing.find("segment ", at)) != std::string::npos; ++at) {
+    const std::string line = listing.substr(at, listing.find('\n', at) - at);
+    listed += std::stoull(line.substr(line.rfind(", ") + 2));
+  }
+  EXPECT_EQ(listed, launches) << listing;
+  EXPECT_EQ(must(trainer.listing("build", false)).find("launches"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace bowline::test

@@ -85,6 +85,7 @@ StepScalars scalars_of(const Case& c) {
   s.error = c.step_error;
   s.non_finite = c.step_non_finite;
   s.accumulate = c.step.accumulate ? 1 : 0;
+  s.accumulate_factor = static_cast<float>(s.accumulate);
   s.training = c.step.training ? 1 : 0;
   s.seed[0] = static_cast<uint32_t>(c.step.seed);
   s.seed[1] = static_cast<uint32_t>(c.step.seed >> 32);
@@ -270,9 +271,15 @@ class Setup {
       return;
     }
     const uint64_t elements = static_cast<uint64_t>(array.shape.elements());
-    Placed p = room_for({&elements, 1}, kArenaSlot);
+    const bool is_gradient = placement_.gradient && i == 0;
+    Placed p = room_for({&elements, 1}, is_gradient ? kFirstStorageSlot : kArenaSlot);
+    p.as_table = is_gradient;
     release(p);
-    record_.outputs.push_back(operand(p, DType::f32, array.shape, false, false));
+    if (is_gradient) {
+      record_.accumulate = 1;
+      store(*placement_.gradient, DType::f32, images_[p.slot].bytes().data() + p.parts[0].first);
+    }
+    record_.outputs.push_back(operand(p, DType::f32, array.shape, is_gradient, false));
     outputs_.push_back(std::move(p));
   }
 
@@ -318,11 +325,11 @@ Status Bench::reserve(std::span<const uint64_t> bytes) {
   return {};
 }
 
-Result<std::string> Bench::reason_against(const Case& c, std::span<const Array> inputs,
-                                          const Expected& expected) {
+device::NodeAnswer Bench::query(const Case& c, std::span<const Array> inputs,
+                                const Expected& expected) {
   const Setup setup(c, inputs, expected, {}, device_->capabilities().alignment);
   const Record& r = setup.record();
-  return device_->query({r.op, r.attributes, r.inputs, r.outputs}).reason;
+  return device_->query({r.op, r.attributes, r.inputs, r.outputs});
 }
 
 Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const Expected& expected,

@@ -23,9 +23,9 @@ struct Placement {
   // themselves; 0: outside.
   uint32_t repeat = 0;
   bool reverse = false;  // the Repeat runs backwards, and the operands that step are shifted by one
+  // What output 0 held before: it is a gradient, written by the rule of AccumulateGrad.
+  std::optional<std::vector<double>> gradient;
 };
-
-enum class Answer : uint8_t { ran, cannot };
 
 class Bench {
  public:
@@ -33,9 +33,8 @@ class Bench {
 
   device::OpenDevice& device() const { return *device_; }
 
-  // The reason why the device cannot run this case, or none.
-  Result<std::string> reason_against(const Case& c, std::span<const Array> inputs,
-                                     const Expected& expected);
+  // What the device says about this case.
+  device::NodeAnswer query(const Case& c, std::span<const Array> inputs, const Expected& expected);
   // Errors  those of the device; internal: bytes changed that belong to no output.
   Result<Observed> run(const Case& c, std::span<const Array> inputs, const Expected& expected,
                        const Placement& placement);

@@ -1,5 +1,7 @@
 // Suite ops: every case of every operator on the device, against its oracle.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "conformance/suite.h"
@@ -93,6 +95,42 @@ std::optional<std::vector<Array>> without_denormals(std::span<const Array> input
   return found ? std::optional(std::move(out)) : std::nullopt;
 }
 
+// Output 0 as a gradient: overwritten, or added to what was there, as the entry and the step say.
+std::string check_gradient(Run& run, Bench& bench, const Case& c, std::span<const Array> inputs,
+                           const Expected& expected) {
+  const std::vector<double>& values = expected.outputs[0].values;
+  for (const bool first : {true, false}) {
+    for (const bool accumulate : {true, false}) {
+      Case gradient_case = c;
+      gradient_case.step.first_contribution = first;
+      gradient_case.step.accumulate = accumulate;
+      Placement p;
+      p.gradient = draw(Values::normal, values.size(), hash_of(c.text), 99);
+      Expected wanted = expected;
+      ++wanted.tolerance.roundings;
+      std::vector<double>& magnitude = wanted.magnitude[0];
+      if (magnitude.empty()) {
+        std::ranges::transform(values, std::back_inserter(magnitude),
+                               [](double v) { return std::abs(v); });
+      }
+      for (size_t i = 0; i < values.size() && (!first || accumulate); ++i) {
+        magnitude[i] += std::abs((*p.gradient)[i]);
+        wanted.outputs[0].values[i] += (*p.gradient)[i];
+      }
+      const Result<Observed> observed = bench.run(gradient_case, inputs, wanted, p);
+      if (!observed.ok()) {
+        return observed.status().message() + ", into a gradient";
+      }
+      const Verdict verdict = compare(gradient_case, wanted, nullptr, observed.value());
+      run.note_error(verdict.units, c.text);
+      if (!verdict.problem.empty()) {
+        return verdict.problem + ", into a gradient";
+      }
+    }
+  }
+  return "";
+}
+
 std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number) {
   const OpDef& def = op_def(c.op);
   Result<std::vector<Array>> inputs = draw_inputs(c, run.options.seed);
@@ -110,10 +148,9 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
   if (def.is_view) {
     return "";
   }
-  const Result<std::string> reason = bench.reason_against(c, inputs.value(), expected.value());
-  if (!reason.ok() || !reason.value().empty()) {
-    return format("the device cannot run it: {}",
-                  reason.ok() ? reason.value() : reason.status().message());
+  const device::NodeAnswer answer = bench.query(c, inputs.value(), expected.value());
+  if (!answer.reason.empty()) {
+    return format("the device cannot run it: {}", answer.reason);
   }
   const std::optional<std::vector<Array>> flushed_inputs =
       bench.device().capabilities().denormals ? std::nullopt : without_denormals(inputs.value());
@@ -138,7 +175,9 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
       return verdict.problem + name_of(p);
     }
   }
-  return "";
+  return (answer.accumulates & 1) != 0
+             ? check_gradient(run, bench, c, inputs.value(), expected.value())
+             : "";
 }
 
 }  // namespace

@@ -84,12 +84,12 @@ TEST_F(Emulated, ADeviceNumberThatIsNotThere) {
 }
 
 TEST_F(Emulated, AGpuWithoutMemoryLeftNamesTheBytes) {
-  machine().memory_bytes = 20000;
+  machine().memory_bytes = 16000;
   const Device device = must(Device::open("cuda-emu:0"));
   Seed s = universal(4, 64);
   const Status moved = s.model.to(device);
   EXPECT_EQ(moved.code(), Code::out_of_memory);
-  EXPECT_NE(moved.message().find("16384 bytes are asked for, and the GPU has 3616 of 20000 left"),
+  EXPECT_NE(moved.message().find("16384 bytes are asked for, and the GPU has 16000 of 16000 left"),
             std::string::npos)
       << moved.message();
   // What is small enough goes on, and so does the model where it was.

@@ -47,6 +47,9 @@ inline __half __float2half_rn(float x) {
     return {0x7FFF};
   }
   const float magnitude = std::fabs(x);
+  if (magnitude == 0) {
+    return {sign};
+  }
   if (magnitude >= 65520) {  // halfway between the largest half and the next power of two
     return {static_cast<uint16_t>(sign | 0x7C00)};
   }

@@ -107,8 +107,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  // Without a driver the version is 0, and the call succeeds.
-  *version = the_machine.driver == cudaErrorNoDevice ? 0 : the_machine.driver_version;
+  *version = the_machine.driver_version;
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

@@ -102,7 +102,7 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
 struct Machine {
   int devices = 1;
   cudaError_t driver = cudaSuccess;  // of every call that asks for devices
-  int driver_version = 13000;
+  int driver_version = 13000;        // 0: there is no driver
   int runtime_version = 13000;
   int major = 9;
   int minor = 0;

@@ -22,6 +22,14 @@ struct Side {
   bool four;  // lines start at multiples of 16 bytes
 };
 
+// How results are written: over what is there or, into a gradient, by the rule of AccumulateGrad.
+struct Writing {
+  const device::StepScalars* step = nullptr;  // null: no gradient
+  bool is_first = false;
+
+  __device__ bool adds() const { return step != nullptr && (!is_first || step->accumulate != 0); }
+};
+
 struct Product {
   Side sides[2];
   const float* bias;  // null: none
@@ -30,6 +38,7 @@ struct Product {
   bool four_y;
   Loops<2> batches;
   unsigned tiles[2];
+  Writing writing;
   unsigned splits;  // parts of k, each with a y of its own
   int split;        // k of a part
   int64_t y_split;  // elements between their results
@@ -208,6 +217,7 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   const int m = p.sides[0].rows;
   const int n = p.sides[1].rows;
   float* const y = p.y + part * p.y_split + int64_t{batch} * m * n;
+  const bool adds = p.writing.adds();
   for (int q = 0; q < T::kQuadsEach; ++q) {
     const int column = static_cast<int>(tile[1]) * kTile + 4 * (mine[1] + q * T::kAcross);
     float bias[4];
@@ -222,11 +232,12 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
       const float* const v = sum[i] + 4 * q;
       float* const to = y + int64_t{r} * n + column;
       if (p.four_y && column + 4 <= n) {
-        store4(to, make_float4(v[0] + bias[0], v[1] + bias[1], v[2] + bias[2], v[3] + bias[3]));
+        const float4 old = adds ? load4(to) : make_float4(bias[0], bias[1], bias[2], bias[3]);
+        store4(to, make_float4(v[0] + old.x, v[1] + old.y, v[2] + old.z, v[3] + old.w));
       } else {
         for (int j = 0; j < 4; ++j) {
           if (column + j < n) {
-            to[j] = v[j] + bias[j];
+            to[j] = v[j] + (adds ? to[j] : bias[j]);
           }
         }
       }
@@ -236,13 +247,17 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
 
 // Adds the parts of k.
 __global__ void add_splits_kernel(const float* parts, unsigned splits, const float* bias, int n,
-                                  float* y, uint64_t count) {
+                                  float* y, uint64_t count, Writing writing) {
+  const bool adds = writing.adds();
   for_elements(
       count, false,
       [&](uint64_t i) {
         float sum = parts[i];
         for (unsigned s = 1; s < splits; ++s) {
           sum += parts[s * count + i];
+        }
+        if (adds) {
+          sum += y[i];
         }
         y[i] = bias == nullptr ? sum : sum + bias[i % static_cast<uint64_t>(n)];
       },
@@ -398,7 +413,7 @@ const char* refusal_of(const BlasProduct& s) {
 bool is_empty(const BlasProduct& s) { return s.m == 0 || s.n == 0 || s.batch == 0; }
 
 uint64_t workspace_of(const Form& f, const Blas* blas) {
-  if (is_empty(f.sizes) || of_few_rows(f.sizes)) {
+  if (is_empty(f.sizes)) {
     return 0;
   }
   const Plan plan = plan_of(f.sizes);
@@ -421,9 +436,12 @@ void launch_tiles(Launch& l, Product p, int64_t batch) {
 
 void multiply(Launch& l, const Form& f) {
   const BlasProduct& s = f.sizes;
-  if (is_empty(s)) {
+  // A gradient has no bias, and an entry of 0 elements takes nothing.
+  const bool gradient = l.is_gradient(0);
+  if (is_empty(s) || (gradient && l.entry(l.out_operand(0)).elements == 0)) {
     return;
   }
+  const bool is_first = gradient && l.entry(l.out_operand(0)).first;
   const float* const a = l.in(0);
   const float* const b = l.in(1);
   const float* const bias = s.bias ? l.in(2) : nullptr;
@@ -431,13 +449,17 @@ void multiply(Launch& l, const Form& f) {
   const int m = static_cast<int>(s.m);
   const int n = static_cast<int>(s.n);
   const int k = static_cast<int>(s.k);
-  if (of_few_rows(s)) {
+  if (of_few_rows(s) && !gradient) {
     l.launch("few rows", few_rows_kernel, blocks_for(static_cast<uint64_t>(n), kFewWarps),
              32 * kFewWarps, a, b, bias, y, m, n, k, k % 4 == 0 && aligned16(a, b));
     return;
   }
+  BlasProduct theirs = s;
+  theirs.adds = gradient;
   if (l.blas() != nullptr && f.regular && k > 0 &&
-      l.blas()->multiply(s, a, b, bias, y, l.workspace(), l.workspace_bytes(), l.stream())) {
+      l.blas()->multiply(theirs, a, b, bias, y, l.one(),
+                         is_first ? &l.step()->accumulate_factor : l.one(), l.workspace(),
+                         l.workspace_bytes(), l.stream())) {
     l.done("cublasLtMatmul", cudaSuccess);
     return;
   }
@@ -456,6 +478,8 @@ void multiply(Launch& l, const Form& f) {
   p.y_split = s.batch * s.m * s.n;
   p.y = plan.splits == 1 ? y : l.workspace();
   p.bias = plan.splits == 1 ? bias : nullptr;
+  const Writing writing = {gradient ? l.step() : nullptr, is_first};
+  p.writing = plan.splits == 1 ? writing : Writing{};
   p.four_y = n % 4 == 0 && aligned16(p.y);
   if (plan.tile == 128) {
     launch_tiles<128, 8, 1>(l, p, s.batch);
@@ -467,7 +491,7 @@ void multiply(Launch& l, const Form& f) {
   if (plan.splits > 1) {
     const auto count = static_cast<uint64_t>(p.y_split);
     l.launch("add splits", add_splits_kernel, element_blocks(count), kElementThreads, p.y,
-             plan.splits, bias, n, y, count);
+             plan.splits, bias, n, y, count, writing);
   }
 }
 
@@ -488,7 +512,8 @@ const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal);
+BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
+                    .accumulates = 1);
 BOWLINE_CUDA_KERNEL(linear, .run = product, .workspace = workspace, .refusal = refusal);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

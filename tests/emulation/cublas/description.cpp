@@ -1,0 +1,9 @@
+// Prints what the CUDA backend says of the cuBLASLt that it finds.
+#include <cstdio>
+
+#include "blas.h"
+
+int main() {
+  const bool used = bowline::cuda::Blas::open() != nullptr;
+  std::printf("%s (%s)\n", bowline::cuda::Blas::description().c_str(), used ? "used" : "not used");
+}
