@@ -62,13 +62,13 @@ std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, 
     if (p.output >= 0 && static_cast<size_t>(p.input) < inputs.size() &&
         inputs[static_cast<size_t>(p.input)].shape.elements() ==
             e.outputs[static_cast<size_t>(p.output)].shape.elements()) {
-      out.push_back({p, 0, false});
+      out.push_back({p, 0, false, {}});
     }
   }
   // Every fourth case also inside a Repeat, half of them backwards.
   if (number % 4 == 0 && !op_def(c.op).takes_lists && e.outcome.bad_indices.empty() &&
       !inputs.empty()) {
-    out.push_back({{}, kRepeatCount, number % 8 == 4});
+    out.push_back({{}, kRepeatCount, number % 8 == 4, {}});
   }
   return out;
 }
