@@ -123,6 +123,24 @@ TEST_F(Emulated, AFaultOfAKernelPoisonsTheDeviceAndNothingElse) {
   step(on_cpu, other);
 }
 
+TEST_F(Emulated, AStepIsTwoGraphsAndOneWait) {
+  const Device device = must(Device::open("cuda-emu:0"));
+  TinyLm lm = tiny_lm();
+  ASSERT_OK(lm.model.to(device));
+  TrainOptions o;
+  o.dims = lm.dims();
+  Trainer t = must(Trainer::create(lm.model, device, o));
+  const uint64_t waits = machine().waits;
+  const uint64_t graphs = machine().graph_launches;
+  for (uint32_t i = 0; i < 5; ++i) {
+    const std::vector<Tensor> batch = lm.data(i);
+    const std::span<const Tensor> batches[] = {batch};
+    (void)must(t.step(batches));
+  }
+  EXPECT_EQ(machine().waits, waits + 5);
+  EXPECT_EQ(machine().graph_launches, graphs + 2 * 5);
+}
+
 TEST_F(Emulated, AWrongKernelIsAPoisonedDeviceWithItsNameAndReason) {
   cuda_emu::cudaStream_t stream = nullptr;
   ASSERT_EQ(cuda_emu::cudaStreamCreateWithFlags(&stream, 0), cuda_emu::cudaSuccess);

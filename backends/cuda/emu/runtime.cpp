@@ -219,6 +219,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
       return note(cudaErrorStreamCaptureUnsupported);
     }
     queue.swap(stream->queue);
+    ++the_machine.waits;
     stick(the_machine.next_wait);
     the_machine.next_wait = cudaSuccess;
   }
@@ -264,6 +265,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  ++the_machine.graph_launches;
   return enqueue(stream, [graph] {
     for (const Work& work : graph->nodes) {
       if (const cudaError_t error = work(); error != cudaSuccess) {

@@ -107,6 +107,8 @@ struct Machine {
   int major = 9;
   int minor = 0;
   size_t memory_bytes = size_t{8} << 30;
+  uint64_t waits = 0;           // of the host for a stream, counted
+  uint64_t graph_launches = 0;  // counted
   cudaError_t next_wait =
       cudaSuccess;  // what the next wait finds; sticky like an error of a kernel
 };
