@@ -193,6 +193,7 @@ class Scheduler {
   [[noreturn]] void fail(std::string what) {
     error_ = format("Thread {} of block ({}, {}, {}): {}", current_, running.block_index.x,
                     running.block_index.y, running.block_index.z, what);
+    std::string().swap(what);  // nothing on this stack is destroyed any more
     slots_[current_].fiber->wait();
     std::abort();  // a failed fiber is never resumed
   }
