@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <source_location>
 
 #include "emu/grid.h"
 #include "emu/half.h"
@@ -26,8 +25,6 @@
 namespace bowline::cuda_emu {
 
 constexpr int warpSize = static_cast<int>(kWarp);
-
-using Where = std::source_location;
 
 inline void __syncthreads(Where where = Where::current()) { block_barrier(where); }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFF, Where where = Where::current()) {

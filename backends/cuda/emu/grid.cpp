@@ -132,7 +132,7 @@ struct Meeting {
   uint64_t values[kWarp] = {};
   uint64_t results[kWarp] = {};  // of the last that is over
   uint32_t result_mask = 0;
-  std::source_location where;
+  Where where;
 };
 
 enum class State : uint8_t { ready, at_barrier, at_collective, ended };
@@ -141,7 +141,7 @@ struct Slot {
   Thread thread;
   Fiber* fiber = nullptr;
   State state = State::ready;
-  std::source_location where;
+  Where where;
 };
 
 // Runs the blocks of a grid one after the other.
@@ -198,7 +198,7 @@ class Scheduler {
     std::abort();  // a failed fiber is never resumed
   }
 
-  void block_barrier(std::source_location where) {
+  void block_barrier(Where where) {
     Slot& me = slots_[current_];
     me.where = where;
     me.state = State::at_barrier;
@@ -209,7 +209,7 @@ class Scheduler {
     }
   }
 
-  Meeting& meet(Collective kind, uint32_t mask, uint64_t value, std::source_location where) {
+  Meeting& meet(Collective kind, uint32_t mask, uint64_t value, Where where) {
     Slot& me = slots_[current_];
     Meeting& m = meetings_[me.thread.warp];
     const uint32_t bit = uint32_t{1} << me.thread.lane;
@@ -417,10 +417,10 @@ std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel)
 
 void fail(std::string what) { scheduler().fail(std::move(what)); }
 
-void block_barrier(std::source_location where) { scheduler().block_barrier(where); }
+void block_barrier(Where where) { scheduler().block_barrier(where); }
 
 uint64_t warp_exchange(Collective kind, uint32_t mask, uint64_t value, unsigned source,
-                       std::source_location where) {
+                       Where where) {
   const Meeting& m = scheduler().meet(kind, mask, value, where);
   if ((m.result_mask >> source & 1) == 0) {
     fail(format("The shuffle at line {} reads lane {}, which its mask does not name.", where.line(),
@@ -429,7 +429,7 @@ uint64_t warp_exchange(Collective kind, uint32_t mask, uint64_t value, unsigned 
   return m.results[source];
 }
 
-uint32_t warp_vote(uint32_t mask, bool value, std::source_location where) {
+uint32_t warp_vote(uint32_t mask, bool value, Where where) {
   const Meeting& m = scheduler().meet(Collective::vote, mask, value ? 1 : 0, where);
   uint32_t lanes = 0;
   for (unsigned lane = 0; lane < kWarp; ++lane) {

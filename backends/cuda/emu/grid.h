@@ -14,7 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <source_location>
 #include <string>
 
 #include "emu/types.h"
@@ -22,6 +21,13 @@
 namespace bowline::cuda_emu {
 
 constexpr unsigned kWarp = 32;
+
+// The line of a call, as a default argument: std::source_location, which clang 14 does not have with GCC's library.
+struct Where {
+  unsigned number = 0;
+  unsigned line() const { return number; }
+  static constexpr Where current(unsigned line = __builtin_LINE()) { return {line}; }
+};
 
 // What a thread knows about itself.
 struct Thread {
@@ -50,13 +56,13 @@ std::string run_grid(dim3 grid, dim3 block, const std::function<void()>& kernel)
 [[noreturn]] void fail(std::string what);
 
 // A barrier of the block.
-void block_barrier(std::source_location where);
+void block_barrier(Where where);
 
 enum class Collective : uint8_t { shuffle, vote, barrier };
 // Waits until all lanes of the mask have come, and returns what lane `source` of them brought.
 uint64_t warp_exchange(Collective kind, uint32_t mask, uint64_t value, unsigned source,
-                       std::source_location where);
+                       Where where);
 // The lanes of the mask whose value is not zero.
-uint32_t warp_vote(uint32_t mask, bool value, std::source_location where);
+uint32_t warp_vote(uint32_t mask, bool value, Where where);
 
 }  // namespace bowline::cuda_emu
