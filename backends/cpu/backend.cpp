@@ -164,6 +164,7 @@ class CpuDevice : public device::Device {
       return answer;
     }
     answer.workspace_bytes = kernel->workspace ? kernel->workspace(node, threads_) : 0;
+    answer.accumulates = kernel->accumulates;
     return answer;
   }
 

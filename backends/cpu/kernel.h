@@ -41,6 +41,7 @@ struct Launch {
     return record.attributes.as<Table>();
   }
   bool has_input(size_t i) const { return i < in.size(); }
+  bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
   // Notes an index outside its range; the access itself has been made harmless.
   void bad_index(int32_t value) const {
     step.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
@@ -57,6 +58,7 @@ struct Kernel {
   uint64_t (*constant_bytes)(const device::Record& record) = nullptr;
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;
+  uint32_t accumulates = 0;  // bit i: output i may be a gradient (device::Record::accumulate)
 };
 
 extern const Kernel* const kKernels[kOps];

@@ -49,6 +49,13 @@ int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
 }
 
 void run_matmul(const Launch& l) {
+  GemmOptions options;
+  if (l.is_gradient(0)) {
+    if (l.out[0].entry.elements == 0) {
+      return;
+    }
+    options.accumulate = !l.out[0].entry.first || l.step.accumulate != 0;
+  }
   const Shape& a = *l.in[0].shape;
   const Shape& b = *l.in[1].shape;
   const Shape& out = *l.out[0].shape;
@@ -57,7 +64,7 @@ void run_matmul(const Launch& l) {
   for (int64_t i = 0; i < batch; ++i) {
     gemm(l.threads, s, l.in[0].f32() + batch_offset(a, out, i),
          l.in[1].f32() + batch_offset(b, out, i),
-         l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), {}, l.workspace);
+         l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), options, l.workspace);
   }
 }
 
@@ -87,7 +94,7 @@ void run_linear(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_mat_mul, kernel_linear;
-const Kernel kernel_mat_mul{.run = run_matmul, .workspace = matmul_workspace};
+const Kernel kernel_mat_mul{.run = run_matmul, .workspace = matmul_workspace, .accumulates = 1};
 const Kernel kernel_linear{.run = run_linear, .workspace = linear_workspace};
 
 }  // namespace bowline::cpu
