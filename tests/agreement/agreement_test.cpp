@@ -136,6 +136,7 @@ TEST(Agreement, TheBandIsThatOfEightNudgedRuns) {
     const std::vector<double> limits = band();
     ASSERT_EQ(limits.size(), static_cast<size_t>(kBandSteps));
     EXPECT_TRUE(std::ranges::is_sorted(limits));
+    EXPECT_GT(limits.front(), 0);
     // One nudged run of this machine lies in it, and is no copy of the reference.
     const std::vector<double> nudged = losses_on("cpu", steps_asked(), 1);
     EXPECT_NE(nudged, reference());
@@ -222,6 +223,7 @@ TEST(Agreement, AWalkKeepsTheRandomCounter) {
   const std::vector<double> still = losses_of({"cpu"});
   const std::vector<double> moving = losses_of(walk());
   for (size_t i = 0; i < still.size(); ++i) {
+    EXPECT_GT(still[i], 0.1);
     EXPECT_NEAR(moving[i], still[i], 1e-4 * still[i]) << "at step " << i + 1;
   }
 }
