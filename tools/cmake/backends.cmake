@@ -3,11 +3,11 @@
 # A folder's CMakeLists.txt calls, per backend in it, either
 #   bowline_add_backend(<name> SOURCES ... [LINKS ...] [PACKAGES ...] [FOR_TESTS] [NEEDS_HARDWARE])
 #       one OBJECT library; it defines const device::Backend& backend_<name>()
-#       PACKAGES        of LINKS: what a consumer of the static library must find_package
+#       PACKAGES        that define LINKS: a consumer of the static library finds them and links the same targets
 #       FOR_TESTS       for the programs that compare with the oracles, not for the library
 #       NEEDS_HARDWARE  ctest runs no conformance on it unless BOWLINE_CONFORM_DEVICES says so
 #   bowline_skip_backend(<name> "reason")                 it cannot be built here
-foreach(list IN ITEMS BACKENDS TEST_BACKENDS TESTED SKIPPED LINKS TEST_LINKS PACKAGES)
+foreach(list IN ITEMS BACKENDS TEST_BACKENDS TESTED SKIPPED LINKS TEST_LINKS PACKAGES PACKAGED_LINKS)
   set_property(GLOBAL PROPERTY BOWLINE_${list} "")
 endforeach()
 
@@ -23,6 +23,9 @@ function(bowline_add_backend name)
     set_property(GLOBAL APPEND PROPERTY BOWLINE_BACKENDS ${name})
     set_property(GLOBAL APPEND PROPERTY BOWLINE_LINKS ${arg_LINKS})
     set_property(GLOBAL APPEND PROPERTY BOWLINE_PACKAGES ${arg_PACKAGES})
+    if(arg_PACKAGES)
+      set_property(GLOBAL APPEND PROPERTY BOWLINE_PACKAGED_LINKS ${arg_LINKS})
+    endif()
   endif()
   if(NOT arg_NEEDS_HARDWARE)
     set_property(GLOBAL APPEND PROPERTY BOWLINE_TESTED ${name})

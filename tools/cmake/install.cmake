@@ -5,10 +5,11 @@ include(GNUInstallDirs)
 
 # What a consumer of a static library links besides it: names that a linker finds, and targets of BOWLINE_PACKAGES.
 function(bowline_link_names out_var)
+  get_property(packaged GLOBAL PROPERTY BOWLINE_PACKAGED_LINKS)
   set(names "")
   foreach(link IN LISTS ARGN)
-    if(TARGET ${link} AND link MATCHES "^CUDA::")
-      # bowlineConfig.cmake finds its package.
+    if(link IN_LIST packaged)
+      # A target of a package that bowlineConfig.cmake finds.
     elseif(TARGET ${link})
       get_target_property(type ${link} TYPE)
       if(type STREQUAL "INTERFACE_LIBRARY")
@@ -29,7 +30,7 @@ function(bowline_link_names out_var)
   set(${out_var} "${names}" PARENT_SCOPE)
 endfunction()
 
-# Installs `target`, which is made of BOWLINE_PARTS, as the package bowline.
+# Installs `target` as the package bowline.
 function(bowline_install target component)
   get_target_property(type ${target} TYPE)
   set(names "")
