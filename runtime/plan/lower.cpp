@@ -106,7 +106,7 @@ class Lowering {
   bool write_into_gradient(Frame& f, uint32_t n, std::vector<Pending>& pending);
   void choose_result_locations(Frame& f, uint32_t n);
   Operand operand(Frame& f, ValueId v, size_t record, int position, std::vector<Pending>& pending);
-  uint32_t table_of(const ValueInfo& v, const Node& node, size_t position, bool reverse);
+  uint32_t table_of(const ValueInfo& v);
   uint32_t slot_of(uint32_t tie);
   Operand& operand_at(size_t record, int position);
   void resolve(std::vector<Pending>& pending, Frame& f);
@@ -115,9 +115,7 @@ class Lowering {
   Plan& plan_;
   uint64_t alignment_;
   std::map<uint32_t, uint32_t> slots_;  // tie -> slot
-  std::set<uint32_t> accumulated_;      // gradient rows with a contribution already
   std::vector<uint32_t> accumulates_;   // by record: outputs that may be gradients
-  bool reverse_ = false;                // inside a Repeat that runs backwards
 };
 
 void Lowering::find_last_uses(Frame& f) {
@@ -144,22 +142,11 @@ uint32_t Lowering::slot_of(uint32_t tie) {
   return it->second;
 }
 
-uint32_t Lowering::table_of(const ValueInfo& v, const Node& node, size_t position, bool reverse) {
+uint32_t Lowering::table_of(const ValueInfo& v) {
   device::Table table;
-  const bool accumulates = node.op == Op::AccumulateGrad && position == 0;
-  table.entries.resize(v.uses.size());
-  for (size_t k = 0; k < v.uses.size(); ++k) {
-    const size_t i = reverse ? v.uses.size() - 1 - k : k;
-    const StorageUse& use = v.uses[i];
-    device::TableEntry& e = table.entries[i];
-    e.slot = slot_of(use.tie);
-    e.offset = use.first_element * size_of(v.dtype);
-    e.elements = use.elements;
-    if (use.elements != 0 && accumulates) {
-      e.first = accumulated_.insert(use.tie).second;
-    } else if (node.op == Op::ZeroGrad) {
-      accumulated_.insert(use.tie);
-    }
+  for (const StorageUse& use : v.uses) {
+    table.entries.push_back(
+        {slot_of(use.tie), use.first_element * size_of(v.dtype), use.elements, false});
   }
   plan_.program.tables.push_back(std::move(table));
   return static_cast<uint32_t>(plan_.program.tables.size() - 1);
@@ -256,7 +243,7 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n, std::vector<Pending>& p
   f.items[item].bytes = 0;
   const ValueInfo& gradient = g[root_of(g, node.inputs[0])];
   Operand& o = record.outputs[output];
-  o = Operand{.dtype = o.dtype, .shape = o.shape, .table = table_of(gradient, node, 0, reverse_)};
+  o = Operand{.dtype = o.dtype, .shape = o.shape, .table = table_of(gradient)};
   record.accumulate |= uint32_t{1} << output;
   note_written(gradient);
   return true;
@@ -301,7 +288,7 @@ Status Lowering::lower_node(Frame& f, uint32_t n, std::vector<Pending>& pending)
     Operand o = operand(f, v, index, position, pending);
     const ValueId root = root_of(g, v);
     if (g[root].kind == ValueKind::parameter) {
-      o.table = table_of(g[root], node, static_cast<size_t>(position), reverse_);
+      o.table = table_of(g[root]);
       if (def.takes_lists) {
         uint64_t largest = 0;
         for (const StorageUse& u : g[root].uses) {
@@ -507,9 +494,7 @@ Status Lowering::lower_repeat(Frame& f, uint32_t n, std::vector<Pending>& pendin
   const auto first_own = static_cast<uint32_t>(f.items.size());
   std::vector<Pending> body_pending;
   inner.items.assign(first_own, MemoryItem{});
-  const bool was_reverse = std::exchange(reverse_, repeat.reverse);
   BOWLINE_TRY(lower_nodes(inner, body_pending).at(format("In the body of {}.", describe(g, n))));
-  reverse_ = was_reverse;
 
   Record end;
   end.kind = Record::Kind::repeat_end;
@@ -575,6 +560,7 @@ Result<Plan> lower(Graph graph, std::string name, const device::OpenDevice& devi
   renumber(graph);
   Lowering lowering(device, plan);
   BOWLINE_TRY(lowering.run(graph));
+  mark_first_contributions(plan.program);
   assign_levels(plan.program);
   return plan;
 }

@@ -32,6 +32,10 @@ struct Plan {
 // Errors  unsupported: a node that the device cannot run (node and reason).
 Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device);
 
+// Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless a
+// ZeroGrad comes before it. A storage of which some contribution covers only a part has one (graph/gradient.cpp).
+void mark_first_contributions(device::Program& program);
+
 // Gives each record its level: a record that touches what an earlier one of the current level
 // wrote, or writes what it touches, begins a new level.
 void assign_levels(device::Program& program);

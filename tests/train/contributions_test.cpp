@@ -1,0 +1,238 @@
+// A storage with several uses, at any iterations of Repeats and around them, trains as in the unrolled graph.
+#include <cmath>
+#include <map>
+
+#include "ties/seed_models.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+constexpr int64_t kWidth = 3;
+
+// A use of a weight [3, 3]: `rows` shows rows [first_row, first_row + 3) of the storage of `of`.
+struct Tie {
+  std::string use;
+  std::string of;
+  int64_t first_row = -1;  // -1: the same parameter under another name
+};
+
+// y = x before; 3 times y = tanh(y v_i) w_i; 2 times y = tanh(y z_i); y = y after; L = mean of y y. Each use is a storage of
+// its own but for the ties; what they tie to is declared first.
+struct Uses {
+  std::vector<std::string> names = {"before", "v.0", "v.1", "v.2", "w.0",
+                                    "w.1",    "w.2", "z.0", "z.1", "after"};
+  std::vector<Tie> ties;
+  int64_t rows = kWidth;  // of the storages that others are tied to
+};
+
+struct Options {
+  bool repeat = true;
+  Optimizer::Kind optimizer = Optimizer::Kind::sgd;
+  uint32_t accumulation = 1;
+};
+
+void declare(Model& m, const Uses& uses, std::map<std::string, Parameter>& out) {
+  const auto make = [&](const std::string& name, int64_t rows) {
+    if (!out.contains(name)) {
+      out[name] = must(m.parameter(name, Dims{rows, kWidth}, Init::normal(0.9f)));
+    }
+  };
+  for (const std::string& name : uses.names) {
+    const auto tie = std::ranges::find(uses.ties, name, &Tie::use);
+    if (tie == uses.ties.end()) {
+      make(name, kWidth);
+      continue;
+    }
+    make(tie->of, uses.rows);
+    View view;
+    if (tie->first_row >= 0) {
+      view.row_start = tie->first_row;
+      view.rows = kWidth;
+    }
+    out[name] = must(m.tied_parameter(name, out[tie->of], view));
+  }
+}
+
+Value product(GraphBuilder& g, Value y, Value weight, bool tanh) {
+  const Value out = g.op("Linear", {y, weight});
+  return tanh ? g.op("Tanh", {out}) : out;
+}
+
+Seed model_of(const Uses& uses, bool repeat) {
+  Seed s;
+  s.shape = {2, kWidth};
+  s.x = {0.3f, -0.7f, 1.1f, 0.9f, 0.2f, -0.4f};
+  std::map<std::string, Parameter> p;
+  declare(s.model, uses, p);
+  const auto list = [&](const std::string& stem, int count) {
+    ParameterList out;
+    for (int i = 0; i < count; ++i) {
+      out.items.push_back(p[stem + "." + std::to_string(i)]);
+    }
+    return out;
+  };
+  const ParameterList v = list("v", 3);
+  const ParameterList w = list("w", 3);
+  const ParameterList z = list("z", 2);
+  GraphBuilder g(s.model, "loss");
+  Value y = product(g, g.input("x", DType::f32, {2, kWidth}), g.parameter(p["before"]), false);
+  if (repeat) {
+    y = g.repeat(3, {y}, [&](GraphBuilder& b, const std::vector<Value>& c) {
+           const Value inner = product(b, c[0], b.parameter(v), true);
+           return std::vector<Value>{product(b, inner, b.parameter(w), false)};
+         }).at(0);
+    y = g.repeat(2, {y}, [&](GraphBuilder& b, const std::vector<Value>& c) {
+           return std::vector<Value>{product(b, c[0], b.parameter(z), true)};
+         }).at(0);
+  } else {
+    for (size_t i = 0; i < 3; ++i) {
+      y = product(g, product(g, y, g.parameter(v.items[i]), true), g.parameter(w.items[i]), false);
+    }
+    for (const Parameter& item : z.items) {
+      y = product(g, y, g.parameter(item), true);
+    }
+  }
+  y = product(g, y, g.parameter(p["after"]), false);
+  g.output("loss", g.op("ReduceMean", {g.op("Mul", {y, y})}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(s.model.materialize(7));
+  return s;
+}
+
+// Losses and norms of three steps, and the weights after them.
+Floats trained(const Device& device, const Uses& uses, const Options& options) {
+  Seed s = model_of(uses, options.repeat);
+  EXPECT_OK(s.model.to(device));
+  TrainOptions o = plain_sgd(0.1f);
+  o.optimizer.kind = options.optimizer;
+  o.optimizer.eps = 1e-3f;  // no step of the size of the rate where a gradient is next to zero
+  o.accumulation = options.accumulation;
+  Trainer t = must(Trainer::create(s.model, device, o));
+  Floats out;
+  for (int i = 0; i < 3; ++i) {
+    std::vector<Tensor> batches[2];
+    Floats other = s.x;
+    other[0] += 1;
+    batches[0] = s.batch();
+    batches[1] = {tensor("x", s.shape, other)};
+    std::vector<std::span<const Tensor>> spans(std::begin(batches), std::end(batches));
+    spans.resize(options.accumulation);
+    const StepReport r = must(t.step(spans));
+    out.insert(out.end(), {r.loss, r.grad_norm});
+  }
+  for (const std::string& name : uses.names) {
+    const Floats value = values(s.model, name);
+    out.insert(out.end(), value.begin(), value.end());
+  }
+  return out;
+}
+
+void expect_as_unrolled(const Device& device, const Uses& uses, Options options) {
+  std::string ties;
+  for (const Tie& t : uses.ties) {
+    ties += t.use + " = " + t.of + " ";
+  }
+  SCOPED_TRACE(ties);
+  options.repeat = true;
+  const Floats repeated = trained(device, uses, options);
+  options.repeat = false;
+  const Floats unrolled = trained(device, uses, options);
+  ASSERT_EQ(repeated.size(), unrolled.size());
+  EXPECT_GT(unrolled[1], 0.01f);
+  for (size_t i = 0; i < repeated.size(); ++i) {
+    expect_number(repeated[i], unrolled[i], {}, 1e-5);
+  }
+}
+
+using Contributions = OnDevice;
+BOWLINE_ON_ALL_DEVICES(Contributions);
+
+TEST_P(Contributions, TwoListsOfOneRepeatAtDifferentIterations) {
+  // y = p_0 q_0 p_1 q_1 x with q_0 = p_1 = 3: dp_0 = 45, d(q_0 p_1) = 30 + 30, dq_1 = 18.
+  Seed s;
+  s.shape = {1};
+  s.x = {1};
+  const Dims one = {1};
+  const Parameter p0 = must(s.model.parameter("p.0", one, Init::ones()));
+  const Parameter p1 = must(s.model.parameter("p.1", one, Init::ones()));
+  const Parameter q0 = must(s.model.tied_parameter("q.0", p1));
+  const Parameter q1 = must(s.model.parameter("q.1", one, Init::ones()));
+  GraphBuilder g(s.model, "loss");
+  const Value x = g.input("x", DType::f32, {1});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& b, const std::vector<Value>& c) {
+    const Value inner = b.op("Mul", {c[0], b.parameter(ParameterList{{p0, p1}})});
+    return std::vector<Value>{b.op("Mul", {inner, b.parameter(ParameterList{{q0, q1}})})};
+  });
+  ASSERT_EQ(y.size(), 1u);
+  g.output("loss", g.op("ReduceSum", {y[0]}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(s.model.materialize(1));
+  ASSERT_OK(set(s.model, "p.0", one, {2}));
+  ASSERT_OK(set(s.model, "p.1", one, {3}));
+  ASSERT_OK(set(s.model, "q.1", one, {5}));
+  ASSERT_OK(s.model.to(device_));
+  Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.01f)));
+  const StepReport r = step(t, s);
+  expect_number(r.loss, 90);
+  expect_number(r.grad_norm, std::sqrt(45. * 45 + 60 * 60 + 18 * 18),
+                {{57.08765, "one of two contributions is overwritten"}});
+  expect_number(values(s.model, "p.1")[0], 2.4, {{2.7, "one of two contributions is overwritten"}});
+}
+
+TEST_P(Contributions, AnyTwoUsesOfOneStorage) {
+  // Nine models of five ties, as in a tournament where each meets each once.
+  const Uses all;
+  const size_t n = all.names.size();
+  for (size_t round = 0; round + 1 < n; ++round) {
+    Uses uses;
+    for (size_t k = 0; k < n / 2; ++k) {
+      const size_t a = k == 0 ? n - 1 : (round + k) % (n - 1);
+      const size_t b = (round + n - 1 - k) % (n - 1);
+      uses.ties.push_back({all.names[std::max(a, b)], all.names[std::min(a, b)]});
+    }
+    expect_as_unrolled(device_, uses, {});
+  }
+}
+
+TEST_P(Contributions, ManyUsesOfOneStorage) {
+  const std::vector<Tie> cases[] = {
+      {{"v.1", "w.0"}, {"v.2", "w.0"}},
+      {{"w.0", "v.1"}, {"w.1", "v.2"}, {"v.0", "w.2"}},
+      {{"v.2", "before"}, {"w.0", "before"}, {"z.1", "before"}, {"after", "before"}},
+      {{"v.0", "z.1"}, {"w.2", "z.1"}, {"z.0", "v.2"}, {"w.1", "v.2"}},
+  };
+  for (const std::vector<Tie>& ties : cases) {
+    for (const Optimizer::Kind kind : {Optimizer::Kind::sgd, Optimizer::Kind::adamw}) {
+      for (const uint32_t accumulation : {1u, 2u}) {
+        Uses uses;
+        uses.ties = ties;
+        expect_as_unrolled(device_, uses, {true, kind, accumulation});
+      }
+    }
+  }
+}
+
+TEST_P(Contributions, PartsOfOneStorage) {
+  // Disjoint and overlapping rows of "whole" [8, 3], some of which nothing uses.
+  const std::vector<Tie> cases[] = {
+      {{"v.0", "whole", 0}, {"w.0", "whole", 3}},
+      {{"w.0", "whole", 1}, {"v.1", "whole", 2}},
+      {{"v.0", "whole", 5}, {"w.1", "whole", 3}, {"v.2", "whole", 4}},
+      {{"before", "whole", 0}, {"v.1", "whole", 2}, {"w.0", "whole", 1}, {"after", "whole", 4}},
+      {{"v.1", "whole", 3}, {"w.0", "whole", 3}, {"z.0", "whole", 0}},
+  };
+  for (const std::vector<Tie>& ties : cases) {
+    for (const Optimizer::Kind kind : {Optimizer::Kind::sgd, Optimizer::Kind::adamw}) {
+      for (const uint32_t accumulation : {1u, 2u}) {
+        Uses uses;
+        uses.ties = ties;
+        uses.rows = 8;
+        expect_as_unrolled(device_, uses, {true, kind, accumulation});
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bowline::test
