@@ -3,11 +3,9 @@
 #include <cstdint>
 
 namespace bowline {
-namespace {
 
-// Bytes of the well-formed sequence at `text`, 0 if there is none. Table 3-7 of the Unicode
-// Standard.
-size_t sequence(std::string_view text) {
+// Table 3-7 of the Unicode Standard.
+size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const auto continues = [&](size_t i, uint8_t low = 0x80, uint8_t high = 0xBF) {
     return i < text.size() && byte(i) >= low && byte(i) <= high;
@@ -32,11 +30,9 @@ size_t sequence(std::string_view text) {
   return 0;
 }
 
-}  // namespace
-
 bool valid_utf8(std::string_view text) {
   while (!text.empty()) {
-    const size_t n = sequence(text);
+    const size_t n = utf8_length(text);
     if (n == 0) {
       return false;
     }

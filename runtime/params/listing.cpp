@@ -1,3 +1,4 @@
+#include "core/escape.h"
 #include "params/table.h"
 
 namespace bowline::params {
@@ -33,10 +34,10 @@ std::string Table::list_parameters() const {
   for (const ParameterRow& p : parameters) {
     const Storage& s = storages[p.tie];
     const Result<Shape> shape = view_shape(p.view, s.shape);
-    out += format("{} tie {} {}{}{}", p.name, p.tie, s.dtype, shape.ok() ? shape.value() : s.shape,
-                  view_text(p.view));
+    out += format("{} tie {} {}{}{}", listed_name(p.name), p.tie, s.dtype,
+                  shape.ok() ? shape.value() : s.shape, view_text(p.view));
     if (!p.target.empty()) {
-      out += format(" changes {}", p.target);
+      out += format(" changes {}", listed_name(p.target));
     }
     out += s.trainable ? "\n" : " frozen\n";
   }
@@ -77,7 +78,7 @@ std::string Table::list_ties() const {
     out += format("{}:", tie);
     for (const ParameterRow* p : members[tie]) {
       const std::string view = view_text(p->view);
-      out += format("{} {}{}", p == members[tie].front() ? "" : ",", p->name, view);
+      out += format("{} {}{}", p == members[tie].front() ? "" : ",", listed_name(p->name), view);
     }
     out += '\n';
   }

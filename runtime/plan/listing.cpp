@@ -1,5 +1,7 @@
 #include "plan/listing.h"
 
+#include "core/escape.h"
+
 namespace bowline::plan {
 namespace {
 
@@ -35,7 +37,7 @@ class Lister {
   std::string name(ValueId v) const {
     const ValueInfo& info = graph_[v];
     if (info.kind == ValueKind::parameter) {
-      return "@" + (info.name.empty() ? "list" : info.name);
+      return format("@{}", info.name.empty() ? "list" : listed_name(info.name));
     }
     if (info.kind == ValueKind::input) {
       const auto position = std::ranges::find(graph_.inputs, v) - graph_.inputs.begin();
@@ -70,7 +72,7 @@ class Lister {
       out_ += " " + text;
     }
     if (columns_.names && !node.name.empty()) {
-      out_ += format("  # {}", node.name);
+      out_ += format("  # {}", listed_name(node.name));
     }
     out_ += '\n';
     if (node.repeat) {
@@ -106,7 +108,7 @@ std::string list_repeat_parameters(const Graph& graph) {
       if (info.kind != ValueKind::parameter) {
         continue;
       }
-      out += format("@{}:", info.name);
+      out += format("@{}:", listed_name(info.name));
       for (const graph::StorageUse& u : info.uses) {
         out += format(" {}", u.tie);
       }

@@ -1,4 +1,5 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+#include "core/escape.h"
 #include "exec/session.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
@@ -165,11 +166,11 @@ std::string TrainerState::plan_text(bool columns) const {
                 launches(*accumulate_));
   out += format("segment update: with the last of them{}\n", launches(*update_));
   for (const plan::IoRange& r : accumulate_->plan().inputs) {
-    out += format("copy in {} {}{} per submission\n", r.name, r.dtype, r.shape);
+    out += format("copy in {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
   }
   out += "copy in step scalars per submission\n";
   for (const plan::IoRange& r : accumulate_->plan().outputs) {
-    out += format("copy out {} {}{} per submission\n", r.name, r.dtype, r.shape);
+    out += format("copy out {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
   }
   out += "copy out step scalars per submission\n";
   return out + plan::list_repeat_parameters(training_.graph);
