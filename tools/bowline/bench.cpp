@@ -1,5 +1,4 @@
 // bowline bench: times matrix products and training steps, beside the floor of the machine.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
@@ -53,16 +52,15 @@ Result<int> matmul(const MatmulOptions& o) {
                               {"floor_flops", best},
                               {"floor_bandwidth", machine.bandwidth},
                               {"peak_rss_bytes", peak_resident_bytes()}};
-    fmt::print("{}\n", j.dump(2));
+    print_json(j);
     return static_cast<int>(kOk);
   }
-  fmt::print("matmul {} {} m {} n {} k {} on {}\n", o.layout, o.dtype, o.m, o.n, o.k,
-             device.info().name);
-  fmt::print("time    {:.3f} ms, median of {} ({:.1f} GFLOP/s)\n", 1e3 * seconds, o.runs,
-             flops / seconds / 1e9);
-  fmt::print("floor   {:.3f} ms, {:.1f} percent of it reached\n", 1e3 * floor,
-             100 * floor / seconds);
-  fmt::print("        {}\n", machine.source);
+  print("matmul {} {} m {} n {} k {} on {}\n", o.layout, o.dtype, o.m, o.n, o.k,
+        device.info().name);
+  print("time    {:.3f} ms, median of {} ({:.1f} GFLOP/s)\n", 1e3 * seconds, o.runs,
+        flops / seconds / 1e9);
+  print("floor   {:.3f} ms, {:.1f} percent of it reached\n", 1e3 * floor, 100 * floor / seconds);
+  print("        {}\n", machine.source);
   return static_cast<int>(kOk);
 }
 

@@ -27,21 +27,21 @@ std::vector<std::string> usable_devices() {
   return out;
 }
 
-void print(const conformance::Report& r, size_t most_failures) {
-  fmt::print(
+void print_report(const conformance::Report& r, size_t most_failures) {
+  print(
       "{:<12} {:<10} {:>6} cases, {:>6} passed, {} failed, gaps {} never and {} not yet, {:.1f} "
       "s\n",
       r.suite, r.device, r.cases, r.passed, r.failures.size(), r.never, r.not_yet, r.seconds);
   if (r.worst > 0) {
-    fmt::print("{:<12} {:<10} worst error {:.3f} tolerances: {}\n", "", "", r.worst, r.worst_where);
+    print("{:<12} {:<10} worst error {:.3f} tolerances: {}\n", "", "", r.worst, r.worst_where);
   }
   for (size_t i = 0; i < r.failures.size() && i < most_failures; ++i) {
-    fmt::print("  FAIL {}\n       {}\n", r.failures[i].where, r.failures[i].what);
+    print("  FAIL {}\n       {}\n", r.failures[i].where, r.failures[i].what);
   }
   if (r.failures.size() > most_failures) {
-    fmt::print("  ... and {} more\n", r.failures.size() - most_failures);
+    print("  ... and {} more\n", r.failures.size() - most_failures);
   }
-  std::fflush(stdout);
+  flush(stdout);
 }
 
 nlohmann::json json_of(const conformance::Report& r) {
@@ -70,7 +70,7 @@ bool run_one(const Options& o, std::string_view suite, const std::string& name,
   if (o.as_json) {
     rows.push_back(json_of(report.value()));
   } else {
-    print(report.value(), o.most_failures);
+    print_report(report.value(), o.most_failures);
   }
   cases += report.value().cases + report.value().never + report.value().not_yet;
   return report.value().ok();
@@ -94,9 +94,9 @@ int run(const Options& o) {
                 fmt::format("No case of the suites matches \"{}\" on any device.", o.run.filter));
   }
   if (o.as_json) {
-    fmt::print("{}\n", rows.dump(2));
+    print_json(rows);
   } else {
-    fmt::print("seed {}: {}\n", o.run.seed, ok ? "everything conforms" : "not everything conforms");
+    print("seed {}: {}\n", o.run.seed, ok ? "everything conforms" : "not everything conforms");
   }
   return ok ? kOk : kFailed;
 }

@@ -1,5 +1,4 @@
 // bowline devices: every device of every backend, with the reason when it cannot be used.
-#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
@@ -31,7 +30,7 @@ int list(bool as_json) {
                       {"for_tests", d.for_tests},
                       {"best", d.name == best}});
     }
-    fmt::print("{}\n", rows.dump(2));
+    print_json(rows);
     return kOk;
   }
   size_t width = 0;
@@ -39,8 +38,7 @@ int list(bool as_json) {
     width = std::max(width, d.name.size());
   }
   for (const DeviceInfo& d : devices) {
-    fmt::print("{:<{}}  {}\n{:<{}}  {}\n", d.name, width, d.description, "", width,
-               remarks(d, best));
+    print("{:<{}}  {}\n{:<{}}  {}\n", d.name, width, d.description, "", width, remarks(d, best));
   }
   return kOk;
 }

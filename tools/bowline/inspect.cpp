@@ -49,7 +49,8 @@ json shape_of(const graph::ValueInfo& value) {
 std::string join(const json& items) {
   std::string out;
   for (const json& item : items) {
-    out += (out.empty() ? "" : ", ") + (item.is_string() ? item.get<std::string>() : item.dump());
+    out += (out.empty() ? "" : ", ") +
+           (item.is_string() ? listed_name(item.get<std::string>()) : item.dump());
   }
   return "[" + out + "]";
 }
@@ -175,9 +176,9 @@ class Inspection {
       return static_cast<int>(kOk);
     }
     if (o_.json) {
-      fmt::print("{}\n", all.dump(2));
+      print_json(all);
     } else {
-      print(all);
+      print_text(all);
     }
     return static_cast<int>(kOk);
   }
@@ -238,7 +239,7 @@ class Inspection {
       BOWLINE_ASSIGN(Session session, Session::create(*model_, device, o_.entry_point, dims_));
       BOWLINE_ASSIGN(text, session.listing(o_.listing, o_.columns));
     }
-    fmt::print("{}", text);
+    print("{}", Lines{text});
     return {};
   }
 
@@ -324,39 +325,39 @@ class Inspection {
 
   static void print_ties(const json& all) {
     for (const json& t : all["ties"]) {
-      fmt::print("{}: {} share {}, {} saved\n", t["tie"].get<uint64_t>(), join(t["parameters"]),
-                 bytes_text(t["bytes"]), bytes_text(t["saved_bytes"]));
+      print("{}: {} share {}, {} saved\n", t["tie"].get<uint64_t>(), join(t["parameters"]),
+            bytes_text(t["bytes"]), bytes_text(t["saved_bytes"]));
     }
-    fmt::print("{} ties save {}\n", all["ties"].size(), bytes_text(all["saved_bytes"]));
+    print("{} ties save {}\n", all["ties"].size(), bytes_text(all["saved_bytes"]));
   }
 
-  void print(const json& all) const {
-    fmt::print("file      {} ({})\nsha256    {}\n", o_.model, bytes_text(all["file_bytes"]),
-               all["sha256"].get<std::string>());
+  void print_text(const json& all) const {
+    print("file      {} ({})\nsha256    {}\n", o_.model, bytes_text(all["file_bytes"]),
+          all["sha256"].get<std::string>());
     for (const auto& [key, value] : all["metadata"].items()) {
-      fmt::print("metadata  {} = {}\n", key, value.get<std::string>());
+      print("metadata  {} = {}\n", key, value.get<std::string>());
     }
-    fmt::print("\nentry points\n");
+    print("\nentry points\n");
     for (const json& e : all["entry_points"]) {
       std::string inputs;
       for (const json& i : e["inputs"]) {
         inputs += fmt::format("{}{} {}{}", inputs.empty() ? "" : ", ", i["name"].get<std::string>(),
                               i["dtype"].get<std::string>(), join(i["shape"]));
       }
-      fmt::print("  {}({}) -> {}, {} nodes\n", e["name"].get<std::string>(), inputs,
-                 join(e["outputs"]), e["nodes"].get<uint64_t>());
+      print("  {}({}) -> {}, {} nodes\n", e["name"].get<std::string>(), inputs, join(e["outputs"]),
+            e["nodes"].get<uint64_t>());
     }
-    fmt::print("\n{}\nties\n", listings_);
+    print("\n{}\nties\n", Lines{listings_});
     print_ties(all);
     if (!all.contains("memory")) {
       if (!all["dims"].empty()) {
-        fmt::print("\nmemory plan: give the dims {} with --dim name=number\n", join(all["dims"]));
+        print("\nmemory plan: give the dims {} with --dim name=number\n", join(all["dims"]));
       }
       return;
     }
-    fmt::print("\nmemory plan on {}\n", o_.device);
+    print("\nmemory plan on {}\n", o_.device);
     for (const auto& [name, m] : all["memory"].items()) {
-      fmt::print(
+      print(
           "  {:<10} {} predicted: storages {}, arena {} (lower bound {}), inputs and outputs {}, "
           "backend {}\n",
           name, bytes_text(m["predicted_bytes"]), bytes_text(m["storage_bytes"]),

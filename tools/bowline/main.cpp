@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
-#include <cstdio>
+#include <sstream>
 
 #include "common/arguments.h"
 #include "verb.h"
@@ -37,11 +37,31 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
-      return app.exit(error);
+      std::ostringstream text;
+      app.exit(error, text, text);
+      print("{}", Lines{text.str()});
+      return kOk;
     }
     return fail(kUsage, usage_message(app, error.what()));
   }
   return context.run();
+}
+
+int run_guarded(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    return fail(kFailed, fmt::format("Unexpected failure: {}.", error.what()));
+  }
+}
+
+// A verb is not done when what it printed did not arrive.
+int finish(int code) {
+  std::string why;
+  if (printed(why) || code != kOk) {
+    return code;
+  }
+  return fail(kFailed, fmt::format("Standard output cannot be written: {}.", why));
 }
 
 }  // namespace
@@ -52,10 +72,5 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // A file size limit fails the write, which says so.
   std::signal(SIGXFSZ, SIG_IGN);
-  try {
-    return bowline::command::run(argc, argv);
-  } catch (const std::exception& error) {
-    return bowline::command::fail(bowline::command::kFailed,
-                                  fmt::format("Unexpected failure: {}.", error.what()));
-  }
+  return bowline::command::finish(bowline::command::run_guarded(argc, argv));
 }

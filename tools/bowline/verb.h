@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bowline.h"
+#include "common/print.h"
 
 namespace bowline::command {
 

@@ -143,8 +143,8 @@ Result<int> run(const std::string& path, const std::string& device_name) {
   for (const params::Storage& s : model.state()->table.storages) {
     storages += s.empty ? 0 : 1;
   }
-  fmt::print("{}: structure, checksums of {} storages, {} graphs and {} self tests are right\n",
-             path, storages, model.state()->graphs.size(), count);
+  print("{}: structure, checksums of {} storages, {} graphs and {} self tests are right\n", path,
+        storages, model.state()->graphs.size(), count);
   return static_cast<int>(kOk);
 }
 

@@ -116,8 +116,9 @@ Status write_losses(const std::string& path, std::span<const float> losses) {
   return {};
 }
 
-void print_json(const BenchTrainOptions& o, const Device& device, const Measured& m, double ms,
-                double tokens, const Machine& machine, const Work& work, double floor_ms) {
+nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const Measured& m,
+                       double ms, double tokens, const Machine& machine, const Work& work,
+                       double floor_ms) {
   nlohmann::json j = {{"device", device.info().name},
                       {"batch", o.batch},
                       {"seq", o.seq},
@@ -136,7 +137,7 @@ void print_json(const BenchTrainOptions& o, const Device& device, const Measured
     j["floor_flops"] = machine.flops;
     j["floor_bandwidth"] = machine.bandwidth;
   }
-  fmt::print("{}\n", j.dump(2));
+  return j;
 }
 
 Result<int> run(const BenchTrainOptions& o) {
@@ -168,21 +169,21 @@ Result<int> run(const BenchTrainOptions& o) {
   const double ms = 1e3 * m.seconds[m.seconds.size() / 2];
   const double tokens = 1e3 * static_cast<double>(o.batch * o.seq) / ms;
   if (o.output == "json") {
-    print_json(o, device, m, ms, tokens, machine, work, floor_ms);
+    print_json(json_of(o, device, m, ms, tokens, machine, work, floor_ms));
     return static_cast<int>(kOk);
   }
-  fmt::print("training step, batch {} x {}, on {}\n", o.batch, o.seq, device.info().name);
-  fmt::print("time    {:.3f} ms, median of {} ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms,
-             m.seconds.size(), tokens, work.flops / ms / 1e6);
+  print("training step, batch {} x {}, on {}\n", o.batch, o.seq, device.info().name);
+  print("time    {:.3f} ms, median of {} ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms, m.seconds.size(),
+        tokens, work.flops / ms / 1e6);
   if (!o.no_floor) {
-    fmt::print("floor   {:.3f} ms, {:.1f} percent of it reached\n", floor_ms, 100 * floor_ms / ms);
-    fmt::print("        {:.2f} GFLOP / F + ({:.1f} MB activations + {:.1f} MB optimizer) / BW\n",
-               work.flops / 1e9, work.activation_bytes / 1e6, work.optimizer_bytes / 1e6);
-    fmt::print("        {}\n", machine.source);
+    print("floor   {:.3f} ms, {:.1f} percent of it reached\n", floor_ms, 100 * floor_ms / ms);
+    print("        {:.2f} GFLOP / F + ({:.1f} MB activations + {:.1f} MB optimizer) / BW\n",
+          work.flops / 1e9, work.activation_bytes / 1e6, work.optimizer_bytes / 1e6);
+    print("        {}\n", machine.source);
   }
-  fmt::print("memory  {} predicted, {} counted on the device, {} peak resident\n",
-             bytes_text(m.memory.predicted_bytes), bytes_text(m.counted_bytes),
-             bytes_text(peak_resident_bytes()));
+  print("memory  {} predicted, {} counted on the device, {} peak resident\n",
+        bytes_text(m.memory.predicted_bytes), bytes_text(m.counted_bytes),
+        bytes_text(peak_resident_bytes()));
   return static_cast<int>(kOk);
 }
 

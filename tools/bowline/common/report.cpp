@@ -4,6 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/print.h"
+
 namespace bowline::command {
 
 std::string bytes_text(uint64_t bytes) {
@@ -30,19 +32,19 @@ void ProgressLine::show(const std::string& text, bool plain) {
     if (open_ && now - last_ < std::chrono::milliseconds(100)) {
       return;
     }
-    fmt::print(out_, "\r{}\x1b[K", text);
+    print_live(out_, text);
     open_ = true;
   } else if (plain) {
-    fmt::print(out_, "{}\n", text);
+    print(out_, "{}\n", text);
   }
-  std::fflush(out_);
+  flush(out_);
   last_ = now;
 }
 
 void ProgressLine::finish() {
   if (open_) {
-    fmt::print(out_, "\n");
-    std::fflush(out_);
+    print(out_, "\n");
+    flush(out_);
     open_ = false;
   }
 }

@@ -18,7 +18,7 @@ void on_run(CLI::App* verb, Context& context, std::function<int()> run) {
 }
 
 int fail(int code, const std::string& message) {
-  fmt::print(stderr, "bowline: {}\n", message);
+  print(stderr, "bowline: {}\n", Lines{message});
   return code;
 }
 

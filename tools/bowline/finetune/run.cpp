@@ -220,7 +220,7 @@ Status Run::resume_from(const std::string& path) {
   }
   samples_ = p.data_cursor;
   micro_step_ = p.micro_step;
-  fmt::print(out_, "resumed at step {} from {}\n", p.step, path);
+  print(out_, "resumed at step {} from {}\n", p.step, path);
   return {};
 }
 
@@ -243,7 +243,7 @@ Status Run::start_or_resume() {
       if (failed.ok() || (failed.code() != Code::bad_file && failed.code() != Code::io_error)) {
         break;
       }
-      fmt::print(stderr, "bowline: {}\n- It is passed over.\n", failed.message());
+      print(stderr, "bowline: {}\n- It is passed over.\n", Lines{failed.message()});
     }
     BOWLINE_TRY(std::move(failed).at("None of the checkpoints can be used."));
   }
@@ -258,17 +258,16 @@ void Run::describe() {
   const uint64_t per_epoch = windows_->per_epoch();
   const uint64_t shown = o_.steps * o_.accumulate * static_cast<uint64_t>(o_.batch);
   const MemoryReport m = trainer_->memory();
-  fmt::print(out_, "device         {} ({})\n", device_->info().name, device_->info().description);
-  fmt::print(out_, "training text  {} bytes, {} windows of {} bytes\n", train_bytes_, per_epoch,
-             o_.seq);
-  fmt::print(out_, "held out       {} bytes\n", valid_text().size());
-  fmt::print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps,
-             first_step_, static_cast<double>(shown) / static_cast<double>(per_epoch));
-  fmt::print(out_,
-             "memory         {} predicted: weights, gradients, moments {}, activations {}, inputs "
-             "{}, backend {}\n",
-             bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), bytes_text(m.arena_bytes),
-             bytes_text(m.io_bytes), bytes_text(m.backend_bytes));
+  print(out_, "device         {} ({})\n", device_->info().name, device_->info().description);
+  print(out_, "training text  {} bytes, {} windows of {} bytes\n", train_bytes_, per_epoch, o_.seq);
+  print(out_, "held out       {} bytes\n", valid_text().size());
+  print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps, first_step_,
+        static_cast<double>(shown) / static_cast<double>(per_epoch));
+  print(out_,
+        "memory         {} predicted: weights, gradients, moments {}, activations {}, inputs "
+        "{}, backend {}\n",
+        bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), bytes_text(m.arena_bytes),
+        bytes_text(m.io_bytes), bytes_text(m.backend_bytes));
 }
 
 Result<double> Run::evaluate(std::string_view when) {
@@ -276,8 +275,8 @@ Result<double> Run::evaluate(std::string_view when) {
   BOWLINE_ASSIGN(const double bits,
                  bits_per_byte(*trainer_, valid_text(), o_.batch, o_.seq, stride, o_.eval_batches));
   line_.finish();
-  fmt::print(out_, "held-out {}: {:.4f} bits per byte\n", when, bits);
-  std::fflush(out_);
+  print(out_, "held-out {}: {:.4f} bits per byte\n", when, bits);
+  flush(out_);
   return bits;
 }
 
@@ -348,8 +347,8 @@ Result<int> Run::stop() {
     folder = (o_.out.empty() ? o_.model : o_.out) + ".checkpoint";
     BOWLINE_TRY(write_checkpoint(*trainer_, folder, progress()));
   }
-  fmt::print(stderr, "bowline: Interrupted after step {}. --checkpoint {} --resume auto goes on.\n",
-             trainer_->steps(), folder);
+  print(stderr, "bowline: Interrupted after step {}. --checkpoint {} --resume auto goes on.\n",
+        trainer_->steps(), folder);
   return static_cast<int>(kInterrupted);
 }
 
@@ -362,10 +361,10 @@ void Run::print_result() {
   const double rate = train_seconds_ > 0 ? tokens / train_seconds_ : 0;
   const uint64_t fallbacks = trainer_->counters().fallbacks;
   if (steps > 0 && !(after_ <= before_)) {
-    fmt::print(stderr,
-               "bowline: The model predicts the held-out text worse than before ({:.4f}, before "
-               "{:.4f}).\n",
-               after_, before_);
+    print(stderr,
+          "bowline: The model predicts the held-out text worse than before ({:.4f}, before "
+          "{:.4f}).\n",
+          after_, before_);
   }
   if (json_) {
     const nlohmann::json summary = {{"device", device_->info().name},
@@ -378,15 +377,15 @@ void Run::print_result() {
                                     {"counted_bytes", counted},
                                     {"peak_rss_bytes", peak_resident_bytes()},
                                     {"fallbacks", fallbacks}};
-    fmt::print("{}\n", summary.dump(2));
+    print_json(summary);
     return;
   }
-  fmt::print("held-out: {:.4f} -> {:.4f} bits per byte\n", before_, after_);
-  fmt::print("speed: {:.0f} tokens/s on {}\n", rate, device_->info().name);
-  fmt::print("memory: {} predicted, {} counted\n", bytes_text(memory.predicted_bytes),
-             bytes_text(counted));
+  print("held-out: {:.4f} -> {:.4f} bits per byte\n", before_, after_);
+  print("speed: {:.0f} tokens/s on {}\n", rate, device_->info().name);
+  print("memory: {} predicted, {} counted\n", bytes_text(memory.predicted_bytes),
+        bytes_text(counted));
   if (!o_.out.empty()) {
-    fmt::print("written: {}\n", o_.out);
+    print("written: {}\n", o_.out);
   }
 }
 

@@ -1,0 +1,44 @@
+// Writes a small model whose names and metadata hold what must not reach a terminal.
+#include <cstdio>
+
+#include "bowline.h"
+
+using namespace bowline;
+
+namespace {
+
+Status write(const char* path) {
+  Model model;
+  const int64_t shape[] = {4, 4};
+  const Result<Parameter> a = model.parameter("w\u009b31m\u202e", shape, Init::normal(1));
+  if (!a.ok()) {
+    return a.status();
+  }
+  if (const auto b = model.tied_parameter("b, c", a.value()); !b.ok()) {
+    return b.status();
+  }
+  GraphBuilder graph(model, "en\u2066try");
+  const Value x = graph.input("x\u200b", DType::f32, {"rows", 4});
+  graph.output("y", graph.op("Linear", {x, graph.parameter(a.value())}));
+  if (Status s = graph.finish(); !s.ok()) {
+    return s;
+  }
+  if (Status s = model.set_metadata("tokenizer", "\x1b]0;title\x07\x1b[2J\nforged = line");
+      !s.ok()) {
+    return s;
+  }
+  if (Status s = model.materialize(1); !s.ok()) {
+    return s;
+  }
+  return model.save(path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Status s = argc == 2 ? write(argv[1]) : Status(Code::bad_argument, "One path, please.");
+  if (!s.ok()) {
+    std::fprintf(stderr, "%s\n", s.message().c_str());
+  }
+  return s.ok() ? 0 : 1;
+}

@@ -1,0 +1,62 @@
+// All that the command prints goes through here: nothing that comes from a file, an argument or a device can act
+// on a terminal or be invisible. tools/checks/printing.py holds it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/escape.h"
+
+namespace bowline::command {
+
+// Text whose newlines are meant: a listing, a message with its context.
+struct Lines {
+  std::string_view text;
+};
+
+namespace printing {
+
+template <class T>
+auto shown(const T& value) {
+  if constexpr (std::is_same_v<T, Lines>) {
+    return escaped_lines(value.text);
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return escaped(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+using Shown = decltype(shown(std::declval<const T&>()));
+
+void write(std::FILE* out, std::string_view text);
+
+}  // namespace printing
+
+// As fmt::print, with all text among the values escaped.
+template <class... T>
+void print(std::FILE* out, fmt::format_string<printing::Shown<T>...> format, const T&... values) {
+  printing::write(out, fmt::format(format, printing::shown(values)...));
+}
+template <class... T>
+void print(fmt::format_string<printing::Shown<T>...> format, const T&... values) {
+  command::print(stdout, format, values...);
+}
+
+// Indented, in ASCII; bytes that are not UTF-8 become U+FFFD.
+void print_json(const nlohmann::json& value);
+
+// Replaces the live line of a terminal.
+void print_live(std::FILE* out, std::string_view text);
+
+void flush(std::FILE* out);
+
+// True if all that was printed to stdout has been written; else `why` says what failed first.
+bool printed(std::string& why);
+
+}  // namespace bowline::command
