@@ -9,7 +9,8 @@ namespace bowline::conformance {
 struct Options {
   std::string filter = "*";  // of operator names, or of the names of tests
   uint64_t seed = 0;
-  bool quick = false;  // every operator, fewer cases: at most 60 s per device
+  bool quick = false;     // every operator, fewer cases: at most 60 s per device
+  uint64_t models = 200;  // of suite random
 };
 
 struct Failure {

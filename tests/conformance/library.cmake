@@ -21,7 +21,8 @@ add_custom_command(
   DEPENDS "${conformance_folder}/embed.py" ${case_files} ${gap_files}
   COMMENT "Embedding the conformance cases" VERBATIM)
 
-file(GLOB conformance_sources CONFIGURE_DEPENDS "${conformance_folder}/*.cpp")
+file(GLOB conformance_sources CONFIGURE_DEPENDS "${conformance_folder}/*.cpp"
+  "${conformance_folder}/random/*.cpp")
 list(FILTER conformance_sources EXCLUDE REGEX "_test\\.cpp$")
 add_library(bowline_conformance STATIC EXCLUDE_FROM_ALL ${conformance_sources} ${gap_files}
   "${conformance_generated}/generated/cases.cpp" "${conformance_generated}/generated/gaps.h")

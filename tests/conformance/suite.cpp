@@ -21,6 +21,7 @@ constexpr Suite kSuites[] = {
     {"trajectories", run_trajectories, false},
     {"ties", run_ties, false},
     {"determinism", run_determinism, false},
+    {"random", run_random, false},
 };
 
 const Suite* find_suite(std::string_view name) {

@@ -58,5 +58,6 @@ Status run_optimizers(Run& run);
 Status run_trajectories(Run& run);
 Status run_ties(Run& run);
 Status run_determinism(Run& run);
+Status run_random(Run& run);
 
 }  // namespace bowline::conformance

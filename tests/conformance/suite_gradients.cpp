@@ -1,8 +1,8 @@
 // Suite gradients: the gradient of every operator, executed by oracles alone, against central
 // differences of the forward oracle in double precision.
 #include <cmath>
-#include <deque>
 
+#include "conformance/oracle_gradient.h"
 #include "conformance/suite.h"
 
 namespace bowline::conformance {
@@ -10,79 +10,6 @@ namespace {
 
 constexpr size_t kQuickCases = 24;
 constexpr int64_t kMostElements = 400;  // of all float inputs; each costs two runs of the oracle
-
-// Runs the operators that a gradient adds as soon as they are added.
-class OracleGradient : public GradientContext {
- public:
-  OracleGradient(const Case& c, std::span<const Array> inputs, std::span<const Array> outputs,
-                 Array dout)
-      : GradientContext(c.attributes), c_(c), inputs_(inputs.size()), outputs_(outputs.size()) {
-    values_.insert(values_.end(), inputs.begin(), inputs.end());
-    values_.insert(values_.end(), outputs.begin(), outputs.end());
-    values_.push_back(std::move(dout));
-    gradients_.resize(inputs_);
-  }
-
-  int inputs() const override { return static_cast<int>(inputs_); }
-  GradientValue in(int i) const override { return {static_cast<uint32_t>(i)}; }
-  GradientValue out(int i) const override {
-    return {static_cast<uint32_t>(inputs_) + static_cast<uint32_t>(i)};
-  }
-  GradientValue dout(int i) const override {
-    return i == 0 ? GradientValue{static_cast<uint32_t>(inputs_ + outputs_)} : GradientValue{};
-  }
-  bool needs(int i) const override {
-    return dtype_of_input(op_def(c_.op), static_cast<size_t>(i)) == DType::f32;
-  }
-  const Shape& shape(GradientValue v) const override { return values_[v.index].shape; }
-
-  GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {
-    std::vector<Array> taken;
-    for (const GradientValue v : inputs) {
-      if (!v.valid()) {
-        return {};
-      }
-      taken.push_back(values_[v.index]);
-    }
-    Result<Expected> made = run_oracle(op_def(op).oracle, op, attributes, taken, c_.step, c_.dims);
-    if (!made.ok()) {
-      status_ = std::move(made).status();
-      return {};
-    }
-    GradientValues out;
-    for (Array& a : made.value().outputs) {
-      out.push_back({static_cast<uint32_t>(values_.size())});
-      values_.push_back(std::move(a));
-    }
-    return out;
-  }
-
-  Status din(int i, GradientValue gradient) override {
-    BOWLINE_TRY(Status(status_));
-    BOWLINE_REQUIRE(gradient.valid(), "The gradient of input {} has no value.", i);
-    if (!needs(i)) {
-      return {};
-    }
-    const auto input = static_cast<size_t>(i);
-    const Array& d = values_[gradient.index];
-    BOWLINE_REQUIRE(d.shape == values_[input].shape,
-                    "The gradient of input {} has shape {}, the input {}.", i, d.shape,
-                    values_[input].shape);
-    BOWLINE_REQUIRE(!gradients_[input], "Input {} gets two gradients.", i);
-    gradients_[input] = d.values;
-    return {};
-  }
-
-  const std::optional<std::vector<double>>& gradient(size_t i) const { return gradients_[i]; }
-
- private:
-  const Case& c_;
-  size_t inputs_;
-  size_t outputs_;
-  std::deque<Array> values_;
-  std::vector<std::optional<std::vector<double>>> gradients_;
-  Status status_;
-};
 
 // sum of weights * output 0: the scalar whose slopes are measured.
 Result<double> weighted(const Case& c, std::span<const Array> inputs,
@@ -135,7 +62,13 @@ std::string check(Run& run, const Case& c) {
   }
   const Array& y = forward.value().outputs[0];
   const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77)};
-  OracleGradient context(c, inputs, forward.value().outputs, dout);
+  const auto execute = [&](Op op, const Attributes& attributes,
+                           std::span<const Array> taken) -> Result<std::vector<Array>> {
+    BOWLINE_ASSIGN(Expected made,
+                   run_oracle(op_def(op).oracle, op, attributes, taken, c.step, c.dims));
+    return std::move(made.outputs);
+  };
+  OracleGradient context(c.op, c.attributes, inputs, forward.value().outputs, {dout}, execute);
   if (const Status status = op_def(c.op).gradient(context); !status.ok()) {
     return status.message();
   }

@@ -1,0 +1,793 @@
+// What a random model is drawn from. Every operator with a gradient has an entry in kMakers; all sizes are
+// small, so that many models fit into a second.
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "conformance/random/dice.h"
+#include "conformance/random/recipe.h"
+#include "core/checked.h"
+
+namespace bowline::conformance::random {
+namespace {
+
+constexpr int64_t kMostElements = 48;
+constexpr int kMostRank = 4;
+
+// A graph under construction; a body knows the graph around it.
+struct Scope {
+  Graph* graph = nullptr;
+  Scope* outer = nullptr;
+  uint32_t count = 1;
+  std::vector<Ref> floats;  // what an operator may read
+};
+
+class Drawer {
+ public:
+  explicit Drawer(uint64_t seed) : dice_(seed) { recipe_.seed = seed; }
+
+  Recipe draw();
+
+ private:
+  using Maker = bool (Drawer::*)(Scope&);
+
+  Ref append(Scope& s, Node node);
+  std::optional<Ref> op(Scope& s, Op op, std::vector<Ref> inputs,
+                        std::vector<Attribute> attributes = {});
+  Ref input(Scope& s, const Shape& shape, int64_t classes);
+  Ref brought_in(Scope& s, Ref outer);
+  Ref any(Scope& s);
+  std::optional<Ref> of_shape(Scope& s, const Shape& shape);
+  std::optional<Ref> of_rank(Scope& s, int least, int most);
+  std::optional<Ref> parameter(Scope& s, const Shape& shape, double size, double offset = 0);
+  std::optional<uint32_t> item(const Shape& shape, bool transpose, double size, double offset);
+  std::optional<uint32_t> shared(const Shape& flat, bool transpose);
+  uint32_t fresh(const Shape& flat, bool transpose, double size, double offset);
+  uint32_t add_parameter(uint32_t storage, View view);
+  Shape broadcast_partner(const Shape& shape);
+
+  bool unary(Scope& s);
+  bool binary(Scope& s);
+  bool scaled(Scope& s);
+  bool reshape(Scope& s);
+  bool transpose(Scope& s);
+  bool slice(Scope& s);
+  bool concat(Scope& s);
+  bool reduce(Scope& s);
+  bool mat_mul(Scope& s);
+  bool product(Scope& s);
+  bool linear(Scope& s);
+  bool embedding(Scope& s);
+  bool layer_norm(Scope& s);
+  bool rms_norm(Scope& s);
+  bool rope(Scope& s);
+  bool attention(Scope& s);
+  bool dropout(Scope& s);
+  bool cross_entropy(Scope& s);
+  bool repeat(Scope& s);
+  bool repeat_again(Scope& s);
+
+  void make_some(Scope& s, int64_t number);
+  void fill_body(Scope& s, Node& node);
+  void fold_unused(Scope& s, std::vector<Ref>& results);
+  Ref to_scalar(Scope& s, Ref value);
+  void finish_loss(Scope& s);
+  void draw_probe();
+  void draw_options();
+
+  static const std::vector<Maker> kMakers;
+
+  Dice dice_;
+  Recipe recipe_;
+  bool may_add_storages_ = true;
+};
+
+const std::vector<Drawer::Maker> Drawer::kMakers = {
+    &Drawer::unary,        &Drawer::unary,   &Drawer::binary,    &Drawer::binary,
+    &Drawer::scaled,       &Drawer::scaled,  &Drawer::scaled,    &Drawer::reshape,
+    &Drawer::transpose,    &Drawer::slice,   &Drawer::concat,    &Drawer::reduce,
+    &Drawer::mat_mul,      &Drawer::mat_mul, &Drawer::product,   &Drawer::linear,
+    &Drawer::linear,       &Drawer::linear,  &Drawer::embedding, &Drawer::layer_norm,
+    &Drawer::rms_norm,     &Drawer::rope,    &Drawer::attention, &Drawer::dropout,
+    &Drawer::cross_entropy};
+
+Ref Drawer::append(Scope& s, Node node) {
+  s.graph->nodes.push_back(std::move(node));
+  return {static_cast<uint32_t>(s.graph->nodes.size() - 1), 0};
+}
+
+// Adds an operator whose inference accepts the inputs, and whose result is small.
+std::optional<Ref> Drawer::op(Scope& s, Op op, std::vector<Ref> inputs,
+                              std::vector<Attribute> attributes) {
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (const Ref r : inputs) {
+    shapes.push_back(s.graph->shape(r));
+    const Node& from = s.graph->nodes[r.node];
+    dtypes.push_back(from.classes > 0 ? DType::i32 : DType::f32);
+  }
+  const Result<Attributes> packed = attributes_from(op, attributes);
+  if (!packed.ok()) {
+    return {};
+  }
+  Result<Signature> made = infer(op, packed.value(), shapes, dtypes);
+  if (!made.ok() || made.value().shapes[0].elements() > kMostElements ||
+      made.value().shapes[0].elements() == 0 || made.value().shapes[0].rank() > kMostRank) {
+    return {};
+  }
+  Node node;
+  node.op = op;
+  node.inputs = std::move(inputs);
+  node.attributes = std::move(attributes);
+  node.shapes = std::move(made.value().shapes);
+  const Ref out = append(s, std::move(node));
+  s.floats.push_back(out);
+  return out;
+}
+
+// An input of the entry point; a body captures it.
+Ref Drawer::input(Scope& s, const Shape& shape, int64_t classes) {
+  Scope& top = s.outer != nullptr ? *s.outer : s;
+  std::optional<Ref> found;
+  for (uint32_t n = 0; n < top.graph->nodes.size(); ++n) {
+    const Node& node = top.graph->nodes[n];
+    if (node.kind == Node::Kind::input && node.classes == classes && node.shapes[0] == shape &&
+        dice_.chance(0.7)) {
+      found = Ref{n, 0};
+    }
+  }
+  if (!found) {
+    Node node;
+    node.kind = Node::Kind::input;
+    node.shapes = {shape};
+    node.classes = classes;
+    node.item =
+        static_cast<uint32_t>(std::ranges::count(top.graph->nodes, Node::Kind::input, &Node::kind));
+    found = append(top, std::move(node));
+  }
+  return s.outer != nullptr ? brought_in(s, *found) : *found;
+}
+
+Ref Drawer::brought_in(Scope& s, Ref outer) {
+  for (uint32_t n = 0; n < s.graph->nodes.size(); ++n) {
+    const Node& node = s.graph->nodes[n];
+    if (node.kind == Node::Kind::capture && node.outer == outer) {
+      return {n, 0};
+    }
+  }
+  Node node;
+  node.kind = Node::Kind::capture;
+  node.outer = outer;
+  node.shapes = {s.outer->graph->shape(outer)};
+  node.classes = s.outer->graph->nodes[outer.node].classes;
+  return append(s, std::move(node));
+}
+
+// A value that is read: mostly a late one, now and then one of the graph around the body.
+Ref Drawer::any(Scope& s) {
+  if (s.outer != nullptr && dice_.chance(0.12)) {
+    const Ref r = brought_in(s, dice_.of(s.outer->floats));
+    s.floats.push_back(r);
+    return r;
+  }
+  const auto n = static_cast<int64_t>(s.floats.size());
+  const int64_t back = std::min(dice_.below(n), dice_.below(n));
+  return s.floats[static_cast<size_t>(n - 1 - back)];
+}
+
+std::optional<Ref> Drawer::of_shape(Scope& s, const Shape& shape) {
+  std::vector<Ref> fitting;
+  std::ranges::copy_if(s.floats, std::back_inserter(fitting),
+                       [&](Ref r) { return s.graph->shape(r) == shape; });
+  return fitting.empty() ? std::nullopt : std::optional(dice_.of(fitting));
+}
+
+std::optional<Ref> Drawer::of_rank(Scope& s, int least, int most) {
+  std::vector<Ref> fitting;
+  std::ranges::copy_if(s.floats, std::back_inserter(fitting), [&](Ref r) {
+    const int rank = s.graph->shape(r).rank();
+    return rank >= least && rank <= most;
+  });
+  return fitting.empty() ? std::nullopt : std::optional(dice_.of(fitting));
+}
+
+uint32_t Drawer::add_parameter(uint32_t storage, View view) {
+  ParameterRow row;
+  row.storage = storage;
+  row.by_verb = dice_.chance(0.3);
+  row.view = std::move(view);
+  recipe_.parameters.push_back(std::move(row));
+  return static_cast<uint32_t>(recipe_.parameters.size() - 1);
+}
+
+// A storage that some rows of show as `flat`, if there is one.
+std::optional<uint32_t> Drawer::shared(const Shape& flat, bool transpose) {
+  struct Fit {
+    uint32_t storage;
+    View view;
+  };
+  std::vector<Fit> fits;
+  for (uint32_t k = 0; k < recipe_.storages.size(); ++k) {
+    const Shape& whole = recipe_.storages[k].shape;
+    const int64_t rest = whole.rank() == 0 ? 1 : whole.elements(1, whole.rank());
+    const int64_t rows = whole.rank() == 0 ? 1 : whole[0];
+    if (flat.elements() % rest != 0 || flat.elements() / rest > rows ||
+        (whole.rank() == 0 && flat.elements() != 1)) {
+      continue;
+    }
+    View v;
+    v.transpose = transpose;
+    Shape shown = whole;
+    const int64_t taken = flat.elements() / rest;
+    if (taken != rows) {
+      v.row_start = dice_.between(0, rows - taken);
+      v.rows = taken;
+      shown[0] = taken;
+    }
+    if (!(shown == flat)) {
+      v.shape.assign(flat.dims().begin(), flat.dims().end());
+      if (v.shape.empty()) {
+        continue;  // an empty shape stands for no reshape
+      }
+    }
+    // Whole storages of the same shape are the usual tie.
+    const int weight = v == View{} ? 3 : 1;
+    for (int w = 0; w < weight; ++w) {
+      fits.push_back({k, v});
+    }
+  }
+  if (fits.empty()) {
+    return {};
+  }
+  const Fit& fit = dice_.of(fits);
+  // The name may be used twice as well.
+  for (uint32_t p = 0; p < recipe_.parameters.size(); ++p) {
+    const ParameterRow& row = recipe_.parameters[p];
+    if (row.storage == fit.storage && row.view == fit.view && dice_.chance(0.4)) {
+      return p;
+    }
+  }
+  return add_parameter(fit.storage, fit.view);
+}
+
+// A storage of its own: as it is shown, flat, or with rows that nothing shows yet.
+uint32_t Drawer::fresh(const Shape& flat, bool transpose, double size, double offset) {
+  StorageRow row;
+  View v;
+  v.transpose = transpose;
+  row.shape = flat;
+  const int64_t kind = flat.rank() == 0 ? 0 : dice_.below(8);
+  if (kind == 1) {
+    row.shape = Shape{flat.elements()};
+    v.shape.assign(flat.dims().begin(), flat.dims().end());
+  } else if (kind <= 3 && kind >= 2) {
+    row.shape[0] += dice_.between(1, 2);
+    v.rows = flat[0];
+    v.row_start = dice_.between(0, row.shape[0] - flat[0]);
+  }
+  if (Shape(v.shape) == row.shape) {
+    v.shape.clear();
+  }
+  row.frozen = dice_.chance(0.1);
+  for (const double x : conformance::draw(Values::normal, static_cast<size_t>(row.shape.elements()),
+                                          dice_.bits(), 1)) {
+    row.values.push_back(static_cast<float>(offset + size * x));
+  }
+  recipe_.storages.push_back(std::move(row));
+  return add_parameter(static_cast<uint32_t>(recipe_.storages.size() - 1), std::move(v));
+}
+
+// A parameter that shows `shape`, transposed from its storage or not.
+std::optional<uint32_t> Drawer::item(const Shape& shape, bool transpose, double size,
+                                     double offset) {
+  Shape flat = shape;
+  if (transpose) {
+    std::swap(flat[flat.rank() - 1], flat[flat.rank() - 2]);
+  }
+  std::optional<uint32_t> out;
+  if (!may_add_storages_ || dice_.chance(0.5)) {
+    out = shared(flat, transpose);
+  }
+  if (!out && may_add_storages_) {
+    out = fresh(flat, transpose, size, offset);
+  }
+  return out;
+}
+
+std::optional<Ref> Drawer::parameter(Scope& s, const Shape& shape, double size, double offset) {
+  if (shape.elements() > kMostElements) {
+    return {};
+  }
+  if (s.outer != nullptr && dice_.chance(0.08)) {
+    const auto captured = parameter(*s.outer, shape, size, offset);
+    return captured ? std::optional(brought_in(s, *captured)) : std::nullopt;
+  }
+  const bool transpose = shape.rank() >= 2 && dice_.chance(0.25);
+  Node node;
+  node.kind = Node::Kind::parameter;
+  node.shapes = {shape};
+  const uint32_t items = s.outer != nullptr && !dice_.chance(0.2) ? s.count : 1;
+  for (uint32_t i = 0; i < items; ++i) {
+    const auto p = item(shape, transpose, size, offset);
+    if (!p) {
+      return {};
+    }
+    node.parameters.push_back(*p);
+  }
+  return append(s, std::move(node));
+}
+
+// A shape that broadcasts to `shape`.
+Shape Drawer::broadcast_partner(const Shape& shape) {
+  const int64_t dropped = dice_.chance(0.5) ? 0 : dice_.between(0, shape.rank());
+  Shape out(shape.dims().subspan(static_cast<size_t>(dropped)));
+  for (int a = 0; a < out.rank(); ++a) {
+    out[a] = dice_.chance(0.2) ? 1 : out[a];
+  }
+  return out;
+}
+
+bool Drawer::unary(Scope& s) {
+  static const std::vector<Op> kOps = {Op::Relu, Op::Silu, Op::Gelu, Op::Tanh, Op::Softmax};
+  const Op chosen = dice_.of(kOps);
+  std::vector<Attribute> attributes;
+  if (chosen == Op::Gelu) {
+    attributes.emplace_back("form", static_cast<double>(dice_.below(2)));
+  }
+  return op(s, chosen, {any(s)}, std::move(attributes)).has_value();
+}
+
+bool Drawer::binary(Scope& s) {
+  static const std::vector<Op> kOps = {Op::Add, Op::Sub, Op::Mul};
+  const Ref a = any(s);
+  const Ref b = dice_.chance(0.1) ? a : of_shape(s, s.graph->shape(a)).value_or(any(s));
+  return op(s, dice_.of(kOps), dice_.chance(0.5) ? std::vector{a, b} : std::vector{b, a})
+      .has_value();
+}
+
+bool Drawer::scaled(Scope& s) {
+  static const std::vector<Op> kOps = {Op::Add, Op::Sub, Op::Mul, Op::Mul};
+  const Ref x = any(s);
+  const auto w = parameter(s, broadcast_partner(s.graph->shape(x)), 0.5);
+  return w && op(s, dice_.of(kOps), dice_.chance(0.5) ? std::vector{x, *w} : std::vector{*w, x});
+}
+
+std::vector<GraphDim> dims_of(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+bool Drawer::reshape(Scope& s) {
+  const Ref x = any(s);
+  const Shape shape = s.graph->shape(x);
+  Shape to;
+  if (shape.rank() >= 2 && dice_.chance(0.5)) {  // joins two axes
+    const int at = static_cast<int>(dice_.below(shape.rank() - 1));
+    for (int a = 0; a < shape.rank(); ++a) {
+      a == at + 1 ? void(to[to.rank() - 1] *= shape[a]) : to.push_back(shape[a]);
+    }
+  } else {  // splits one, or adds one of 1
+    const int at = shape.rank() == 0 ? 0 : static_cast<int>(dice_.below(shape.rank()));
+    for (int a = 0; a < shape.rank(); ++a) {
+      const int64_t part = a == at && shape[a] % 2 == 0 ? 2 : 1;
+      if (a == at) {
+        to.push_back(part);
+      }
+      to.push_back(shape[a] / part);
+    }
+  }
+  return op(s, Op::Reshape, {x}, {{"dims", dims_of(to)}}).has_value();
+}
+
+bool Drawer::transpose(Scope& s) {
+  const auto x = of_rank(s, 2, kMostRank);
+  if (!x) {
+    return false;
+  }
+  std::vector<GraphDim> permutation;
+  for (int a = 0; a < s.graph->shape(*x).rank(); ++a) {
+    permutation.insert(permutation.begin() + dice_.below(a + 1), GraphDim(a));
+  }
+  return op(s, Op::Transpose, {*x}, {{"permutation", std::move(permutation)}}).has_value();
+}
+
+bool Drawer::slice(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  const Shape shape = s.graph->shape(*x);
+  const int64_t axis = dice_.below(shape.rank());
+  const int64_t start = dice_.below(shape[static_cast<int>(axis)]);
+  const int64_t length = dice_.between(1, shape[static_cast<int>(axis)] - start);
+  return op(s, Op::Slice, {*x},
+            {{"axis", static_cast<double>(axis)},
+             {"start", static_cast<double>(start)},
+             {"length", static_cast<double>(length)}})
+      .has_value();
+}
+
+bool Drawer::concat(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  std::vector<Ref> parts = {*x};
+  while (parts.size() < 3 && (parts.size() < 2 || dice_.chance(0.3))) {
+    parts.push_back(*of_shape(s, s.graph->shape(*x)));
+  }
+  const int64_t axis = dice_.below(s.graph->shape(*x).rank());
+  return op(s, Op::Concat, parts, {{"axis", static_cast<double>(axis)}}).has_value();
+}
+
+bool Drawer::reduce(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  std::vector<GraphDim> axes;
+  for (int a = 0; a < s.graph->shape(*x).rank(); ++a) {
+    if (dice_.chance(0.4)) {
+      axes.emplace_back(a);
+    }
+  }
+  if (axes.empty()) {
+    axes.emplace_back(-1);
+  }
+  return op(s, dice_.chance(0.5) ? Op::ReduceSum : Op::ReduceMean, {*x},
+            {{"axes", std::move(axes)}, {"keep_dims", dice_.chance(0.7) ? 1.0 : 0.0}})
+      .has_value();
+}
+
+bool Drawer::mat_mul(Scope& s) {
+  const auto x = of_rank(s, 2, 3);
+  if (!x) {
+    return false;
+  }
+  const Shape shape = s.graph->shape(*x);
+  const bool transposed_x = dice_.chance(0.3);
+  const bool transposed_w = dice_.chance(0.5);
+  const int64_t inner = shape[shape.rank() - (transposed_x ? 2 : 1)];
+  const int64_t columns = dice_.chance(0.6) ? inner : dice_.between(1, 4);
+  const auto w = parameter(s, transposed_w ? Shape{columns, inner} : Shape{inner, columns}, 0.6);
+  return w &&
+         op(s, Op::MatMul, {*x, *w},
+            {{"transpose_a", transposed_x ? 1.0 : 0.0}, {"transpose_b", transposed_w ? 1.0 : 0.0}});
+}
+
+// A product of two values, as in attention written by hand.
+bool Drawer::product(Scope& s) {
+  const auto x = of_rank(s, 2, 3);
+  if (!x) {
+    return false;
+  }
+  const Ref y = *of_shape(s, s.graph->shape(*x));
+  const bool left = dice_.chance(0.5);
+  return op(s, Op::MatMul, {*x, y},
+            {{"transpose_a", left ? 1.0 : 0.0}, {"transpose_b", left ? 0.0 : 1.0}})
+      .has_value();
+}
+
+bool Drawer::linear(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  const int64_t in = s.graph->shape(*x).back();
+  const int64_t out = dice_.chance(0.6) ? in : dice_.between(1, 4);
+  const auto w = parameter(s, Shape{out, in}, 0.6);
+  if (!w) {
+    return false;
+  }
+  std::vector<Ref> inputs = {*x, *w};
+  if (dice_.chance(0.5)) {
+    const auto bias = parameter(s, Shape{out}, 0.3);
+    if (!bias) {
+      return false;
+    }
+    inputs.push_back(*bias);
+  }
+  return op(s, Op::Linear, std::move(inputs)).has_value();
+}
+
+bool Drawer::embedding(Scope& s) {
+  const auto x = of_rank(s, 1, 3);
+  if (!x) {
+    return false;
+  }
+  const Shape shape = s.graph->shape(*x);
+  const auto table = parameter(s, Shape{dice_.between(2, 4), shape.back()}, 0.6);
+  if (!table) {
+    return false;
+  }
+  const int64_t rows = s.graph->shape(*table)[0];
+  const Ref ids = input(s, Shape(shape.dims().first(static_cast<size_t>(shape.rank() - 1))), rows);
+  const auto rows_read = op(s, Op::Embedding, {*table, ids});
+  return rows_read && op(s, Op::Add, {*x, *rows_read});
+}
+
+bool Drawer::layer_norm(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  const Shape row{s.graph->shape(*x).back()};
+  const auto gamma = parameter(s, row, 0.2, 1);
+  const auto beta = parameter(s, row, 0.2);
+  return gamma && beta && op(s, Op::LayerNorm, {*x, *gamma, *beta}, {{"eps", 1e-2}});
+}
+
+bool Drawer::rms_norm(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  const auto gamma = parameter(s, Shape{s.graph->shape(*x).back()}, 0.2, 1);
+  return gamma && op(s, Op::RmsNorm, {*x, *gamma}, {{"eps", 1e-2}});
+}
+
+bool Drawer::rope(Scope& s) {
+  const auto x = of_rank(s, 4, 4);
+  return x && op(s, Op::Rope, {*x},
+                 {{"base", 100},
+                  {"interleaved", static_cast<double>(dice_.below(2))},
+                  {"position_offset", static_cast<double>(dice_.below(3))}});
+}
+
+bool Drawer::attention(Scope& s) {
+  const auto x = of_rank(s, 3, 3);
+  if (!x || s.graph->shape(*x)[2] % 2 != 0) {
+    return false;
+  }
+  const Shape shape = s.graph->shape(*x);
+  const int64_t heads = shape[2] == 4 && dice_.chance(0.5) ? 2 : 1;
+  std::vector<Ref> parts;
+  for (int i = 0; i < 3; ++i) {
+    std::optional<Ref> part = *x;
+    if (dice_.chance(0.6)) {
+      const auto w = parameter(s, Shape{shape[2], shape[2]}, 0.6);
+      part = w ? op(s, Op::Linear, {*x, *w}) : std::nullopt;
+    }
+    if (part) {
+      part = op(s, Op::Reshape, {*part},
+                {{"dims", dims_of(Shape{shape[0], shape[1], heads, shape[2] / heads})}});
+    }
+    if (part && i < 2 && dice_.chance(0.5)) {
+      part = op(s, Op::Rope, {*part}, {{"base", 100}});
+    }
+    if (!part) {
+      return false;
+    }
+    parts.push_back(*part);
+  }
+  const auto out = op(s, Op::Attention, parts, {{"causal", static_cast<double>(dice_.below(2))}});
+  return out && op(s, Op::Reshape, {*out}, {{"dims", dims_of(shape)}});
+}
+
+bool Drawer::dropout(Scope& s) {
+  static const std::vector<double> kRates = {0.1, 0.25, 0.5};
+  return op(s, Op::Dropout, {any(s)},
+            {{"rate", dice_.of(kRates)}, {"stream", static_cast<double>(dice_.below(4))}})
+      .has_value();
+}
+
+bool Drawer::cross_entropy(Scope& s) {
+  const auto x = of_rank(s, 1, 3);
+  if (!x || s.graph->shape(*x).back() < 2) {
+    return false;
+  }
+  const Shape shape = s.graph->shape(*x);
+  const Shape rows(shape.dims().first(static_cast<size_t>(shape.rank() - 1)));
+  const Ref labels = input(s, rows, shape.back());
+  std::vector<Attribute> attributes = {{"reduction", static_cast<double>(dice_.below(2))}};
+  if (dice_.chance(0.3)) {
+    attributes.emplace_back("ignore_index", 0);
+  }
+  return op(s, Op::CrossEntropy, {*x, labels}, std::move(attributes)).has_value();
+}
+
+void Drawer::make_some(Scope& s, int64_t number) {
+  for (int tries = 0; number > 0 && tries < 40; ++tries) {
+    number -= (this->*dice_.of(kMakers))(s) ? 1 : 0;
+  }
+}
+
+std::set<Ref> read_in(const Graph& g) {
+  std::set<Ref> read;
+  for (const Node& n : g.nodes) {
+    read.insert(n.inputs.begin(), n.inputs.end());
+    for (const Graph& body : n.body) {
+      for (const Node& inner : body.nodes) {
+        if (inner.kind == Node::Kind::capture) {
+          read.insert(inner.outer);
+        }
+      }
+    }
+  }
+  return read;
+}
+
+// Results that nothing reads flow into the first carried value, so that their weights get gradients.
+void Drawer::fold_unused(Scope& s, std::vector<Ref>& results) {
+  std::set<Ref> read = read_in(*s.graph);
+  read.insert(results.begin(), results.end());
+  for (uint32_t n = 0, nodes = static_cast<uint32_t>(s.graph->nodes.size()); n < nodes; ++n) {
+    if (s.graph->nodes[n].kind == Node::Kind::op && !read.contains({n, 0})) {
+      const auto mean = op(s, Op::ReduceMean, {{n, 0}});
+      results[0] = *op(s, Op::Add, {results[0], *mean});
+    }
+  }
+}
+
+void Drawer::fill_body(Scope& s, Node& node) {
+  Scope inner;
+  node.body.resize(1);
+  inner.graph = &node.body[0];
+  inner.outer = &s;
+  inner.count = node.count;
+  for (uint32_t c = 0; c < node.inputs.size(); ++c) {
+    Node carried;
+    carried.kind = Node::Kind::carried;
+    carried.item = c;
+    carried.shapes = {s.graph->shape(node.inputs[c])};
+    inner.floats.push_back(append(inner, std::move(carried)));
+  }
+  dice_.chance(0.5) ? linear(inner) : scaled(inner);
+  make_some(inner, dice_.between(1, 5));
+  std::vector<Ref> results;
+  for (uint32_t c = 0; c < node.inputs.size(); ++c) {
+    const Shape shape = inner.graph->nodes[c].shapes[0];
+    std::vector<Ref> fitting;
+    std::ranges::copy_if(inner.floats, std::back_inserter(fitting),
+                         [&](Ref r) { return inner.graph->shape(r) == shape; });
+    results.push_back(dice_.chance(0.7) ? fitting.back() : dice_.of(fitting));
+  }
+  fold_unused(inner, results);
+  if (dice_.chance(0.5)) {  // keeps sizes in bounds
+    results[0] = op(inner, Op::Tanh, {results[0]}).value_or(results[0]);
+  }
+  node.body[0].outputs = std::move(results);
+}
+
+bool Drawer::repeat(Scope& s) {
+  Node node;
+  node.kind = Node::Kind::repeat;
+  node.count = static_cast<uint32_t>(dice_.between(1, 4));
+  for (int64_t c = dice_.chance(0.5) ? 1 : dice_.between(2, 3); c > 0; --c) {
+    node.inputs.push_back(dice_.chance(0.1) && !s.floats.empty() ? s.floats.front() : any(s));
+  }
+  if (dice_.chance(0.1)) {  // a weight may enter as a carried value
+    if (const auto w = parameter(s, s.graph->shape(node.inputs[0]), 0.5)) {
+      node.inputs[0] = *w;
+    }
+  }
+  for (const Ref r : node.inputs) {
+    node.shapes.push_back(s.graph->shape(r));
+  }
+  fill_body(s, node);
+  const Ref out = append(s, std::move(node));
+  for (uint32_t o = 0; o < s.graph->nodes[out.node].shapes.size(); ++o) {
+    s.floats.push_back({out.node, o});
+  }
+  return true;
+}
+
+// The body of an earlier Repeat once more, on its results; some of its lists anew.
+bool Drawer::repeat_again(Scope& s) {
+  const auto it = std::ranges::find(s.graph->nodes, Node::Kind::repeat, &Node::kind);
+  if (it == s.graph->nodes.end()) {
+    return false;
+  }
+  const auto earlier = static_cast<uint32_t>(it - s.graph->nodes.begin());
+  Node node = *it;
+  for (uint32_t o = 0; o < node.inputs.size(); ++o) {
+    node.inputs[o] = {earlier, o};
+  }
+  for (Node& inner : node.body[0].nodes) {
+    if (inner.kind == Node::Kind::parameter && dice_.chance(0.5)) {
+      std::ranges::reverse(inner.parameters);
+    }
+  }
+  const Ref out = append(s, std::move(node));
+  for (uint32_t o = 0; o < s.graph->nodes[out.node].shapes.size(); ++o) {
+    s.floats.push_back({out.node, o});
+  }
+  return true;
+}
+
+// A term of the loss: a cross entropy, or a mean with random weights.
+Ref Drawer::to_scalar(Scope& s, Ref value) {
+  const Shape shape = s.graph->shape(value);
+  if (shape.rank() == 0) {
+    return value;
+  }
+  if (shape.rank() >= 2 && shape.back() >= 2 && dice_.chance(0.4)) {
+    const Shape rows(shape.dims().first(static_cast<size_t>(shape.rank() - 1)));
+    return *op(s, Op::CrossEntropy, {value, input(s, rows, shape.back())});
+  }
+  const Ref weighted = *op(s, Op::Mul, {value, input(s, shape, 0)});
+  return *op(s, dice_.chance(0.5) ? Op::ReduceMean : Op::ReduceSum, {weighted});
+}
+
+void Drawer::finish_loss(Scope& s) {
+  const std::set<Ref> read = read_in(*s.graph);
+  std::optional<Ref> sum;
+  for (uint32_t n = 0, nodes = static_cast<uint32_t>(s.graph->nodes.size()); n < nodes; ++n) {
+    const Node::Kind kind = s.graph->nodes[n].kind;
+    const size_t outputs =
+        kind == Node::Kind::repeat ? s.graph->nodes[n].shapes.size() : kind == Node::Kind::op;
+    for (uint32_t o = 0; o < outputs; ++o) {
+      if (!read.contains({n, o}) && (o == 0 || dice_.chance(0.9))) {
+        const Ref term = to_scalar(s, {n, o});
+        sum = sum ? *op(s, Op::Add, {*sum, term}) : term;
+      }
+    }
+  }
+  s.graph->outputs = {*sum};
+}
+
+void Drawer::draw_probe() {
+  Scope s;
+  s.graph = &recipe_.probe;
+  may_add_storages_ = false;
+  s.floats = {input(s, Shape{dice_.between(1, 3), dice_.chance(0.5) ? 4 : 2}, 0)};
+  for (int tries = 0; tries < 12 && s.floats.size() < 3; ++tries) {
+    dice_.chance(0.5) ? linear(s) : scaled(s);
+  }
+  recipe_.probe.outputs = {s.floats.back()};
+}
+
+void Drawer::draw_options() {
+  static const std::vector<float> kRates = {0.2f, 0.05f, 0.01f};
+  TrainOptions& o = recipe_.options;
+  o.accumulation = static_cast<uint32_t>(dice_.between(1, 3));
+  o.seed = dice_.bits();
+  o.clip_norm = dice_.chance(0.4) ? 0.5f : 0;
+  o.schedule.learning_rate = dice_.of(kRates);
+  Optimizer& p = o.optimizer;
+  p.weight_decay = dice_.chance(0.5) ? 0.1f : 0;
+  p.decay_all = dice_.chance(0.3);
+  if (dice_.chance(0.5)) {
+    p.kind = Optimizer::Kind::sgd;
+    p.momentum = dice_.chance(0.6) ? 0.9f : 0;
+    p.nesterov = p.momentum != 0 && dice_.chance(0.5);
+  } else {
+    // With a tiny eps a gradient that is zero but for rounding moves a weight by the whole rate.
+    p.eps = dice_.chance(0.9) ? 1e-3f : 1e-8f;
+    p.beta2 = dice_.chance(0.5) ? 0.999f : 0.9f;
+  }
+  recipe_.steps = static_cast<uint32_t>(dice_.between(1, 3));
+}
+
+Recipe Drawer::draw() {
+  Scope s;
+  s.graph = &recipe_.loss;
+  const int64_t channels = dice_.chance(0.6) ? 4 : 2;
+  const Shape shape = dice_.chance(0.7) ? Shape{dice_.between(1, 2), dice_.between(1, 3), channels}
+                                        : Shape{dice_.between(1, 3), channels};
+  s.floats = {input(s, shape, 0)};
+  make_some(s, dice_.between(0, 3));
+  for (int64_t r = dice_.chance(0.85) ? dice_.between(1, 2) : 0; r > 0; --r) {
+    dice_.chance(0.2) && repeat_again(s) ? true : repeat(s);
+    make_some(s, dice_.between(0, 2));
+  }
+  while (recipe_.storages.empty()) {
+    make_some(s, 1);
+  }
+  finish_loss(s);
+  if (dice_.chance(0.4)) {
+    draw_probe();
+  }
+  draw_options();
+  return std::move(recipe_);
+}
+
+}  // namespace
+
+uint64_t mixed(uint64_t seed, uint64_t number) {
+  Dice dice(seed * 0xD1342543DE82EF95ull + number);
+  return dice.bits();
+}
+
+Recipe draw_recipe(uint64_t seed) { return Drawer(seed).draw(); }
+
+}  // namespace bowline::conformance::random

@@ -1,0 +1,444 @@
+#include "conformance/random/reference.h"
+
+#include <cmath>
+#include <limits>
+
+#include "conformance/oracle_gradient.h"
+#include "conformance/random/dice.h"
+
+namespace bowline::conformance::random {
+namespace {
+
+using Step = OracleContext::Step;
+using Weights = std::vector<std::vector<double>>;
+
+constexpr double kHuge = 1e4;
+
+// Runs operators, and in a lane moves what they give by their bounds.
+class Machine {
+ public:
+  explicit Machine(int lane) : lane_(lane), dice_(mixed(0xA5, static_cast<uint64_t>(lane))) {}
+
+  Result<std::vector<Array>> run(Op op, const Attributes& attributes, std::span<const Array> inputs,
+                                 const Step& step) {
+    if (op == Op::Relu) {
+      kinks.insert(kinks.end(), inputs[0].values.begin(), inputs[0].values.end());
+    }
+    BOWLINE_ASSIGN(Expected e, run_oracle(op_def(op).oracle, op, attributes, inputs, step));
+    norm = e.outcome.norm_known ? moved(e.outcome.norm, e.outcome.norm, e.tolerance) : norm;
+    for (size_t o = 0; o < e.outputs.size(); ++o) {
+      std::vector<double>& values = e.outputs[o].values;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double size = e.magnitude[o].empty() ? 0 : e.magnitude[o][i];
+        values[i] = moved(values[i], size, e.tolerance);
+      }
+    }
+    return std::move(e.outputs);
+  }
+
+  double moved(double value, double magnitude, const Tolerance& tolerance) {
+    finite = finite && std::abs(value) < kHuge;
+    if (lane_ == 0) {
+      return value;
+    }
+    const double size = std::max(std::isfinite(magnitude) ? magnitude : 0, std::abs(value));
+    const double bound = tolerance.roundings * std::ldexp(size, -24) + tolerance.absolute;
+    return value + bound * dice_.normal();
+  }
+
+  // total += part, one rounding each.
+  void add(std::vector<double>& total, std::span<const double> part) {
+    for (size_t i = 0; i < part.size(); ++i) {
+      const double size = std::abs(total[i]) + std::abs(part[i]);
+      total[i] =
+          total[i] == 0 ? part[i] : moved(total[i] + part[i], size, Tolerance::of_roundings(1));
+    }
+  }
+
+  std::vector<double> kinks;  // what Relu was given
+  double norm = 0;
+  bool finite = true;
+
+ private:
+  int lane_;
+  Dice dice_;
+};
+
+// Forward and backward over one tape.
+class Pass {
+ public:
+  Pass(const Recipe& recipe, const Tape& tape, const Graph& graph, Machine& machine, Step step)
+      : recipe_(recipe), tape_(tape), graph_(graph), machine_(machine), step_(step) {}
+
+  // The outputs of the tape.
+  Result<std::vector<Array>> forward(const Weights& weights, uint32_t batch) {
+    values_.resize(tape_.values.size());
+    for (size_t v = 0; v < values_.size(); ++v) {
+      const Tape::Value& from = tape_.values[v];
+      values_[v].shape = from.shape;
+      if (from.input >= 0) {
+        values_[v].values =
+            batch_values(recipe_, graph_.nodes[static_cast<size_t>(from.input)], batch);
+      } else if (from.parameter >= 0) {
+        const ParameterRow& row = recipe_.parameters[static_cast<size_t>(from.parameter)];
+        BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
+        for (const size_t i : map) {
+          values_[v].values.push_back(weights[row.storage][i]);
+        }
+      }
+    }
+    for (const Tape::Line& line : tape_.lines) {
+      step_.iteration = line.iteration;
+      BOWLINE_ASSIGN(std::vector<Array> made,
+                     machine_.run(line.op, line.attributes, all(line.inputs), step_));
+      for (size_t o = 0; o < made.size(); ++o) {
+        values_[line.outputs[o]] = std::move(made[o]);
+      }
+    }
+    return all(tape_.outputs);
+  }
+
+  // Adds to the gradients by storage; `reached` says which got any.
+  Status backward(Weights& gradients, std::vector<char>& reached) {
+    douts_.assign(values_.size(), {});
+    douts_[tape_.outputs[0]] = {1};
+    for (size_t n = tape_.lines.size(); n-- > 0;) {
+      BOWLINE_TRY(line_backward(tape_.lines[n]));
+    }
+    for (size_t v = 0; v < values_.size(); ++v) {
+      const int32_t p = tape_.values[v].parameter;
+      if (p < 0 || douts_[v].empty() || !tape_.values[v].needed) {
+        continue;
+      }
+      const ParameterRow& row = recipe_.parameters[static_cast<size_t>(p)];
+      BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
+      std::vector<double> whole(gradients[row.storage].size());
+      for (size_t i = 0; i < map.size(); ++i) {
+        whole[map[i]] = douts_[v][i];
+      }
+      machine_.add(gradients[row.storage], whole);
+      reached[row.storage] = 1;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<Array> all(const std::vector<uint32_t>& ids) const {
+    std::vector<Array> out;
+    for (const uint32_t v : ids) {
+      out.push_back(values_[v]);
+    }
+    return out;
+  }
+
+  Status line_backward(const Tape::Line& line) {
+    if (douts_[line.outputs[0]].empty() || !tape_.values[line.outputs[0]].needed) {
+      return {};
+    }
+    step_.iteration = line.iteration;
+    std::vector<Array> douts;
+    for (const uint32_t v : line.outputs) {
+      douts.push_back({values_[v].shape, douts_[v]});
+    }
+    OracleGradient context(line.op, line.attributes, all(line.inputs), all(line.outputs),
+                           std::move(douts),
+                           [&](Op op, const Attributes& attributes, std::span<const Array> inputs) {
+                             return machine_.run(op, attributes, inputs, step_);
+                           });
+    BOWLINE_TRY(op_def(line.op).gradient(context));
+    for (size_t i = 0; i < line.inputs.size(); ++i) {
+      const uint32_t v = line.inputs[i];
+      const auto& gradient = context.gradient(i);
+      if (gradient && tape_.values[v].needed) {
+        douts_[v].resize(gradient->size());
+        machine_.add(douts_[v], *gradient);
+      }
+    }
+    return {};
+  }
+
+  const Recipe& recipe_;
+  const Tape& tape_;
+  const Graph& graph_;
+  Machine& machine_;
+  Step step_;
+  std::vector<Array> values_;
+  std::vector<std::vector<double>> douts_;
+};
+
+Weights first_weights(const Recipe& recipe) {
+  Weights out;
+  for (const StorageRow& s : recipe.storages) {
+    out.emplace_back(s.values.begin(), s.values.end());
+  }
+  return out;
+}
+
+Weights zeros_like(const Weights& weights) {
+  Weights out;
+  for (const auto& w : weights) {
+    out.emplace_back(w.size(), 0.0);
+  }
+  return out;
+}
+
+double as_float(double v) { return static_cast<double>(static_cast<float>(v)); }
+
+// One training run.
+class Run {
+ public:
+  Run(const Recipe& recipe, const Tape& loss, const Tape& probe, int lane)
+      : recipe_(recipe),
+        loss_(loss),
+        probe_(probe),
+        machine(lane),
+        weights_(first_weights(recipe)),
+        gradients_(zeros_like(weights_)),
+        moments_{zeros_like(weights_), zeros_like(weights_)},
+        reached_(weights_.size()) {}
+
+  Result<Observation> observe() {
+    Observation out;
+    const TrainOptions& o = recipe_.options;
+    for (uint32_t s = 0; s < recipe_.steps; ++s) {
+      double sum = 0;
+      gradients_ = zeros_like(weights_);
+      for (uint32_t k = 0; k < o.accumulation; ++k, ++batch_) {
+        Pass pass(recipe_, loss_, recipe_.loss, machine, step());
+        BOWLINE_ASSIGN(const std::vector<Array> loss, pass.forward(weights_, batch_));
+        sum += loss[0].values[0];
+        BOWLINE_TRY(pass.backward(gradients_, reached_));
+      }
+      BOWLINE_TRY(update());
+      out.push_back({format("loss of step {}", s + 1),
+                     {machine.moved(sum / o.accumulation, 0, Tolerance::of_roundings(1))}});
+      out.push_back({format("norm of step {}", s + 1), {machine.norm}});
+    }
+    BOWLINE_TRY(evaluate(out));
+    for (size_t p = 0; p < recipe_.parameters.size(); ++p) {
+      const ParameterRow& row = recipe_.parameters[p];
+      BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
+      Series& series = out.emplace_back();
+      series.name = format("values of {}", parameter_name(p));
+      for (const size_t i : map) {
+        series.values.push_back(weights_[row.storage][i]);
+      }
+    }
+    list_owned(out);
+    return out;
+  }
+
+  bool all_reached() const {
+    for (size_t s = 0; s < reached_.size(); ++s) {
+      if (reached_[s] == 0 && !recipe_.storages[s].frozen) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  const Recipe& recipe_;
+  const Tape& loss_;
+  const Tape& probe_;
+
+ public:
+  Machine machine;
+
+ private:
+  Step step() const {
+    Step out;
+    out.seed = recipe_.options.seed;
+    out.counter = batch_;
+    return out;
+  }
+
+  Status evaluate(Observation& out) {
+    Step quiet;
+    quiet.training = false;
+    Pass pass(recipe_, loss_, recipe_.loss, machine, quiet);
+    BOWLINE_ASSIGN(std::vector<Array> loss, pass.forward(weights_, batch_));
+    out.push_back({"evaluated loss", std::move(loss[0].values)});
+    if (!recipe_.probe.nodes.empty()) {
+      Pass other(recipe_, probe_, recipe_.probe, machine, quiet);
+      BOWLINE_ASSIGN(std::vector<Array> made, other.forward(weights_, batch_));
+      out.push_back({"output of the second entry point", std::move(made[0].values)});
+    }
+    return {};
+  }
+
+  uint32_t moments() const {
+    const Optimizer& p = recipe_.options.optimizer;
+    return p.kind == Optimizer::Kind::adamw ? 2 : p.momentum != 0 ? 1 : 0;
+  }
+
+  void list_owned(Observation& out) const {
+    for (size_t s = 0; s < weights_.size(); ++s) {
+      if (recipe_.storages[s].frozen) {
+        continue;
+      }
+      out.push_back({format("gradient of {}", storage_name(s)), gradients_[s]});
+      for (uint32_t k = 0; k < moments(); ++k) {
+        out.push_back({format("moment {} of {}", k, storage_name(s)), moments_[k][s]});
+      }
+    }
+  }
+
+  Status update() {
+    const TrainOptions& o = recipe_.options;
+    Step s = step();
+    ++updates_;
+    const auto bias = [&](float beta) {
+      return as_float(1 - std::pow(static_cast<double>(beta), static_cast<double>(updates_)));
+    };
+    s.learning_rate = static_cast<double>(o.schedule.learning_rate);
+    s.gradient_scale = as_float(1 / static_cast<double>(o.accumulation));
+    s.first_update = updates_ == 1;
+    s.bias_correction1 = bias(o.optimizer.beta1);
+    s.bias_correction2 = bias(o.optimizer.beta2);
+    Array all{Shape{}, {}};
+    for (size_t k = 0; k < gradients_.size(); ++k) {
+      all.values.insert(all.values.end(), gradients_[k].begin(), gradients_[k].end());
+    }
+    all.shape = Shape{static_cast<int64_t>(all.values.size())};
+    ClipAttributesT clip;
+    clip.max_norm = o.clip_norm;
+    BOWLINE_ASSIGN(const std::vector<Array> scale,
+                   machine.run(Op::ClipByGlobalNorm, Attributes::of(clip), {&all, 1}, s));
+    for (size_t k = 0; k < weights_.size(); ++k) {
+      if (!recipe_.storages[k].frozen) {
+        BOWLINE_TRY(update_storage(k, scale[0], s));
+      }
+    }
+    return {};
+  }
+
+  Status update_storage(size_t k, const Array& scale, const Step& s) {
+    const Optimizer& p = recipe_.options.optimizer;
+    const bool decays = p.decay_all || recipe_.storages[k].shape.rank() >= 2;
+    const Shape flat{static_cast<int64_t>(weights_[k].size())};
+    std::vector<Array> in = {{flat, weights_[k]}, {flat, gradients_[k]}};
+    if (p.kind == Optimizer::Kind::adamw) {
+      AdamWAttributesT a;
+      a.beta1 = p.beta1;
+      a.beta2 = p.beta2;
+      a.eps = p.eps;
+      a.weight_decay = decays ? p.weight_decay : 0;
+      in.push_back({flat, moments_[0][k]});
+      in.push_back({flat, moments_[1][k]});
+      in.push_back(scale);
+      return take(k, machine.run(Op::AdamW, Attributes::of(a), in, s));
+    }
+    SgdAttributesT a;
+    a.momentum = p.momentum;
+    a.nesterov = p.nesterov;
+    a.weight_decay = decays ? p.weight_decay : 0;
+    in.push_back(scale);
+    if (p.momentum != 0) {
+      in.push_back({flat, moments_[0][k]});
+    }
+    return take(k, machine.run(Op::Sgd, Attributes::of(a), in, s));
+  }
+
+  Status take(size_t k, Result<std::vector<Array>> made) {
+    BOWLINE_TRY(Status(made.status()));
+    weights_[k] = std::move(made.value()[0].values);
+    for (size_t m = 1; m < made.value().size(); ++m) {
+      moments_[m - 1][k] = std::move(made.value()[m].values);
+    }
+    return {};
+  }
+
+  Weights weights_;
+  Weights gradients_;
+  Weights moments_[2];
+  std::vector<char> reached_;
+  uint32_t batch_ = 0;
+  uint64_t updates_ = 0;
+};
+
+Status unusable(std::string_view why) { return Status(Code::unsupported, std::string(why)); }
+
+double reach(double exact, std::span<const double> lanes) {
+  double sum = 0;
+  for (const double v : lanes) {
+    sum += (v - exact) * (v - exact);
+  }
+  return kReach * std::sqrt(sum / kLanes);
+}
+
+Status check_kinks(const std::vector<std::vector<double>>& kinks) {
+  for (size_t i = 0; i < kinks[0].size(); ++i) {
+    std::vector<double> lanes;
+    for (size_t l = 1; l < kinks.size(); ++l) {
+      lanes.push_back(kinks[l][i]);
+    }
+    const double r = reach(kinks[0][i], lanes);
+    if (r > 0 && std::abs(kinks[0][i]) <= r) {
+      return unusable("A Relu is within reach of its kink.");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
+  BOWLINE_ASSIGN(const Tape loss, make_tape(recipe, recipe.loss, as_repeat));
+  BOWLINE_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
+  std::vector<Observation> lanes;
+  std::vector<std::vector<double>> kinks;
+  for (int lane = 0; lane <= kLanes; ++lane) {
+    Run run(recipe, loss, probe, lane);
+    BOWLINE_ASSIGN(Observation seen, run.observe());
+    if (!run.machine.finite) {
+      return unusable("A number is huge or not finite.");
+    }
+    if (!run.all_reached()) {
+      return unusable("A trainable storage gets no gradient.");
+    }
+    lanes.push_back(std::move(seen));
+    kinks.push_back(std::move(run.machine.kinks));
+  }
+  BOWLINE_TRY(check_kinks(kinks));
+  Expectation out;
+  out.exact = lanes[0];
+  for (size_t s = 0; s < lanes[0].size(); ++s) {
+    std::vector<double>& bound = out.bound.emplace_back();
+    for (size_t i = 0; i < lanes[0][s].values.size(); ++i) {
+      std::vector<double> moved;
+      for (int l = 1; l <= kLanes; ++l) {
+        moved.push_back(lanes[static_cast<size_t>(l)][s].values[i]);
+      }
+      const double exact = lanes[0][s].values[i];
+      bound.push_back(reach(exact, moved));
+      if (lanes[0][s].name.starts_with("loss") && bound.back() > 1e-2 * (0.1 + std::abs(exact))) {
+        return unusable("The loss is not known to one percent.");
+      }
+    }
+  }
+  return out;
+}
+
+Result<Slopes> slopes_at(const Recipe& recipe, const std::vector<std::vector<double>>& weights) {
+  BOWLINE_ASSIGN(const Tape tape, make_tape(recipe, recipe.loss, true));
+  Machine machine(0);
+  Step step;
+  step.seed = recipe.options.seed;
+  Pass pass(recipe, tape, recipe.loss, machine, step);
+  BOWLINE_ASSIGN(const std::vector<Array> loss, pass.forward(weights, 0));
+  Slopes out{loss[0].values[0], zeros_like(weights)};
+  std::vector<char> reached(weights.size());
+  BOWLINE_TRY(pass.backward(out.gradients, reached));
+  return out;
+}
+
+double units_off(double exact, double bound, double got) {
+  const double error = bound == 0 ? std::abs(got - as_float(exact)) : std::abs(got - exact);
+  return error == 0 ? 0
+         : !(error <= std::numeric_limits<double>::max()) || bound == 0
+             ? std::numeric_limits<double>::infinity()
+             : error / bound;
+}
+
+}  // namespace bowline::conformance::random

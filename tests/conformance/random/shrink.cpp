@@ -1,0 +1,259 @@
+// Smaller models: each change takes something away, and the greedy walk keeps what still fails.
+#include <algorithm>
+
+#include "conformance/random/recipe.h"
+
+namespace bowline::conformance::random {
+namespace {
+
+using Change = std::function<bool(Recipe&)>;  // false: it does not apply
+
+// Lets everything that reads `from` read `to`, which comes earlier.
+void redirect(Graph& g, Ref from, Ref to) {
+  const auto change = [&](Ref& r) { r = r == from ? to : r; };
+  for (Node& node : g.nodes) {
+    std::ranges::for_each(node.inputs, change);
+    for (Graph& body : node.body) {
+      for (Node& inner : body.nodes) {
+        if (inner.kind == Node::Kind::capture) {
+          change(inner.outer);
+        }
+      }
+    }
+  }
+  std::ranges::for_each(g.outputs, change);
+}
+
+// A node goes: who reads its output reads an earlier value of the same shape instead.
+bool drop_node(Graph& g, uint32_t n, uint32_t candidate) {
+  const Node& node = g.nodes[n];
+  if (node.kind != Node::Kind::op || candidate >= n) {
+    return false;
+  }
+  const Node& other = g.nodes[candidate];
+  if (other.shapes.empty() || !(other.shapes[0] == node.shapes[0]) || other.classes > 0) {
+    return false;
+  }
+  redirect(g, {n, 0}, {candidate, 0});
+  return true;
+}
+
+// A Repeat goes: its results are what it was given.
+bool drop_repeat(Graph& g, uint32_t n) {
+  if (g.nodes[n].kind != Node::Kind::repeat) {
+    return false;
+  }
+  for (uint32_t o = 0; o < g.nodes[n].inputs.size(); ++o) {
+    redirect(g, {n, o}, g.nodes[n].inputs[o]);
+  }
+  return true;
+}
+
+// One carried value stays what it is.
+bool pass_carried(Graph& g, uint32_t n, uint32_t c) {
+  Node& node = g.nodes[n];
+  if (node.kind != Node::Kind::repeat || c >= node.inputs.size()) {
+    return false;
+  }
+  Graph& body = node.body[0];
+  const auto it = std::ranges::find_if(body.nodes, [&](const Node& inner) {
+    return inner.kind == Node::Kind::carried && inner.item == c;
+  });
+  const Ref itself{static_cast<uint32_t>(it - body.nodes.begin()), 0};
+  if (body.outputs[c] == itself) {
+    return false;
+  }
+  body.outputs[c] = itself;
+  return true;
+}
+
+// A carried value that its iteration does not change becomes a capture.
+bool drop_carried(Graph& g, uint32_t n, uint32_t c) {
+  Node& node = g.nodes[n];
+  if (node.kind != Node::Kind::repeat || c >= node.inputs.size() || node.inputs.size() < 2) {
+    return false;
+  }
+  const Ref initial = node.inputs[c];
+  Graph& body = node.body[0];
+  for (Node& inner : body.nodes) {
+    if (inner.kind == Node::Kind::carried && inner.item == c) {
+      inner.kind = Node::Kind::capture;
+      inner.outer = initial;
+    } else if (inner.kind == Node::Kind::carried && inner.item > c) {
+      --inner.item;
+    }
+  }
+  body.outputs.erase(body.outputs.begin() + c);
+  node.inputs.erase(node.inputs.begin() + c);
+  node.shapes.erase(node.shapes.begin() + c);
+  redirect(g, {n, c}, initial);
+  for (uint32_t o = c + 1; o <= node.inputs.size(); ++o) {
+    redirect(g, {n, o}, {n, o - 1});
+  }
+  return true;
+}
+
+bool drop_iteration(Graph& g, uint32_t n, uint32_t iteration) {
+  Node& node = g.nodes[n];
+  if (node.kind != Node::Kind::repeat || node.count < 2 || iteration >= node.count) {
+    return false;
+  }
+  --node.count;
+  for (Node& inner : node.body[0].nodes) {
+    if (inner.parameters.size() > 1) {
+      inner.parameters.erase(inner.parameters.begin() + iteration);
+    }
+  }
+  return true;
+}
+
+template <class Visit>
+void each_list(Graph& g, const Visit& visit) {
+  for (Node& node : g.nodes) {
+    if (node.kind == Node::Kind::parameter) {
+      visit(node.parameters);
+    }
+    for (Graph& body : node.body) {
+      each_list(body, visit);
+    }
+  }
+}
+
+// A parameter that shows what parameter `p` shows, as a whole storage of its own.
+uint32_t add_own_storage(Recipe& recipe, uint32_t p) {
+  const ParameterRow row = recipe.parameters[p];
+  const StorageRow& from = recipe.storages[row.storage];
+  StorageRow own{view_shape(row.view, from.shape).value(), from.frozen, {}};
+  const std::vector<size_t> map = element_map(from, row).value();
+  for (const size_t i : map) {
+    own.values.push_back(from.values[i]);
+  }
+  recipe.storages.push_back(std::move(own));
+  recipe.parameters.push_back({static_cast<uint32_t>(recipe.storages.size() - 1), View{}, false});
+  return static_cast<uint32_t>(recipe.parameters.size() - 1);
+}
+
+// Use number `use` of a parameter is no tie and no view any more.
+bool give_own_storage(Recipe& recipe, size_t use) {
+  std::vector<uint32_t*> items;
+  each_list(recipe.loss, [&](std::vector<uint32_t>& list) {
+    for (uint32_t& item : list) {
+      items.push_back(&item);
+    }
+  });
+  if (use >= items.size()) {
+    return false;
+  }
+  const ParameterRow& row = recipe.parameters[*items[use]];
+  const auto sharers = std::ranges::count_if(
+      items, [&](const uint32_t* item) { return recipe.parameters[*item].storage == row.storage; });
+  if (sharers == 1 && row.view == View{}) {
+    return false;
+  }
+  *items[use] = add_own_storage(recipe, *items[use]);
+  return true;
+}
+
+void add_graph_changes(const Recipe& recipe, std::vector<Change>& out) {
+  const auto nodes = static_cast<uint32_t>(recipe.loss.nodes.size());
+  for (uint32_t n = nodes; n-- > 0;) {
+    const Node& node = recipe.loss.nodes[n];
+    if (node.kind == Node::Kind::repeat) {
+      out.push_back([n](Recipe& r) { return drop_repeat(r.loss, n); });
+      for (uint32_t c = 0; c < node.inputs.size(); ++c) {
+        out.push_back([n, c](Recipe& r) { return drop_carried(r.loss, n, c); });
+        out.push_back([n, c](Recipe& r) { return pass_carried(r.loss, n, c); });
+      }
+      for (uint32_t i = 0; i < node.count; ++i) {
+        out.push_back([n, i](Recipe& r) { return drop_iteration(r.loss, n, i); });
+      }
+      for (uint32_t k = static_cast<uint32_t>(node.body[0].nodes.size()); k-- > 0;) {
+        for (uint32_t c = 0; c < k; ++c) {
+          out.push_back([n, k, c](Recipe& r) { return drop_node(r.loss.nodes[n].body[0], k, c); });
+        }
+      }
+    }
+    for (uint32_t c = 0; c < n; ++c) {
+      out.push_back([n, c](Recipe& r) { return drop_node(r.loss, n, c); });
+    }
+  }
+}
+
+template <class T>
+Change set_to(T TrainOptions::*member, T value) {
+  return [=](Recipe& r) {
+    const bool changes = r.options.*member != value;
+    r.options.*member = value;
+    return changes;
+  };
+}
+
+template <class T>
+Change set_to(T Optimizer::*member, T value) {
+  return [=](Recipe& r) {
+    const bool changes = r.options.optimizer.*member != value;
+    r.options.optimizer.*member = value;
+    return changes;
+  };
+}
+
+std::vector<Change> changes_of(const Recipe& recipe) {
+  std::vector<Change> out = {
+      [](Recipe& r) { return std::exchange(r.steps, 1u) != 1; },
+      [](Recipe& r) { return r.steps > 1 && --r.steps > 0; },
+      [](Recipe& r) {
+        const bool had = !r.probe.nodes.empty();
+        r.probe = {};
+        return had;
+      },
+      set_to(&TrainOptions::accumulation, uint32_t{1}),
+      set_to(&TrainOptions::clip_norm, 0.0f),
+      set_to(&TrainOptions::seed, uint64_t{0}),
+      set_to(&Optimizer::kind, Optimizer::Kind::sgd),
+      set_to(&Optimizer::nesterov, false),
+      set_to(&Optimizer::momentum, 0.0f),
+      set_to(&Optimizer::weight_decay, 0.0f),
+      set_to(&Optimizer::decay_all, false),
+  };
+  add_graph_changes(recipe, out);
+  for (size_t s = 0; s < recipe.storages.size(); ++s) {
+    out.push_back([s](Recipe& r) { return std::exchange(r.storages[s].frozen, false); });
+  }
+  for (size_t p = 0; p < recipe.parameters.size(); ++p) {
+    out.push_back([p](Recipe& r) { return std::exchange(r.parameters[p].by_verb, false); });
+  }
+  size_t uses = 0;
+  Recipe copy = recipe;
+  each_list(copy.loss, [&](const std::vector<uint32_t>& items) { uses += items.size(); });
+  for (size_t use = 0; use < uses; ++use) {
+    out.push_back([use](Recipe& r) { return give_own_storage(r, use); });
+  }
+  return out;
+}
+
+}  // namespace
+
+Recipe shrink(const Recipe& recipe, const std::function<bool(const Recipe&)>& fails, int tries) {
+  Recipe best = recipe;
+  for (bool again = true; again;) {
+    again = false;
+    // A change that fails stays; those after it are tried on the smaller model as far as they apply.
+    std::vector<Change> changes = changes_of(best);
+    for (size_t i = 0; i < changes.size() && tries > 0; ++i) {
+      Recipe smaller = best;
+      if (!changes[i](smaller) || !tidy(smaller).ok() || smaller.storages.empty()) {
+        continue;
+      }
+      --tries;
+      if (fails(smaller)) {
+        again = true;
+        best = std::move(smaller);
+        changes = changes_of(best);
+      }
+    }
+    again = again && tries > 0;
+  }
+  return best;
+}
+
+}  // namespace bowline::conformance::random
