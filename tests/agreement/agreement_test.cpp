@@ -1,9 +1,10 @@
 // The sample trains alike on every device, and on a walk over all of them.
 //
-// The reference is the CPU: the base model of the sample, batches of 1 x 64 bytes of its text, AdamW. Losses of another device
-// lie within 1e-3 of it for 20 steps. After that rounding errors grow as training goes on, on any device; how far is measured, not
-// guessed: band.txt holds, for each step, the largest distance from the reference so far of 8 CPU runs whose weights
-// began one unit in the last place away. A device stays within 3 times that band.
+// The reference is the CPU: the base model of the sample, batches of 1 x 64 bytes of its text, AdamW. Rounding errors grow as
+// training goes on, on any device; how far is measured, not guessed: band.txt holds, for each step, the largest distance from
+// the reference so far of 8 CPU runs whose weights began one unit in the last place away. A device stays within 3 times that
+// band. In the first 20 steps the band is as small as a few units in the last place of a loss; there a device is
+// not asked for more than CrossEntropy promises for the loss of equal logits.
 //
 // BOWLINE_AGREEMENT_STEPS  steps per device (default 20; the band has 200)
 // BOWLINE_MAKE_BAND=1      writes band.txt instead
@@ -21,6 +22,7 @@ namespace {
 constexpr int kBandSteps = 200;
 constexpr int kCloseSteps = 20;
 constexpr int kSeq = 64;
+constexpr int kVocabulary = 256;
 constexpr int kRuns = 8;
 constexpr int kMoveEvery = 15;
 
@@ -92,6 +94,19 @@ class Training {
 
 Device open_real(const std::string& name) { return open_test_device(name, 2); }
 
+// The largest distance from `wanted` up to each step, over runs 1..kRuns of `losses_of(run)`.
+template <class LossesOf>
+std::vector<double> band_around(const std::vector<double>& wanted, const LossesOf& losses_of) {
+  std::vector<double> out(wanted.size(), 0);
+  for (uint32_t run = 1; run <= kRuns; ++run) {
+    const std::vector<double> losses = losses_of(run);
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = std::max({out[i], std::abs(losses[i] - wanted[i]), i == 0 ? 0 : out[i - 1]});
+    }
+  }
+  return out;
+}
+
 std::vector<double> losses_on(const std::string& device, int steps, uint32_t nudged = 0) {
   Training run(must(Model::open(BOWLINE_BASE)));
   std::vector<double> losses;
@@ -119,47 +134,55 @@ std::vector<double> band() {
   return out;
 }
 
+// What CrossEntropy may be away for the loss of a batch.
+double promised(double loss) {
+  const OracleContext::Array inputs[] = {{Shape{1, kSeq, kVocabulary}, {}}, {Shape{1, kSeq}, {}}};
+  const Attributes attributes = Attributes::of(CrossEntropyAttributesT{});
+  ToleranceContext context(attributes, inputs);
+  return std::ldexp(op_def(Op::CrossEntropy).tolerance(context).roundings * loss, -24);
+}
+
 void expect_agreement(const std::vector<double>& losses) {
   const std::vector<double>& wanted = reference();
   const std::vector<double> limits = band();
   ASSERT_EQ(losses.size(), wanted.size());
   ASSERT_EQ(limits.size(), static_cast<size_t>(kBandSteps));
   for (size_t i = 0; i < losses.size(); ++i) {
-    const double limit = i < kCloseSteps ? 1e-3 * wanted[i] : 3 * limits[i];
+    const double limit =
+        std::max(3 * limits[i], i < static_cast<size_t>(kCloseSteps) ? promised(wanted[i]) : 0);
     ASSERT_GT(losses[i], 0.1);
     ASSERT_LE(std::abs(losses[i] - wanted[i]), limit) << "at step " << i + 1;
   }
 }
 
-TEST(Agreement, TheBandIsThatOfEightNudgedRuns) {
-  if (std::getenv("BOWLINE_MAKE_BAND") == nullptr) {
-    const std::vector<double> limits = band();
-    ASSERT_EQ(limits.size(), static_cast<size_t>(kBandSteps));
-    EXPECT_TRUE(std::ranges::is_sorted(limits));
-    EXPECT_GT(limits.front(), 0);
-    // One nudged run of this machine lies in it, and is no copy of the reference.
-    const std::vector<double> nudged = losses_on("cpu", steps_asked(), 1);
-    EXPECT_NE(nudged, reference());
-    expect_agreement(nudged);
-    return;
-  }
-  const std::vector<double> wanted = losses_on("cpu", kBandSteps);
-  std::vector<double> limits(kBandSteps, 0);
-  for (uint32_t run = 1; run <= kRuns; ++run) {
-    const std::vector<double> losses = losses_on("cpu", kBandSteps, run);
-    for (size_t i = 0; i < limits.size(); ++i) {
-      limits[i] = std::max(limits[i], std::abs(losses[i] - wanted[i]));
-    }
-  }
+std::vector<double> nudged_band(int steps) {
+  return band_around(steps == steps_asked() ? reference() : losses_on("cpu", steps),
+                     [&](uint32_t run) { return losses_on("cpu", steps, run); });
+}
+
+void write_band() {
   std::ofstream out(BOWLINE_BAND);
   out << "# Largest distance of a loss from the reference up to each step, over 8 CPU runs whose "
          "weights began one unit\n"
          "# in the last place away. Made by agreement_test with BOWLINE_MAKE_BAND=1.\n";
-  double largest = 0;
-  for (const double limit : limits) {
-    largest = std::max(largest, limit);
-    out << format("{}\n", largest);
+  for (const double limit : nudged_band(kBandSteps)) {
+    out << format("{}\n", limit);
   }
+}
+
+// The 8 runs are made again, on whatever CPU this is: its band is that of the file, up to the factor that devices are
+// given.
+TEST(Agreement, TheBandIsThatOfEightNudgedRuns) {
+  if (std::getenv("BOWLINE_MAKE_BAND") != nullptr) {
+    write_band();
+  }
+  const std::vector<double> limits = band();
+  ASSERT_EQ(limits.size(), static_cast<size_t>(kBandSteps));
+  EXPECT_TRUE(std::ranges::is_sorted(limits));
+  const std::vector<double> measured = nudged_band(steps_asked());
+  const size_t last = measured.size() - 1;
+  EXPECT_LE(measured[last], 3 * limits[last]);
+  EXPECT_GE(measured[last], limits[last] / 3);
 }
 
 using OnEveryDevice = OnDevice;
@@ -198,19 +221,23 @@ TEST(Agreement, AWalkOverAllDevicesStaysOnTheCurve) {
   EXPECT_EQ(run.model().ties(), ties);
 }
 
-// The dropout masks are a function of the seed and a counter, so they are the same wherever a step runs: a mask more or less
-// would move the loss by far more than rounding does.
+// The dropout masks are a function of the seed and a counter, so they are the same wherever a step runs. Another mask moves the
+// loss by far more than rounding does: the walk stays in the band of nudged runs, a run with another seed does not.
 TEST(Agreement, AWalkKeepsTheRandomCounter) {
-  const auto losses_of = [](const std::vector<std::string>& names) {
+  const auto losses_of = [](const std::vector<std::string>& names, uint64_t seed, uint32_t nudged) {
     TinyLm lm = tiny_lm(2, 0.3f);
     TrainOptions o;
     o.dims = lm.dims();
     o.schedule.learning_rate = 1e-3f;
+    o.seed = seed;
     std::vector<double> losses;
     std::optional<Trainer> trainer;
     for (uint32_t i = 0; i < 12; ++i) {
       const Device device = open_real(names[i / 3 % names.size()]);
       EXPECT_OK(lm.model.to(device));
+      if (i == 0 && nudged != 0) {
+        nudge(lm.model, nudged);
+      }
       if (!trainer) {
         trainer.emplace(must(Trainer::create(lm.model, device, o)));
       }
@@ -220,11 +247,15 @@ TEST(Agreement, AWalkKeepsTheRandomCounter) {
     }
     return losses;
   };
-  const std::vector<double> still = losses_of({"cpu"});
-  const std::vector<double> moving = losses_of(walk());
+  const std::vector<double> still = losses_of({"cpu"}, 0, 0);
+  const std::vector<double> limits =
+      band_around(still, [&](uint32_t run) { return losses_of({"cpu"}, 0, run); });
+  const std::vector<double> moving = losses_of(walk(), 0, 0);
+  const std::vector<double> other = losses_of({"cpu"}, 1, 0);
   for (size_t i = 0; i < still.size(); ++i) {
     EXPECT_GT(still[i], 0.1);
-    EXPECT_NEAR(moving[i], still[i], 1e-4 * still[i]) << "at step " << i + 1;
+    EXPECT_LE(std::abs(moving[i] - still[i]), 3 * limits.back()) << "at step " << i + 1;
+    EXPECT_GT(std::abs(other[i] - still[i]), 30 * limits.back()) << "at step " << i + 1;
   }
 }
 
@@ -232,7 +263,11 @@ TEST(Agreement, AWalkKeepsTheRandomCounter) {
 TEST(Launches, AStepOfTheSampleStaysInItsBudget) {
   constexpr uint64_t kLayers = 5;
   Model model = must(Model::open(BOWLINE_BASE));
-  const Device device = must(Device::open("cuda-emu:0"));
+  const auto opened = Device::open("cuda-emu:0");
+  if (!opened.ok()) {
+    GTEST_SKIP() << opened.status().message();
+  }
+  const Device& device = opened.value();
   ASSERT_OK(model.to(device));
   TrainOptions o;
   o.dims = {{"batch", 1}, {"seq", kSeq}};
