@@ -372,8 +372,6 @@ struct Counters {
   uint64_t plan_builds = 0;
   uint64_t recordings = 0;
   uint64_t submits = 0;
-  uint64_t fallbacks = 0;
-  uint64_t transfers = 0;  // of storages, between devices
   // What the device is given to run for one training step (accumulation counted), or for one run: kernels, library calls,
   // copies and fills on the device. 0: it is given nothing one by one.
   uint64_t launches = 0;

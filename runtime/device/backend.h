@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 2;
+constexpr uint32_t kContractVersion = 3;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -53,14 +53,12 @@ struct NodeQuery {
 struct NodeAnswer {
   std::string reason;            // why this node cannot run here; empty: it can
   uint64_t workspace_bytes = 0;  // scratch that the node gets in the arena while it runs
-  double estimated_ns = 0;       // 0: not known
   uint32_t accumulates = 0;      // bit i: output i may be a gradient (Record::accumulate)
 };
 
 struct Capabilities {
   uint64_t alignment = 64;        // of operands in a buffer, bytes, a power of two
   uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
-  bool fallback = false;          // other devices may send nodes here
   // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
   // Operation of SPIR-V Instructions").
   bool denormals = true;

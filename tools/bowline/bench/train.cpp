@@ -58,7 +58,6 @@ struct Measured {
   std::vector<float> losses;
   MemoryReport memory;
   uint64_t counted_bytes = 0;
-  uint64_t fallbacks = 0;
 };
 
 // The optimizer of tools/compare_torch.
@@ -99,7 +98,6 @@ Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device&
   }
   m.memory = trainer.memory();
   m.counted_bytes = device.counters().peak_bytes;
-  m.fallbacks = trainer.counters().fallbacks;
   std::ranges::sort(m.seconds);
   return m;
 }
@@ -129,7 +127,6 @@ nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const M
                       {"peak_rss_bytes", peak_resident_bytes()},
                       {"predicted_bytes", m.memory.predicted_bytes},
                       {"counted_bytes", m.counted_bytes},
-                      {"fallbacks", m.fallbacks},
                       {"losses", m.losses}};
   if (!o.no_floor) {
     j["floor_ms"] = floor_ms;

