@@ -4,19 +4,37 @@
 #include <gtest/gtest.h>
 
 #include "device/device.h"
+#include "need.h"
 #include "ties/mocks.h"
 
 namespace bowline::test {
 
-// "cpu", "vulkan:0", "cuda-emu:0", ..., and the wrappers of cpu: "opaque", "moving".
+// "cpu", "vulkan:0", "cuda-emu:0", ..., and the wrappers of cpu: "opaque", "moving". A device that is expected is named
+// even where it is missing.
 inline std::vector<std::string> device_names() {
   std::vector<std::string> out;
-  for (const DeviceInfo& d : Device::list()) {
-    if (d.unusable.empty() && d.name != "null") {  // it computes nothing
+  for (const DeviceInfo& d : listed_devices()) {
+    if ((d.unusable.empty() || is_expected(d)) && d.name != "null") {  // it computes nothing
       out.push_back(d.name);
     }
   }
   out.insert(out.end(), {"opaque", "moving"});
+  return out;
+}
+
+// A wrapper needs the device that it wraps.
+inline std::string why_test_device_missing(const std::string& name) {
+  return why_missing(name == "opaque" || name == "moving" ? "cpu" : name);
+}
+
+// Those of device_names() that are there, for a test on all of them at once.
+inline std::vector<std::string> usable_device_names() {
+  std::vector<std::string> out = device_names();
+  std::erase_if(out, [](const std::string& name) {
+    const std::string missing = why_test_device_missing(name);
+    EXPECT_TRUE(missing.empty() || !strict()) << missing;
+    return !missing.empty();
+  });
   return out;
 }
 
@@ -65,7 +83,11 @@ inline std::string test_name(std::string name) {
 
 class OnDevice : public testing::TestWithParam<std::string> {
  protected:
-  Device device_ = open_test_device(GetParam());
+  void SetUp() override {
+    BOWLINE_NEED(why_test_device_missing(GetParam()));
+    device_ = open_test_device(GetParam());
+  }
+  Device device_{nullptr};
 };
 
 #define BOWLINE_ON_ALL_DEVICES(suite)                                                          \
