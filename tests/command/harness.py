@@ -28,16 +28,23 @@ def devices():
 
 
 def real_devices():
-    """Names of the devices that compute: the CPU and every Vulkan device."""
-    return [d["name"] for d in devices() if d["usable"] and not d["for_tests"]]
+    """Names of the devices that compute; under BOWLINE_STRICT the absence of a Vulkan device is a failure."""
+    names = [d["name"] for d in devices() if d["usable"] and not d["for_tests"]]
+    if STRICT and not any(name.startswith("vulkan") for name in names):
+        raise AssertionError(f"No Vulkan device is usable: {devices()}")
+    return names
 
 
 def vulkan_device():
-    """The first Vulkan device, or None; under --strict its absence is a failure."""
-    names = [name for name in real_devices() if name.startswith("vulkan")]
-    if not names and STRICT:
-        raise AssertionError(f"No Vulkan device is usable: {devices()}")
-    return names[0] if names else None
+    """The first Vulkan device, or None."""
+    return next((name for name in real_devices() if name.startswith("vulkan")), None)
+
+
+def need_tool(name):
+    """Skips a test whose tool is not there; under BOWLINE_STRICT its absence is a failure."""
+    if shutil.which(name) is None:
+        sentence = f"There is no program '{name}' here (tools/setup installs it)."
+        raise AssertionError(sentence) if STRICT else unittest.SkipTest(sentence)
 
 
 def make_text(lines, seed=1):

@@ -159,6 +159,7 @@ class Resume(harness.Case):
         self.assertEqual({f.name: f.read_bytes() for f in self.checkpoints.iterdir()}, before)
 
     def test_no_space(self):
+        harness.need_tool("mount")
         small = self.folder / "small"
         small.mkdir()
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", small], capture_output=True)
