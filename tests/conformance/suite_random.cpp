@@ -16,6 +16,7 @@ using random::Recipe;
 
 constexpr int kDraws = 100;  // until a model is of use
 constexpr int kShrinkTries = 1500;
+constexpr size_t kShrunk = 3;  // failures; the others are named only
 constexpr uint64_t kSlopesEvery = 25;
 
 struct Found {
@@ -74,6 +75,11 @@ std::optional<Found> examine(const Run& run, const Recipe& recipe, bool as_repea
 }
 
 std::string report(const Run& run, const Recipe& recipe, bool as_repeat, const Found& found) {
+  const std::string what =
+      format("{}: {}", as_repeat ? "with its Repeats" : "written out", found.what);
+  if (run.report.failures.size() >= kShrunk) {
+    return what;
+  }
   const Recipe smallest = random::shrink(
       recipe,
       [&](const Recipe& smaller) {
@@ -82,9 +88,8 @@ std::string report(const Run& run, const Recipe& recipe, bool as_repeat, const F
       },
       kShrinkTries);
   const auto last = examine(run, smallest, as_repeat);
-  return format("{}: {}\n  The smallest model that fails: {}\n{}",
-                as_repeat ? "with its Repeats" : "written out", found.what,
-                last ? last->what : found.what, random::print_recipe(smallest, as_repeat));
+  return format("{}\n  The smallest model that fails: {}\n{}", what, last ? last->what : found.what,
+                random::print_recipe(smallest, as_repeat));
 }
 
 std::string check(Run& run, const Recipe& recipe, const std::string& where) {
