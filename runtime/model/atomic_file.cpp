@@ -7,9 +7,30 @@
 #include "model/map.h"
 
 namespace bowline::model {
+namespace {
+
+// A name that nobody gives to a file of his own: "folder/out" is written as "folder/.out.bowline-write".
+constexpr std::string_view kSuffix = ".bowline-write";
+
+std::string temporary_of(const std::string& path) {
+  const size_t name = path.rfind('/') + 1;  // npos + 1 is 0
+  return format("{}.{}{}", path.substr(0, name), path.substr(name), kSuffix);
+}
+
+}  // namespace
+
+std::string AtomicFile::target_of(const std::string& temporary) {
+  const size_t name = temporary.rfind('/') + 1;
+  if (temporary.size() < name + 1 + kSuffix.size() || temporary[name] != '.' ||
+      !temporary.ends_with(kSuffix)) {
+    return "";
+  }
+  return temporary.substr(0, name) +
+         temporary.substr(name + 1, temporary.size() - name - 1 - kSuffix.size());
+}
 
 AtomicFile::AtomicFile(const std::string& path, FileSystem& files)
-    : files_(files), path_(path), temporary_(path + ".partial") {}
+    : files_(files), path_(path), temporary_(temporary_of(path)) {}
 
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) {
@@ -35,7 +56,9 @@ Result<std::unique_ptr<AtomicFile>> AtomicFile::create(const std::string& path, 
 // first one has renamed meanwhile; then the name and the descriptor differ, and it opens again.
 Status AtomicFile::open() {
   for (int attempt = 0; attempt < 10; ++attempt) {
-    const int fd = files_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW, 0666);
+    // O_NONBLOCK: opening a pipe does not wait for its reader.
+    const int fd =
+        files_.open(temporary_.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (fd < 0) {
       return failed("opening a temporary file");
     }
@@ -48,6 +71,13 @@ Status AtomicFile::open() {
     struct stat named {};
     if (files_.status(fd, opened) == 0 && files_.status(temporary_.c_str(), named) == 0 &&
         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev) {
+      if (!S_ISREG(opened.st_mode)) {
+        files_.close(fd);
+        return Status(Code::io_error,
+                      format("File \"{}\" cannot be written: its temporary file \"{}\" is not a "
+                             "regular file.",
+                             path_, temporary_));
+      }
       fd_ = fd;
       return {};
     }

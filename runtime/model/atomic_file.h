@@ -24,6 +24,9 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // The path that a temporary file of this name becomes, or empty if it is none.
+  static std::string target_of(const std::string& temporary);
+
   Status write(std::span<const std::byte> bytes);
   // fsync, rename, fsync of the folder. A failure of the last leaves the new file in its place.
   Status commit();
