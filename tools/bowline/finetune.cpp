@@ -1,80 +1,117 @@
 // bowline finetune: trains a model on a text, with checkpoints.
+#include "common/numbers.h"
 #include "finetune/run.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
-void add_data(CLI::App* verb, FinetuneOptions& o) {
+void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss' (tokens, labels)")
       ->required();
-  verb->add_option("--data", o.data, "Text to train on: plain UTF-8")->required();
+  verb->add_option("--data", o.data, "Text to train on: plain UTF-8, at most 4 GiB")->required();
   verb->add_option("--valid", o.valid, "Held-out text (default: the last 10 percent of the data)");
-  verb->add_option("--out", o.out, "Where the tuned model is written");
+  verb->add_flag("--as-text", o.as_text, "Train on JSON lines as they are, byte by byte");
+  verb->add_option("--out", o.out,
+                   "Where the tuned model is written, if it predicts the held-out text no worse "
+                   "than the model did before");
+  verb->add_flag("--force", o.force, "Replace --out, or a --log of another run, that is there");
+  verb->add_flag("--with-training-state", o.with_training_state,
+                 "--out holds moments and the position of the run too, as a checkpoint does");
   verb->add_option("--log", o.log,
                    "Loss log: a line per step with step, loss, gradient norm, learning rate");
+  verb->add_option("--tensorboard", o.tensorboard, "Folder for event files of TensorBoard");
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--steps", o.steps, "Training steps of the whole run")->capture_default_str();
+  verb->add_option("--steps", o.steps, "Training steps of the whole run")
+      ->check(whole_number(0, kMostSteps))
+      ->capture_default_str();
   verb->add_option("--batch", o.batch, "Windows per batch")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--seq", o.seq, "Bytes per window")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   verb->add_option("--accumulate", o.accumulate, "Batches per step")
-      ->check(CLI::Range(1, 1 << 16))
+      ->check(whole_number(1, 1 << 16))
       ->capture_default_str();
+  verb->add_option("--seed", o.seed, "Of the order of the data and of dropout")
+      ->check(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
+}
+
+void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--learning-rate", o.learning_rate, "Largest learning rate")
-      ->check(CLI::NonNegativeNumber)
+      ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--warmup", o.warmup, "Steps over which the rate rises from 0")
+      ->check(whole_number(0, kMostSteps))
       ->capture_default_str();
   verb->add_option("--schedule", o.schedule, "How the rate falls after that")
       ->check(CLI::IsMember({"constant", "linear", "cosine"}))
       ->capture_default_str();
   verb->add_option("--final-fraction", o.final_fraction, "Of the learning rate, at the last step")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_number(0, 1))
       ->capture_default_str();
   verb->add_option("--optimizer", o.optimizer, "Optimizer")
       ->check(CLI::IsMember({"adamw", "sgd"}))
       ->capture_default_str();
   verb->add_option("--weight-decay", o.weight_decay, "Of matrices")
-      ->check(CLI::NonNegativeNumber)
+      ->check(real_number(0, 1e6))
       ->capture_default_str();
   verb->add_option("--beta2", o.beta2, "Of AdamW")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_number_below(0, 1))
       ->capture_default_str();
   verb->add_option("--momentum", o.momentum, "Of SGD")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_number_below(0, 1))
       ->capture_default_str();
   verb->add_option("--clip", o.clip, "Largest global gradient norm; 0: not clipped")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  verb->add_option("--seed", o.seed, "Of the order of the data and of dropout")
+      ->check(real_number(0, 1e6))
       ->capture_default_str();
 }
 
-void add_rest(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--eval-every", o.eval_every,
-                   "Steps between held-out evaluations (default: before and after only)");
+void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
+  verb->add_option(
+          "--eval-every", o.eval_every,
+          "Steps between held-out evaluations; the best is kept as best.bowline beside the "
+          "checkpoints (default: before and after only)")
+      ->check(whole_number(0, kMostSteps));
   verb->add_option("--eval-batches", o.eval_batches,
-                   "Most batches of an evaluation (default: the whole text)");
+                   "Most batches of an evaluation (default: 0, the whole text)")
+      ->check(whole_number(0, kMostSteps));
   verb->add_option("--eval-stride", o.eval_stride,
-                   "Bytes between held-out windows (default: --seq); less gives more context");
-  verb->add_option("--checkpoint", o.checkpoint, "Folder for checkpoints; the last two are kept");
+                   "Bytes between held-out windows (default: 0, --seq); less gives more context")
+      ->check(whole_number(0, 1 << 20));
+  verb->add_option("--keep", o.keep, "Which step --out holds: the last, or the best evaluated one")
+      ->check(CLI::IsMember({"last", "best"}))
+      ->capture_default_str();
+  verb->add_option("--patience", o.patience,
+                   "Stop after so many evaluations in a row that are no better than the best")
+      ->check(whole_number(1, kMostSteps));
+}
+
+void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
+  verb->add_option("--checkpoint", o.checkpoint,
+                   "Folder for checkpoints, of this run alone; its last two are kept");
   verb->add_option("--save-every", o.save_every,
-                   "Steps between checkpoints (default: at the end and at Ctrl-C only)");
+                   "Steps between checkpoints (default: whenever the run ends, however it ends)")
+      ->check(whole_number(0, kMostSteps));
   verb->add_option("--save-every-batches", o.save_every_batches,
-                   "Batches between checkpoints, within a step too");
+                   "Batches between checkpoints, within a step too")
+      ->check(whole_number(0, kMostSteps));
   verb->add_option("--resume", o.resume,
                    "auto: the newest checkpoint that is whole; none; or a checkpoint file")
       ->capture_default_str();
+  verb->add_flag("--extend", o.extend, "Go on with a run to another number of --steps");
+}
+
+void add_rest(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--device", o.device, "Device, as 'bowline devices' lists it, or best")
       ->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, 1024));
+  verb->add_flag("--allow-test-device", o.allow_test_device)->group("");
   verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
   verb->add_option("-o,--output", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))
@@ -89,8 +126,11 @@ void add_finetune(CLI::App& app, Context& context) {
       "bowline finetune base.bowline --data notes.txt --steps 300 --checkpoint run --save-every 50 "
       "--resume auto --out tuned.bowline");
   auto options = std::make_shared<FinetuneOptions>();
-  add_data(verb, *options);
+  add_files(verb, *options);
   add_training(verb, *options);
+  add_optimizer(verb, *options);
+  add_evaluation(verb, *options);
+  add_checkpoints(verb, *options);
   add_rest(verb, *options);
   on_run(verb, context, [options] { return finetune(*options); });
 }

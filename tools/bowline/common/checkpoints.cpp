@@ -1,11 +1,17 @@
 #include "common/checkpoints.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <optional>
+
+#include "core/status.h"
+#include "graph/model_state.h"
+#include "model/atomic_file.h"
+#include "model/checksum.h"
 
 namespace bowline::command {
 namespace {
@@ -41,12 +47,17 @@ std::optional<CheckpointFile> parse(const fs::path& path) {
   return CheckpointFile{*step, *micro, path.string()};
 }
 
-// What a killed process left of a write.
-void remove_partial(const std::string& folder) {
+// What a killed process left of a write. A file that is being written is locked.
+void remove_leftovers(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.starts_with(kPrefix) && name.ends_with(".partial")) {
+    const std::string target = model::AtomicFile::target_of(it->path().string());
+    if (target.empty() || (!parse(target) && target != best_checkpoint(folder))) {
+      continue;
+    }
+    const Result<Descriptor> file =
+        open_regular("Temporary file", it->path().string(), O_RDWR | O_NOFOLLOW);
+    if (file.ok() && flock(file.value().get(), LOCK_EX | LOCK_NB) == 0) {
       std::error_code ignored;
       fs::remove(it->path(), ignored);
     }
@@ -69,26 +80,77 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
   return found;
 }
 
-Status write_checkpoint(const Trainer& trainer, const std::string& folder,
-                        const Progress& progress) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    return Status(Code::io_error,
-                  fmt::format("Folder \"{}\" cannot be made: {}.", folder, error.message()));
+std::string best_checkpoint(const std::string& folder) { return folder + "/best.bowline"; }
+
+Result<Config> read_config(const std::string& path) {
+  Result<Model> model = Model::open(path);
+  if (!model.ok()) {
+    return std::move(model).status().as(Code::bad_file);
   }
+  const auto& training = model.value().state()->training;
+  BOWLINE_REQUIRE_CODE(training != nullptr, Code::bad_file,
+                       "\"{}\" is a model without a training state, not a checkpoint.", path);
+  Config config;
+  for (const auto& setting : training->config) {
+    config.emplace_back(setting->key, setting->value);
+  }
+  return config;
+}
+
+std::optional<std::string> find_setting(const Config& config, std::string_view key) {
+  const auto found = std::ranges::find(config, key, &Config::value_type::first);
+  return found == config.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool is_whole(const std::string& path) {
+  const auto file = model::VerifiedFile::open(path);
+  return file.ok() && file.value()->verify_all().ok();
+}
+
+std::string weights_hash(const std::string& path) {
+  const Result<Model> model = Model::open(path);
+  if (!model.ok()) {
+    return "";
+  }
+  const params::Table& table = model.value().state()->table;
+  std::string text;
+  for (const params::ParameterRow& row : table.parameters) {
+    const params::Storage& storage = table.storages[row.tie];
+    if (storage.home.file) {
+      text += fmt::format("{}\n{} {:x}\n", row.name, storage.home.file->length,
+                          storage.home.file->xxh3);
+    }
+  }
+  return fmt::format("{:016x}", model::checksum(std::as_bytes(std::span(text))));
+}
+
+Result<CheckpointFolder> CheckpointFolder::open(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", path,
+                       error.message());
+  BOWLINE_ASSIGN(FolderLock lock, FolderLock::take(path));
+  remove_leftovers(path);
+  return CheckpointFolder(path, std::move(lock));
+}
+
+Result<std::string> CheckpointFolder::write(const Trainer& trainer, const Progress& progress) {
   const std::string micro = progress.micro_step == 0 ? "" : fmt::format(".{}", progress.micro_step);
   const std::string path =
-      fmt::format("{}/{}{:08}{}{}", folder, kPrefix, progress.step, micro, kSuffix);
-  if (Status s = trainer.save(path, progress); !s.ok()) {
-    return s;
+      fmt::format("{}/{}{:08}{}{}", path_, kPrefix, progress.step, micro, kSuffix);
+  BOWLINE_TRY(trainer.save(path, progress));
+  std::erase(mine_, path);
+  mine_.push_back(path);
+  while (mine_.size() > kKept) {
+    std::error_code ignored;
+    fs::remove(mine_.front(), ignored);
+    mine_.erase(mine_.begin());
   }
-  remove_partial(folder);
-  const std::vector<CheckpointFile> files = list_checkpoints(folder);
-  for (size_t i = kKept; i < files.size(); ++i) {
-    fs::remove(files[i].path, error);
-  }
-  return {};
+  return path;
+}
+
+Status CheckpointFolder::write_best(const Trainer& trainer, const Progress& progress) {
+  return trainer.save(best_checkpoint(path_), progress);
 }
 
 }  // namespace bowline::command

@@ -8,10 +8,11 @@
 namespace bowline::command {
 namespace {
 
+volatile sig_atomic_t deferred = 0;
 volatile sig_atomic_t count = 0;
 
 void on_signal(int) {
-  if (count != 0) {
+  if (count != 0 || deferred == 0) {
     _exit(kInterrupted);  // files appear whole or not at all, so nothing is lost
   }
   count = 1;
@@ -25,7 +26,13 @@ void watch_interrupts() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction old = {};
+  if (sigaction(SIGHUP, nullptr, &old) == 0 && old.sa_handler != SIG_IGN) {  // not under nohup
+    sigaction(SIGHUP, &action, nullptr);
+  }
 }
+
+void defer_interrupts() { deferred = 1; }
 
 bool interrupted() { return count != 0; }
 

@@ -4,95 +4,94 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <memory>
+#include <nlohmann/json.hpp>
 
+#include "common/files.h"
 #include "common/interrupt.h"
 #include "core/random.h"
+#include "core/status.h"
+#include "core/utf8.h"
 
 namespace bowline::command {
 namespace {
 
 constexpr int32_t kIgnored = -100;  // CrossEntropy's default ignore_index
 
-// Length of the UTF-8 character at `at`, or 0 where there is none.
-size_t character_length(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const unsigned first = byte(at);
-  if (first < 0x80) {
-    return 1;
-  }
-  const size_t length = first >= 0xC2 && first < 0xE0   ? 2
-                        : first >= 0xE0 && first < 0xF0 ? 3
-                        : first >= 0xF0 && first < 0xF5 ? 4
-                                                        : 0;
-  if (length == 0) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xC0) != 0x80) {
-      return 0;
-    }
-  }
-  // Overlong forms, surrogates, and what lies above U+10FFFF.
-  const unsigned second = byte(at + 1);
-  const bool bad = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-                   (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-  return bad ? 0 : length;
-}
+// Checks a text that arrives in pieces.
+class TextCheck {
+ public:
+  TextCheck(const std::string& path, const std::string& text) : path_(path), text_(text) {}
 
-Status check_text(const std::string& path, std::string_view text) {
-  size_t line = 1;
-  size_t column = 1;
-  for (size_t at = 0; at < text.size();) {
-    const unsigned char c = static_cast<unsigned char>(text[at]);
-    if (c == 0) {
-      return Status(Code::bad_file,
-                    fmt::format("{}:{}:{}: There is a NUL byte: this is a binary file, not text.",
-                                path, line, column));
+  // A character that the end of the text may cut waits for the next piece, unless it is the last.
+  Status advance(bool last) {
+    while (at_ < text_.size() && (last || text_.size() - at_ >= kLongest)) {
+      BOWLINE_TRY(check_character());
     }
-    const size_t length = character_length(text, at);
-    if (length == 0) {
-      return Status(Code::bad_file, fmt::format("{}:{}:{}: Byte 0x{:02x} is not valid UTF-8.", path,
-                                                line, column, c));
-    }
-    line += c == '\n' ? 1 : 0;
-    column = c == '\n' ? 1 : column + 1;
-    at += length;
+    return {};
   }
-  return {};
-}
+
+ private:
+  static constexpr size_t kLongest = 4;
+
+  Status check_character() {
+    const std::string_view rest = std::string_view(text_).substr(at_, kLongest);
+    const auto byte = static_cast<unsigned char>(rest[0]);
+    BOWLINE_REQUIRE_CODE(byte != 0, Code::bad_file,
+                         "{}:{}:{}: There is a NUL byte: this is a binary file, not text.", path_,
+                         line_, column_);
+    const size_t length = utf8_length(rest);
+    BOWLINE_REQUIRE_CODE(length != 0, Code::bad_file, "{}:{}:{}: Byte 0x{} is not valid UTF-8.",
+                         path_, line_, column_, fmt::format("{:02x}", byte));
+    line_ += byte == '\n' ? 1 : 0;
+    column_ = byte == '\n' ? 1 : column_ + 1;
+    at_ += length;
+    return {};
+  }
+
+  const std::string& path_;
+  const std::string& text_;
+  size_t at_ = 0;
+  size_t line_ = 1;
+  size_t column_ = 1;
+};
 
 }  // namespace
 
-Result<std::string> read_text(const std::string& path) {
-  const auto failed = [&](const char* why) {
-    return Status(Code::bad_file, fmt::format("Text \"{}\" cannot be read: {}.", path, why));
-  };
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) {
-    return failed(std::strerror(errno));
-  }
+Result<std::string> read_text(const std::string& path, bool as_text) {
   std::string text;
-  char part[1 << 16];
-  while (const size_t n = std::fread(part, 1, sizeof part, file.get())) {
-    text.append(part, n);
-  }
-  if (std::ferror(file.get()) != 0) {
-    return failed(std::strerror(errno));
-  }
-  if (text.empty()) {
-    return Status(Code::bad_file, fmt::format("Text \"{}\" is empty.", path));
-  }
-  if (Status s = check_text(path, text); !s.ok()) {
-    return s;
-  }
+  TextCheck check(path, text);
+  BOWLINE_TRY(read_regular("Text", path, kMostTextBytes, [&](std::string_view piece) {
+    text.append(piece);
+    return check.advance(false);
+  }));
+  BOWLINE_REQUIRE_CODE(!text.empty(), Code::bad_file, "Text \"{}\" is empty.", path);
+  BOWLINE_TRY(check.advance(true));
+  const bool json_name = path.ends_with(".jsonl") || path.ends_with(".ndjson");
+  BOWLINE_REQUIRE_CODE(as_text || !(json_name || looks_like_json_lines(text)), Code::bad_file,
+                       "Text \"{}\" holds JSON lines. Only plain text can be trained on: write the "
+                       "texts themselves into a file, or give --as-text to train on these bytes as "
+                       "they are, braces and quotes included.",
+                       path);
   return text;
+}
+
+bool looks_like_json_lines(std::string_view text) {
+  constexpr int kLines = 3;
+  int objects = 0;
+  while (!text.empty() && objects < kLines) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos) {
+      continue;
+    }
+    if (line[first] != '{' || !nlohmann::json::accept(line)) {
+      return false;
+    }
+    ++objects;
+  }
+  return objects > 0;
 }
 
 size_t held_out_begin(std::string_view text) {
@@ -167,43 +166,39 @@ void Batch::set_row(int64_t row, const int32_t* tokens) {
   std::copy_n(tokens + 1, seq_, labels_.begin() + row * seq_);
 }
 
-Result<double> bits_per_byte(Trainer& trainer, std::string_view text, int64_t batch, int64_t seq,
-                             int64_t stride, uint64_t max_batches) {
+double bits_of_nats(double nats) { return nats / std::log(2.0); }
+
+Result<double> bits_per_byte(const BatchLoss& loss, std::string_view text, const Evaluation& how) {
   // Window w predicts the bytes from w * stride + overlap + 1 on; the first one also those before.
-  const int64_t overlap = seq - stride;
+  const int64_t overlap = how.seq - how.stride;
   const int64_t predicted = static_cast<int64_t>(text.size()) - 1;
-  const int64_t windows = std::max<int64_t>(1, (predicted - overlap + stride - 1) / stride);
-  int64_t batches = (windows + batch - 1) / batch;
+  const int64_t windows = std::max<int64_t>(1, (predicted - overlap + how.stride - 1) / how.stride);
+  int64_t batches = (windows + how.batch - 1) / how.batch;
   int64_t step = 1;
-  if (max_batches != 0 && batches > static_cast<int64_t>(max_batches)) {
-    batches = static_cast<int64_t>(max_batches);
-    step = windows / (batches * batch);
+  if (how.max_batches != 0 && static_cast<uint64_t>(batches) > how.max_batches) {
+    batches = static_cast<int64_t>(how.max_batches);
+    step = windows / (batches * how.batch);
   }
-  Batch rows(batch, seq);
+  Batch rows(how.batch, how.seq);
   double nats = 0;
   int64_t total = 0;
   for (int64_t b = 0; b < batches; ++b) {
-    if (interrupted()) {
-      return Status(Code::cancelled, "Interrupted during an evaluation.");
-    }
+    BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
     int64_t counted = 0;
-    for (int64_t row = 0; row < batch; ++row) {
-      const int64_t window = (b * batch + row) * step;
+    for (int64_t row = 0; row < how.batch; ++row) {
+      const int64_t window = (b * how.batch + row) * step;
       if (window >= windows) {
         rows.clear_row(row);
         continue;
       }
-      counted +=
-          rows.set_row(row, text, static_cast<size_t>(window * stride), window == 0 ? 0 : overlap);
+      counted += rows.set_row(row, text, static_cast<size_t>(window * how.stride),
+                              window == 0 ? 0 : overlap);
     }
-    Result<float> loss = trainer.evaluate(rows.inputs());
-    if (!loss.ok()) {
-      return std::move(loss).status();
-    }
-    nats += static_cast<double>(loss.value()) * static_cast<double>(counted);
+    BOWLINE_ASSIGN(const float mean, loss(rows.inputs()));
+    nats += static_cast<double>(mean) * static_cast<double>(counted);
     total += counted;
   }
-  return nats / static_cast<double>(total) / std::log(2.0);
+  return bits_of_nats(nats / static_cast<double>(total));
 }
 
 }  // namespace bowline::command

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,9 +11,13 @@
 
 namespace bowline::command {
 
-// A UTF-8 text file. Errors  bad_file: it is missing, empty, binary or not UTF-8, as
-// "file:line:column: ...".
-Result<std::string> read_text(const std::string& path);
+// A UTF-8 text file of at most kMostTextBytes. Errors  bad_file: it is missing, no regular file, empty, too large, binary
+// or not UTF-8 (as "file:line:column: ..."), or, unless `as_text`, JSON lines.
+inline constexpr uint64_t kMostTextBytes = uint64_t{4} << 30;
+Result<std::string> read_text(const std::string& path, bool as_text);
+
+// Each of the first lines is a JSON object.
+bool looks_like_json_lines(std::string_view text);
 
 // Where the held-out part begins when it has no file of its own: the first line after 90 percent.
 size_t held_out_begin(std::string_view text);
@@ -60,10 +65,21 @@ class Batch {
   std::vector<Tensor> tensors_;
 };
 
-// Mean loss over a text in bits per byte, each byte counted once, with windows `stride` bytes
-// apart; of a text that is longer than `max_batches` batches (0: no limit), the windows are spread
-// evenly.
-Result<double> bits_per_byte(Trainer& trainer, std::string_view text, int64_t batch, int64_t seq,
-                             int64_t stride, uint64_t max_batches);
+// Losses are means over bytes: in nats as the entry point "loss" returns them, in bits per byte wherever they are shown.
+double bits_of_nats(double nats);
+
+// How a text is evaluated.
+struct Evaluation {
+  int64_t batch = 8;
+  int64_t seq = 256;
+  int64_t stride = 256;      // bytes between windows
+  uint64_t max_batches = 0;  // of a longer text the windows are spread evenly; 0: no limit
+};
+
+// The loss of one batch in nats.
+using BatchLoss = std::function<Result<float>(std::span<const Tensor> batch)>;
+
+// Mean loss over a text in bits per byte, each byte counted once. Errors  cancelled: a signal came.
+Result<double> bits_per_byte(const BatchLoss& loss, std::string_view text, const Evaluation& how);
 
 }  // namespace bowline::command

@@ -1,29 +1,56 @@
 #include "finetune/log.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
+
+#include "core/status.h"
 
 namespace bowline::command {
 namespace {
 
-// Length of the whole lines of steps 1..step at the begin of the file.
-size_t kept_length(const std::string& path, uint64_t step) {
-  std::ifstream file(path, std::ios::binary);
-  size_t length = 0;
-  for (std::string line; std::getline(file, line) && !file.eof();) {
+constexpr std::string_view kMark = "# bowline finetune log 1, run ";
+
+std::string header_of(const std::string& run) {
+  return fmt::format("{}{}: step, loss in bits per byte, gradient norm, learning rate\n", kMark,
+                     run);
+}
+
+// From the begin of the file, at most `most` bytes.
+Result<std::string> read_begin(int fd, size_t most) {
+  std::string text;
+  char piece[1 << 16];
+  while (text.size() < most) {
+    const size_t wanted = std::min(sizeof(piece), most - text.size());
+    const ssize_t n = pread(fd, piece, wanted, static_cast<off_t>(text.size()));
+    BOWLINE_REQUIRE_CODE(n >= 0, Code::io_error, "The log cannot be read: {}.",
+                         std::strerror(errno));
+    if (n == 0) {
+      break;
+    }
+    text.append(piece, static_cast<size_t>(n));
+  }
+  return text;
+}
+
+// Length of the header and of the whole lines of steps 1..step that follow it.
+size_t kept_length(std::string_view text, uint64_t step) {
+  size_t length = text.find('\n') + 1;
+  for (;;) {
+    const std::string_view line = text.substr(length, text.find('\n', length) - length);
     uint64_t number = 0;
     std::from_chars(line.data(), line.data() + line.size(), number);
-    if (number == 0 || number > step) {
-      break;
+    if (length + line.size() == text.size() || number == 0 || number > step) {
+      return length;
     }
     length += line.size() + 1;
   }
-  return length;
 }
 
 }  // namespace
@@ -33,31 +60,68 @@ Status LossLog::failed() const {
                 fmt::format("Log \"{}\" cannot be written: {}.", path_, std::strerror(errno)));
 }
 
-Result<LossLog> LossLog::open(const std::string& path, uint64_t step) {
+Result<LossLog> LossLog::open(const Place& place) {
   LossLog log;
-  log.path_ = path;
-  const size_t length = kept_length(path, step);
-  log.file_.reset(std::fopen(path.c_str(), "ab"));
-  if (!log.file_ || ftruncate(fileno(log.file_.get()), static_cast<off_t>(length)) != 0) {
-    return log.failed();
-  }
+  log.path_ = place.path;
+  BOWLINE_ASSIGN(log.file_, open_regular("Log", place.path, O_RDWR | O_CREAT, 0666));
+  BOWLINE_REQUIRE_CODE(flock(log.file_.get(), LOCK_EX | LOCK_NB) == 0, Code::io_error,
+                       "Log \"{}\" is written by another run now.", place.path);
+  BOWLINE_TRY(log.begin(place));
   return log;
 }
 
-Status LossLog::write(const StepReport& report) {
-  if (!file_) {
-    return {};
+Status LossLog::begin(const Place& place) {
+  const std::string header = header_of(place.run);
+  BOWLINE_ASSIGN(const std::string first, read_begin(file_.get(), header.size()));
+  const bool cut = first.empty() || (first.size() < header.size() && first.starts_with(kMark) &&
+                                     header.starts_with(first));
+  BOWLINE_REQUIRE(cut || first.starts_with(kMark),
+                  "--log \"{}\" is a file that finetune did not write. Nothing of it is changed: "
+                  "choose another name.",
+                  path_);
+  if (first == header && place.resumed) {
+    BOWLINE_ASSIGN(const std::string text, read_begin(file_.get(), SIZE_MAX));
+    return cut_to(kept_length(text, place.step));
   }
-  const std::string line =
-      fmt::format("{}\t{:.9g}\t{:.9g}\t{:.9g}{}\n", report.step, report.loss, report.grad_norm,
-                  report.learning_rate, report.skipped ? "\tskipped" : "");
-  const bool ok = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() &&
-                  std::fflush(file_.get()) == 0;
+  BOWLINE_REQUIRE(cut || place.force,
+                  "--log \"{}\" holds the steps of {} run. Choose another name{}, or begin it anew "
+                  "with --force.",
+                  path_, first == header ? "an earlier" : "another",
+                  first == header ? ", go on with that run (--resume)" : "");
+  BOWLINE_TRY(cut_to(0));
+  return append(header);
+}
+
+Status LossLog::cut_to(size_t length) {
+  const auto end = static_cast<off_t>(length);
+  const bool ok = ftruncate(file_.get(), end) == 0 && lseek(file_.get(), end, SEEK_SET) == end;
   return ok ? Status() : failed();
 }
 
+Status LossLog::append(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(file_.get(), text.data(), text.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    if (n <= 0) {
+      return failed();
+    }
+    text.remove_prefix(static_cast<size_t>(n));
+  }
+  return {};
+}
+
+Status LossLog::write(const StepReport& report, double loss) {
+  if (file_.get() < 0) {
+    return {};
+  }
+  return append(fmt::format("{}\t{:.9g}\t{:.9g}\t{:.9g}{}\n", report.step, loss, report.grad_norm,
+                            report.learning_rate, report.skipped ? "\tskipped" : ""));
+}
+
 Status LossLog::sync() {
-  return !file_ || fsync(fileno(file_.get())) == 0 || errno == EINVAL ? Status() : failed();
+  return file_.get() < 0 || fsync(file_.get()) == 0 || errno == EINVAL ? Status() : failed();
 }
 
 }  // namespace bowline::command

@@ -1,0 +1,113 @@
+#include "common/files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/status.h"
+#include "model/atomic_file.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr size_t kPiece = size_t{1} << 20;
+
+const char* kind_of(mode_t mode) {
+  return S_ISDIR(mode)    ? "a directory"
+         : S_ISFIFO(mode) ? "a pipe"
+         : S_ISSOCK(mode) ? "a socket"
+                          : "a device";
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    Descriptor old(std::exchange(fd_, other.release()));
+  }
+  return *this;
+}
+
+int Descriptor::release() { return std::exchange(fd_, -1); }
+
+Result<Descriptor> open_regular(std::string_view what, const std::string& path, int flags,
+                                mode_t mode) {
+  const auto refuse = [&](const std::string& why) {
+    return Status(Code::bad_file, fmt::format("{} \"{}\" {}.", what, path, why));
+  };
+  struct stat info {};
+  // Opening a device can have effects, so its kind is looked at first, and again once it is open.
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return refuse(fmt::format("is {}, not a regular file", kind_of(info.st_mode)));
+  }
+  Descriptor file(::open(path.c_str(), flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, mode));
+  if (file.get() < 0 || fstat(file.get(), &info) != 0) {
+    return refuse(fmt::format("cannot be opened: {}", std::strerror(errno)));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return refuse(fmt::format("is {}, not a regular file", kind_of(info.st_mode)));
+  }
+  return file;
+}
+
+Status read_regular(std::string_view what, const std::string& path, uint64_t most,
+                    const std::function<Status(std::string_view piece)>& take) {
+  BOWLINE_ASSIGN(const Descriptor file, open_regular(what, path, O_RDONLY));
+  const auto too_large = [&] {
+    return Status(Code::bad_file,
+                  fmt::format("{} \"{}\" has more than {} bytes.", what, path, most));
+  };
+  struct stat info {};
+  if (fstat(file.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) > most) {
+    return too_large();
+  }
+  std::vector<char> piece(kPiece);
+  for (uint64_t total = 0;;) {
+    const ssize_t n = ::read(file.get(), piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(n >= 0, Code::bad_file, "{} \"{}\" cannot be read: {}.", what, path,
+                         std::strerror(errno));
+    if (n == 0) {
+      return {};
+    }
+    total += static_cast<uint64_t>(n);
+    if (total > most) {
+      return too_large();
+    }
+    BOWLINE_TRY(take({piece.data(), static_cast<size_t>(n)}));
+  }
+}
+
+bool same_place(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  if (a.empty() || b.empty()) {
+    return false;
+  }
+  std::error_code error;
+  if (fs::equivalent(a, b, error) && !error) {
+    return true;
+  }
+  const fs::path left = fs::weakly_canonical(fs::absolute(a, error), error);
+  return left == fs::weakly_canonical(fs::absolute(b, error), error);
+}
+
+Status probe_output(const std::string& path, uint64_t bytes) {
+  return model::AtomicFile::create(path, bytes, model::real_file_system()).status();
+}
+
+}  // namespace bowline::command

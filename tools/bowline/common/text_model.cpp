@@ -1,0 +1,53 @@
+#include "common/text_model.h"
+
+#include <algorithm>
+
+#include "core/status.h"
+#include "graph/model_state.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+Status check(const Model& model, const std::string& path) {
+  const std::string tokenizer = model.metadata("tokenizer");
+  BOWLINE_REQUIRE_CODE(tokenizer.empty() || tokenizer == "bytes", Code::bad_file,
+                       "Model \"{}\" has tokenizer \"{}\"; text is read as bytes.", path,
+                       tokenizer);
+  const graph::Graph* loss = model.state()->find_graph("loss");
+  BOWLINE_REQUIRE_CODE(loss != nullptr, Code::bad_file, "Model \"{}\" has no entry point \"loss\".",
+                       path);
+  for (const char* name : {"tokens", "labels"}) {
+    const bool found = std::ranges::any_of(loss->inputs, [&](graph::ValueId v) {
+      return (*loss)[v].name == name && (*loss)[v].dtype == DType::i32 &&
+             (*loss)[v].shape.rank() == 2;
+    });
+    BOWLINE_REQUIRE_CODE(found, Code::bad_file,
+                         "Entry point \"loss\" of model \"{}\" has no input \"{}\" of dtype i32 "
+                         "and shape [batch, seq].",
+                         path, name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Model> open_text_model(const std::string& path) {
+  Result<Model> model = Model::open(path);
+  if (!model.ok()) {
+    return std::move(model).status().as(Code::bad_file);
+  }
+  BOWLINE_TRY(check(model.value(), path));
+  return model;
+}
+
+Result<Device> open_real_device(const std::string& name, int threads, bool allow_for_tests) {
+  BOWLINE_ASSIGN(Device device, open_device(name, threads));
+  BOWLINE_REQUIRE_CODE(allow_for_tests || !device.info().for_tests, Code::unsupported,
+                       "Device {} is for tests: its numbers mean nothing. --allow-test-device uses "
+                       "it all the same.",
+                       device.info().name);
+  return device;
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,100 @@
+// bowline eval: how well a model predicts a text.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "common/numbers.h"
+#include "common/print.h"
+#include "common/text.h"
+#include "common/text_model.h"
+#include "core/status.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct EvalOptions {
+  std::string model;
+  std::string data;
+  std::string device = "best";
+  std::string output = "text";
+  Evaluation how;
+  int threads = 0;
+  bool as_text = false;
+  bool allow_test_device = false;
+};
+
+Result<double> evaluate(const EvalOptions& o, const Device& device, std::string_view text) {
+  BOWLINE_ASSIGN(Model model, open_text_model(o.model));
+  BOWLINE_TRY(model.to(device));
+  const std::vector<BoundDim> dims = {{"batch", o.how.batch}, {"seq", o.how.seq}};
+  BOWLINE_ASSIGN(Session session, Session::create(model, device, "loss", dims));
+  const BatchLoss loss = [&](std::span<const Tensor> batch) -> Result<float> {
+    float value = 0;
+    const Tensor output{"loss", DType::f32, {}, &value};
+    BOWLINE_TRY(session.run(batch, {&output, 1}));
+    return value;
+  };
+  return bits_per_byte(loss, text, o.how);
+}
+
+Result<int> run(const EvalOptions& o) {
+  BOWLINE_ASSIGN(const std::string text, read_text(o.data, o.as_text));
+  BOWLINE_REQUIRE_CODE(text.size() >= 2, Code::bad_file, "Text \"{}\" has {} bytes.", o.data,
+                       text.size());
+  BOWLINE_ASSIGN(const Device device, open_real_device(o.device, o.threads, o.allow_test_device));
+  BOWLINE_ASSIGN(const double bits, evaluate(o, device, text));
+  const double perplexity = std::exp2(bits);
+  if (o.output == "json") {
+    print_json({{"device", device.info().name},
+                {"bytes", text.size()},
+                {"bits_per_byte", bits},
+                {"perplexity", perplexity}});
+  } else {
+    print("loss        {:.4f} bits per byte\nperplexity  {:.4f} per byte\n", bits, perplexity);
+  }
+  BOWLINE_REQUIRE_CODE(std::isfinite(bits), Code::non_finite,
+                       "The loss of model \"{}\" on text \"{}\" is not finite.", o.model, o.data);
+  return static_cast<int>(kOk);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "eval", "Tells how well a model predicts a text",
+                            "bowline eval tuned.bowline --data notes.txt");
+  auto o = std::make_shared<EvalOptions>();
+  verb->add_option("model", o->model, "Model file with the entry point 'loss' (tokens, labels)")
+      ->required();
+  verb->add_option("--data", o->data, "Text: plain UTF-8, at most 4 GiB")->required();
+  verb->add_flag("--as-text", o->as_text, "Take JSON lines as they are, byte by byte");
+  verb->add_option("--batch", o->how.batch, "Windows per batch")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--seq", o->how.seq, "Bytes per window")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  o->how.stride = 0;
+  verb->add_option("--stride", o->how.stride,
+                   "Bytes between windows (default: 0, --seq); less gives more context")
+      ->check(whole_number(0, 1 << 20));
+  verb->add_option("--batches", o->how.max_batches, "Most batches (default: 0, the whole text)")
+      ->check(whole_number(0, kMostSteps));
+  verb->add_option("--device", o->device, "Device, as 'bowline devices' lists it, or best")
+      ->capture_default_str();
+  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
+      ->check(whole_number(0, 1024));
+  verb->add_flag("--allow-test-device", o->allow_test_device)->group("");
+  verb->add_option("-o,--output", o->output, "Form of the output")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  on_run(verb, context, [o] {
+    o->how.stride = o->how.stride == 0 ? o->how.seq : o->how.stride;
+    if (o->how.stride > o->how.seq) {
+      return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o->how.stride, o->how.seq));
+    }
+    const Result<int> code = run(*o);
+    return code.ok() ? code.value() : fail(code.status());
+  });
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,69 @@
+#include "finetune/checks.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "common/files.h"
+#include "core/status.h"
+
+namespace bowline::command {
+namespace {
+
+// The folder of a file that is written at the end must be there now.
+Status check_folder(const char* flag, const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  BOWLINE_REQUIRE(path.empty() || folder.empty() || std::filesystem::is_directory(folder, error),
+                  "The folder of {} \"{}\" is not there.", flag, path);
+  return {};
+}
+
+// What is written may be nothing else that was named; --out may be the model itself, with --force.
+Status check_places(const FinetuneOptions& o) {
+  const std::string resume = o.resume == "none" || o.resume == "auto" ? "" : o.resume;
+  const std::vector<std::pair<const char*, std::string>> read = {
+      {"the model", o.model}, {"--data", o.data}, {"--valid", o.valid}, {"--resume", resume}};
+  const std::vector<std::pair<const char*, std::string>> written = {
+      {"--out", o.out},
+      {"--log", o.log},
+      {"--checkpoint", o.checkpoint},
+      {"--tensorboard", o.tensorboard}};
+  for (size_t i = 0; i < written.size(); ++i) {
+    const auto& [flag, path] = written[i];
+    for (const auto& [other, place] : read) {
+      const bool in_place = i == 0 && other == read[0].first && o.force;
+      BOWLINE_REQUIRE(in_place || !same_place(path, place), "{} and {} are the same file, \"{}\".",
+                      flag, other, path);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      const bool folders = i == 3 && j == 2;
+      BOWLINE_REQUIRE(folders || !same_place(path, written[j].second),
+                      "{} and {} are the same file, \"{}\".", flag, written[j].first, path);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_options(const FinetuneOptions& o) {
+  BOWLINE_REQUIRE(!o.out.empty() || o.dry_run || o.steps == 0 || !o.checkpoint.empty(),
+                  "Nothing of the run would be kept: neither --out nor --checkpoint is given.");
+  BOWLINE_REQUIRE(o.resume != "auto" || !o.checkpoint.empty(),
+                  "--resume auto looks in --checkpoint, which is not given.");
+  BOWLINE_REQUIRE((o.save_every == 0 && o.save_every_batches == 0) || !o.checkpoint.empty(),
+                  "--save-every writes to --checkpoint, which is not given.");
+  BOWLINE_REQUIRE(!o.extend || o.resume != "none", "--extend goes on with a run: give --resume.");
+  BOWLINE_REQUIRE((o.keep == "last" && o.patience == 0) || o.eval_every != 0,
+                  "--keep best and --patience compare evaluations: give --eval-every.");
+  BOWLINE_REQUIRE(!o.with_training_state || !o.out.empty(),
+                  "--with-training-state belongs to --out, which is not given.");
+  BOWLINE_REQUIRE(o.eval_stride <= o.seq, "--eval-stride {} is above --seq {}.", o.eval_stride,
+                  o.seq);
+  BOWLINE_TRY(check_folder("--out", o.out));
+  BOWLINE_TRY(check_folder("--log", o.log));
+  return check_places(o);
+}
+
+}  // namespace bowline::command

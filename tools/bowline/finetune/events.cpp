@@ -1,0 +1,130 @@
+// Numbers of fields are those of tensorflow/core/util/event.proto and framework/summary.proto; the frame is that
+// of TFRecord: length, masked CRC-32C of the length, bytes, masked CRC-32C of the bytes.
+#include "finetune/events.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "common/files.h"
+#include "core/status.h"
+
+namespace bowline::command {
+namespace {
+
+// Castagnoli's polynomial, reflected.
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < table.size(); ++i) {
+    uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) {
+      value = (value >> 1) ^ ((value & 1) != 0 ? 0x82F63B78U : 0U);
+    }
+    table[i] = value;
+  }
+  return table;
+}
+constexpr std::array<uint32_t, 256> kCrcTable = make_crc_table();
+
+uint32_t masked_crc(std::string_view bytes) {
+  uint32_t crc = ~0U;
+  for (const char c : bytes) {
+    crc = (crc >> 8) ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFF];
+  }
+  return std::rotr(~crc, 15) + 0xA282EAD8U;
+}
+
+template <class T>
+std::string little_endian(T value) {
+  std::string out;
+  for (size_t i = 0; i < sizeof(T); ++i) {
+    out += static_cast<char>(value >> (8 * i) & 0xFF);
+  }
+  return out;
+}
+
+// The wire format of protocol buffers.
+enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+
+std::string varint(uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) {
+    out += static_cast<char>(value | 0x80);
+  }
+  return out + static_cast<char>(value);
+}
+
+std::string key(uint32_t field, Wire wire) { return varint(field << 3 | wire); }
+
+std::string bytes_field(uint32_t field, std::string_view bytes) {
+  return key(field, kBytes) + varint(bytes.size()) + std::string(bytes);
+}
+
+// The fields that every Event has: wall_time = 1 and step = 2.
+std::string event_at(uint64_t step) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  return key(1, kFixed64) + little_endian(std::bit_cast<uint64_t>(now.count())) + key(2, kVarint) +
+         varint(step);
+}
+
+std::string file_name() {
+  char host[256] = {};
+  gethostname(host, sizeof(host) - 1);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("events.out.tfevents.{:010}.{}.{}",
+                     std::chrono::duration_cast<std::chrono::seconds>(now).count(), host, getpid());
+}
+
+}  // namespace
+
+Result<EventFile> EventFile::create(const std::string& folder, uint64_t step) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", folder,
+                       error.message());
+  EventFile events;
+  events.path_ = folder + "/" + file_name();
+  Result<Descriptor> file =
+      open_regular("Event file", events.path_, O_WRONLY | O_CREAT | O_EXCL, 0666);
+  if (!file.ok()) {
+    return std::move(file).status().as(Code::io_error);
+  }
+  events.file_.reset(fdopen(file.value().get(), "wb"));
+  BOWLINE_REQUIRE_CODE(events.file_, Code::io_error, "Event file \"{}\" cannot be written: {}.",
+                       events.path_, std::strerror(errno));
+  file.value().release();
+  BOWLINE_TRY(events.record(event_at(0) + bytes_field(3, "brain.Event:2")));  // file_version
+  const std::string start = key(1, kVarint) + varint(1);  // SessionLog.status = START
+  BOWLINE_TRY(events.record(event_at(step + 1) + bytes_field(7, start)));
+  return events;
+}
+
+Status EventFile::scalar(std::string_view tag, uint64_t step, double value) {
+  if (!file_) {
+    return {};
+  }
+  const auto number = std::bit_cast<uint32_t>(static_cast<float>(value));
+  const std::string point =
+      bytes_field(1, tag) + key(2, kFixed32) + little_endian(number);  // Summary.Value
+  return record(event_at(step) + bytes_field(5, bytes_field(1, point)));
+}
+
+Status EventFile::record(std::string_view event) {
+  const std::string length = little_endian(static_cast<uint64_t>(event.size()));
+  const std::string frame = length + little_endian(masked_crc(length)) + std::string(event) +
+                            little_endian(masked_crc(event));
+  const bool ok = std::fwrite(frame.data(), 1, frame.size(), file_.get()) == frame.size() &&
+                  std::fflush(file_.get()) == 0;
+  BOWLINE_REQUIRE_CODE(ok, Code::io_error, "Event file \"{}\" cannot be written: {}.", path_,
+                       std::strerror(errno));
+  return {};
+}
+
+}  // namespace bowline::command

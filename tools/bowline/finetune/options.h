@@ -1,0 +1,53 @@
+// The flags of `bowline finetune`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bowline.h"
+
+namespace bowline::command {
+
+// What the library has a default for has the same one here.
+struct FinetuneOptions {
+  std::string model;
+  std::string data;
+  std::string valid;  // empty: the last 10 percent of the data
+  std::string out;
+  std::string log;
+  std::string tensorboard;
+  std::string checkpoint;
+  std::string resume = "none";
+  std::string device = "best";
+  std::string schedule = "cosine";  // the number of steps is known here
+  std::string optimizer = "adamw";
+  std::string keep = "last";
+  std::string output = "text";
+  uint64_t steps = 200;
+  uint64_t warmup = Schedule{}.warmup_steps;
+  uint64_t seed = TrainOptions{}.seed;
+  uint64_t eval_every = 0;
+  uint64_t eval_batches = 0;
+  uint64_t patience = 0;
+  uint64_t save_every = 0;
+  uint64_t save_every_batches = 0;
+  int64_t batch = 8;
+  int64_t seq = 256;
+  int64_t eval_stride = 0;
+  uint32_t accumulate = TrainOptions{}.accumulation;
+  float learning_rate = Schedule{}.learning_rate;
+  float final_fraction = Schedule{}.final_fraction;
+  float weight_decay = Optimizer{}.weight_decay;
+  float beta2 = Optimizer{}.beta2;
+  float momentum = Optimizer{}.momentum;
+  float clip = TrainOptions{}.clip_norm;
+  int threads = 0;
+  bool as_text = false;
+  bool force = false;
+  bool extend = false;
+  bool with_training_state = false;
+  bool allow_test_device = false;
+  bool dry_run = false;
+};
+
+}  // namespace bowline::command

@@ -1,0 +1,129 @@
+#include "finetune/recipe.h"
+
+#include <fmt/format.h>
+
+#include "core/status.h"
+#include "graph/model_state.h"
+#include "model/checksum.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr std::string_view kSteps = "steps";
+constexpr std::string_view kData = "data";
+
+std::string hash_text(std::string_view text) {
+  return fmt::format("{:016x}", model::checksum(std::as_bytes(std::span(text))));
+}
+
+}  // namespace
+
+TrainOptions train_options(const FinetuneOptions& o) {
+  TrainOptions t;
+  t.dims = {{"batch", o.batch}, {"seq", o.seq}};
+  t.optimizer.kind = o.optimizer == "sgd" ? Optimizer::Kind::sgd : Optimizer::Kind::adamw;
+  t.optimizer.weight_decay = o.weight_decay;
+  t.optimizer.beta2 = o.beta2;
+  t.optimizer.momentum = o.momentum;
+  t.schedule.kind = o.schedule == "constant" ? Schedule::Kind::constant
+                    : o.schedule == "linear" ? Schedule::Kind::linear
+                                             : Schedule::Kind::cosine;
+  t.schedule.learning_rate = o.learning_rate;
+  t.schedule.final_fraction = o.final_fraction;
+  t.schedule.warmup_steps = o.warmup;
+  t.schedule.total_steps = o.steps;
+  t.clip_norm = o.clip;
+  t.accumulation = o.accumulate;
+  t.seed = o.seed;
+  return t;
+}
+
+Evaluation evaluation(const FinetuneOptions& o) {
+  return {o.batch, o.seq, o.eval_stride == 0 ? o.seq : o.eval_stride, o.eval_batches};
+}
+
+Config run_config(const FinetuneOptions& o, const TrainingData& data) {
+  Config c = {{"batch", std::to_string(o.batch)},
+              {"seq", std::to_string(o.seq)},
+              {"accumulate", std::to_string(o.accumulate)},
+              {"seed", std::to_string(o.seed)},
+              {"learning-rate", fmt::format("{:.9g}", o.learning_rate)},
+              {"warmup", std::to_string(o.warmup)},
+              {"schedule", o.schedule},
+              {"optimizer", o.optimizer},
+              {"weight-decay", fmt::format("{:.9g}", o.weight_decay)},
+              {"beta2", fmt::format("{:.9g}", o.beta2)},
+              {"momentum", fmt::format("{:.9g}", o.momentum)},
+              {"clip", fmt::format("{:.9g}", o.clip)},
+              {std::string(kData),
+               fmt::format("{} bytes, XXH3 {}", data.train().size(), hash_text(data.train()))}};
+  if (o.schedule != "constant") {
+    c.emplace_back("final-fraction", fmt::format("{:.9g}", o.final_fraction));
+    c.emplace_back(kSteps, std::to_string(o.steps));
+  }
+  return c;
+}
+
+std::string evaluation_key(const FinetuneOptions& o, const TrainingData& data) {
+  const Evaluation e = evaluation(o);
+  return hash_text(fmt::format("{} {} {} {} {}", hash_text(data.held_out()), e.batch, e.seq,
+                               e.stride, e.max_batches));
+}
+
+std::string run_id(const Config& config, const Model& model) {
+  std::string text;
+  for (const auto& [key, value] : config) {
+    text += key == kSteps ? "" : key + "=" + value + "\n";
+  }
+  const params::Table& table = model.state()->table;
+  text += table.list_parameters();
+  for (const params::Storage& storage : table.storages) {
+    text += storage.home.file ? fmt::format("{:016x}\n", storage.home.file->xxh3) : "\n";
+  }
+  return hash_text(text);
+}
+
+Status check_same_run(const std::string& path, const Config& saved, const Config& config) {
+  for (const auto& [key, value] : config) {
+    const std::optional<std::string> other = find_setting(saved, key);
+    if (key == kSteps || other == value) {
+      continue;
+    }
+    const std::string before = other.value_or("not known");
+    BOWLINE_REQUIRE_CODE(key != kData, Code::bad_file,
+                         "Checkpoint \"{}\" belongs to a run on another text: its training part "
+                         "has {}, that of --data {}. Give the text of that run; or begin a new run "
+                         "in another folder, with the checkpoint as its model.",
+                         path, before, value);
+    return Status(Code::bad_file,
+                  fmt::format("Checkpoint \"{}\" belongs to a run with --{} {}, now {}. Give the "
+                              "same, or begin a new run in another folder.",
+                              path, key, before, value));
+  }
+  return {};
+}
+
+Status check_steps(const std::string& path, const Config& saved, uint64_t step,
+                   const FinetuneOptions& o) {
+  BOWLINE_REQUIRE(
+      step <= o.steps,
+      "Checkpoint \"{}\" is of step {}, beyond --steps {}: its weights cannot be those of "
+      "step {}.",
+      path, step, o.steps, o.steps);
+  const std::optional<std::string> total = find_setting(saved, kSteps);
+  const std::string now = std::to_string(o.steps);
+  if (!total || *total == now || o.extend) {
+    return {};
+  }
+  BOWLINE_REQUIRE(*total != std::to_string(step),
+                  "The run of checkpoint \"{}\" is finished: it has made its {} steps. To go on to "
+                  "step {}, add --extend.",
+                  path, step, now);
+  return Status(Code::bad_argument,
+                fmt::format("Checkpoint \"{}\" is of step {} of a run of {} steps, now {}: the "
+                            "learning rate would follow another curve. To change the number of "
+                            "steps, add --extend.",
+                            path, step, *total, now));
+}
+
+}  // namespace bowline::command

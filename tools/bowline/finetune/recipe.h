@@ -1,0 +1,27 @@
+// What a run is: its training options, and what of them a checkpoint remembers.
+#pragma once
+
+#include "common/checkpoints.h"
+#include "common/text.h"
+#include "finetune/data.h"
+
+namespace bowline::command {
+
+TrainOptions train_options(const FinetuneOptions& options);
+Evaluation evaluation(const FinetuneOptions& options);
+
+// What must be the same for a run to go on bit for bit.
+Config run_config(const FinetuneOptions& options, const TrainingData& data);
+// Of what an evaluation depends on besides the weights: equal keys make comparable losses.
+std::string evaluation_key(const FinetuneOptions& options, const TrainingData& data);
+// Tells runs apart that begin with another model or have another config; the number of steps may change.
+std::string run_id(const Config& config, const Model& model);
+
+// The checkpoint "path" with the config `saved` belongs to the run `config`, but for its number of steps.
+// Errors  bad_file: what differs, as a sentence.
+Status check_same_run(const std::string& path, const Config& saved, const Config& config);
+// Its number of steps is the same, or may be changed.
+Status check_steps(const std::string& path, const Config& saved, uint64_t step,
+                   const FinetuneOptions& options);
+
+}  // namespace bowline::command

@@ -1,0 +1,143 @@
+#include "finetune/store.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "common/files.h"
+#include "core/status.h"
+#include "finetune/recipe.h"
+#include "graph/model_state.h"
+
+namespace bowline::command {
+namespace {
+
+namespace fs = std::filesystem;
+using params::Role;
+
+constexpr const char* kReplaces = "replaces";
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return !path.empty() && fs::exists(fs::symlink_status(path, error));
+}
+
+// Of the rows that a file gets.
+uint64_t bytes_of(const Model& model, bool training) {
+  uint64_t bytes = 0;
+  for (const params::Storage& s : model.state()->table.storages) {
+    const bool state = s.role == Role::moment || s.role == Role::master;
+    bytes += s.role == Role::gradient || (state && !training) ? 0 : s.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Status Store::open() { return o_.checkpoint.empty() ? Status() : take_folder(); }
+
+Status Store::probe(const Model& model, const Config& saved) {
+  const std::string weights = is_there(o_.out) ? weights_hash(o_.out) : "";
+  if (is_ours(weights, saved)) {
+    replaced_ = weights;
+  }
+  replace_out_ = o_.force || !replaced_.empty();
+  BOWLINE_TRY(check_out());
+  if (!o_.out.empty()) {
+    BOWLINE_TRY(probe_output(o_.out, bytes_of(model, o_.with_training_state)));
+  }
+  return o_.checkpoint.empty() ? Status()
+                               : probe_output(o_.checkpoint + "/probe", bytes_of(model, true));
+}
+
+// Nothing is lost when the file holds what a checkpoint of this run holds too, or held when it was written.
+bool Store::is_ours(const std::string& weights, const Config& saved) const {
+  return !weights.empty() && !last_.empty() &&
+         (weights == find_setting(saved, kReplaces) || weights == weights_hash(last_) ||
+          weights == weights_hash(best()));
+}
+
+void Store::append_to(Config& config) const {
+  if (!replaced_.empty()) {
+    config.emplace_back(kReplaces, replaced_);
+  }
+}
+
+Status Store::check_out() const {
+  BOWLINE_REQUIRE(replace_out_ || !is_there(o_.out),
+                  "--out \"{}\" is there already. --force replaces it, if the run ends well.",
+                  o_.out);
+  return {};
+}
+
+Status Store::adopt(const std::string& resumed, const Config& config) {
+  if (!folder_) {
+    return {};
+  }
+  std::vector<std::string> mine;
+  bool found = false;
+  for (const CheckpointFile& file : list_checkpoints(o_.checkpoint)) {
+    const Result<Config> saved = read_config(file.path);
+    if (!saved.ok()) {
+      continue;  // damaged: it is no save, and takes the place of none
+    }
+    BOWLINE_TRY(check_same_run(file.path, saved.value(), config));
+    found = found || same_place(file.path, resumed);
+    if (found) {
+      mine.insert(mine.begin(), file.path);
+    }
+  }
+  folder_->adopt(std::move(mine));
+  return {};
+}
+
+void Store::set_saved(uint64_t samples, std::string path) {
+  samples_ = samples;
+  last_ = std::move(path);
+}
+
+Status Store::take_folder() {
+  if (folder_) {
+    return {};
+  }
+  if (!o_.checkpoint.empty()) {
+    BOWLINE_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(o_.checkpoint));
+    folder_.emplace(std::move(folder));
+    return {};
+  }
+  const std::string beside = (o_.out.empty() ? o_.model : o_.out) + ".checkpoint";
+  for (int number = 1;; ++number) {
+    const std::string path = number == 1 ? beside : fmt::format("{}.{}", beside, number);
+    if (!is_there(path)) {
+      BOWLINE_ASSIGN(CheckpointFolder folder, CheckpointFolder::open(path));
+      folder_.emplace(std::move(folder));
+      return {};
+    }
+  }
+}
+
+Status Store::save(const Trainer& trainer, const Progress& progress) {
+  BOWLINE_TRY(take_folder());
+  BOWLINE_ASSIGN(last_, folder_->write(trainer, progress));
+  samples_ = progress.data_cursor;
+  return {};
+}
+
+Status Store::save_best(const Trainer& trainer, const Progress& progress) {
+  BOWLINE_TRY(take_folder());
+  return folder_->write_best(trainer, progress);
+}
+
+void Store::finish() {
+  if (!folder_ || !o_.checkpoint.empty()) {
+    return;
+  }
+  const std::string folder = folder_->path();
+  folder_.reset();
+  std::error_code ignored;
+  fs::remove(best_checkpoint(folder), ignored);
+  fs::remove(last_, ignored);
+  fs::remove(folder, ignored);  // only if it is empty
+}
+
+}  // namespace bowline::command
