@@ -72,9 +72,9 @@ class Case(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.shared))
 
     def finetune(self, *arguments, **options):
-        flags = {"--batch": 2, "--seq": 16, "--device": "cpu"}
+        flags = {"--data": self.text, "--batch": 2, "--seq": 16, "--device": "cpu"}
         defaults = [word for flag, value in flags.items() if flag not in arguments for word in (flag, value)]
-        return run("finetune", self.model, "--data", self.text, *defaults, *arguments, **options)
+        return run("finetune", self.model, *defaults, *arguments, **options)
 
     def expect(self, process, code, *texts):
         """The exit code is `code`; a failure prints one message with all of the texts, and no crash."""

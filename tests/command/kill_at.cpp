@@ -1,6 +1,8 @@
 // Preloaded into the command: ends it with SIGKILL at its n-th file operation, n = $KILL_AT. The
-// operation is not done, but for a write, of which the first half is.
+// operation is not done, but for a write, of which the first half is. A write to the file $FAIL_WRITE
+// fails, from its second on, as on a full disk.
 #include <dlfcn.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +27,15 @@ bool is_file(int fd) {
   return fstat(fd, &s) == 0 && S_ISREG(s.st_mode);
 }
 
+bool is_full(int fd) {
+  const char* path = getenv("FAIL_WRITE");
+  struct stat opened;
+  struct stat named;
+  static int count = 0;
+  return path != nullptr && fstat(fd, &opened) == 0 && stat(path, &named) == 0 &&
+         opened.st_ino == named.st_ino && ++count > 1;
+}
+
 template <class F>
 F next(const char* name) {
   return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
@@ -34,6 +45,10 @@ F next(const char* name) {
 
 extern "C" ssize_t write(int fd, const void* bytes, size_t count) {
   static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
+  if (is_full(fd)) {
+    errno = ENOSPC;
+    return -1;
+  }
   if (is_file(fd) && reached()) {
     (void)!real(fd, bytes, count / 2);
     end();

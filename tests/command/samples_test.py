@@ -100,13 +100,9 @@ class Samples(harness.Case):
         live = [line for line in lines if "tokens/s" in line and "left" in line]
         self.assertEqual(len(live), 1, lines)
         self.assertRegex(live[0], r"^\rstep 1/30  loss \d+\.\d+  \d+ tokens/s  \S+ [KM]iB  \d+:\d\d left")
-        plain = self.finetune("--steps", 30, "--out", self.folder / "out.bowline").stdout
+        plain = self.finetune("--steps", 30, "--out", self.folder / "plain.bowline").stdout
         self.assertGreater(len(re.findall(r"^step ", plain, re.MULTILINE)), 10)
         self.assertNotIn("\r", plain)
-
-    def test_a_device_that_computes_nothing(self):
-        done = self.finetune("--steps", 2, "--device", "null", "--out", self.folder / "out.bowline")
-        self.assertIn(done.returncode, (OK, harness.FAILED), done.stderr)
 
     def test_finetune_learns(self):
         out = self.finetune("--steps", 60, "--learning-rate", "0.01", "--out", self.folder / "out.bowline", "-o", "json")

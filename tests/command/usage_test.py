@@ -27,6 +27,25 @@ class Usage(harness.Case):
         self.expect(self.finetune("--seq", "0"), USAGE, "--seq")
         self.expect(run("bench", "matmul", "--layout", "xx"), USAGE, "xx")
 
+    def test_numbers(self):
+        """A number is a whole word, finite and in range; the message is short, and nothing is written."""
+        out = self.folder / "out.bowline"
+        whole = ("-1", "", "1e3", "0x10", "1.5", "9223372036854775808", "1" * 400, " 1", "many")
+        for flag in ("--steps", "--warmup", "--eval-every", "--eval-batches", "--save-every", "--patience", "--batch"):
+            for word in whole:
+                self.expect(self.finetune(flag, word, "--out", out), USAGE, flag, f'"{word[:40]}" is not a whole number from')
+        real = ("-1", "", "nan", "-nan", "inf", "-inf", "1e39", "0x1p3", "1e", "many")
+        for flag in ("--learning-rate", "--weight-decay", "--clip", "--beta2", "--momentum", "--final-fraction"):
+            for word in real:
+                done = self.expect(self.finetune(flag, word, "--out", out), USAGE, flag, f'"{word}" is not a finite number from')
+                self.assertLess(len(done.stderr), 200)
+        for flag in ("--beta2", "--momentum"):
+            for word in ("1", "0.99999999999"):
+                self.expect(self.finetune(flag, word, "--out", out), USAGE, f'"{word}" is not a finite number from 0 on and below 1')
+        self.expect(self.finetune("--seed", 2**64 - 1, "--steps", 0), OK)
+        self.expect(self.finetune("--seed", 2**64, "--steps", 0), USAGE, "from 0 on")
+        self.assertFalse(out.exists())
+
     def test_missing_argument(self):
         self.expect(run("inspect"), USAGE, "model")
         self.expect(run("finetune", self.model), USAGE, "--data")
@@ -44,7 +63,7 @@ class Usage(harness.Case):
         top = self.expect(run("--help"), OK)
         for code in ("0 ", "1 ", "2 ", "3 ", "4 ", "75 ", "130 "):
             self.assertIn("\n  " + code, top.stdout)
-        for verb in ("devices", "inspect", "verify", "finetune", "bench", "conform"):
+        for verb in ("devices", "inspect", "verify", "finetune", "eval", "bench", "conform"):
             self.assertIn(verb, top.stdout)
             self.assertIn(f"example: bowline {verb}", self.expect(run(verb, "--help"), OK).stdout)
 

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""How a run may end: worse, not finite, out of patience, with the best step, on a device for tests; and going on from there."""
+
+import json
+import re
+import unittest
+
+import harness
+from harness import BAD_DEVICE, BAD_FILE, FAILED, OK, USAGE, run
+
+
+class Outcome(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.out, self.checkpoints = self.folder / "out.bowline", self.folder / "checkpoints"
+
+    def train(self, steps, *more, **options):
+        return self.finetune("--steps", steps, "--out", self.out, *more, **options)
+
+    def loss_of(self, path):
+        """Held-out loss of a model, as a run of no steps tells it."""
+        done = run("finetune", path, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu", "--steps", 0, "-o",
+                   "json")
+        return json.loads(self.expect(done, OK).stdout)["bits_per_byte_before"]
+
+    def test_worse_replaces_nothing(self):
+        self.out.write_bytes(b"precious")
+        done = self.train(5, "--learning-rate", "30", "--force", "-o", "json")
+        self.expect(done, FAILED, "worse than before", "Nothing is written", "The best is the model before the first step")
+        self.assertEqual(self.out.read_bytes(), b"precious")
+        summary = json.loads(done.stdout)
+        self.assertIsNone(summary["written"])
+        self.assertEqual(summary["bits_per_byte_before"], self.loss_of(self.model))
+        after = re.search(r"worse than before: (\S+) bits per byte, before (\S+)\.", done.stderr)
+        self.assertEqual(after.group(2), f"{summary['bits_per_byte_before']:.4f}")
+        last = self.folder / "out.bowline.checkpoint" / "step-00000005.bowline"
+        self.assertIn(f'Step 5 is in "{last}"', done.stderr)
+        self.assertEqual(self.loss_of(last), summary["bits_per_byte_after"])
+        self.expect(run("verify", last), OK)
+
+    def test_not_finite_replaces_nothing(self):
+        self.out.write_bytes(b"precious")
+        done = self.train(5, "--learning-rate", "1e6", "--force")
+        self.expect(done, FAILED, "The loss of the held-out text is not finite: nan bits per byte, before 8.",
+                    "The best is the model before the first step", "Step 5 is in")
+        self.assertEqual(self.out.read_bytes(), b"precious")
+
+    def test_worse_names_the_best(self):
+        # The rate rises until the run diverges.
+        done = self.train(120, "--learning-rate", "30", "--warmup", 1000, "--schedule", "constant", "--eval-every", 10,
+                          "--checkpoint", self.checkpoints)
+        self.expect(done, FAILED, "worse than before", f'The best is "{self.checkpoints / "best.bowline"}", of step ')
+        best = re.search(r"of step (\d+), with (\S+)\.\n", done.stderr)
+        losses = dict(re.findall(r"held-out at step (\d+): (\S+)", done.stdout))
+        self.assertEqual(losses[best.group(1)], best.group(2))
+        self.assertEqual(min(map(float, losses.values())), float(best.group(2)))
+        self.assertEqual(f"{self.loss_of(self.checkpoints / 'best.bowline'):.4f}", best.group(2))
+        self.assertFalse(self.out.exists())
+
+    def test_keeps_the_best_step(self):
+        flags = ["--learning-rate", "0.5", "--schedule", "constant", "--eval-every", 5, "-o", "json"]
+        summary = json.loads(self.expect(self.train(30, "--keep", "best", *flags), OK).stdout)
+        self.assertLess(summary["bits_per_byte_best"], summary["bits_per_byte_before"])
+        self.assertLess(summary["best_step"], 30, "the rate is too low for this test: the last step is the best")
+        self.assertEqual(summary["bits_per_byte_after"], summary["bits_per_byte_best"])
+        self.assertEqual(self.loss_of(self.out), summary["bits_per_byte_best"])
+        self.assertEqual(sorted(f.name for f in self.folder.iterdir()), ["out.bowline"])
+
+        last = json.loads(self.expect(self.train(30, "--force", "--checkpoint", self.checkpoints, *flags), OK).stdout)
+        self.assertEqual(last["best_step"], summary["best_step"])
+        self.assertEqual(self.loss_of(self.out), last["bits_per_byte_after"])
+        self.assertGreater(last["bits_per_byte_after"], last["bits_per_byte_best"])
+        self.assertEqual(self.loss_of(self.checkpoints / "best.bowline"), summary["bits_per_byte_best"])
+
+    def test_patience(self):
+        flags = ["--learning-rate", "0.5", "--schedule", "constant", "--eval-every", 5, "--patience", 2, "--checkpoint",
+                 self.checkpoints, "-o", "json"]
+        done = self.expect(self.train(500, *flags), OK)
+        summary = json.loads(done.stdout)
+        self.assertEqual(summary["steps"], summary["best_step"] + 10)
+        self.assertIn(f"stopped after step {summary['steps']}: the last 2 evaluations were no better than that of step "
+                      f"{summary['best_step']}", done.stderr)
+        again = json.loads(self.expect(self.train(500, "--resume", "auto", *flags), OK).stdout)
+        self.assertEqual(again["steps"], 0, "a stopped run goes on")
+
+    def test_flags_that_need_evaluations(self):
+        for flags in (["--keep", "best"], ["--patience", 1]):
+            self.expect(self.train(2, *flags), USAGE, "--eval-every")
+
+    def test_losses_have_one_unit(self):
+        log = self.folder / "log"
+        done = self.expect(self.train(3, "--learning-rate", 0, "--log", log, "--eval-every", 1), OK)
+        self.assertIn("3 steps of 2 x 16 bytes on cpu; every loss is in bits per byte\n", done.stdout)
+        header, *lines = log.read_text().splitlines()
+        self.assertRegex(header, r"^# bowline finetune log 1, run [0-9a-f]{16}: step, loss in bits per byte, ")
+        before = float(re.search(r"held-out before: (\d+\.\d+)", done.stdout).group(1))
+        shown = [float(x) for x in re.findall(r"step \d/3  loss (\d+\.\d+) ", done.stdout)]
+        for line, loss in zip(lines, shown, strict=True):
+            self.assertAlmostEqual(float(line.split("\t")[1]), loss, places=4)
+            # A byte of 256 has about 8 bits before anything is learned; in nats that would be 5.5.
+            self.assertLess(abs(loss - before), 1)
+            self.assertGreater(loss, 7)
+
+    def test_a_device_for_tests(self):
+        self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "null", "for tests", "--allow-test-device")
+        self.assertFalse(self.out.exists())
+        self.expect(run("eval", self.model, "--data", self.text, "--device", "null"), BAD_DEVICE, "for tests")
+
+
+class GoingOn(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.out, self.checkpoints = self.folder / "out.bowline", self.folder / "checkpoints"
+
+    def train(self, steps, *more):
+        return self.finetune("--steps", steps, "--out", self.out, "--checkpoint", self.checkpoints, *more)
+
+    def test_extend(self):
+        self.expect(self.train(5), OK)
+        first = self.out.read_bytes()
+        self.expect(self.train(8, "--resume", "auto"), FAILED, "is finished: it has made its 5 steps", "--extend")
+        self.assertEqual(self.out.read_bytes(), first)
+        self.expect(self.train(8, "--resume", "auto", "--extend"), OK, "resumed at step 5")
+        self.assertNotEqual(self.out.read_bytes(), first)
+        self.assertEqual(sorted(f.name for f in self.checkpoints.iterdir()), ["step-00000005.bowline", "step-00000008.bowline"])
+        done = self.expect(self.train(8, "--resume", "auto"), OK, "the run is finished; a larger --steps with --extend goes on")
+        self.assertIn("resumed at step 8", done.stdout)
+        self.expect(self.train(8, "--extend"), USAGE, "--resume")
+
+    def test_fewer_steps_than_made(self):
+        self.expect(self.train(7, "--schedule", "constant"), OK)
+        before = self.out.read_bytes()
+        self.expect(self.train(5, "--schedule", "constant", "--resume", "auto"), FAILED, "is of step 7, beyond --steps 5")
+        self.assertEqual(self.out.read_bytes(), before)
+
+    def test_the_output_of_the_same_run_is_replaced(self):
+        flags = ["--schedule", "constant"]
+        self.expect(self.train(3, *flags), OK)
+        self.expect(self.train(6, "--resume", "auto", *flags), OK)
+        self.out.write_bytes(self.model.read_bytes())
+        self.expect(self.train(8, "--resume", "auto", *flags), FAILED, "is there already", "--force")
+        self.assertEqual(self.out.read_bytes(), self.model.read_bytes())
+
+    def test_another_text(self):
+        self.expect(self.train(5), OK)
+        other = self.folder / "other.txt"
+        other.write_text(harness.make_text(60, seed=9))
+        done = run("finetune", self.model, "--data", other, "--batch", 2, "--seq", 16, "--device", "cpu", "--steps", 5, "--out",
+                   self.out, "--checkpoint", self.checkpoints, "--resume", "auto")
+        self.expect(done, BAD_FILE, "belongs to a run on another text", "Give the text of that run")
+
+    def test_another_device_is_said(self):
+        device = harness.vulkan_device()
+        if device is None:
+            self.skipTest("no Vulkan device is usable here")
+        self.expect(self.train(2, "--schedule", "constant"), OK)
+        self.expect(self.train(3, "--schedule", "constant", "--resume", "auto", "--device", device), OK,
+                    f"the run was on device cpu and is on {device} now")
+
+
+if __name__ == "__main__":
+    unittest.main()
