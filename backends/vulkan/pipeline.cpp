@@ -1,5 +1,6 @@
 #include "pipeline.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,19 +37,20 @@ std::string cache_path(const std::string& folder, const PhysicalDevice& physical
 
 constexpr uint64_t kLargestCache = 256u << 20;
 
+// Empty if there is no such regular file. O_NONBLOCK: opening a pipe does not wait for its writer.
 std::vector<char> read_file(const std::string& path) {
   std::vector<char> bytes;
-  FILE* file = std::fopen(path.c_str(), "rb");
+  const int fd = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   struct stat status {};
-  if (file != nullptr && fstat(fileno(file), &status) == 0 && status.st_size > 0 &&
+  if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
       static_cast<uint64_t>(status.st_size) < kLargestCache) {
     bytes.resize(static_cast<size_t>(status.st_size));
-    if (std::fread(bytes.data(), 1, bytes.size(), file) != bytes.size()) {
+    if (::read(fd, bytes.data(), bytes.size()) != status.st_size) {
       bytes.clear();
     }
   }
-  if (file != nullptr) {
-    std::fclose(file);
+  if (fd >= 0) {
+    ::close(fd);
   }
   return bytes;
 }
@@ -199,7 +201,8 @@ void Pipelines::save() {
   header.bytes = bytes;
   header.hash = hash_bytes(data.data(), bytes, 0);
   const std::string temporary = path_ + "." + std::to_string(getpid());
-  FILE* file = std::fopen(temporary.c_str(), "wb");
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  FILE* file = fd < 0 ? nullptr : fdopen(fd, "wb");
   if (file == nullptr) {
     return;
   }

@@ -101,6 +101,16 @@ class Outcome(harness.Case):
             self.assertLess(abs(loss - before), 1)
             self.assertGreater(loss, 7)
 
+    def test_defaults_are_those_of_inspect(self):
+        """Without flags the plan of a training is the one that inspect makes with the defaults of the library."""
+        dims = ["--batch", 2, "--seq", 16]
+        plan = json.loads(self.expect(run("inspect", self.model, "--json", *dims, "--device", "cpu"), OK).stdout)
+        summary = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)
+        self.assertEqual(plan["memory"]["training"]["predicted_bytes"], summary["predicted_bytes"])
+        help_text = " ".join(self.expect(run("finetune", "--help"), OK).stdout.split())
+        for flag, value in (("weight-decay", "0.01"), ("beta2", "0.999"), ("clip", "0"), ("learning-rate", "0.001"), ("seed", "0")):
+            self.assertRegex(help_text, rf"--{flag} \w+:\S*={value} ")
+
     def test_a_device_for_tests(self):
         self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "null", "for tests", "--allow-test-device")
         self.assertFalse(self.out.exists())

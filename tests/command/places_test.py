@@ -123,6 +123,19 @@ class Files(Place):
         os.close(reader)
         self.assertEqual(self.names(self.folder), [".out.bowline.bowline-write", "pipe", "socket"])
 
+    def test_a_cache_that_is_a_pipe(self):
+        device = harness.vulkan_device()
+        if device is None:
+            self.skipTest("no Vulkan device is usable here")
+        cache = self.folder / "cache"
+        cache.mkdir()
+        environment = {**os.environ, "BOWLINE_CACHE": str(cache)}
+        self.expect(self.train(1, "--device", device, env=environment), OK)
+        (file,) = cache.iterdir()
+        file.unlink()
+        os.mkfifo(file)
+        self.expect(self.train(1, "--device", device, "--force", env=environment, timeout=60), OK)
+
     def test_giants(self):
         giant = self.folder / "giant.txt"
         for gigabytes, text in ((3, "giant.txt:1:1: There is a NUL byte"), (5, "has more than 4294967296 bytes")):

@@ -17,7 +17,7 @@ constexpr const char* kFooter = R"(Exit codes
   3    a file cannot be read, is damaged, or is not what it should be
   4    a device is unknown, or cannot be used
   75   the device is lost: start the same command again (finetune goes on with --resume auto)
-  130  interrupted by Ctrl-C; finetune has written a checkpoint
+  130  interrupted by Ctrl-C, SIGTERM or SIGHUP; finetune has written a checkpoint, if it had begun
 
 `bowline VERB --help` shows the flags of a verb and an example.)";
 

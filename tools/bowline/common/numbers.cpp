@@ -32,7 +32,7 @@ CLI::Validator real(double least, double most, bool closed) {
                           (closed || static_cast<float>(value) < static_cast<float>(most));
         return fits ? std::string() : refusal(word, "finite", range);
       },
-      range);
+      fmt::format("{:g}..{}{:g}", least, closed ? "" : "<", most));
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
         const bool fits = parse(word, value) && value >= least && value <= most;
         return fits ? std::string() : refusal(word, "whole", range);
       },
-      range);
+      most >= kMostSteps ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
 }
 
 CLI::Validator real_number(double least, double most) { return real(least, most, true); }
