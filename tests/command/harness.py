@@ -72,9 +72,24 @@ class Case(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.shared))
 
     def finetune(self, *arguments, **options):
+        return run("finetune", self.model, *self.with_defaults(arguments), **options)
+
+    def with_defaults(self, arguments):
         flags = {"--data": self.text, "--batch": 2, "--seq": 16, "--device": "cpu"}
-        defaults = [word for flag, value in flags.items() if flag not in arguments for word in (flag, value)]
-        return run("finetune", self.model, *defaults, *arguments, **options)
+        return [*(word for flag, value in flags.items() if flag not in arguments for word in (flag, value)), *arguments]
+
+    def start(self, *arguments):
+        """A running `bowline finetune` of the tiny model on the CPU; a test that fails leaves none behind."""
+        process = subprocess.Popen([BOWLINE, "finetune", self.model, *map(str, self.with_defaults(arguments))],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        def end():
+            if process.returncode is None:
+                process.kill()
+                process.communicate()
+
+        self.addCleanup(end)
+        return process
 
     def expect(self, process, code, *texts):
         """The exit code is `code`; a failure prints one message with all of the texts, and no crash."""

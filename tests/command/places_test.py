@@ -25,19 +25,15 @@ class Place(harness.Case):
             more = ("--out", self.out, *more)
         return self.finetune("--steps", steps, "--schedule", "constant", *more, **options)
 
-    def start(self, *more, data=None, steps=10**7):
-        return subprocess.Popen(
-            [BOWLINE, *map(str, ["finetune", self.model, "--data", data or self.text, "--batch", 2, "--seq", 16, "--device",
-                                 "cpu", "--steps", steps, "--schedule", "constant", "--out", self.out, *more])],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, *more, steps=10**7):
+        return super().start("--steps", steps, "--schedule", "constant", "--out", self.out, *more)
 
-    def wait_for(self, what, process):
+    def wait_for(self, what):
         for _ in range(6000):
             if what():
                 return
             time.sleep(0.01)
-        process.kill()
-        raise AssertionError(process.communicate())
+        self.fail("nothing came of it in a minute")
 
     def names(self, folder=None):
         return sorted(f.name for f in (folder or self.checkpoints).iterdir())
@@ -166,15 +162,16 @@ class Files(Place):
 class Folders(Place):
     def test_a_folder_has_one_writer(self):
         first = self.start("--checkpoint", self.checkpoints, "--save-every", 1, "--eval-batches", 1)
-        self.wait_for(lambda: list(self.checkpoints.glob("step-*")), first)
+        self.wait_for(lambda: list(self.checkpoints.glob("step-*")))
         second = self.train(2, "--checkpoint", self.checkpoints, "--resume", "auto")
         self.expect(second, FAILED, f"Another run writes to folder \"{self.checkpoints}\" now: process {first.pid}.")
         first.send_signal(signal.SIGKILL)
         first.communicate()
         # The kernel has released the lock.
         self.expect(self.train(10**6, "--checkpoint", self.checkpoints, "--resume", "auto", "--dry-run"), OK)
-        again = self.start("--checkpoint", self.checkpoints, "--resume", "auto", "--eval-batches", 1)
-        self.wait_for(lambda: (self.checkpoints / ".bowline-lock").read_text() == str(again.pid), again)
+        again = self.start("--checkpoint", self.checkpoints, "--resume", "auto", "--eval-batches", 1, "--log", self.log)
+        self.wait_for(self.log.exists)  # from here on a signal is answered with a checkpoint
+        self.assertEqual((self.checkpoints / ".bowline-lock").read_text(), str(again.pid))
         again.send_signal(signal.SIGTERM)
         self.assertEqual(again.wait(60), INTERRUPTED)
         self.assertEqual([name for name in self.names() if not name.startswith("step-")], [])
@@ -214,7 +211,7 @@ class Folders(Place):
         for number in (1, 2, 3):
             process = self.start("--log", self.log.with_name(f"log{number}"), "--eval-batches", 1)
             log = self.log.with_name(f"log{number}")
-            self.wait_for(lambda log=log: log.exists() and log.stat().st_size > 400, process)
+            self.wait_for(lambda log=log: log.exists() and log.stat().st_size > 400)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
             self.assertEqual(process.returncode, INTERRUPTED, errors)
@@ -235,8 +232,7 @@ class WaysOut(Place):
             process = self.start("--valid", valid, "--eval-stride", 1, "--checkpoint", folder, "--eval-every", 3,
                                  "--resume", "auto", "--log", self.folder / f"log{number}")
             # The first evaluation, before any step, takes seconds.
-            self.wait_for(lambda n=number: (self.folder / f"log{n}").exists(), process)
-            time.sleep(0.1)
+            self.wait_for(lambda n=number: (self.folder / f"log{n}").exists())
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)
             self.assertEqual(process.returncode, INTERRUPTED, errors)
@@ -247,7 +243,7 @@ class WaysOut(Place):
         valid.write_text(harness.make_text(3000))
         process = self.start("--valid", valid, "--eval-stride", 1, "--checkpoint", self.checkpoints, "--eval-every", 3, "--log",
                              self.log)
-        self.wait_for(lambda: self.log.exists() and len(self.log.read_text().splitlines()) == 4, process)
+        self.wait_for(lambda: self.log.exists() and len(self.log.read_text().splitlines()) == 4)
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
@@ -273,7 +269,7 @@ class WaysOut(Place):
 
     def test_output_that_appears_meanwhile(self):
         process = self.start("--checkpoint", self.checkpoints, "--log", self.log, "--eval-batches", 1, steps=3000)
-        self.wait_for(self.log.exists, process)
+        self.wait_for(self.log.exists)
         self.out.write_bytes(b"mine")
         _, errors = process.communicate(timeout=120)
         self.assertEqual(process.returncode, FAILED, errors)

@@ -55,6 +55,9 @@ class Run {
       return kOk;
     }
     defer_interrupts();
+    if (const Status s = open_outputs(); !s.ok()) {
+      return fail(s);
+    }
     return finish(work());
   }
 
@@ -132,7 +135,7 @@ Status Run::prepare() {
   }
   BOWLINE_TRY(resume());
   first_step_ = trainer_->steps();
-  return o_.dry_run ? Status() : open_outputs();
+  return {};
 }
 
 Status Run::open_model() {
