@@ -653,7 +653,8 @@ bool Drawer::repeat(Scope& s) {
   node.kind = Node::Kind::repeat;
   node.count = static_cast<uint32_t>(dice_.between(1, 4));
   for (int64_t c = dice_.chance(0.5) ? 1 : dice_.between(2, 3); c > 0; --c) {
-    node.inputs.push_back(dice_.chance(0.1) && !s.floats.empty() ? s.floats.front() : any(s));
+    // One value may enter twice.
+    node.inputs.push_back(!node.inputs.empty() && dice_.chance(0.2) ? node.inputs[0] : any(s));
   }
   if (dice_.chance(0.1)) {  // a weight may enter as a carried value
     if (const auto w = parameter(s, s.graph->shape(node.inputs[0]), 0.5)) {
