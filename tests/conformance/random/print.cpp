@@ -239,29 +239,47 @@ class Printer {
     line("Trainer t = Trainer::create(m, device, o).value();");
   }
 
-  void batches() {
-    const uint32_t number = recipe_.steps * recipe_.options.accumulation + 1;
-    for (uint32_t k = 0; k < number; ++k) {
-      std::string names;
-      line("{");
-      for (const Node& node : recipe_.loss.nodes) {
-        if (node.kind != Node::Kind::input) {
-          continue;
-        }
-        const bool index = node.classes > 0;
-        const std::string values = joined(batch_values(recipe_, node, k), [&](double v) {
-          return index ? format("{}", v) : literal(v);
-        });
-        line(format("  std::vector<{}> x{} = {};", index ? "int32_t" : "float", node.item,
-                    braced(values)));
-        names += format("{}tensor(\"x{}\", {}, x{})", names.empty() ? "" : ", ", node.item,
-                        braces(node.shapes[0].dims()), node.item);
+  // One batch of an entry point, and what is done with it.
+  void batch(const Graph& g, uint32_t number, const std::string& call) {
+    std::string names;
+    line("{");
+    indent_ += 2;
+    for (const Node& node : g.nodes) {
+      if (node.kind != Node::Kind::input) {
+        continue;
       }
-      line(format("  const std::vector<Tensor> batch = {};", braced(names)));
-      line(k + 1 < number ? "  EXPECT_OK(t.micro_step(batch).status());"
-                          : "  EXPECT_OK(t.evaluate(batch).status());");
-      line("}");
+      const bool index = node.classes > 0;
+      const std::string values = joined(batch_values(recipe_, node, number), [&](double v) {
+        return index ? format("{}", v) : literal(v);
+      });
+      line(format("std::vector<{}> x{} = {};", index ? "int32_t" : "float", node.item,
+                  braced(values)));
+      line(
+          format("const std::vector<int64_t> d{} = {};", node.item, braces(node.shapes[0].dims())));
+      names += format("{}tensor(\"x{}\", d{}, x{})", names.empty() ? "" : ", ", node.item,
+                      node.item, node.item);
     }
+    line(format("const std::vector<Tensor> batch = {};", braced(names)));
+    line(call);
+    indent_ -= 2;
+    line("}");
+  }
+
+  void batches() {
+    const uint32_t number = recipe_.steps * recipe_.options.accumulation;
+    for (uint32_t k = 0; k < number; ++k) {
+      batch(recipe_.loss, k, "EXPECT_OK(t.micro_step(batch).status());");
+    }
+    batch(recipe_.loss, number, "EXPECT_OK(t.evaluate(batch).status());");
+    if (recipe_.probe.nodes.empty()) {
+      return;
+    }
+    const Shape& shape = recipe_.probe.shape(recipe_.probe.outputs[0]);
+    line(format("std::vector<float> out({});", shape.elements()));
+    line(format("const std::vector<int64_t> dims = {};", braces(shape.dims())));
+    line("const Tensor outputs[] = {tensor(\"probe\", dims, out)};");
+    line("Session session = Session::create(m, device, \"probe\", {}).value();");
+    batch(recipe_.probe, number, "EXPECT_OK(session.run(batch, outputs));");
   }
 
   const Recipe& recipe_;
