@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "common/print.h"
+#include "finetune/run_state.h"
+#include "verb.h"
+
+namespace bowline::command {
+
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "nan"
+         : loss < 1e4     ? fmt::format("{:.4f}", loss)
+                          : fmt::format("{:.4g}", loss);
+}
+
+// Every way out comes through here.
+int Run::finish(Status status) {
+  line_.finish();
+  if (status.ok() && !worse_) {
+    print_result();
+    store_.finish();
+    return kOk;
+  }
+  const std::string kept = keep_work();
+  if (interrupted()) {
+    return fail(
+        kInterrupted,
+        fmt::format("Interrupted after step {}. {}\n- --checkpoint {} --resume auto goes on.",
+                    trainer_->steps(), kept, store_.folder()));
+  }
+  if (!status.ok()) {
+    return fail(std::move(status).at(kept));
+  }
+  print_result();
+  return fail(kFailed, worse_text() + fmt::format("\n- {}", kept));
+}
+
+// The values, and where the best weights are.
+std::string Run::worse_text() const {
+  const bool any = held_.best_step() != held_.first_step();
+  const std::string best = any ? fmt::format("\"{}\", of step {}, with {}", store_.best(),
+                                             held_.best_step(), loss_text(held_.best()))
+                               : fmt::format("the model before the first step, \"{}\"", o_.model);
+  return fmt::format("{}: {} bits per byte, before {}. Nothing is written{}.\n- The best is {}.",
+                     std::isfinite(chosen_)
+                         ? "The model predicts the held-out text worse than before"
+                         : "The loss of the held-out text is not finite",
+                     loss_text(chosen_), loss_text(held_.before()),
+                     o_.out.empty() ? "" : fmt::format(" to \"{}\"", o_.out), best);
+}
+
+// A checkpoint of all that was done, if there is none. Returns a sentence about it.
+std::string Run::keep_work() {
+  if (!store_.saved(samples_) && (samples_ > 0 || interrupted())) {
+    const std::string before = store_.last();
+    if (const Status s = store_.save(*trainer_, progress()); !s.ok()) {
+      return fmt::format("No checkpoint can be written: {} The last one is {}.", s.message(),
+                         before.empty() ? "none" : fmt::format("\"{}\"", before));
+    }
+  }
+  return store_.last().empty()
+             ? "No step was made."
+             : fmt::format("Step {} is in \"{}\".", trainer_->steps(), store_.last());
+}
+
+Config Run::state_config() const {
+  Config config = config_;
+  config.emplace_back("device", device_->info().name);
+  held_.append_to(config);
+  store_.append_to(config);
+  return config;
+}
+
+Progress Run::progress() const {
+  Progress p;
+  p.step = trainer_->steps();
+  p.micro_step = micro_step_;
+  p.epoch = samples_ / windows_->per_epoch();
+  p.data_cursor = samples_;
+  p.data_seed = o_.seed;
+  p.config = state_config();
+  return p;
+}
+
+double Run::rate() const {
+  const double tokens = static_cast<double>(made_) * static_cast<double>(o_.accumulate) *
+                        static_cast<double>(o_.batch * o_.seq);
+  return train_seconds_ > 0 ? tokens / train_seconds_ : 0;
+}
+
+void Run::describe() const {
+  const uint64_t per_epoch = windows_->per_epoch();
+  const double shown = static_cast<double>(o_.steps) * static_cast<double>(o_.accumulate) *
+                       static_cast<double>(o_.batch);
+  const MemoryReport m = trainer_->memory();
+  print(out_, "device         {} ({})\n", device_->info().name, device_->info().description);
+  print(out_, "training text  {} bytes, {} windows of {} bytes\n", data_.train().size(), per_epoch,
+        o_.seq);
+  print(out_, "held out       {} bytes\n", data_.held_out().size());
+  print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps, first_step_,
+        shown / static_cast<double>(per_epoch));
+  print(out_,
+        "memory         {} predicted: weights, gradients, moments {}, activations {}, inputs {}, "
+        "backend {}\n",
+        bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), bytes_text(m.arena_bytes),
+        bytes_text(m.io_bytes), bytes_text(m.backend_bytes));
+}
+
+void Run::show(const StepReport& report, double loss, double rate) {
+  const bool plain = report.step == o_.steps || report.skipped ||
+                     report.step % std::max<uint64_t>(1, o_.steps / 20) == 0;
+  const double per_step = train_seconds_ / static_cast<double>(made_);
+  const std::string skipped =
+      report.skipped ? fmt::format("  norm {:g}  (not finite: skipped)", report.grad_norm) : "";
+  line_.show(
+      fmt::format("step {}/{}  loss {}{}  {:.0f} tokens/s  {}  {} left", report.step, o_.steps,
+                  loss_text(loss), skipped, rate, bytes_text(device_->counters().peak_bytes),
+                  seconds_text(static_cast<double>(o_.steps - report.step) * per_step)),
+      plain);
+}
+
+void Run::print_json_result() const {
+  print_json({{"device", device_->info().name},
+              {"steps", made_},
+              {"loss", loss_},
+              {"bits_per_byte_before", held_.before()},
+              {"bits_per_byte_after", chosen_},
+              {"bits_per_byte_best", held_.best()},
+              {"best_step", held_.best_step()},
+              {"written", written_ ? nlohmann::json(o_.out) : nlohmann::json()},
+              {"checkpoint", store_.last()},
+              {"tokens_per_second", rate()},
+              {"predicted_bytes", trainer_->memory().predicted_bytes},
+              {"counted_bytes", device_->counters().peak_bytes},
+              {"peak_rss_bytes", peak_resident_bytes()}});
+}
+
+void Run::print_result() {
+  if (json_) {
+    print_json_result();
+    return;
+  }
+  print("held-out: {} -> {} bits per byte\n", loss_text(held_.before()), loss_text(chosen_));
+  print("speed: {:.0f} tokens/s on {}\n", rate(), device_->info().name);
+  print("memory: {} predicted, {} counted\n", bytes_text(trainer_->memory().predicted_bytes),
+        bytes_text(device_->counters().peak_bytes));
+  if (written_) {
+    print("written: {}\n", o_.out);
+  }
+}
+
+}  // namespace bowline::command

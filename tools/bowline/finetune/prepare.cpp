@@ -1,0 +1,105 @@
+#include "common/print.h"
+#include "common/text_model.h"
+#include "core/status.h"
+#include "finetune/run_state.h"
+
+namespace bowline::command {
+
+Status Run::prepare() {
+  BOWLINE_ASSIGN(data_, TrainingData::read(o_));
+  windows_.emplace(data_.train().size(), o_.seq, o_.seed);
+  config_ = run_config(o_, data_);
+  held_ = HeldOut(evaluation_key(o_, data_));
+  BOWLINE_TRY(open_model());
+  if (!o_.dry_run) {
+    BOWLINE_TRY(store_.open());
+  }
+  BOWLINE_TRY(resume());
+  first_step_ = trainer_->steps();
+  return {};
+}
+
+Status Run::open_model() {
+  BOWLINE_ASSIGN(Device device, open_real_device(o_.device, o_.threads, o_.allow_test_device));
+  device_.emplace(std::move(device));
+  BOWLINE_ASSIGN(Model model, open_text_model(o_.model));
+  model_.emplace(std::move(model));
+  run_id_ = run_id(config_, *model_);
+  BOWLINE_TRY(model_->to(*device_));
+  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_)));
+  trainer_.emplace(std::move(trainer));
+  return {};
+}
+
+Status Run::resume() {
+  if (o_.resume == "auto") {
+    BOWLINE_TRY(resume_auto());
+  } else if (o_.resume != "none") {
+    BOWLINE_TRY(resume_from(o_.resume));
+  } else {
+    const std::vector<CheckpointFile> files = list_checkpoints(o_.checkpoint);
+    BOWLINE_REQUIRE(files.empty(),
+                    "Folder \"{}\" holds a checkpoint of an earlier run (step {}). --resume auto "
+                    "goes on with it.",
+                    o_.checkpoint, files.empty() ? 0 : files.front().step);
+  }
+  return store_.adopt(store_.last(), config_);
+}
+
+Status Run::resume_auto() {
+  Status failed;
+  for (const CheckpointFile& file : list_checkpoints(o_.checkpoint)) {
+    failed = resume_from(file.path);
+    if (failed.ok()) {
+      return {};
+    }
+    if (is_whole(file.path)) {
+      return failed;  // not damaged, but of another run
+    }
+    print(stderr, "bowline: {}\n- It is passed over.\n", Lines{failed.message()});
+  }
+  return std::move(failed).at("None of the checkpoints can be used.");
+}
+
+Status Run::resume_from(const std::string& path) {
+  BOWLINE_ASSIGN(Config saved, read_config(path));
+  BOWLINE_TRY(check_same_run(path, saved, config_));
+  const Result<Progress> resumed = trainer_->resume(path);
+  if (!resumed.ok()) {
+    return Status(resumed.status()).as(Code::bad_file);
+  }
+  const Progress& p = resumed.value();
+  BOWLINE_TRY(check_steps(path, saved, p.step, o_));
+  samples_ = p.data_cursor;
+  micro_step_ = p.micro_step;
+  store_.set_saved(samples_, path);
+  print(out_, "resumed at step {} from {}\n", p.step, path);
+  const std::string device = find_setting(saved, "device").value_or(device_->info().name);
+  if (device != device_->info().name) {
+    print(out_, "the run was on device {} and is on {} now: from here on the bits may differ\n",
+          device, device_->info().name);
+  }
+  if (p.step == o_.steps) {
+    print(out_, "the run is finished; a larger --steps with --extend goes on\n");
+  }
+  if (!held_.read_from(saved)) {
+    print(out_, "held-out losses are of another text or other windows: they begin anew\n");
+    held_ = HeldOut(evaluation_key(o_, data_));
+  }
+  saved_config_ = std::move(saved);
+  return {};
+}
+
+Status Run::open_outputs() {
+  BOWLINE_TRY(store_.probe(*model_, saved_config_));
+  if (!o_.log.empty()) {
+    BOWLINE_ASSIGN(log_,
+                   LossLog::open({o_.log, run_id_, first_step_, o_.resume != "none", o_.force}));
+  }
+  if (!o_.tensorboard.empty()) {
+    BOWLINE_ASSIGN(events_, EventFile::create(o_.tensorboard, first_step_));
+  }
+  return {};
+}
+
+}  // namespace bowline::command

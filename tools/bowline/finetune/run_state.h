@@ -1,0 +1,93 @@
+// What a run of `bowline finetune` holds: prepare.cpp begins it, run.cpp trains, finish.cpp ends it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "common/interrupt.h"
+#include "common/report.h"
+#include "finetune/events.h"
+#include "finetune/held_out.h"
+#include "finetune/log.h"
+#include "finetune/recipe.h"
+#include "finetune/store.h"
+
+namespace bowline::command {
+
+// "4.1234", or "nan".
+std::string loss_text(double loss);
+
+class Run {
+ public:
+  explicit Run(const FinetuneOptions& options)
+      : o_(options),
+        json_(options.output == "json"),
+        out_(json_ ? stderr : stdout),
+        line_(out_),
+        store_(options) {}
+
+  // The exit code.
+  int run();
+
+ private:
+  Status prepare();
+  Status open_model();
+  Status resume();
+  Status resume_auto();
+  Status resume_from(const std::string& path);
+  Status open_outputs();
+
+  Status work();
+  Status train();
+  Status train_step();
+  Status evaluate();
+  Status report_step(const StepReport& report);
+  Status choose();
+  Status write_out();
+  bool evaluation_due() const {
+    const uint64_t step = trainer_->steps();
+    return o_.eval_every != 0 && step % o_.eval_every == 0 && step != held_.last_step();
+  }
+  bool out_of_patience() const {
+    return o_.patience != 0 && held_.stale(trainer_->steps(), o_.eval_every) >= o_.patience;
+  }
+
+  int finish(Status status);
+  std::string keep_work();
+  std::string worse_text() const;
+  Config state_config() const;
+  Progress progress() const;
+  void describe() const;
+  void show(const StepReport& report, double loss, double rate);
+  void print_result();
+  void print_json_result() const;
+  double rate() const;
+
+  const FinetuneOptions& o_;
+  bool json_;
+  std::FILE* out_;
+  ProgressLine line_;
+  Store store_;
+  TrainingData data_;
+  Config config_;
+  Config saved_config_;  // of the checkpoint that the run goes on from
+  std::string run_id_;
+  std::optional<Device> device_;
+  std::optional<Model> model_;
+  std::optional<Trainer> trainer_;
+  std::optional<Windows> windows_;
+  HeldOut held_;
+  LossLog log_;
+  EventFile events_;
+  uint64_t samples_ = 0;     // windows shown since the run began
+  uint64_t micro_step_ = 0;  // batches of the unfinished step
+  uint64_t first_step_ = 0;
+  uint64_t made_ = 0;  // steps of this process
+  double chosen_ = 0;  // held-out loss of the weights that are written
+  double loss_ = 0;
+  double train_seconds_ = 0;
+  bool worse_ = false;
+  bool written_ = false;
+};
+
+}  // namespace bowline::command
