@@ -67,7 +67,7 @@ TEST(Random, ShrinksToWhatFails) {
 }
 
 TEST(Random, DevicesThatMoveThingsPass) {
-  for (const char* name : {"opaque", "moving"}) {
+  for (const char* name : {"opaque", "moving", "reordering"}) {
     const auto report = run("random", test::open_test_device(name).handle(), {.models = 30});
     ASSERT_TRUE(report.ok()) << report.status().message();
     EXPECT_EQ(report.value().passed, 30u);

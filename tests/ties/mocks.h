@@ -1,6 +1,8 @@
-// Two devices that prove that ties are not pointers. Each wraps another device.
+// Devices that keep the contract and no more: two prove that ties are not pointers, one that a plan says what depends on what.
+// Each wraps another device.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -110,6 +112,30 @@ class MovingDevice : public WrappedDevice {
  private:
   std::map<uint64_t, uint64_t> live_;  // buffer -> bytes
   std::multimap<uint64_t, device::Buffer> freed_;
+};
+
+// Runs the records of each level last to first: they do not depend on each other. A record that shares a level with one that
+// it depends on reads what is not there yet.
+class ReorderingDevice : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+
+  Result<std::unique_ptr<device::Recording>> record(
+      const device::Program& program, std::span<const device::Buffer> buffers) override {
+    device::Program reordered = program;
+    std::vector<device::Record>& records = reordered.records;
+    for (auto begin = records.begin(); begin != records.end();) {
+      const auto other = [&](const device::Record& r) {
+        return r.kind != begin->kind || r.level != begin->level;
+      };
+      const auto end = begin->kind == device::Record::Kind::op
+                           ? std::find_if(begin, records.end(), other)
+                           : begin + 1;
+      std::reverse(begin, end);
+      begin = end;
+    }
+    return WrappedDevice::record(reordered, buffers);
+  }
 };
 
 }  // namespace bowline::test

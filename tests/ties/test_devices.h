@@ -67,6 +67,9 @@ inline Device open_test_device(const std::string& name, int threads = 1) {
   if (name == "moving") {
     return wrap(name, std::make_unique<MovingDevice>(open_cpu(threads)));
   }
+  if (name == "reordering") {
+    return wrap(name, std::make_unique<ReorderingDevice>(open_cpu(threads)));
+  }
   DeviceOptions options;
   options.threads = threads;
   auto device = Device::open(name, options);
