@@ -109,6 +109,8 @@ class Files(Place):
             for flag in ("--data", "--valid", "--log"):
                 self.expect(self.train(2, flag, place, timeout=20), BAD_FILE, f"is {kind}, not a regular file")
             self.expect(run("eval", self.model, "--data", place, timeout=20), BAD_FILE, f"is {kind}, not a regular file")
+            self.expect(run("bench", "train", self.model, "--tokens", place, "--no-floor", "--device", "cpu", timeout=20), BAD_FILE,
+                        f"is {kind}, not a regular file")
             for force in ([], ["--force"]):
                 self.expect(self.train(2, "--out", place, *force, timeout=20), FAILED)
         temporary = self.folder / ".out.bowline.bowline-write"

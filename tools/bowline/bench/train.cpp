@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bench/floor.h"
+#include "common/files.h"
 #include "common/report.h"
 #include "common/text.h"
 #include "core/random.h"
@@ -39,17 +41,16 @@ Result<std::vector<int32_t>> read_tokens(const BenchTrainOptions& o) {
     }
     return tokens;
   }
-  std::ifstream file(o.tokens, std::ios::binary | std::ios::ate);
-  const std::streamoff bytes = file ? static_cast<std::streamoff>(file.tellg()) : -1;
-  BOWLINE_REQUIRE_CODE(bytes >= 0, Code::bad_file, "Token file \"{}\" cannot be read.", o.tokens);
-  BOWLINE_REQUIRE_CODE(bytes > 0 && static_cast<size_t>(bytes) % (per_batch * 4) == 0,
-                       Code::bad_file,
+  size_t bytes = 0;
+  BOWLINE_TRY(read_regular("Token file", o.tokens, kMostTextBytes, [&](std::string_view piece) {
+    tokens.resize((bytes + piece.size() + 3) / 4);
+    std::memcpy(reinterpret_cast<char*>(tokens.data()) + bytes, piece.data(), piece.size());
+    bytes += piece.size();
+    return Status();
+  }));
+  BOWLINE_REQUIRE_CODE(bytes > 0 && bytes % (per_batch * 4) == 0, Code::bad_file,
                        "Token file \"{}\" has {} bytes; a batch of {} rows of {} i32 has {}.",
                        o.tokens, bytes, o.batch, o.seq + 1, per_batch * 4);
-  tokens.resize(static_cast<size_t>(bytes) / 4);
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(tokens.data()), bytes);
-  BOWLINE_REQUIRE_CODE(file.good(), Code::bad_file, "Token file \"{}\" cannot be read.", o.tokens);
   return tokens;
 }
 
