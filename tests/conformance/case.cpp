@@ -256,6 +256,7 @@ class LineReader {
   std::map<std::string, std::vector<std::string>, std::less<>> sets_;
   std::string where_;
   bool refused_ = false;
+  std::string refusal_;
   std::vector<Choice> variables_, attributes_, options_;
   std::vector<std::string> inputs_, expected_;
 };
@@ -341,6 +342,7 @@ Status LineReader::add(const Scope& scope, const std::string& label,
   Case c;
   c.op = op_;
   c.refused = refused_;
+  c.refusal = refusal_;
   c.where = where_;
   c.text = where_ + label;
   for (const auto& [name, value] : scope.numbers) {
@@ -386,12 +388,19 @@ Status LineReader::read(std::string_view line, int number) {
     line.remove_prefix(1);
   }
   expected_.clear();
+  refusal_.clear();
   if (const size_t arrow = line.find("->"); arrow != line.npos) {
-    for (const std::string_view part : split(line.substr(arrow + 2), ' ')) {
-      expected_.emplace_back(part);
+    const std::string_view after = trim(line.substr(arrow + 2));
+    if (refused_) {
+      refusal_ = after;
+    } else {
+      for (const std::string_view part : split(after, ' ')) {
+        expected_.emplace_back(part);
+      }
     }
     line = line.substr(0, arrow);
   }
+  BOWLINE_REQUIRE(!refused_ || !refusal_.empty(), "The line does not say how it is refused.");
   std::vector<std::string_view> sections;
   for (size_t begin = 0; begin <= line.size();) {
     const size_t bar = std::min(line.find('|', begin), line.size());

@@ -28,7 +28,8 @@
 //                bias_correction2 counter:
 //                        step scalars
 //   Expected     (numbers) per output or _; they come from elsewhere and check the oracle too.
-//   A line that starts with ! states that inference refuses it. # starts a comment.
+//   A line that starts with ! states that inference refuses it, and after -> with which sentence, without its
+//   full stop. # starts a comment.
 #pragma once
 
 #include <optional>
@@ -79,6 +80,7 @@ struct Case {
   uint32_t step_error = 0;
   uint32_t step_non_finite = 0;
   bool refused = false;
+  std::string refusal;  // the message, without its full stop
   std::vector<std::optional<std::vector<double>>> expected;
   std::vector<BoundDim> dims;
   std::string where;  // "add.cases:12"
