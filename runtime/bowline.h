@@ -363,8 +363,8 @@ struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
   uint64_t arena_bytes = 0;        // activations and temporaries
   uint64_t io_bytes = 0;           // inputs, outputs, step scalars
-  uint64_t backend_bytes = 0;      // tables and staging of the backend
-  uint64_t predicted_bytes = 0;    // the sum: the peak, known before the first launch
+  uint64_t backend_bytes = 0;      // tables of the backend; without staging (Vulkan: 4 MiB)
+  uint64_t predicted_bytes = 0;    // the sum: the peak on the device, known before the first launch
   uint64_t lower_bound_bytes = 0;  // of the arena: the largest sum of live values
 };
 

@@ -1,0 +1,91 @@
+// Predicted memory against memory that is counted by code that cannot see the plan: an allocator and the resident set on the
+// CPU, the allocations of the driver on Vulkan. What a prediction covers is what lies on the device; the graph, the plan and
+// the batch lie in host memory besides, and take some 0.3 MB here.
+#include <fstream>
+
+#include "footprint/counted.h"
+#include "ties/test_devices.h"
+#include "train/tiny_lm.h"
+
+namespace bowline::test {
+namespace {
+
+constexpr double kClose = 0.02;
+
+TinyLm large_lm() {
+  TinyLm lm = tiny_lm(2);
+  lm.batch = 64;
+  lm.seq = 128;
+  return lm;
+}
+
+uint64_t train(const Device& device) {
+  TinyLm lm = large_lm();
+  EXPECT_OK(lm.model.to(device));
+  Trainer t = must(Trainer::create(lm.model, device, adamw(lm)));
+  must(train_step(t, lm, 0));
+  must(train_step(t, lm, 1));
+  return t.memory().predicted_bytes;
+}
+
+uint64_t run(const Device& device) {
+  TinyLm lm = large_lm();
+  lm.batch = 128;
+  EXPECT_OK(lm.model.to(device));
+  const std::vector<BoundDim> dims = lm.dims();
+  Session session = must(Session::create(lm.model, device, "loss", dims));
+  float loss = 0;
+  const Dims scalar = {};
+  Tensor output;
+  output.name = "loss";
+  output.shape = scalar;
+  output.data = &loss;
+  EXPECT_OK(session.run(lm.data(0), std::span(&output, 1)));
+  EXPECT_GT(loss, 1);
+  return session.memory().predicted_bytes;
+}
+
+void expect_predicted(Counted& counted, const Device& device) {
+  for (const auto work : {&train, &run}) {
+    const int64_t before = counted.live;
+    counted.reset();
+    const auto predicted = static_cast<double>(work(device));
+    EXPECT_GT(predicted, 1e7);
+    EXPECT_NEAR(static_cast<double>(counted.peak - before), predicted, kClose * predicted);
+    EXPECT_LE(counted.live - before, 0.001 * predicted) << "given back";
+  }
+}
+
+TEST(Memory, OfTheCpuIsThatOfTheAllocator) {
+  expect_predicted(counted_host(), open_test_device("cpu"));
+}
+
+TEST(Memory, OfVulkanIsThatOfTheDriver) {
+  BOWLINE_NEED(why_missing("vulkan:0"));
+  expect_predicted(counted_vulkan(), open_test_device("vulkan:0"));
+}
+
+uint64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word == key + ":") {
+      uint64_t kilobytes = 0;
+      status >> kilobytes;
+      return kilobytes * 1024;
+    }
+  }
+  return 0;
+}
+
+TEST(Memory, OfTheCpuIsTheResidentSet) {
+  const Device device = open_test_device("cpu");
+  (void)train(device);                            // what the first run keeps: code, threads, a heap
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts anew
+  const uint64_t before = status_bytes("VmRSS");
+  const auto predicted = static_cast<double>(train(device));
+  const auto resident = static_cast<double>(status_bytes("VmHWM") - before);
+  EXPECT_NEAR(resident, predicted, kClose * predicted);
+}
+
+}  // namespace
+}  // namespace bowline::test
