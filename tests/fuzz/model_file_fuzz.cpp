@@ -1,25 +1,15 @@
-// Any bytes as a model file: refused with a status, or verified, loaded, listed and saved. Never a
-// crash.
+// Any bytes as a model file: refused with a status, or verified, loaded, listed and read. Never a crash.
 //
 // Random bytes do not pass the header, so the fuzzer's input is the tables and the data; header and
 // trailer are put around them to fit, unless the first byte says to use the input as it is.
+#include "fuzz/frame.h"
 #include "graph/load.h"
-#include "graph/save.h"
-#include "model/sample_file.h"
 
 namespace {
 
 using namespace bowline;
 
-test::Bytes with_frame(std::span<const uint8_t> input) {
-  // Two bytes split the input into tables and data.
-  const size_t tables = std::min<size_t>(input[0] | input[1] << 8, input.size() - 2);
-  test::Sample sample;
-  const auto data = std::as_bytes(input.subspan(2 + tables));
-  sample.data.assign(data.begin(), data.end());
-  sample.data.resize(round_up(sample.data.size(), model::kRangeAlignment));
-  return sample.assemble(input.subspan(2, tables));
-}
+bool reached_the_end = false;
 
 void use(const std::shared_ptr<const model::VerifiedFile>& file) {
   (void)file->verify_all().ok();
@@ -34,9 +24,12 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file) {
       (void)params::read_bytes(s).ok();
     }
   }
+  reached_the_end = true;
 }
 
 }  // namespace
+
+extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 3) {
@@ -47,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto all = std::as_bytes(std::span(data, size));
     bytes.assign(all.begin(), all.end());
   } else {
-    bytes = with_frame({data, size});
+    bytes = test::Frame::read({data, size}).file();
   }
   const auto file = test::verify(std::move(bytes));
   if (file.ok()) {

@@ -1,0 +1,197 @@
+// A model file whose tables are what they should be in form and anything in content: opened, planned, run and trained for two
+// steps, on cpu and on null. Each refuses with a status, or works; never a crash, and never more memory than the budget.
+#include <map>
+
+#include "device/device.h"
+#include "faults/wrapped_device.h"
+#include "fuzz/mutator.h"
+#include "graph/bind.h"
+#include "graph/load.h"
+
+namespace {
+
+using namespace bowline;
+
+constexpr uint64_t kDeviceBytes = uint64_t{16} << 20;
+constexpr int64_t kElements = int64_t{1} << 18;  // of the inputs and outputs of one run
+constexpr uint64_t kIterations = 256;            // of the Repeats of one entry point
+
+bool reached_the_end = false;
+
+// Gives out kDeviceBytes.
+class SmallDevice : public test::WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
+    BOWLINE_REQUIRE_CODE(bytes <= kDeviceBytes - live_, Code::out_of_memory,
+                         "There are no {} bytes left.", bytes);
+    Result<device::Buffer> buffer = WrappedDevice::allocate(bytes, kind);
+    if (buffer.ok()) {
+      sizes_[buffer.value().id] = bytes;
+      live_ += bytes;
+    }
+    return buffer;
+  }
+  void free(device::Buffer buffer) override {
+    live_ -= sizes_[buffer.id];
+    WrappedDevice::free(buffer);
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> sizes_;
+  uint64_t live_ = 0;
+};
+
+Device open_small(std::string_view name) {
+  DeviceOptions options;
+  options.threads = 1;
+  for (const device::Backend* backend : device::backends()) {
+    if (backend->name() == name) {
+      DeviceInfo info;
+      info.name = std::string(name);
+      auto inner = std::make_unique<SmallDevice>(backend->open(0, options).value());
+      return Device(std::make_shared<device::OpenDevice>(std::move(info), std::move(inner)));
+    }
+  }
+  __builtin_trap();
+}
+
+// A refusal is no fault of the library, unless it says so itself.
+bool succeeded(const Status& status) {
+  if (status.code() == Code::internal) {
+    __builtin_trap();
+  }
+  return status.ok();
+}
+
+// Values in host memory for some of a graph's.
+struct Tensors {
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<Tensor> views;
+
+  // Small numbers, so that indices are inside some tables and outside others.
+  Tensors(const graph::Graph& g, std::span<const graph::ValueId> values,
+          std::span<const std::string> names) {
+    bytes.reserve(values.size());
+    shapes.reserve(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const graph::ValueInfo& v = g[values[i]];
+      std::vector<std::byte>& b =
+          bytes.emplace_back(static_cast<size_t>(v.shape.elements()) * size_of(v.dtype));
+      for (size_t k = 0; k < b.size(); k += 4) {
+        b[k] = static_cast<std::byte>(k / 4 % 5);
+      }
+      shapes.emplace_back(v.shape.dims().begin(), v.shape.dims().end());
+      views.push_back(
+          {names.empty() ? std::string_view(v.name) : names[i], v.dtype, shapes.back(), b.data()});
+    }
+  }
+};
+
+int64_t elements(const graph::Graph& g) {
+  int64_t sum = 0;
+  for (const auto* values : {&g.inputs, &g.outputs}) {
+    for (const graph::ValueId v : *values) {
+      sum += std::min(g[v].shape.elements(), kElements + 1);
+    }
+  }
+  return sum;
+}
+
+uint64_t iterations(const graph::Graph& g) {
+  uint64_t sum = 0;
+  for (const graph::Node& node : g.nodes) {
+    sum += node.repeat ? node.repeat->count : 0;
+  }
+  return sum;
+}
+
+void train(Model& model, const Device& device, const TrainOptions& options,
+           std::span<const Tensor> inputs) {
+  auto trainer = Trainer::create(model, device, options);
+  if (!succeeded(trainer.status())) {
+    return;
+  }
+  bool trained = true;
+  for (int step = 0; step < 2; ++step) {
+    trained = succeeded(trainer.value().micro_step(inputs).status()) && trained;
+  }
+  reached_the_end = reached_the_end || trained;
+  (void)succeeded(trainer.value().evaluate(inputs).status());
+  (void)trainer.value().listing("update", true).ok();
+}
+
+void run(Model& model, const Device& device, const graph::Graph& generic, int64_t dim) {
+  std::vector<BoundDim> dims;
+  for (const graph::NamedDim& d : model.state()->dims) {
+    dims.push_back({d.name, std::clamp(dim, d.min, d.max)});
+  }
+  const auto bound = graph::bind(generic, *model.state(), dims);
+  if (!succeeded(bound.status()) || elements(bound.value()) > kElements ||
+      iterations(generic) > kIterations) {
+    return;
+  }
+  const graph::Graph& g = bound.value();
+  const Tensors inputs(g, g.inputs, {});
+  const Tensors outputs(g, g.outputs, g.output_names);
+  auto session = Session::create(model, device, generic.name, dims);
+  if (succeeded(session.status())) {
+    (void)succeeded(session.value().run(inputs.views, outputs.views));
+    (void)session.value().listing("forward", true).ok();
+  }
+  for (size_t i = 0; i < std::min<size_t>(g.outputs.size(), 2); ++i) {
+    TrainOptions options;
+    options.entry_point = generic.name;
+    options.loss = g.output_names[i];
+    options.dims = dims;
+    options.clip_norm = i == 0 ? 1.0f : 0.0f;
+    options.optimizer.kind = i == 0 ? Optimizer::Kind::adamw : Optimizer::Kind::sgd;
+    train(model, device, options, inputs.views);
+  }
+}
+
+void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* device_name,
+         int64_t dim) {
+  auto state = graph::load_model(file);
+  if (!succeeded(state.status())) {
+    return;
+  }
+  Model model(std::move(state).value());
+  const Device device = open_small(device_name);
+  const auto& storages = model.state()->table.storages;
+  const bool large = std::ranges::any_of(
+      storages, [](const params::Storage& s) { return s.bytes() > kDeviceBytes; });
+  if (large || !succeeded(model.to(device)) || !succeeded(model.materialize(1))) {
+    return;
+  }
+  // The graphs are the model's: training adds rows, not graphs.
+  for (const graph::Graph& g : model.state()->graphs) {
+    run(model, device, g, dim);
+  }
+}
+
+}  // namespace
+
+extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto file = test::verify(test::Frame::read({data, size}).file());
+  if (succeeded(file.status())) {
+    use(file.value(), "cpu", 2);
+    use(file.value(), "null", 3);
+  }
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  test::Frame frame = test::Frame::read({data, size});
+  std::mt19937 random(seed);
+  test::mutate(frame, random);
+  const std::vector<uint8_t> out = frame.write();
+  if (out.empty() || out.size() > most) {
+    return size;
+  }
+  std::ranges::copy(out, data);
+  return out.size();
+}
