@@ -9,8 +9,8 @@ struct ListingColumns {
   bool names = false;  // the names of nodes
 };
 
-// Lines of nodes [begin, end). Values are numbered in topological order over the whole graph. A Repeat prints its body once,
-// indented, with "x count"; parameters print by name, a list with the number of its items.
+// Lines of nodes [begin, end). Results are numbered in the order of the nodes over the whole graph, and anew in a body. A Repeat
+// prints its body once, indented; parameters print by name, inputs by position.
 std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
                        ListingColumns columns = {});
 
