@@ -62,6 +62,7 @@ class CpuRecording : public Recording {
         constants_[i].resize(kernel->constant_bytes(r));
         kernel->make_constant(r, threads, constants_[i].data());
       }
+      args_.reserve(std::max(args_.capacity(), r.inputs.size() + r.outputs.size()));
     }
   }
 
@@ -147,7 +148,7 @@ class CpuRecording : public Recording {
   std::vector<std::byte*> bases_;
   std::vector<std::vector<ListItem>> lists_;
   std::vector<std::vector<std::byte>> constants_;  // by record
-  std::vector<Arg> args_;                          // reserved by the first run
+  std::vector<Arg> args_;                          // of the record that runs; has room for any
 };
 
 class CpuDevice : public device::Device {
@@ -177,6 +178,7 @@ class CpuDevice : public device::Device {
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
     // Large blocks are mapped by themselves: pages that are never touched cost nothing, and a freed block is gone.
     constexpr uint64_t kMapFrom = uint64_t{1} << 20;
+    auto allocation = std::make_unique<Allocation>();
     uint64_t rounded = 0;
     void* data = nullptr;
     const bool mapped = bytes >= kMapFrom;
@@ -191,8 +193,8 @@ class CpuDevice : public device::Device {
     }
     BOWLINE_REQUIRE_CODE(data != nullptr, Code::out_of_memory, "The CPU has no {} bytes left.",
                          bytes);
-    auto* allocation = new Allocation{static_cast<std::byte*>(data), rounded, mapped};
-    return Buffer{reinterpret_cast<uintptr_t>(allocation)};
+    *allocation = {static_cast<std::byte*>(data), rounded, mapped};
+    return Buffer{reinterpret_cast<uintptr_t>(allocation.release())};
   }
   void free(Buffer buffer) override {
     if (!buffer.valid()) {

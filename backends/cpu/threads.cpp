@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <new>
+#include <utility>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -68,7 +69,13 @@ bool Threads::run_one(size_t thread) {
   }
   // Read before the task counts as done: from then on the caller may start another job.
   const int32_t tasks = tasks_;
-  call_(context_, static_cast<size_t>(tasks - claim), thread);
+  try {
+    call_(context_, static_cast<size_t>(tasks - claim), thread);
+  } catch (...) {
+    if (!failed_.exchange(true)) {
+      failure_ = std::current_exception();
+    }
+  }
   if (done_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) {
     done_.notify_one();
   }
@@ -111,7 +118,7 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   }
   for (int i = 0; i < kSpins; ++i) {
     if (done_.load(std::memory_order_acquire) == tasks_) {
-      return;
+      return finish();
     }
     pause();
   }
@@ -121,6 +128,15 @@ void Threads::run(size_t tasks, Call call, const void* context) {
     done_.wait(done);
   }
   caller_sleeps_.store(false);
+  finish();
+}
+
+// Hands the caller what a task threw.
+void Threads::finish() {
+  if (failed_.load(std::memory_order_relaxed)) {
+    failed_.store(false);
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
 }
 
 }  // namespace bowline::cpu

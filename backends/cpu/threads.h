@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <type_traits>
 
@@ -27,7 +28,8 @@ class Threads {
   size_t count() const { return workers_ + 1; }
 
   // Calls f(task, thread) for every task in 0 .. tasks - 1 and returns when all are done; thread < count() is fixed
-  // within a task and selects the scratch. Costs 1 to 2 us while the pool spins and allocates nothing.
+  // within a task and selects the scratch. Costs 1 to 2 us while the pool spins and allocates nothing. What a task
+  // throws (an allocation that fails) leaves parallel_for on the caller's thread, after the other tasks.
   template <class F>
   void parallel_for(size_t tasks, F&& f) {
     using Function = std::remove_reference_t<F>;
@@ -53,6 +55,7 @@ class Threads {
   void run(size_t tasks, Call call, const void* context);
   void work(size_t thread);
   bool run_one(size_t thread);
+  void finish();
   static void* enter(void* worker);
 
   size_t workers_ = 0;
@@ -62,6 +65,8 @@ class Threads {
   Call call_ = nullptr;
   const void* context_ = nullptr;
   int32_t tasks_ = 0;
+  std::exception_ptr failure_;  // written by the first task that fails, read when all are done
+  std::atomic<bool> failed_{false};
 
   // Tasks not yet claimed; a claim is the decrement of a positive value.
   alignas(64) std::atomic<int32_t> unclaimed_{0};

@@ -5,8 +5,8 @@
 namespace bowline {
 
 Result<Shape> Shape::checked(std::span<const int64_t> dims) {
-  BOWLINE_REQUIRE(dims.size() <= kMaxRank, "The shape has rank {}, above the limit of {}.",
-                  dims.size(), kMaxRank);
+  BOWLINE_REQUIRE(dims.size() <= kMaxRank, "The shape has rank {} or more, above the limit of {}.",
+                  kMaxRank + 1, kMaxRank);
   // Without the zeros, so that every part of the shape has a product that fits.
   int64_t elements = 1;
   for (const int64_t d : dims) {

@@ -14,7 +14,4 @@ bool valid_utf8(std::string_view text);
 // As valid_utf8, without control characters: text that may stand in a listing line.
 bool valid_name(std::string_view text);
 
-// The longest name of a parameter, graph, dim, asset, ... in bytes.
-constexpr size_t kMaxNameBytes = 1024;
-
 }  // namespace bowline

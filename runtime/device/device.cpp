@@ -184,8 +184,11 @@ void OpenDevice::reset_counters() {
 
 Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>& device,
                                                uint64_t bytes, MemoryKind kind) {
-  BOWLINE_ASSIGN(const Buffer buffer, device->allocate(bytes, kind));
-  return std::shared_ptr<Block>(new Block(device, buffer, bytes));
+  // The owner first, so that no buffer is without one.
+  std::shared_ptr<Block> block(new Block(device));
+  BOWLINE_ASSIGN(block->buffer_, device->allocate(bytes, kind));
+  block->bytes_ = bytes;
+  return block;
 }
 
 }  // namespace bowline::device

@@ -51,7 +51,11 @@ class Block {
  public:
   static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
                                                  uint64_t bytes, MemoryKind kind);
-  ~Block() { device_->free(buffer_, bytes_); }
+  ~Block() {
+    if (buffer_.valid()) {
+      device_->free(buffer_, bytes_);
+    }
+  }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
@@ -61,11 +65,10 @@ class Block {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  Block(std::shared_ptr<OpenDevice> device, Buffer buffer, uint64_t bytes)
-      : device_(std::move(device)), buffer_(buffer), bytes_(bytes) {}
+  explicit Block(std::shared_ptr<OpenDevice> device) : device_(std::move(device)) {}
   std::shared_ptr<OpenDevice> device_;
   Buffer buffer_;
-  uint64_t bytes_;
+  uint64_t bytes_ = 0;
 };
 
 // Every device of every backend with its name and, if it cannot be used, the reason.

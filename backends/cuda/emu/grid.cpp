@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "core/format.h"
@@ -181,7 +182,7 @@ class Scheduler {
         ++begun_;
         slots_[i].fiber = &fiber;
         enter(i);
-        (*kernel_)();
+        run_thread();
         slots_[current_].state = State::ended;
         ++ended_;
       }
@@ -249,6 +250,21 @@ class Scheduler {
   }
 
  private:
+  // An exception may not leave the fiber, nor may a fiber be left inside a handler.
+  void run_thread() {
+    bool exhausted = false;
+    try {
+      (*kernel_)();
+    } catch (const std::bad_alloc&) {
+      exhausted = true;
+    }
+    if (exhausted) {
+      error_ = "Out of memory.";  // short enough to need no allocation
+      slots_[current_].fiber->wait();
+      std::abort();  // a failed fiber is never resumed
+    }
+  }
+
   void enter(unsigned i) {
     current_ = i;
     running.thread = &slots_[i].thread;

@@ -1,0 +1,24 @@
+// Counts what a file or a plan costs against a Budget.
+#pragma once
+
+#include <chrono>
+
+#include "core/status.h"
+
+namespace bowline {
+
+class Meter {
+ public:
+  explicit Meter(const Budget& budget) : budget_(budget) {}
+
+  // Errors  over_budget: what is spent with these exceeds the budget.
+  Status spend(uint64_t bytes, uint64_t nodes = 0);
+
+ private:
+  Budget budget_;
+  uint64_t bytes_ = 0;
+  uint64_t nodes_ = 0;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace bowline

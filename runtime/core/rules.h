@@ -1,0 +1,27 @@
+// The rules that both the builder and the verifier hold a model to, so that what one makes the other accepts. Each
+// returns bad_argument with a sentence that starts with `what`.
+#pragma once
+
+#include <string_view>
+
+#include "core/status.h"
+
+namespace bowline {
+
+constexpr size_t kMaxNameBytes = 1024;     // of a parameter, graph, dim, node, key, asset, ...
+constexpr size_t kMaxTextBytes = 1 << 20;  // of a metadata value
+constexpr int64_t kMaxRepeat = 65'536;     // iterations
+constexpr size_t kMaxListEntries = 8;      // of an attribute: the largest rank
+
+// Not empty, not too long, valid UTF-8 without control characters.
+Status check_name(std::string_view name, std::string_view what);
+// As check_name(), or empty.
+Status check_optional_name(std::string_view name, std::string_view what);
+// Valid UTF-8, not too long.
+Status check_text(std::string_view text, std::string_view what);
+// A dim that is a number, in lowest..kMaxDim.
+Status check_dim(int64_t value, int64_t lowest);
+Status check_repeat(int64_t count, int64_t carried);
+Status check_list(size_t entries, std::string_view attribute);
+
+}  // namespace bowline
