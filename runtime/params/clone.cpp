@@ -6,7 +6,8 @@ namespace bowline::params {
 // are copied.
 Result<Table> clone(const Table& table) {
   Table out = table;
-  for (size_t tie = 0; tie < table.storages.size(); ++tie) {
+  out.shrink(table.used_rows(), table.parameters.size());
+  for (size_t tie = 0; tie < out.storages.size(); ++tie) {
     const device::Block* from = table.storages[tie].home.block.get();
     if (from == nullptr) {
       continue;

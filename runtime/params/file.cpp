@@ -95,8 +95,7 @@ Table read_table(const model::VerifiedFile& file) {
   }
   for (uint32_t i = 0; model.parameters() != nullptr && i < model.parameters()->size(); ++i) {
     const file::Parameter& p = *model.parameters()->Get(i);
-    table.parameters.push_back(
-        {string_of(p.name()), p.tie(), read_view(p.view()), string_of(p.target())});
+    table.add({string_of(p.name()), p.tie(), read_view(p.view()), string_of(p.target())});
   }
   return table;
 }
@@ -119,9 +118,8 @@ void describe_table(const Table& table, const std::vector<bool>& keep, file::Mod
            [&storage](std::vector<std::byte>& scratch) { return read_all(storage, scratch); }});
     }
   }
-  // Rows left out at the end need no number.
-  while (!model.storages.empty() && model.storages.back()->empty &&
-         !table.storages[model.storages.size() - 1].empty) {
+  // Empty rows at the end need no number.
+  while (!model.storages.empty() && model.storages.back()->empty) {
     model.storages.pop_back();
   }
   for (const ParameterRow& p : table.parameters) {

@@ -2,14 +2,33 @@
 #include "params/verbs.h"
 
 namespace bowline::params {
+namespace {
 
-Status freeze(Table& table, std::string_view name, bool frozen, int busy) {
+std::string others_of(const Table& table, uint32_t index) {
+  std::string out;
+  for (uint32_t i = 0; i < table.parameters.size(); ++i) {
+    if (i != index && table.parameters[i].tie == table.parameters[index].tie) {
+      out += format(out.empty() ? "\"{}\"" : ", \"{}\"", table.parameters[i].name);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Status freeze(Table& table, std::string_view name, bool frozen, bool all, int busy) {
   BOWLINE_ASSIGN(const uint32_t index, table.require(name));
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, frozen ? "freeze()" : "thaw()"));
-  Storage& storage = stage.storage(table.parameters[index].tie);
-  if (storage.trainable != frozen) {
+  const uint32_t tie = table.parameters[index].tie;
+  if (table.storages[tie].trainable != frozen) {
     return {};
   }
+  const std::string others = frozen || all ? std::string() : others_of(table, index);
+  BOWLINE_REQUIRE(others.empty(),
+                  "Thawing \"{}\" would thaw {} too, which share its storage {}; freeze_storage() "
+                  "says that all of them are meant.",
+                  name, others, tie);
+  Storage& storage = stage.storage(tie);
   storage.trainable = !frozen;
   ++storage.generation;
   stage.commit();

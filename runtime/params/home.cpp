@@ -1,6 +1,15 @@
 #include "params/home.h"
 
+#include <unistd.h>
+
 namespace bowline::params {
+
+Status require_host_memory(uint64_t bytes) {
+  const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
+  BOWLINE_REQUIRE_CODE(bytes <= pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)),
+                       Code::out_of_memory, "{} bytes are more than the host has.", bytes);
+  return {};
+}
 
 Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
                        std::vector<std::byte>& scratch) {
@@ -13,6 +22,7 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
   if (home.host) {
     return Bytes(*home.host).subspan(first, count);
   }
+  BOWLINE_TRY(require_host_memory(count));
   scratch.resize(count);
   if (count > 0) {
     BOWLINE_TRY(home.block->device().copy_out(scratch, home.block->buffer(), first));

@@ -7,6 +7,9 @@ namespace bowline::params {
 
 using Bytes = std::span<const std::byte>;
 
+// Errors  out_of_memory: the host has not that many bytes, used or free.
+Status require_host_memory(uint64_t bytes);
+
 // Bytes [first, first + count) of a storage that has some, in place or in `scratch`: of a file
 // range after its checksum, of a device by one copy.
 Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,

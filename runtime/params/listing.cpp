@@ -46,7 +46,7 @@ std::string Table::list_parameters() const {
 
 std::string Table::list_storages() const {
   std::string out;
-  for (size_t i = 0; i < storages.size(); ++i) {
+  for (size_t i = 0; i < used_rows(); ++i) {
     const Storage& s = storages[i];
     if (s.empty) {
       out += format("{} empty\n", i);

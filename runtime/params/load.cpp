@@ -28,8 +28,12 @@ struct Covered {
 // Collects the new bytes of one storage.
 class Filling {
  public:
-  Filling(Table& table, const Table& source, uint32_t tie)
-      : table_(table), storage_(table.storages[tie]), source_(source), tie_(tie) {}
+  Filling(Stage& stage, const Table& source, uint32_t tie)
+      : stage_(stage),
+        table_(stage.before()),
+        storage_(stage.storage(tie)),
+        source_(source),
+        tie_(tie) {}
 
   // With LoadMode::assign: the storage takes over dtype and shape of a parameter that supplies all
   // of it.
@@ -117,16 +121,16 @@ class Filling {
 
   // Optimizer rows of another shape are made anew by the optimizer.
   void drop_owned() {
-    for (Storage& s : table_.storages) {
-      if (s.owner == static_cast<int32_t>(tie_) && !s.empty) {
-        s.empty = true;
-        s.home = {};
-        ++s.generation;
-      }
+    for (const uint32_t row : stage_.owned_by(tie_)) {
+      Storage& s = stage_.storage(row);
+      s.empty = true;
+      s.home = {};
+      ++s.generation;
     }
   }
 
   Status write(uint64_t first, Bytes run, std::string_view name) {
+    BOWLINE_TRY(require_host_memory(storage_.bytes()));
     bytes_.resize(storage_.bytes());
     const uint64_t end = first + run.size();
     for (const Covered& c : covered_) {
@@ -157,7 +161,8 @@ class Filling {
     return {};
   }
 
-  Table& table_;
+  Stage& stage_;
+  const Table& table_;
   Storage& storage_;
   const Table& source_;
   uint32_t tie_;
@@ -185,7 +190,7 @@ Pairing pair_by_name(const Table& table, const Table& source) {
     const auto to = here.find(from.name);
     if (to == here.end()) {
       out.report.unexpected.push_back(from.name);
-    } else {
+    } else if (source.storages[from.tie].home.valid()) {
       out.by_tie[to->second->tie].push_back({to->second, &from});
     }
   }
@@ -216,17 +221,16 @@ Status find_missing(const Storage& storage, std::span<const ParameterRow* const>
 
 Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool partial, int busy) {
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "load()"));
-  Table& staged = stage.table();
   // The names in the pairs are those of `table`, which stays as it is until the commit.
   Pairing pairs = pair_by_name(table, source);
   LoadReport& report = pairs.report;
-  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     const std::vector<Supply>& supplies = pairs.by_tie[tie];
     if (supplies.empty()) {
-      BOWLINE_TRY(find_missing(staged.storages[tie], pairs.members[tie], nullptr, report.missing));
+      BOWLINE_TRY(find_missing(stage.current(tie), pairs.members[tie], nullptr, report.missing));
       continue;
     }
-    Filling filling(staged, source, tie);
+    Filling filling(stage, source, tie);
     const auto fill = [&]() -> Status {
       if (mode == LoadMode::assign) {
         BOWLINE_TRY(filling.assign(supplies));
@@ -237,7 +241,7 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
       return filling.finish();
     };
     BOWLINE_TRY(fill().at(format("While loading storage {} (\"{}\").", tie, supplies[0].to->name)));
-    BOWLINE_TRY(find_missing(staged.storages[tie], pairs.members[tie], &filling, report.missing));
+    BOWLINE_TRY(find_missing(stage.current(tie), pairs.members[tie], &filling, report.missing));
     ++report.storages;
   }
   if (!partial) {

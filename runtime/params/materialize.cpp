@@ -39,6 +39,7 @@ std::array<float, 4> draw(const Init& init, uint64_t seed, uint32_t tie, uint64_
 }
 
 Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie) {
+  BOWLINE_TRY(require_host_memory(storage.bytes()));
   std::vector<std::byte> bytes(storage.bytes());
   if (storage.init.kind == Init::Kind::zeros) {
     return bytes;
@@ -61,12 +62,11 @@ Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t se
 
 Status materialize(Table& table, uint64_t seed, int busy) {
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "materialize()"));
-  bool changed = false;
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
-    Storage& storage = stage.storage(tie);
-    if (storage.empty || storage.home.valid()) {
+    if (table.storages[tie].empty || table.storages[tie].home.valid()) {
       continue;
     }
+    Storage& storage = stage.storage(tie);
     const auto context = [&](Status s) {
       return std::move(s).at(format("While initialising storage {}.", tie));
     };
@@ -75,11 +75,8 @@ Status materialize(Table& table, uint64_t seed, int busy) {
     Result<Home> home = make_home(table.device(), bytes.value());
     BOWLINE_TRY(context(home.status()));
     install(storage, std::move(home).value());
-    changed = true;
   }
-  if (changed) {
-    stage.commit();
-  }
+  stage.commit();
   return {};
 }
 

@@ -21,10 +21,10 @@ Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) 
   }
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
-    Storage& storage = stage.storage(tie);
-    if (!storage.home.valid() || is_there(storage.home, device)) {
+    if (!table.storages[tie].home.valid() || is_there(table.storages[tie].home, device)) {
       continue;
     }
+    Storage& storage = stage.storage(tie);
     const std::string place = format("While moving storage {} to {}.", tie,
                                      device ? device->info().name : std::string("host memory"));
     std::vector<std::byte> scratch;
@@ -35,7 +35,7 @@ Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) 
     storage.home = std::move(home).value();
     ++storage.generation;
   }
-  stage.table().set_device(std::move(device));
+  stage.set_device(std::move(device));
   stage.commit();
   return {};
 }

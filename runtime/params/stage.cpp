@@ -1,7 +1,5 @@
 #include "params/stage.h"
 
-#include <algorithm>
-
 namespace bowline::params {
 
 Status require_idle(int busy, std::string_view verb) {
@@ -15,10 +13,28 @@ Result<Stage> Stage::begin(Table& table, int busy, std::string_view verb) {
   return Stage(table);
 }
 
+const Storage& Stage::current(uint32_t tie) const {
+  const auto staged = storages_.find(tie);
+  return staged == storages_.end() ? target_.storages[tie] : staged->second;
+}
+
+Storage& Stage::storage(uint32_t tie) {
+  return storages_.try_emplace(tie, target_.storages[tie]).first->second;
+}
+
+ParameterRow& Stage::parameter(uint32_t index) {
+  return parameters_.try_emplace(index, target_.parameters[index]).first->second;
+}
+
+uint32_t Stage::add(Storage row) {
+  added_.push_back(std::move(row));
+  return static_cast<uint32_t>(target_.storages.size() + added_.size() - 1);
+}
+
 std::vector<uint32_t> Stage::owned_by(uint32_t owner) const {
   std::vector<uint32_t> out;
-  for (uint32_t i = 0; i < copy_.storages.size(); ++i) {
-    const Storage& s = copy_.storages[i];
+  for (uint32_t i = 0; i < target_.storages.size(); ++i) {
+    const Storage& s = current(i);
     if (!s.empty && s.owner == static_cast<int32_t>(owner)) {
       out.push_back(i);
     }
@@ -27,11 +43,14 @@ std::vector<uint32_t> Stage::owned_by(uint32_t owner) const {
 }
 
 void Stage::retire(uint32_t tie) {
-  if (std::ranges::count(copy_.parameters, tie, &ParameterRow::tie) > 0) {
-    return;
+  for (uint32_t i = 0; i < target_.parameters.size(); ++i) {
+    const auto staged = parameters_.find(i);
+    if ((staged == parameters_.end() ? target_.parameters[i] : staged->second).tie == tie) {
+      return;
+    }
   }
   const auto make_empty = [&](uint32_t row) {
-    Storage& s = copy_.storages[row];
+    Storage& s = storage(row);
     s.empty = true;
     s.home = {};
     ++s.generation;
@@ -40,6 +59,20 @@ void Stage::retire(uint32_t tie) {
     make_empty(row);
   }
   make_empty(tie);
+}
+
+void Stage::commit() {
+  reserve_more(target_.storages, added_.size());
+  for (auto& [tie, row] : storages_) {
+    target_.storages[tie] = std::move(row);
+  }
+  for (auto& [index, row] : parameters_) {
+    target_.parameters[index] = std::move(row);
+  }
+  for (Storage& row : added_) {
+    target_.storages.push_back(std::move(row));
+  }
+  target_.set_device(std::move(device_));
 }
 
 }  // namespace bowline::params

@@ -1,5 +1,5 @@
-// The all-or-nothing frame of every verb: a copy of the table on which everything that can fail is
-// done, then a commit that cannot.
+// The all-or-nothing frame of every verb: copies of the rows that change, on which everything that can fail is done,
+// then a commit that cannot. What a verb costs follows the rows that it changes, not the table.
 #pragma once
 
 #include "params/table.h"
@@ -14,18 +14,31 @@ class Stage {
   // Errors  those of require_idle().
   static Result<Stage> begin(Table& table, int busy, std::string_view verb);
 
-  Table& table() { return copy_; }
-  Storage& storage(uint32_t tie) { return copy_.storages[tie]; }
+  // As it was before the verb.
+  const Table& before() const { return target_; }
+  // The row as it will be.
+  const Storage& current(uint32_t tie) const;
+  // The row as it will be, to be changed. The reference holds until the commit.
+  Storage& storage(uint32_t tie);
+  ParameterRow& parameter(uint32_t index);
+  // Adds a row and returns its tie index.
+  uint32_t add(Storage row);
+  void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
+
   // Rows that belong to `owner`.
   std::vector<uint32_t> owned_by(uint32_t owner) const;
   // Makes the row and those that it owns empty, if no parameter uses it any more.
   void retire(uint32_t tie);
-  void commit() { target_ = std::move(copy_); }
+  // Reserves first; from there on nothing fails.
+  void commit();
 
  private:
-  explicit Stage(Table& table) : target_(table), copy_(table) {}
+  explicit Stage(Table& table) : target_(table), device_(table.device()) {}
   Table& target_;
-  Table copy_;
+  std::unordered_map<uint32_t, Storage> storages_;
+  std::unordered_map<uint32_t, ParameterRow> parameters_;
+  std::vector<Storage> added_;
+  std::shared_ptr<device::OpenDevice> device_;
 };
 
 }  // namespace bowline::params

@@ -1,12 +1,14 @@
 // The storage table: storages, parameters, ties, versions and generations.
 //
 // A row number is the tie index. Rows are never removed or reused: a row whose last parameter leaves becomes
-// empty. A verb works on a copy of the table (rows are small and share their bytes), does everything that can fail on
-// the copy, and commits by moving the copy back: all or nothing. See params/stage.h.
+// empty. Empty rows at the end are not listed, and neither saved nor cloned. A verb works on copies of the rows that
+// it changes (they are small and share their bytes), does everything that can fail on the copies, and commits by moving
+// them back: all or nothing. See params/stage.h.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/encoding.h"
@@ -71,7 +73,16 @@ struct ParameterRow {
 class Table {
  public:
   std::vector<Storage> storages;
-  std::vector<ParameterRow> parameters;
+  std::vector<ParameterRow> parameters;  // grows by add() alone
+
+  // Adds a parameter, whose name is not taken. Returns its number.
+  uint32_t add(ParameterRow row);
+  // As add(), with a storage of its own.
+  uint32_t add(ParameterRow row, Storage storage);
+  // Takes back what was added since the table had these numbers of rows.
+  void shrink(size_t storage_count, size_t parameter_count);
+  // Rows up to the last one that is not empty.
+  size_t used_rows() const;
 
   // Index of the parameter, or none.
   std::optional<uint32_t> find(std::string_view name) const;
@@ -89,7 +100,16 @@ class Table {
 
  private:
   std::shared_ptr<device::OpenDevice> device_;
+  std::unordered_map<std::string, uint32_t> numbers_;  // of parameters, by name
 };
+
+// Room for more elements, so that adding them cannot fail; grows by doubling.
+template <class T>
+void reserve_more(std::vector<T>& rows, size_t more) {
+  if (rows.capacity() - rows.size() < more) {
+    rows.reserve(std::max(rows.size() + more, 2 * rows.capacity()));
+  }
+}
 
 using bowline::view_shape;
 

@@ -3,17 +3,19 @@
 
 namespace bowline::params {
 
-Status tie(Table& table, std::string_view a, std::string_view b, const View& view, int busy) {
+Status tie(Table& table, std::string_view a, std::string_view b, const std::optional<View>& view,
+           int busy) {
   BOWLINE_ASSIGN(const uint32_t ia, table.require(a));
   BOWLINE_ASSIGN(const uint32_t ib, table.require(b));
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "tie()"));
   const ParameterRow& first = table.parameters[ia];
-  ParameterRow& second = stage.table().parameters[ib];
-  const View wanted = view == View{} ? first.view : view;
+  ParameterRow& second = stage.parameter(ib);
+  const View wanted = view.value_or(first.view);
   const uint32_t from = second.tie;
   if (first.tie == from && wanted == second.view) {
     return {};
   }
+  BOWLINE_REQUIRE(ia != ib, "Parameter \"{}\" cannot be tied to itself through another view.", a);
   const Storage& shared = table.storages[first.tie];
   const Storage& left = table.storages[from];
   const auto context = [&](Status s) {

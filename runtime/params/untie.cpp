@@ -35,7 +35,7 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
 // A new row with what `parameter` shows of row `tie`. Returns its bytes.
 Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t tie,
                           int32_t owner) {
-  Table& table = stage.table();
+  const Table& table = stage.before();
   Storage row = table.storages[tie];
   BOWLINE_ASSIGN(row.shape, view_shape(parameter.view, row.shape));
   row.owner = owner;
@@ -47,7 +47,7 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
     install(row, std::move(home));
   }
   const uint64_t bytes = row.bytes();
-  table.storages.push_back(std::move(row));
+  stage.add(std::move(row));
   return bytes;
 }
 
@@ -56,7 +56,7 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
 Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
   BOWLINE_ASSIGN(const uint32_t index, table.require(name));
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "untie()"));
-  ParameterRow& parameter = stage.table().parameters[index];
+  ParameterRow& parameter = stage.parameter(index);
   const uint32_t old = parameter.tie;
   if (std::ranges::count(table.parameters, old, &ParameterRow::tie) == 1) {
     return uint64_t{0};

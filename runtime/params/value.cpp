@@ -20,6 +20,7 @@ Status check_tensor(std::string_view name, const Tensor& tensor, const Shape& sh
 
 // A copy of the bytes of a host or file storage with the run replaced.
 Result<Home> replaced(const Storage& storage, const Window& window, Bytes run) {
+  BOWLINE_TRY(require_host_memory(storage.bytes()));
   std::vector<std::byte> bytes(storage.bytes());
   if (window.count < bytes.size()) {
     std::vector<std::byte> scratch;

@@ -12,16 +12,17 @@ namespace bowline::params {
 // Declares a storage and its first parameter; the bytes come later.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
                                std::span<const int64_t> shape, Init init, int busy);
-// Declares a second parameter of the storage of `other`.
+// Declares a second parameter of the storage of `other`, through `view` (none: through the view of `other`).
 Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_t other,
-                                    const View& view, int busy);
+                                    const std::optional<View>& view, int busy);
 
 // Gives every row without bytes its initial values, a function of (seed, tie index, element) alone.
 Status materialize(Table& table, uint64_t seed, int busy);
 
 // Makes `b` share the storage of `a` through `view` (none: through the view of `a`). Both show the
 // same shape before and after. The storage of `b` becomes empty when `b` was its last parameter.
-Status tie(Table& table, std::string_view a, std::string_view b, const View& view, int busy);
+Status tie(Table& table, std::string_view a, std::string_view b, const std::optional<View>& view,
+           int busy);
 // Gives `name` a storage of its own, a copy of what it shows, with the rows that the storage owns.
 // Returns the bytes of the new rows; 0 if the parameter shares its storage with no other.
 Result<uint64_t> untie(Table& table, std::string_view name, int busy);
@@ -30,7 +31,9 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy);
 Status set_value(Table& table, std::string_view name, const Tensor& value, int busy);
 Status get_value(const Table& table, std::string_view name, const Tensor& out);
 
-Status freeze(Table& table, std::string_view name, bool frozen, int busy);
+// Sets the flag of a storage. `all` says that every parameter of it is meant; without it thawing one of several is
+// refused, for another may be frozen on purpose.
+Status freeze(Table& table, std::string_view name, bool frozen, bool all, int busy);
 
 // Moves every storage with one transfer each (null: back to host memory); one that is there stays
 // as it is.

@@ -127,7 +127,7 @@ TEST(AllOrNothing, TieAndFreezeNeedNoDevice) {
   Table t = on_device(fault);
   fault->arm(1);
   EXPECT_TRUE(params::tie(t, "w", "q", {}, 0).ok());
-  EXPECT_TRUE(params::freeze(t, "w", true, 0).ok());
+  EXPECT_TRUE(params::freeze(t, "w", true, false, 0).ok());
   EXPECT_EQ(fault->calls, 0);
 }
 

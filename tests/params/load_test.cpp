@@ -19,7 +19,7 @@ struct Source {
     s.shape = shape;
     params::install(s, params::make_home(nullptr, test::bytes_of(values)).value());
     table.storages.push_back(s);
-    table.parameters.push_back({name, static_cast<uint32_t>(table.storages.size() - 1), view, {}});
+    table.add({name, static_cast<uint32_t>(table.storages.size() - 1), view, {}});
   }
 };
 

@@ -47,9 +47,16 @@ inline params::Table make_table(const DevicePointer& device = nullptr) {
   View rows;
   rows.row_start = 1;
   rows.rows = 2;
-  t.parameters = {{"emb", 0, {}, {}},    {"head", 0, {}, {}}, {"emb_t", 0, transposed, {}},
-                  {"tail", 0, rows, {}}, {"w", 1, {}, {}},    {"b", 3, {}, {}},
-                  {"q", 4, {}, {}}};
+  for (params::ParameterRow row :
+       std::initializer_list<params::ParameterRow>{{"emb", 0, {}, {}},
+                                                   {"head", 0, {}, {}},
+                                                   {"emb_t", 0, transposed, {}},
+                                                   {"tail", 0, rows, {}},
+                                                   {"w", 1, {}, {}},
+                                                   {"b", 3, {}, {}},
+                                                   {"q", 4, {}, {}}}) {
+    t.add(std::move(row));
+  }
   return t;
 }
 

@@ -86,7 +86,7 @@ TEST_P(Verbs, TieDropsTheOtherStorage) {
   ASSERT_TRUE(params::tie(t, "w", "q", transposed, 0).ok());
   EXPECT_EQ(values_of(t, "q"), (Floats{10, 12, 11, 13}));
   EXPECT_EQ(params::tie(t, "w", "b", {}, 0).code(), Code::bad_argument);
-  ASSERT_TRUE(params::freeze(t, "tail", true, 0).ok());
+  ASSERT_TRUE(params::freeze(t, "tail", true, false, 0).ok());
   EXPECT_EQ(params::tie(t, "tail", "w", {}, 0).code(), Code::bad_argument)
       << "frozen and trainable";
 }
@@ -165,12 +165,12 @@ TEST_P(Verbs, CloneIsIsomorphicWithItsOwnBytes) {
 
 TEST_P(Verbs, FreezeIsAFlagOfTheStorage) {
   Table t = make_table(device());
-  ASSERT_TRUE(params::freeze(t, "emb_t", true, 0).ok());
+  ASSERT_TRUE(params::freeze(t, "emb_t", true, false, 0).ok());
   EXPECT_FALSE(t.storages[0].trainable);
   const std::string frozen = state_of(t);
-  ASSERT_TRUE(params::freeze(t, "head", true, 0).ok());
+  ASSERT_TRUE(params::freeze(t, "head", true, false, 0).ok());
   EXPECT_EQ(state_of(t), frozen);
-  ASSERT_TRUE(params::freeze(t, "head", false, 0).ok());
+  ASSERT_TRUE(params::freeze(t, "head", false, true, 0).ok());
   EXPECT_TRUE(t.storages[0].trainable);
 }
 

@@ -42,7 +42,7 @@ TEST_P(Verbs, ThereAndBackIsTheIdentity) {
   ASSERT_OK(s.model.to(cpu));
   EXPECT_EQ(s.model.parameters(), listing);
   EXPECT_EQ(values(s.model, "embed"), before);
-  EXPECT_TRUE(s.model.same_storage("embed", "head"));
+  EXPECT_TRUE(s.model.same_storage("embed", "head").value());
 }
 
 TEST_P(Verbs, AWriteIsSeenByBothNames) {
@@ -107,7 +107,7 @@ TEST_P(Verbs, UntieAndTieAgain) {
   ASSERT_OK(s.model.to(device_));
   const uint64_t cost = must(s.model.untie("head"));
   EXPECT_EQ(cost, 24u);
-  EXPECT_FALSE(s.model.same_storage("embed", "head"));
+  EXPECT_FALSE(s.model.same_storage("embed", "head").value());
   {
     Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.1f)));
     step(t, s);
@@ -115,7 +115,7 @@ TEST_P(Verbs, UntieAndTieAgain) {
   }
   ASSERT_OK(set(s.model, "embed", {3, 2}, {1, 0, 0, 1, 1, 1}));
   ASSERT_OK(s.model.tie("embed", "head"));
-  EXPECT_TRUE(s.model.same_storage("embed", "head"));
+  EXPECT_TRUE(s.model.same_storage("embed", "head").value());
   Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.1f)));
   step(t, s);
   expect_number(loss(t, s), 2.1, {{2.72, "untied"}});
@@ -128,7 +128,7 @@ TEST_P(Verbs, FrozenIsAFlagOfTheStorage) {
   const auto t = Trainer::create(s.model, device_, plain_sgd(0.1f));
   ASSERT_FALSE(t.ok());
   EXPECT_EQ(t.status().code(), Code::bad_argument);
-  ASSERT_OK(s.model.freeze("embed", false));
+  ASSERT_OK(s.model.freeze_storage("embed", false));
   ASSERT_OK(Trainer::create(s.model, device_, plain_sgd(0.1f)).status());
 }
 
@@ -146,7 +146,7 @@ TEST_P(Verbs, AMoveInTheMiddleOfTraining) {
     for (const Device& place : places) {
       EXPECT_OK(s.model.to(place));
       losses.push_back(step(t, s).loss);
-      EXPECT_TRUE(s.model.same_storage("embed", "head"));
+      EXPECT_TRUE(s.model.same_storage("embed", "head").value());
     }
     losses.push_back(loss(t, s));
     return losses;
