@@ -1,5 +1,6 @@
 #include "bowline.h"
 
+#include "core/boundary.h"
 #include "device/device.h"
 
 namespace bowline {
@@ -26,6 +27,8 @@ std::string_view name_of(Code code) {
       return "device_lost";
     case Code::device_poisoned:
       return "device_poisoned";
+    case Code::over_budget:
+      return "over_budget";
     case Code::cancelled:
       return "cancelled";
     case Code::internal:
@@ -36,15 +39,28 @@ std::string_view name_of(Code code) {
 
 std::string_view version() { return "0.1.0 (format 1)"; }
 
-std::vector<DeviceInfo> Device::list() { return device::list_devices(); }
-
-Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
-  BOWLINE_ASSIGN(auto open, device::open_device(name, options));
-  return Device(std::move(open));
+std::vector<DeviceInfo> Device::list() {
+  return guarded([] { return device::list_devices(); });
 }
 
-const DeviceInfo& Device::info() const { return open_->info(); }
-DeviceCounters Device::counters() const { return open_->counters(); }
-void Device::reset_counters() { open_->reset_counters(); }
+Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
+  return guarded([&]() -> Result<Device> {
+    BOWLINE_ASSIGN(auto open, device::open_device(name, options));
+    return Device(std::move(open));
+  });
+}
+
+const DeviceInfo& Device::info() const {
+  static const DeviceInfo none;
+  return open_ == nullptr ? none : open_->info();
+}
+DeviceCounters Device::counters() const {
+  return open_ == nullptr ? DeviceCounters{} : open_->counters();
+}
+void Device::reset_counters() {
+  if (open_ != nullptr) {
+    open_->reset_counters();
+  }
+}
 
 }  // namespace bowline

@@ -7,18 +7,28 @@
 // the same tie index are *tied*: they are one weight, and stay one weight through every verb below,
 // because sharing is stored in the model file and never guessed from pointers, names or values.
 //
-// Errors.   No exceptions. A function that can fail returns Status or Result<T>; both are [[nodiscard]].
-//           The codes say what the caller should do next. A verb that fails changes nothing.
+// Errors.   No exceptions leave the library. A function that can fail returns Status or Result<T>; both are
+//           [[nodiscard]]. The codes say what the caller should do next. A verb that fails changes nothing.
+//           An allocation of host memory that fails gives out_of_memory; functions that return plain text
+//           return an empty one then. A Model, Session or Trainer that was moved from answers bad_argument,
+//           or with nothing.
 // Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
 //           function says otherwise. Different models are independent, also on one Device.
 // Lifetime. A Device outlives what is placed on it; a Model outlives its Sessions and Trainers.
 // Globals.  The library never aborts, exits, prints, installs signal handlers or touches locale,
-//           working directory, environment or floating-point mode.
+//           working directory, environment or floating-point mode. One exception: Result::value() of
+//           a failure prints the message and aborts.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,7 +49,8 @@ enum class Code : uint8_t {
   index_out_of_range,  // fix the data row; the node is named
   unsupported,         // choose another device, model or precision
   non_finite,          // look at the named node
-  out_of_memory,       // free memory or lower the budget; the bytes are in the message
+  out_of_memory,       // free memory
+  over_budget,         // raise the Budget, if the file is trusted
   io_error,            // retry, or choose another path
   device_lost,         // make a new device, resume from the last checkpoint
   device_poisoned,     // end this process and start again
@@ -81,7 +92,15 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A value, or the Status that says why there is none.
+// Prints the message of a failure and aborts: the one place where the library does either.
+[[noreturn]] inline void end_with(const Status& status) {
+  const std::string_view code = name_of(status.code());
+  std::fprintf(stderr, "bowline: the value of a failed Result is asked for: %.*s: %s\n",
+               static_cast<int>(code.size()), code.data(), status.message().c_str());
+  std::abort();
+}
+
+// A value, or the Status that says why there is none. value() of a failure ends the program.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -91,11 +110,25 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const& { return status_; }
   Status status() && { return std::move(status_); }
-  T& value() & { return *value_; }
-  const T& value() const& { return *value_; }
-  T&& value() && { return *std::move(value_); }
+  T& value() & {
+    require_value();
+    return *value_;
+  }
+  const T& value() const& {
+    require_value();
+    return *value_;
+  }
+  T&& value() && {
+    require_value();
+    return *std::move(value_);
+  }
 
  private:
+  void require_value() const {
+    if (!value_.has_value()) {
+      end_with(status_);
+    }
+  }
   std::optional<T> value_;
   Status status_;
 };
@@ -104,11 +137,38 @@ class [[nodiscard]] Result {
 
 enum class DType : uint8_t { f32, f16, bf16, i8, u8, i32, i64, boolean };
 
-// A view of host memory: contiguous, last dim fastest. It never owns.
+// The dims of a tensor, up to 8, held inline. Made from a list, an array, a vector or a span. What is made
+// from more dims says so when it is used: bad_argument.
+class TensorShape {
+ public:
+  TensorShape() = default;
+  TensorShape(std::initializer_list<int64_t> dims)
+      : TensorShape(std::span(dims.begin(), dims.size())) {}
+  template <size_t n>
+  TensorShape(const int64_t (&dims)[n]) : TensorShape(std::span<const int64_t>(dims)) {}
+  template <class Range>
+    requires(!std::same_as<Range, TensorShape> &&
+             std::convertible_to<const Range&, std::span<const int64_t>>)
+  TensorShape(const Range& range) {
+    const std::span<const int64_t> dims = range;
+    rank_ = std::min(dims.size(), dims_.size());
+    std::copy_n(dims.begin(), rank_, dims_.begin());
+  }
+
+  size_t size() const { return rank_; }
+  const int64_t* begin() const { return dims_.data(); }
+  const int64_t* end() const { return begin() + rank_; }
+
+ private:
+  std::array<int64_t, 9> dims_{};  // one more than are allowed, so that too many are noticed
+  size_t rank_ = 0;
+};
+
+// A view of host memory: contiguous, last dim fastest. The shape is its own, the name and the data are not.
 struct Tensor {
   std::string_view name;
   DType dtype = DType::f32;
-  std::span<const int64_t> shape;
+  TensorShape shape;
   void* data = nullptr;
 };
 
@@ -185,7 +245,8 @@ struct Init {
 };
 
 // A declared view of a storage: rows [row_start, row_start + rows) of the first axis, then a
-// reshape, then a transpose of the last two axes. The default is the whole storage.
+// reshape, then a transpose of the last two axes. The default is the whole storage. A view is always relative to
+// the storage, never to what another parameter shows of it.
 struct View {
   int64_t row_start = 0;
   int64_t rows = -1;           // -1: up to the last row
@@ -194,9 +255,10 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-// The number of a parameter of one Model.
+// A parameter of one Model; another Model refuses it.
 struct Parameter {
   uint32_t index = UINT32_MAX;
+  uint64_t model = 0;
 };
 
 // For each iteration of a Repeat one parameter.
@@ -215,6 +277,23 @@ struct LoadReport {
   std::vector<std::string> unexpected;  // parameters of the file that the model does not have
 };
 
+// What may be spent on a file or a plan before it is refused with over_budget. 0: not limited.
+struct Budget {
+  uint64_t bytes = 0;  // of memory, without the values of the storages
+  uint64_t nodes = 0;  // of graphs
+  double seconds = 0;
+
+  // What a file of this size gets unless told: 96 MiB and 256 bytes of memory per byte; as many nodes as fit in it.
+  static Budget of_file(uint64_t file_bytes);
+};
+
+struct OpenOptions {
+  // false: the file is read into memory, not mapped. See Model::open().
+  bool map = true;
+  // None: Budget::of_file() of its size, without what other files of it hold.
+  std::optional<Budget> budget;
+};
+
 namespace graph {
 struct ModelState;
 }
@@ -228,17 +307,22 @@ class Model {
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;
 
-  // Maps and verifies a .bowline file. Weight bytes are read when first used, against their
-  // checksum. Errors  io_error: it cannot be read. bad_file: what and where.
-  static Result<Model> open(const std::string& path);
+  // Verifies a .bowline file and maps it read-only. Weight bytes are compared with their checksum when they are
+  // first read there, once as long as they stay in the file; after to(), load() or a write they no longer do.
+  // A program that truncates the file meanwhile ends this one by SIGBUS, one that edits it in place changes weights
+  // that were compared before: where others may do so, set options.map to false. Then all is read at once, and what
+  // happens to the file later changes nothing.
+  // Errors  io_error: it cannot be read. bad_file: what and where. over_budget: it costs more than options.budget.
+  static Result<Model> open(const std::string& path, const OpenOptions& options = {});
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
   // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
-  Result<Parameter> parameter(std::string_view name, std::span<const int64_t> shape, Init init);
-  // A second parameter of the same storage: a tie.
-  Result<Parameter> tied_parameter(std::string_view name, Parameter other, const View& view = {});
+  Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init);
+  // A second parameter of the storage of `other`: a tie. Without a view it shows what `other` shows.
+  Result<Parameter> tied_parameter(std::string_view name, Parameter other,
+                                   const std::optional<View>& view = {});
   // `count` parameters; "{}" in the name stands for the iteration.
-  Result<ParameterList> parameters(std::string_view name, int count, std::span<const int64_t> shape,
+  Result<ParameterList> parameters(std::string_view name, int count, const TensorShape& shape,
                                    Init init);
   Result<Parameter> find(std::string_view name) const;
 
@@ -247,17 +331,21 @@ class Model {
 
   // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
   Status materialize(uint64_t seed);
-  // Makes `b` share the storage of `a` through `view`; the storage of `b` becomes empty when `b`
-  // was its last parameter. Tying tied parameters again changes nothing.
-  Status tie(std::string_view a, std::string_view b, const View& view = {});
+  // Makes `b` share the storage of `a` through `view`, or show what `a` shows without one; the storage of `b`
+  // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing.
+  Status tie(std::string_view a, std::string_view b, const std::optional<View>& view = {});
   // Gives `name` an own storage, a copy. Returns the bytes that this costs, owned rows included.
   Result<uint64_t> untie(std::string_view name);
   // Writes the values of one parameter (through its view); every parameter of the tie sees them.
   Status set_value(std::string_view name, const Tensor& value);
   // The values of one parameter (through its view), into `out` of the right dtype and size.
   Status get_value(std::string_view name, const Tensor& out) const;
-  // Storages of frozen parameters are not trained. The flag is the storage's.
+  // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the flag is the
+  // storage's. Errors  bad_argument: thawing one parameter of several of a storage, for another may be frozen on
+  // purpose; they are named.
   Status freeze(std::string_view name, bool frozen = true);
+  // As freeze(), meaning every parameter of the storage of `name`.
+  Status freeze_storage(std::string_view name, bool frozen = true);
   // Moves every storage: one transfer each. Moving to where the model is does nothing.
   Status to(const Device& device);
   Result<Model> clone() const;
@@ -277,7 +365,8 @@ class Model {
   std::string storages()
       const;                 // physical: tie index, dtype, shape, bytes, version, generation, where
   std::string ties() const;  // the partition: for each shared storage its parameters
-  bool same_storage(std::string_view a, std::string_view b) const;
+  // Errors  bad_argument: there is no such parameter.
+  Result<bool> same_storage(std::string_view a, std::string_view b) const;
 
   const std::shared_ptr<graph::ModelState>& state() const { return state_; }
   explicit Model(std::shared_ptr<graph::ModelState> state);
@@ -315,7 +404,7 @@ struct Attribute {
 };
 
 // Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
-// model reads like its formulas.
+// model reads like its formulas: after an error every call returns as many values as without it, and none is used.
 class GraphBuilder {
  public:
   GraphBuilder(Model& model, std::string_view name);
@@ -350,6 +439,7 @@ class GraphBuilder {
  private:
   struct State;
   explicit GraphBuilder(std::unique_ptr<State> body_state);
+  Value keep_last(Result<std::vector<Value>> outputs, size_t count);
   std::unique_ptr<State> state_;
 };
 

@@ -40,8 +40,10 @@ Segment::~Segment() {
 namespace {
 
 Status check_tensor(const Tensor& t, const plan::IoRange& range, std::string_view kind) {
-  BOWLINE_REQUIRE(t.dtype == range.dtype && Shape(t.shape) == range.shape,
-                  "{} \"{}\" is {}{}, not {}{}.", kind, range.name, t.dtype, Shape(t.shape),
+  Result<Shape> shape = Shape::checked(t.shape);
+  BOWLINE_TRY(std::move(shape).status().at(format("While checking {} \"{}\".", kind, range.name)));
+  BOWLINE_REQUIRE(t.dtype == range.dtype && shape.value() == range.shape,
+                  "{} \"{}\" is {}{}, not {}{}.", kind, range.name, t.dtype, shape.value(),
                   range.dtype, range.shape);
   BOWLINE_REQUIRE(t.data != nullptr || range.bytes() == 0, "{} \"{}\" has no data.", kind,
                   range.name);
@@ -66,8 +68,6 @@ Status write_inputs(device::OpenDevice& device, const Workspace& workspace, cons
   for (const plan::IoRange& range : plan.inputs) {
     const Tensor* t = find(inputs, range);
     BOWLINE_REQUIRE(t != nullptr, "Input \"{}\" is missing.", range.name);
-    BOWLINE_REQUIRE(t->shape.size() <= kMaxRank, "Input \"{}\" has rank {}.", range.name,
-                    t->shape.size());
     BOWLINE_TRY(check_tensor(*t, range, "Input"));
     BOWLINE_TRY(device.copy_in(workspace.io->buffer(), range.offset,
                                {static_cast<const std::byte*>(t->data), range.bytes()}));
@@ -80,8 +80,6 @@ Status read_outputs(device::OpenDevice& device, const Workspace& workspace, cons
   for (const Tensor& t : outputs) {
     const auto range = std::ranges::find(plan.outputs, t.name, &plan::IoRange::name);
     BOWLINE_REQUIRE(range != plan.outputs.end(), "The graph has no output \"{}\".", t.name);
-    BOWLINE_REQUIRE(t.shape.size() <= kMaxRank, "Output \"{}\" has rank {}.", range->name,
-                    t.shape.size());
     BOWLINE_TRY(check_tensor(t, *range, "Output"));
     BOWLINE_TRY(device.copy_out({static_cast<std::byte*>(t.data), range->bytes()},
                                 workspace.io->buffer(), range->offset));

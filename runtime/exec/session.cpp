@@ -1,5 +1,6 @@
 #include "exec/session.h"
 
+#include "core/boundary.h"
 #include "plan/listing.h"
 
 namespace bowline {
@@ -83,22 +84,29 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 Result<Session> Session::create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims) {
-  BOWLINE_REQUIRE(model.state()->table.device() == device.handle(),
-                  "The model does not lie on device {}; move it with Model::to().",
-                  device.info().name);
-  auto state = std::make_unique<exec::SessionState>(
-      model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()));
-  BOWLINE_TRY(state->prepare());
-  return Session(std::move(state));
+  return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Session> {
+    BOWLINE_REQUIRE(device.handle() != nullptr && m.table.device() == device.handle(),
+                    "The model does not lie on device {}; move it with Model::to().",
+                    device.info().name);
+    auto state = std::make_unique<exec::SessionState>(
+        model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()));
+    BOWLINE_TRY(state->prepare());
+    return Session(std::move(state));
+  });
 }
 
 Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  return state_->run(inputs, outputs);
+  return guarded(state_, "session", [&](exec::SessionState& s) { return s.run(inputs, outputs); });
 }
-MemoryReport Session::memory() const { return state_->memory(); }
-Counters Session::counters() const { return state_->counters(); }
+MemoryReport Session::memory() const {
+  return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });
+}
+Counters Session::counters() const {
+  return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
+}
 Result<std::string> Session::listing(std::string_view part, bool columns) const {
-  return state_->listing(part, columns);
+  return guarded(state_, "session",
+                 [&](const exec::SessionState& s) { return s.listing(part, columns); });
 }
 
 }  // namespace bowline

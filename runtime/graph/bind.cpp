@@ -143,6 +143,53 @@ Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims) {
   return graph;
 }
 
+Status set_parameters(ValueInfo& info, const params::Table& table) {
+  for (size_t i = 0; i < info.parameters.size(); ++i) {
+    const params::ParameterRow& row = table.parameters[info.parameters[i]];
+    const params::Storage& storage = table.storages[row.tie];
+    BOWLINE_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
+    if (i == 0) {
+      info.name = row.name;
+      info.shape = shape;
+      info.dtype = storage.dtype;
+    }
+    BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
+                    "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.", row.name,
+                    storage.dtype, shape, info.name, info.dtype, info.shape);
+  }
+  return {};
+}
+
+namespace {
+
+Status refresh_parameters(Graph& graph, const params::Table& table) {
+  for (ValueInfo& info : graph.values) {
+    BOWLINE_TRY(set_parameters(info, table));
+  }
+  for (Node& node : graph.nodes) {
+    if (node.repeat) {
+      BOWLINE_TRY(refresh_parameters(*node.repeat->body, table));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table) {
+  const std::vector<BoundDim> probes = probe_dims(model.dims);
+  std::vector<Graph> out;
+  for (const Graph& graph : model.graphs) {
+    out.push_back(deep_copy(graph));
+    const auto infer_it = [&]() -> Status {
+      BOWLINE_TRY(refresh_parameters(out.back(), table));
+      return infer(out.back(), probes);
+    };
+    BOWLINE_TRY(infer_it().at(format("While checking graph \"{}\".", graph.name)));
+  }
+  return out;
+}
+
 std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims) {
   constexpr int64_t kPrimes[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53};
   std::vector<BoundDim> out;

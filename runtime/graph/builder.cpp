@@ -1,17 +1,19 @@
 #include <atomic>
+#include <unordered_set>
 
+#include "core/boundary.h"
+#include "core/rules.h"
 #include "graph/bind.h"
 
 namespace bowline {
 
 using graph::Graph;
-using graph::kNoValue;
 using graph::Node;
 using graph::ValueInfo;
 using graph::ValueKind;
 
 struct GraphBuilder::State {
-  graph::ModelState* model = nullptr;
+  std::weak_ptr<graph::ModelState> owner;
   Graph graph;
   State* parent = nullptr;      // of a body: the graph around it
   std::vector<Value> captured;  // of a body: values of the parent, in order of the invariant inputs
@@ -21,16 +23,42 @@ struct GraphBuilder::State {
   Status status;
   std::string next_name;
   std::vector<Value> last;
+  std::unordered_set<std::string> input_names;
+  std::unordered_set<std::string> output_names;
 
-  void fail(Status s) {
-    if (status.ok() && !s.ok()) {
-      status = std::move(s).at(format("While building graph \"{}\".", graph.name));
-    }
-  }
   Value value(graph::ValueId v) const { return {v, id}; }
   bool owns(Value v) const { return v.graph == id && v.index < graph.values.size(); }
-  std::vector<Value> add_node(Node node, int outputs);
+  Value add_value(ValueInfo info) { return value(graph.add_value(std::move(info))); }
   Value add_input(ValueInfo info);
+
+  // Each does what the call of the builder does. They know of no earlier error.
+  Result<Value> input(graph::ModelState& model, std::string_view name, DType dtype,
+                      const std::vector<GraphDim>& shape);
+  Result<Value> parameter(const graph::ModelState& model, const ParameterList& list);
+  Result<Value> capture(Value outer);
+  Result<std::vector<Value>> op(graph::ModelState& model, Op op, std::string_view name,
+                                const std::vector<Value>& inputs,
+                                const std::vector<Attribute>& attributes);
+  Result<std::vector<Value>> repeat(const graph::ModelState& model, int iterations,
+                                    const std::vector<Value>& values, const Body& body);
+  Status output(std::string_view name, Value value);
+  Status finish(graph::ModelState& model);
+
+  // The first error stays. The sentence may be the allocation that fails.
+  void keep(const Status& s) {
+    if (status.ok() && !s.ok()) {
+      status = host_memory_exhausted();
+      guarded([&] {
+        status = Status(s).at(format("While building graph \"{}\".", graph.name));
+        return true;
+      });
+    }
+  }
+
+ private:
+  std::vector<Value> add_outputs(Node& node, int outputs);
+  Status add_node(const graph::ModelState& model, Node node);
+  Status leave(const std::vector<Value>& leaving);
 };
 
 namespace {
@@ -41,33 +69,79 @@ uint32_t next_graph_id() {
 }
 
 // Registers the names of dims, so that they can be bound.
-void declare_dims(graph::ModelState& model, const std::vector<GraphDim>& dims) {
+Status declare_dims(graph::ModelState& model, const std::vector<GraphDim>& dims) {
   for (const GraphDim& d : dims) {
     if (!d.name.empty() &&
         std::ranges::find(model.dims, d.name, &graph::NamedDim::name) == model.dims.end()) {
+      BOWLINE_TRY(check_name(d.name, "A dim"));
       graph::NamedDim dim;
       dim.name = d.name;
       model.dims.push_back(std::move(dim));
     }
   }
+  return {};
+}
+
+Status check_new_name(std::unordered_set<std::string>& names, std::string_view name,
+                      std::string_view what) {
+  BOWLINE_TRY(check_name(name, what));
+  BOWLINE_REQUIRE(names.emplace(name).second, "{} has the name \"{}\", which is taken.", what,
+                  name);
+  return {};
+}
+
+Status check_free(const graph::ModelState& model, std::string_view graph) {
+  BOWLINE_REQUIRE(model.find_graph(graph) == nullptr, "There is a graph \"{}\" already.", graph);
+  return {};
+}
+
+bool is_of_models(Op op) { return op != Op::Invalid && !is_internal(op) && op != Op::Repeat; }
+
+const Status& status_of(const Status& s) { return s; }
+template <class T>
+const Status& status_of(const Result<T>& r) {
+  return r.status();
+}
+
+Value or_none(const Result<Value>& value) { return value.ok() ? value.value() : Value{}; }
+
+// Runs a call on a builder and its model unless an error stuck before; an error of the call sticks. A builder that found
+// no memory for its state has none.
+template <class State, class F>
+auto attempt(State* state, F&& call) -> std::invoke_result_t<F, State&, graph::ModelState&> {
+  using R = std::invoke_result_t<F, State&, graph::ModelState&>;
+  if (state == nullptr) {
+    return host_memory_exhausted();
+  }
+  R result = guarded([&]() -> R {
+    BOWLINE_TRY(Status(state->status));
+    const std::shared_ptr<graph::ModelState> model = state->owner.lock();
+    BOWLINE_REQUIRE(model != nullptr, "The model of the builder is there no more.");
+    return call(*state, *model);
+  });
+  state->keep(status_of(result));
+  return result;
 }
 
 }  // namespace
 
-std::vector<Value> GraphBuilder::State::add_node(Node node, int outputs) {
-  const auto index = static_cast<uint32_t>(graph.nodes.size());
+std::vector<Value> GraphBuilder::State::add_outputs(Node& node, int outputs) {
   std::vector<Value> out;
   for (int i = 0; i < outputs; ++i) {
     ValueInfo info;
-    info.node = index;
+    info.node = static_cast<uint32_t>(graph.nodes.size());
     info.output = static_cast<uint32_t>(i);
-    node.outputs.push_back(graph.add_value(std::move(info)));
-    out.push_back(value(node.outputs.back()));
+    out.push_back(add_value(std::move(info)));
+    node.outputs.push_back(out.back().index);
   }
-  node.name = std::exchange(next_name, {});
-  graph.nodes.push_back(std::move(node));
-  fail(infer_node(graph, index, graph::probe_dims(model->dims)));
   return out;
+}
+
+Status GraphBuilder::State::add_node(const graph::ModelState& model, Node node) {
+  node.name = std::exchange(next_name, {});
+  BOWLINE_TRY(check_optional_name(node.name, "The node"));
+  graph.nodes.push_back(std::move(node));
+  return infer_node(graph, graph.nodes.size() - 1, graph::probe_dims(model.dims));
 }
 
 Value GraphBuilder::State::add_input(ValueInfo info) {
@@ -76,219 +150,247 @@ Value GraphBuilder::State::add_input(ValueInfo info) {
   return value(graph.inputs.back());
 }
 
-GraphBuilder::GraphBuilder(Model& model, std::string_view name)
-    : state_(std::make_unique<State>()) {
-  state_->model = model.state().get();
-  state_->graph.name = name;
-  state_->id = next_graph_id();
-  if (state_->model->find_graph(name) != nullptr) {
-    state_->fail(Status(Code::bad_argument, format("There is a graph \"{}\" already.", name)));
+Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_view name,
+                                         DType dtype, const std::vector<GraphDim>& shape) {
+  BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat has no inputs but the carried values.");
+  BOWLINE_TRY(check_new_name(input_names, name, "An input"));
+  BOWLINE_REQUIRE(dtype <= DType::boolean, "Input \"{}\" has the unknown dtype {}.", name,
+                  static_cast<int>(dtype));
+  BOWLINE_TRY(declare_dims(model, shape));
+  ValueInfo info;
+  info.dtype = dtype;
+  info.name = name;
+  info.dims = shape;
+  BOWLINE_ASSIGN(info.shape, graph::bind_shape(shape, graph::probe_dims(model.dims)));
+  return add_input(std::move(info));
+}
+
+Result<Value> GraphBuilder::State::parameter(const graph::ModelState& model,
+                                             const ParameterList& list) {
+  const size_t expected = parent != nullptr ? static_cast<size_t>(count) : 1;
+  BOWLINE_REQUIRE(list.items.size() == expected || (parent != nullptr && list.items.size() == 1),
+                  "The list has {} parameters, the Repeat {} iterations.", list.items.size(),
+                  expected);
+  ValueInfo info;
+  info.kind = ValueKind::parameter;
+  for (size_t i = 0; i < expected; ++i) {
+    const Parameter p = list.items[list.items.size() == 1 ? 0 : i];
+    BOWLINE_ASSIGN(const uint32_t index, model.number_of(p));
+    info.parameters.push_back(index);
   }
+  BOWLINE_TRY(set_parameters(info, model.table));
+  return add_value(std::move(info));
+}
+
+Result<Value> GraphBuilder::State::capture(Value outer) {
+  BOWLINE_REQUIRE(parent != nullptr && parent->owns(outer),
+                  "capture() takes a value of the graph around the body.");
+  for (size_t i = 0; i < captured.size(); ++i) {
+    if (captured[i].index == outer.index) {
+      return value(graph.inputs[carried + i]);
+    }
+  }
+  captured.push_back(outer);
+  ValueInfo info = parent->graph[outer.index];
+  info.parameters.clear();
+  return add_input(std::move(info));
+}
+
+Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op op,
+                                                   std::string_view name,
+                                                   const std::vector<Value>& inputs,
+                                                   const std::vector<Attribute>& attributes) {
+  BOWLINE_REQUIRE(is_of_models(op), "There is no operator \"{}\" for models.", name);
+  Node node;
+  node.op = op;
+  for (const Value v : inputs) {
+    BOWLINE_REQUIRE(owns(v), "An input of {} is not a value of this graph{}.", name,
+                    parent != nullptr ? " (capture() brings in one of the graph around)" : "");
+    node.inputs.push_back(v.index);
+  }
+  for (const Attribute& a : attributes) {
+    BOWLINE_TRY(declare_dims(model, a.list));
+  }
+  auto packed = attributes_from(op, attributes);
+  BOWLINE_TRY(Status(packed.status()).at(format("While adding {}.", name)));
+  node.attributes = std::move(packed).value();
+  std::vector<Value> out = add_outputs(node, op_def(op).outputs);
+  BOWLINE_TRY(add_node(model, std::move(node)));
+  return out;
+}
+
+// The outputs of a body.
+Status GraphBuilder::State::leave(const std::vector<Value>& leaving) {
+  BOWLINE_TRY(Status(status));
+  BOWLINE_REQUIRE(leaving.size() == carried, "The body of a Repeat returns {} values, not {}.",
+                  leaving.size(), carried);
+  for (const Value v : leaving) {
+    BOWLINE_REQUIRE(owns(v), "The body of a Repeat returns a value that is not its own.");
+    graph.outputs.push_back(v.index);
+  }
+  return {};
+}
+
+Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& model,
+                                                       int iterations,
+                                                       const std::vector<Value>& values,
+                                                       const Body& body) {
+  BOWLINE_REQUIRE(parent == nullptr, "A Repeat does not stand in the body of another.");
+  BOWLINE_TRY(check_repeat(iterations, static_cast<int64_t>(values.size())));
+  GraphBuilder builder(std::make_unique<State>());
+  State& inner = *builder.state_;
+  inner.owner = owner;
+  inner.parent = this;
+  if (graph.name.size() + 5 <= kMaxNameBytes) {
+    inner.graph.name = graph.name + ".body";
+  }
+  inner.id = next_graph_id();
+  inner.carried = static_cast<uint32_t>(values.size());
+  inner.count = iterations;
+  Node node;
+  node.op = Op::Repeat;
+  node.repeat = std::make_shared<graph::RepeatInfo>();
+  std::vector<Value> entering;
+  for (const Value v : values) {
+    BOWLINE_REQUIRE(owns(v), "A carried value of a Repeat is not a value of this graph.");
+    node.inputs.push_back(v.index);
+    ValueInfo info = graph[v.index];
+    info.parameters.clear();
+    entering.push_back(inner.add_input(std::move(info)));
+  }
+  BOWLINE_TRY(inner.leave(body(builder, entering)));
+  for (const Value v : inner.captured) {
+    node.inputs.push_back(v.index);
+  }
+  RepeatAttributesT attributes;
+  attributes.count = static_cast<uint32_t>(iterations);
+  attributes.carried = inner.carried;
+  node.attributes = Attributes::of(attributes);
+  node.repeat->count = attributes.count;
+  node.repeat->carried = inner.carried;
+  node.repeat->body = std::make_shared<Graph>(std::move(inner.graph));
+  std::vector<Value> out = add_outputs(node, static_cast<int>(values.size()));
+  BOWLINE_TRY(add_node(model, std::move(node)));
+  return out;
+}
+
+Status GraphBuilder::State::output(std::string_view name, Value value) {
+  BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat has no outputs but what it returns.");
+  BOWLINE_TRY(check_new_name(output_names, name, "An output"));
+  BOWLINE_REQUIRE(owns(value), "Output \"{}\" is not a value of this graph.", name);
+  graph.outputs.push_back(value.index);
+  graph.output_names.emplace_back(name);
+  return {};
+}
+
+Status GraphBuilder::State::finish(graph::ModelState& model) {
+  BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat ends with the body.");
+  BOWLINE_REQUIRE(!graph.outputs.empty(), "Graph \"{}\" has no output.", graph.name);
+  // Another builder may have taken the name meanwhile.
+  BOWLINE_TRY(check_free(model, graph.name));
+  Status finished(Code::bad_argument, "The graph is finished already.");
+  params::reserve_more(model.graphs, 1);
+  model.graphs.push_back(std::move(graph));
+  status = std::move(finished);
+  return {};
+}
+
+GraphBuilder::GraphBuilder(Model& model, std::string_view name) {
+  guarded([&] {
+    state_ = std::make_unique<State>();
+    state_->owner = model.state();
+    state_->graph.name = name;
+    state_->id = next_graph_id();
+    return true;
+  });
+  (void)attempt(state_.get(), [&](State&, graph::ModelState& owner) -> Status {
+    BOWLINE_TRY(check_name(name, "A graph"));
+    return check_free(owner, name);
+  });
 }
 
 GraphBuilder::GraphBuilder(std::unique_ptr<State> body_state) : state_(std::move(body_state)) {}
 GraphBuilder::~GraphBuilder() = default;
 
 Value GraphBuilder::input(std::string_view name, DType dtype, const std::vector<GraphDim>& shape) {
-  State& s = *state_;
-  if (s.parent != nullptr) {
-    s.fail(
-        Status(Code::bad_argument, "The body of a Repeat has no inputs but the carried values."));
-    return {};
-  }
-  declare_dims(*s.model, shape);
-  ValueInfo info;
-  info.dtype = dtype;
-  info.name = name;
-  info.dims = shape;
-  auto bound = graph::bind_shape(shape, graph::probe_dims(s.model->dims));
-  if (!bound.ok()) {
-    s.fail(std::move(bound).status());
-    return {};
-  }
-  info.shape = bound.value();
-  return s.add_input(std::move(info));
+  return or_none(attempt(state_.get(), [&](State& s, graph::ModelState& model) {
+    return s.input(model, name, dtype, shape);
+  }));
 }
 
 Value GraphBuilder::parameter(Parameter parameter) {
-  return this->parameter(ParameterList{{parameter}});
+  return or_none(attempt(state_.get(), [&](State& s, graph::ModelState& model) {
+    return s.parameter(model, ParameterList{{parameter}});
+  }));
 }
 
 Value GraphBuilder::parameter(const ParameterList& list) {
-  State& s = *state_;
-  const size_t expected = s.parent != nullptr ? static_cast<size_t>(s.count) : 1;
-  if (list.items.size() != expected && !(s.parent != nullptr && list.items.size() == 1)) {
-    s.fail(
-        Status(Code::bad_argument, format("The list has {} parameters, the Repeat {} iterations.",
-                                          list.items.size(), expected)));
-    return {};
-  }
-  const params::Table& table = s.model->table;
-  ValueInfo info;
-  info.kind = ValueKind::parameter;
-  for (size_t i = 0; i < expected; ++i) {
-    const Parameter p = list.items[list.items.size() == 1 ? 0 : i];
-    if (p.index >= table.parameters.size()) {
-      s.fail(Status(Code::bad_argument, format("There is no parameter number {}.", p.index)));
-      return {};
-    }
-    const params::ParameterRow& row = table.parameters[p.index];
-    auto shape = params::view_shape(row.view, table.storages[row.tie].shape);
-    if (!shape.ok() || (i > 0 && !(shape.value() == info.shape))) {
-      s.fail(shape.ok()
-                 ? Status(Code::bad_argument,
-                          format("Parameter {} has another shape than the first of its list.",
-                                 row.name))
-                 : std::move(shape).status());
-      return {};
-    }
-    info.shape = shape.value();
-    info.dtype = table.storages[row.tie].dtype;
-    info.name = i == 0 ? row.name : info.name;
-    info.parameters.push_back(p.index);
-  }
-  return s.value(s.graph.add_value(std::move(info)));
+  return or_none(attempt(
+      state_.get(), [&](State& s, graph::ModelState& model) { return s.parameter(model, list); }));
+}
+
+Value GraphBuilder::capture(Value outer) {
+  return or_none(
+      attempt(state_.get(), [&](State& s, graph::ModelState&) { return s.capture(outer); }));
 }
 
 Value GraphBuilder::op(std::string_view name, const std::vector<Value>& inputs,
                        const std::vector<Attribute>& attributes) {
-  State& s = *state_;
-  s.last.clear();
   const Op op = op_named(name);
-  if (op == Op::Invalid || is_internal(op) || op == Op::Repeat) {
-    s.fail(Status(Code::bad_argument, format("There is no operator \"{}\" for models.", name)));
-    return {};
-  }
-  Node node;
-  node.op = op;
-  for (const Value v : inputs) {
-    if (!s.owns(v)) {
-      s.fail(Status(
-          Code::bad_argument,
-          format("An input of {} is not a value of this graph{}.", name,
-                 s.parent != nullptr ? " (capture() brings in one of the graph around)" : "")));
-      return {};
-    }
-    node.inputs.push_back(v.index);
-  }
-  for (const Attribute& a : attributes) {
-    declare_dims(*s.model, a.list);
-  }
-  auto packed = attributes_from(op, attributes);
-  if (!packed.ok()) {
-    s.fail(std::move(packed).status().at(format("While adding {}.", name)));
-    return {};
-  }
-  node.attributes = packed.value();
-  s.last = s.add_node(std::move(node), op_def(op).outputs);
-  return s.status.ok() ? s.last[0] : Value{};
-}
-
-std::vector<Value> GraphBuilder::last_outputs() const { return state_->last; }
-
-GraphBuilder& GraphBuilder::named(std::string_view name) {
-  state_->next_name = name;
-  return *this;
+  const int outputs = is_of_models(op) ? op_def(op).outputs : 1;
+  return keep_last(attempt(state_.get(),
+                           [&](State& s, graph::ModelState& model) {
+                             return s.op(model, op, name, inputs, attributes);
+                           }),
+                   static_cast<size_t>(outputs));
 }
 
 std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& carried,
                                         const Body& body) {
-  State& s = *state_;
-  if (count < 1 || s.parent != nullptr) {
-    s.fail(Status(Code::bad_argument, s.parent != nullptr
-                                          ? "A Repeat does not stand in the body of another."
-                                          : format("A Repeat has a count of {}.", count)));
-    return {};
-  }
-  auto inner = std::make_unique<State>();
-  inner->model = s.model;
-  inner->parent = &s;
-  inner->graph.name = s.graph.name + ".body";
-  inner->id = next_graph_id();
-  inner->carried = static_cast<uint32_t>(carried.size());
-  inner->count = count;
-  Node node;
-  node.op = Op::Repeat;
-  std::vector<Value> entering;
-  for (const Value v : carried) {
-    if (!s.owns(v)) {
-      s.fail(
-          Status(Code::bad_argument, "A carried value of a Repeat is not a value of this graph."));
-      return {};
-    }
-    node.inputs.push_back(v.index);
-    ValueInfo info = s.graph[v.index];
-    info.parameters.clear();
-    entering.push_back(inner->add_input(std::move(info)));
-  }
-  GraphBuilder builder(std::move(inner));
-  const std::vector<Value> leaving = body(builder, entering);
-  State& b = *builder.state_;
-  for (const Value v : leaving) {
-    if (!b.owns(v)) {
-      b.fail(
-          Status(Code::bad_argument, "The body of a Repeat returns a value that is not its own."));
-      break;
-    }
-    b.graph.outputs.push_back(v.index);
-  }
-  if (leaving.size() != carried.size()) {
-    b.fail(Status(Code::bad_argument, format("The body of a Repeat returns {} values, not {}.",
-                                             leaving.size(), carried.size())));
-  }
-  if (!b.status.ok()) {
-    s.fail(std::move(b.status));
-    return {};
-  }
-  for (const Value v : b.captured) {
-    node.inputs.push_back(v.index);
-  }
-  RepeatAttributesT attributes;
-  attributes.count = static_cast<uint32_t>(count);
-  attributes.carried = b.carried;
-  node.attributes = Attributes::of(attributes);
-  node.repeat = std::make_shared<graph::RepeatInfo>();
-  node.repeat->count = static_cast<uint32_t>(count);
-  node.repeat->carried = b.carried;
-  node.repeat->body = std::make_shared<Graph>(std::move(b.graph));
-  s.last = s.add_node(std::move(node), static_cast<int>(carried.size()));
-  return s.last;
+  keep_last(attempt(state_.get(),
+                    [&](State& s, graph::ModelState& model) {
+                      return s.repeat(model, count, carried, body);
+                    }),
+            carried.size());
+  return last_outputs();
 }
 
-Value GraphBuilder::capture(Value outer) {
-  State& s = *state_;
-  if (s.parent == nullptr || !s.parent->owns(outer)) {
-    s.fail(Status(Code::bad_argument, "capture() takes a value of the graph around the body."));
+// The outputs of a call, or as many values of nothing. Returns the first.
+Value GraphBuilder::keep_last(Result<std::vector<Value>> outputs, size_t count) {
+  if (state_ == nullptr) {
     return {};
   }
-  for (size_t i = 0; i < s.captured.size(); ++i) {
-    if (s.captured[i].index == outer.index) {
-      return s.value(s.graph.inputs[s.carried + i]);
-    }
+  auto kept = guarded([&]() -> Result<std::vector<Value>> {
+    return outputs.ok() ? std::move(outputs).value() : std::vector<Value>(count);
+  });
+  state_->keep(kept.status());
+  state_->last = kept.ok() ? std::move(kept).value() : std::vector<Value>();
+  return state_->last.empty() ? Value{} : state_->last[0];
+}
+
+std::vector<Value> GraphBuilder::last_outputs() const {
+  if (state_ == nullptr) {
+    return {};
   }
-  s.captured.push_back(outer);
-  ValueInfo info = s.parent->graph[outer.index];
-  info.parameters.clear();
-  return s.add_input(std::move(info));
+  auto copy = guarded([&]() -> Result<std::vector<Value>> { return state_->last; });
+  state_->keep(copy.status());
+  return copy.ok() ? std::move(copy).value() : std::vector<Value>();
+}
+
+GraphBuilder& GraphBuilder::named(std::string_view name) {
+  (void)attempt(state_.get(), [&](State& s, graph::ModelState&) -> Status {
+    s.next_name = name;
+    return {};
+  });
+  return *this;
 }
 
 void GraphBuilder::output(std::string_view name, Value value) {
-  State& s = *state_;
-  if (!s.owns(value)) {
-    s.fail(Status(Code::bad_argument, format("Output \"{}\" is not a value of this graph.", name)));
-    return;
-  }
-  s.graph.outputs.push_back(value.index);
-  s.graph.output_names.emplace_back(name);
+  (void)attempt(state_.get(), [&](State& s, graph::ModelState&) { return s.output(name, value); });
 }
 
 Status GraphBuilder::finish() {
-  State& s = *state_;
-  BOWLINE_TRY(Status(s.status));
-  BOWLINE_REQUIRE(!s.graph.outputs.empty(), "Graph \"{}\" has no output.", s.graph.name);
-  s.model->graphs.push_back(std::move(s.graph));
-  s.fail(Status(Code::bad_argument, "The graph is finished already."));
-  return {};
+  return attempt(state_.get(), [](State& s, graph::ModelState& model) { return s.finish(model); });
 }
 
 }  // namespace bowline

@@ -1,10 +1,16 @@
 #include "graph/load.h"
 
-#include "graph/infer.h"
+#include "core/budget.h"
+#include "graph/bind.h"
 #include "params/file.h"
 
 namespace bowline::graph {
 namespace {
+
+// What a row or a node takes in memory, with its blocks of the allocator.
+constexpr uint64_t kStorageBytes = sizeof(params::Storage) + sizeof(model::FileRange) + 64;
+constexpr uint64_t kParameterBytes = 2 * sizeof(params::ParameterRow) + 128;
+constexpr uint64_t kNodeBytes = 2 * sizeof(Node) + 256;
 
 std::string string_of(const flatbuffers::String* text) {
   return text == nullptr ? std::string() : text->str();
@@ -18,7 +24,7 @@ uint32_t count_of(const V* vector) {
 template <class T, class Objects>
 void unpack_all(const flatbuffers::Vector<flatbuffers::Offset<T>>* from, Objects& to) {
   for (uint32_t i = 0; i < count_of(from); ++i) {
-    to.emplace_back(from->Get(i)->UnPack());
+    to.push_back(std::unique_ptr<typename T::NativeTableType>(from->Get(i)->UnPack()));
   }
 }
 
@@ -27,9 +33,9 @@ using Lists = flatbuffers::Vector<flatbuffers::Offset<file::ParameterList>>;
 // Builds one graph of a file that was verified: every number in it is in range.
 class GraphReader {
  public:
-  GraphReader(const file::Model& model, const params::Table& table, Dims probes,
+  GraphReader(const file::Model& model, const params::Table& table, Dims probes, Meter& meter,
               const file::Graph& from)
-      : model_(model), table_(table), probes_(probes), from_(from) {}
+      : model_(model), table_(table), probes_(probes), meter_(meter), from_(from) {}
 
   Result<Graph> read_entry_point() {
     for (uint32_t i = 0; i < count_of(from_.inputs()); ++i) {
@@ -85,6 +91,7 @@ class GraphReader {
     Result<Shape> shape = bind_shape(info.dims, probes_);
     BOWLINE_TRY(std::move(shape).status().at(format("While checking input \"{}\".", info.name)));
     info.shape = shape.value();
+    BOWLINE_TRY(spend(info));
     graph_.inputs.push_back(graph_.add_value(std::move(info)));
     return {};
   }
@@ -92,25 +99,24 @@ class GraphReader {
   Status add_parameter(std::span<const uint32_t> list) {
     ValueInfo info;
     info.kind = ValueKind::parameter;
-    for (const uint32_t p : list) {
-      const params::ParameterRow& row = table_.parameters[p];
-      const params::Storage& storage = table_.storages[row.tie];
-      BOWLINE_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
-      if (info.parameters.empty()) {
-        info.name = row.name;
-        info.shape = shape;
-        info.dtype = storage.dtype;
-      }
-      BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
-                      "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.",
-                      row.name, storage.dtype, shape, info.name, info.dtype, info.shape);
-      info.parameters.push_back(p);
-    }
+    info.parameters.assign(list.begin(), list.end());
+    BOWLINE_TRY(set_parameters(info, table_));
+    BOWLINE_TRY(spend(info));
     graph_.add_value(std::move(info));
     return {};
   }
 
+  // Lists and names that a value copies. The vectors grow by doubling.
+  Status spend(const ValueInfo& info) {
+    return meter_.spend(2 * (sizeof(ValueInfo) + info.name.size() +
+                             info.dims.size() * sizeof(GraphDim) +
+                             info.parameters.size() * sizeof(uint32_t)));
+  }
+
   Status add_node(const file::Node& from) {
+    BOWLINE_TRY(meter_.spend(kNodeBytes + 2 * from.outputs() * sizeof(ValueInfo) +
+                                 2 * count_of(from.inputs()) * sizeof(ValueId),
+                             1));
     Node node;
     node.op = static_cast<Op>(from.op_type());
     node.name = string_of(from.name());
@@ -144,7 +150,7 @@ class GraphReader {
     node.repeat = std::make_shared<RepeatInfo>();
     node.repeat->count = from.count();
     node.repeat->carried = from.carried();
-    GraphReader reader(model_, table_, probes_, *model_.graphs()->Get(from.body()));
+    GraphReader reader(model_, table_, probes_, meter_, *model_.graphs()->Get(from.body()));
     BOWLINE_ASSIGN(Graph body, reader.read_body(from.parameters()));
     node.repeat->body = std::make_shared<Graph>(std::move(body));
     return {};
@@ -164,11 +170,12 @@ class GraphReader {
   const file::Model& model_;
   const params::Table& table_;
   Dims probes_;
+  Meter& meter_;
   const file::Graph& from_;
   Graph graph_;
 };
 
-Status read_graphs(ModelState& state, const file::Model& model) {
+Status read_graphs(ModelState& state, const file::Model& model, Meter& meter) {
   for (uint32_t i = 0; i < count_of(model.dims()); ++i) {
     const file::NamedDim& dim = *model.dims()->Get(i);
     state.dims.push_back(
@@ -180,7 +187,7 @@ Status read_graphs(ModelState& state, const file::Model& model) {
     if (from.body()) {
       continue;
     }
-    Result<Graph> graph = GraphReader(model, state.table, probes, from).read_entry_point();
+    Result<Graph> graph = GraphReader(model, state.table, probes, meter, from).read_entry_point();
     BOWLINE_TRY(std::move(graph).status().at(
         format("While loading graph {} \"{}\".", i, string_of(from.name()))));
     state.graphs.push_back(std::move(graph).value());
@@ -198,9 +205,14 @@ Status as_file_error(Status status) {
 Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file) {
   auto state = std::make_shared<ModelState>();
   const file::Model& model = file->tables();
-  state->table = params::read_table(*file);
-  BOWLINE_TRY(
-      as_file_error(read_graphs(*state, model)).at(format("While loading \"{}\".", file->path())));
+  const auto read = [&]() -> Status {
+    Meter meter(file->budget());
+    BOWLINE_TRY(meter.spend(2 * (count_of(model.storages()) * kStorageBytes +
+                                 count_of(model.parameters()) * kParameterBytes)));
+    state->table = params::read_table(*file);
+    return read_graphs(*state, model, meter);
+  };
+  BOWLINE_TRY(as_file_error(read()).at(format("While loading \"{}\".", file->path())));
   unpack_all(model.assets(), state->assets);
   unpack_all(model.metadata(), state->metadata);
   unpack_all(model.self_tests(), state->self_tests);
@@ -210,8 +222,9 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
   return state;
 }
 
-Result<std::shared_ptr<ModelState>> load_model(const std::string& path, model::FileSystem& files) {
-  BOWLINE_ASSIGN(auto file, model::VerifiedFile::open(path, files));
+Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const OpenOptions& options,
+                                               model::FileSystem& files) {
+  BOWLINE_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
   return load_model(std::move(file));
 }
 

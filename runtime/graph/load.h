@@ -7,9 +7,10 @@
 namespace bowline::graph {
 
 // Errors  io_error: the file cannot be read. bad_file: what and where. unsupported: a Repeat in the
-// body of another.
+// body of another. over_budget: it costs more than the options allow.
 Result<std::shared_ptr<ModelState>> load_model(
-    const std::string& path, model::FileSystem& files = model::real_file_system());
+    const std::string& path, const OpenOptions& options = {},
+    model::FileSystem& files = model::real_file_system());
 
 // As load_model(), of a file that is verified already.
 Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file);

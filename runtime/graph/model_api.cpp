@@ -1,4 +1,6 @@
 // The members of bowline::Model: each forwards to a verb of the table, or to load and save.
+#include "core/boundary.h"
+#include "core/rules.h"
 #include "device/device.h"
 #include "graph/bind.h"
 #include "graph/load.h"
@@ -7,141 +9,234 @@
 #include "params/verbs.h"
 
 namespace bowline {
+namespace {
 
-Model::Model() : state_(std::make_shared<graph::ModelState>()) {}
-Model::~Model() = default;
-Model::Model(Model&&) noexcept = default;
-Model& Model::operator=(Model&&) noexcept = default;
-Model::Model(std::shared_ptr<graph::ModelState> state) : state_(std::move(state)) {}
+using graph::ModelState;
 
-Result<Model> Model::open(const std::string& path) {
-  BOWLINE_ASSIGN(auto state, graph::load_model(path));
-  return Model(std::move(state));
-}
-
-Result<Parameter> Model::parameter(std::string_view name, std::span<const int64_t> shape,
-                                   Init init) {
-  BOWLINE_ASSIGN(const uint32_t index,
-                 params::add_parameter(state_->table, name, DType::f32, shape, init, state_->busy));
-  return Parameter{index};
-}
-
-Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other, const View& view) {
-  BOWLINE_ASSIGN(const uint32_t index,
-                 params::add_tied_parameter(state_->table, name, other.index, view, state_->busy));
-  return Parameter{index};
-}
-
-Result<ParameterList> Model::parameters(std::string_view name, int count,
-                                        std::span<const int64_t> shape, Init init) {
-  BOWLINE_REQUIRE(count >= 1, "{} parameters are asked for.", count);
-  params::Table staged = state_->table;
-  ParameterList list;
-  for (int i = 0; i < count; ++i) {
-    BOWLINE_ASSIGN(const uint32_t index, params::add_parameter(staged, format(name, i), DType::f32,
-                                                               shape, init, state_->busy));
-    list.items.push_back({index});
+// Takes back the parameters that were added, unless all of them are.
+class Declaring {
+ public:
+  explicit Declaring(params::Table& table)
+      : table_(table), storages_(table.storages.size()), parameters_(table.parameters.size()) {}
+  ~Declaring() {
+    if (!done_) {
+      table_.shrink(storages_, parameters_);
+    }
   }
-  state_->table = std::move(staged);
-  return list;
-}
+  Declaring(const Declaring&) = delete;
+  Declaring& operator=(const Declaring&) = delete;
+  void done() { done_ = true; }
 
-Result<Parameter> Model::find(std::string_view name) const {
-  BOWLINE_ASSIGN(const uint32_t index, state_->table.require(name));
-  return Parameter{index};
-}
+ private:
+  params::Table& table_;
+  size_t storages_;
+  size_t parameters_;
+  bool done_ = false;
+};
 
-Status Model::materialize(uint64_t seed) {
-  return params::materialize(state_->table, seed, state_->busy);
-}
-
-Status Model::tie(std::string_view a, std::string_view b, const View& view) {
-  return params::tie(state_->table, a, b, view, state_->busy);
-}
-
-Result<uint64_t> Model::untie(std::string_view name) {
-  return params::untie(state_->table, name, state_->busy);
-}
-
-Status Model::set_value(std::string_view name, const Tensor& value) {
-  return params::set_value(state_->table, name, value, state_->busy);
-}
-
-Status Model::get_value(std::string_view name, const Tensor& out) const {
-  return params::get_value(state_->table, name, out);
-}
-
-Status Model::freeze(std::string_view name, bool frozen) {
-  return params::freeze(state_->table, name, frozen, state_->busy);
-}
-
-Status Model::to(const Device& device) {
-  return params::move(state_->table, device.handle(), state_->busy);
-}
-
-Result<Model> Model::clone() const {
-  auto out = std::make_shared<graph::ModelState>();
-  BOWLINE_ASSIGN(out->table, params::clone(state_->table));
-  for (const graph::Graph& g : state_->graphs) {
+Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
+  auto out = std::make_shared<ModelState>();
+  BOWLINE_ASSIGN(out->table, params::clone(state.table));
+  for (const graph::Graph& g : state.graphs) {
     out->graphs.push_back(graph::deep_copy(g));
   }
-  out->dims = state_->dims;
-  out->source = state_->source;
+  out->dims = state.dims;
+  out->source = state.source;
   const auto copy_all = [](const auto& from, auto& to) {
     for (const auto& object : from) {
       to.push_back(graph::copy_of(*object));
     }
   };
-  copy_all(state_->assets, out->assets);
-  copy_all(state_->metadata, out->metadata);
-  copy_all(state_->self_tests, out->self_tests);
-  out->base = state_->base ? graph::copy_of(*state_->base) : nullptr;
-  out->training = state_->training ? graph::copy_of(*state_->training) : nullptr;
-  return Model(std::move(out));
+  copy_all(state.assets, out->assets);
+  copy_all(state.metadata, out->metadata);
+  copy_all(state.self_tests, out->self_tests);
+  out->base = state.base ? graph::copy_of(*state.base) : nullptr;
+  out->training = state.training ? graph::copy_of(*state.training) : nullptr;
+  return out;
 }
 
-Status Model::save(const std::string& path) const {
-  return graph::save_model(*state_, path, state_->training.get());
-}
-
-Result<LoadReport> Model::load(const std::string& path, LoadMode mode, bool partial) {
+Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mode, bool partial) {
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
-  Result<LoadReport> report =
-      params::load(state_->table, params::read_table(*file), mode, partial, state_->busy);
-  BOWLINE_TRY(Status(report.status()).at(format("While loading \"{}\" into a model.", path)));
+  const params::Table source = params::read_table(*file);
+  if (mode == LoadMode::copy) {
+    return params::load(state.table, source, mode, partial, state.busy);
+  }
+  // The storages may take over other shapes, so the graphs are checked with them before anything changes.
+  params::Table table = state.table;
+  BOWLINE_ASSIGN(LoadReport report, params::load(table, source, mode, partial, state.busy));
+  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table));
+  state.table = std::move(table);
+  state.graphs = std::move(graphs);
   return report;
 }
 
-Status Model::set_metadata(std::string_view key, std::string_view value) {
-  BOWLINE_REQUIRE(!key.empty(), "A metadata key is empty.");
-  auto& all = state_->metadata;
-  std::erase_if(all, [&](const auto& m) { return m->key == key; });
+Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
+  BOWLINE_TRY(check_name(key, "A metadata entry"));
+  BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
+  auto entry = std::make_unique<file::MetadataT>();
+  entry->key = key;
+  entry->value = value;
+  params::reserve_more(state.metadata, 1);
+  std::erase_if(state.metadata, [&](const auto& m) { return m->key == key; });
   if (!value.empty()) {
-    auto entry = std::make_unique<file::MetadataT>();
-    entry->key = key;
-    entry->value = value;
-    all.push_back(std::move(entry));
+    state.metadata.push_back(std::move(entry));
   }
   return {};
+}
+
+}  // namespace
+
+Model::Model() {
+  guarded([&] { return (state_ = std::make_shared<ModelState>()) != nullptr; });
+}
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+Model::Model(std::shared_ptr<ModelState> state) : state_(std::move(state)) {}
+
+Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
+  return guarded([&]() -> Result<Model> {
+    BOWLINE_ASSIGN(auto state, graph::load_model(path, options));
+    return Model(std::move(state));
+  });
+}
+
+Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
+    BOWLINE_ASSIGN(const uint32_t index,
+                   params::add_parameter(s.table, name, DType::f32, shape, init, s.busy));
+    return Parameter{index, s.id};
+  });
+}
+
+Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other,
+                                        const std::optional<View>& view) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
+    BOWLINE_ASSIGN(const uint32_t of, s.number_of(other));
+    BOWLINE_ASSIGN(const uint32_t index,
+                   params::add_tied_parameter(s.table, name, of, view, s.busy));
+    return Parameter{index, s.id};
+  });
+}
+
+Result<ParameterList> Model::parameters(std::string_view name, int count, const TensorShape& shape,
+                                        Init init) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<ParameterList> {
+    BOWLINE_REQUIRE(count >= 1, "{} parameters are asked for.", count);
+    Declaring declaring(s.table);
+    ParameterList list;
+    for (int i = 0; i < count; ++i) {
+      BOWLINE_ASSIGN(const uint32_t index, params::add_parameter(s.table, format(name, i),
+                                                                 DType::f32, shape, init, s.busy));
+      list.items.push_back({index, s.id});
+    }
+    declaring.done();
+    return list;
+  });
+}
+
+Result<Parameter> Model::find(std::string_view name) const {
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<Parameter> {
+    BOWLINE_ASSIGN(const uint32_t index, s.table.require(name));
+    return Parameter{index, s.id};
+  });
+}
+
+Status Model::materialize(uint64_t seed) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return params::materialize(s.table, seed, s.busy); });
+}
+
+Status Model::tie(std::string_view a, std::string_view b, const std::optional<View>& view) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return params::tie(s.table, a, b, view, s.busy); });
+}
+
+Result<uint64_t> Model::untie(std::string_view name) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return params::untie(s.table, name, s.busy); });
+}
+
+Status Model::set_value(std::string_view name, const Tensor& value) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return params::set_value(s.table, name, value, s.busy); });
+}
+
+Status Model::get_value(std::string_view name, const Tensor& out) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return params::get_value(s.table, name, out); });
+}
+
+Status Model::freeze(std::string_view name, bool frozen) {
+  return guarded(state_, "model", [&](ModelState& s) {
+    return params::freeze(s.table, name, frozen, false, s.busy);
+  });
+}
+
+Status Model::freeze_storage(std::string_view name, bool frozen) {
+  return guarded(state_, "model", [&](ModelState& s) {
+    return params::freeze(s.table, name, frozen, true, s.busy);
+  });
+}
+
+Status Model::to(const Device& device) {
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_REQUIRE(device.handle() != nullptr, "The device is empty: it was moved from.");
+    return params::move(s.table, device.handle(), s.busy);
+  });
+}
+
+Result<Model> Model::clone() const {
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<Model> {
+    BOWLINE_ASSIGN(auto state, copy_of(s));
+    return Model(std::move(state));
+  });
+}
+
+Status Model::save(const std::string& path) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return graph::save_model(s, path, s.training.get()); });
+}
+
+Result<LoadReport> Model::load(const std::string& path, LoadMode mode, bool partial) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<LoadReport> {
+    Result<LoadReport> report = bowline::load(s, path, mode, partial);
+    if (!report.ok()) {  // after a success nothing may fail, not even a sentence
+      return std::move(report).status().at(format("While loading \"{}\" into a model.", path));
+    }
+    return report;
+  });
+}
+
+Status Model::set_metadata(std::string_view key, std::string_view value) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::set_metadata(s, key, value); });
 }
 
 std::string Model::metadata(std::string_view key) const {
-  for (const auto& m : state_->metadata) {
-    if (m->key == key) {
-      return m->value;
-    }
-  }
-  return {};
+  return guarded(state_, "model", [&](const ModelState& s) -> std::string {
+    const auto found =
+        std::ranges::find_if(s.metadata, [&](const auto& m) { return m->key == key; });
+    return found == s.metadata.end() ? std::string() : (*found)->value;
+  });
 }
 
-std::string Model::parameters() const { return state_->table.list_parameters(); }
-std::string Model::storages() const { return state_->table.list_storages(); }
-std::string Model::ties() const { return state_->table.list_ties(); }
+std::string Model::parameters() const {
+  return guarded(state_, "model", [](const ModelState& s) { return s.table.list_parameters(); });
+}
+std::string Model::storages() const {
+  return guarded(state_, "model", [](const ModelState& s) { return s.table.list_storages(); });
+}
+std::string Model::ties() const {
+  return guarded(state_, "model", [](const ModelState& s) { return s.table.list_ties(); });
+}
 
-bool Model::same_storage(std::string_view a, std::string_view b) const {
-  const auto ia = state_->table.find(a);
-  const auto ib = state_->table.find(b);
-  return ia && ib && state_->table.parameters[*ia].tie == state_->table.parameters[*ib].tie;
+Result<bool> Model::same_storage(std::string_view a, std::string_view b) const {
+  return guarded(state_, "model", [&](const ModelState& s) -> Result<bool> {
+    BOWLINE_ASSIGN(const uint32_t ia, s.table.require(a));
+    BOWLINE_ASSIGN(const uint32_t ib, s.table.require(b));
+    return s.table.parameters[ia].tie == s.table.parameters[ib].tie;
+  });
 }
 
 }  // namespace bowline

@@ -20,6 +20,7 @@ struct NamedDim {
 };
 
 struct ModelState {
+  const uint64_t id = next_id();  // of the handles of its parameters
   params::Table table;
   std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
   std::vector<NamedDim> dims;
@@ -34,6 +35,14 @@ struct ModelState {
   std::vector<std::unique_ptr<file::SelfTestT>> self_tests;
   std::unique_ptr<file::TrainingStateT> training;
 
+  // Errors  bad_argument: the handle is of another model, or of none.
+  Result<uint32_t> number_of(Parameter p) const {
+    BOWLINE_REQUIRE(p.model == id && p.index < table.parameters.size(),
+                    p.model == 0 ? "The handle names no parameter."
+                                 : "The parameter belongs to another model.");
+    return p.index;
+  }
+
   const Graph* find_graph(std::string_view name) const {
     for (const Graph& g : graphs) {
       if (g.name == name) {
@@ -41,6 +50,12 @@ struct ModelState {
       }
     }
     return nullptr;
+  }
+
+ private:
+  static uint64_t next_id() {
+    static std::atomic<uint64_t> next = 1;
+    return next++;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/load.h"
 #include "model/write.h"
 #include "params/file.h"
 
@@ -175,7 +176,10 @@ class ModelWriter {
   }
 
   Status write(const std::string& path, model::FileSystem& files) {
-    return model::write_file(path, model_, payloads_, files);
+    const auto accepted = [](std::shared_ptr<const model::VerifiedFile> file) {
+      return load_model(std::move(file)).status();
+    };
+    return model::write_file(path, model_, payloads_, accepted, files);
   }
 
  private:
@@ -209,7 +213,11 @@ Status save_model(const ModelState& state, const std::string& path,
                   const file::TrainingStateT* training, model::FileSystem& files) {
   ModelWriter writer(state);
   BOWLINE_TRY(writer.describe(training));
-  return writer.write(path, files).at(format("While saving \"{}\".", path));
+  Status status = writer.write(path, files);
+  if (!status.ok()) {  // after a success nothing may fail, not even a sentence
+    return std::move(status).at(format("While saving \"{}\".", path));
+  }
+  return status;
 }
 
 }  // namespace bowline::graph

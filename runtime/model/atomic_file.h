@@ -28,6 +28,8 @@ class AtomicFile {
   static std::string target_of(const std::string& temporary);
 
   Status write(std::span<const std::byte> bytes);
+  // What is written lies here until the commit.
+  const std::string& temporary() const { return temporary_; }
   // fsync, rename, fsync of the folder. A failure of the last leaves the new file in its place.
   Status commit();
 

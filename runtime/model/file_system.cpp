@@ -83,6 +83,7 @@ int FileSystem::free_bytes(int fd, uint64_t& out) {
 int FileSystem::lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB); }
 int FileSystem::set_mode(int fd, mode_t mode) { return fchmod(fd, mode); }
 int FileSystem::truncate(int fd, uint64_t size) { return ftruncate(fd, static_cast<off_t>(size)); }
+ssize_t FileSystem::read(int fd, void* data, size_t size) { return ::read(fd, data, size); }
 ssize_t FileSystem::write(int fd, const void* data, size_t size) { return ::write(fd, data, size); }
 int FileSystem::sync(int fd) { return fsync(fd); }
 int FileSystem::close(int fd) { return ::close(fd); }

@@ -27,6 +27,7 @@ class FileSystem {
   virtual int lock(int fd);  // exclusive, without waiting
   virtual int set_mode(int fd, mode_t mode);
   virtual int truncate(int fd, uint64_t size);
+  virtual ssize_t read(int fd, void* data, size_t size);
   virtual ssize_t write(int fd, const void* data, size_t size);
   virtual int sync(int fd);
   virtual int close(int fd);

@@ -18,7 +18,7 @@ constexpr uint64_t kTrailerBytes = 32;
 constexpr uint64_t kPageBytes = 4096;  // the data start is a multiple of it
 constexpr uint64_t kRangeAlignment = 64;
 constexpr uint64_t kMaxFlatBuffer = 0x7FFFFFFE;  // offsets in a FlatBuffer have 31 bits
-constexpr uint64_t kMaxTables = 200'000;
+constexpr uint64_t kMinTableBytes = 8;  // the offset of its vtable, and the one that refers to it
 constexpr uint32_t kMaxDepth = 64;
 
 // Both parts are copied as they are: the host is little endian, like the file.

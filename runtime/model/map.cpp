@@ -19,54 +19,95 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path, FileSystem& files) {
+namespace {
+
+class Descriptor {
+ public:
+  Descriptor(int fd, FileSystem& files) : fd_(fd), files_(files) {}
+  ~Descriptor() {
+    if (fd_ >= 0) {
+      files_.close(fd_);
+    }
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+  FileSystem& files_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<MappedFile>> MappedFile::open(const std::string& path, FileSystem& files,
+                                                     Access access) {
   // O_NONBLOCK: opening a pipe does not wait for its writer.
-  const int fd = files.open(path.c_str(), O_RDONLY | O_NONBLOCK, 0);
-  BOWLINE_REQUIRE_CODE(fd >= 0, Code::io_error, "File \"{}\" cannot be opened: {}.", path,
+  const Descriptor fd(files.open(path.c_str(), O_RDONLY | O_NONBLOCK, 0), files);
+  BOWLINE_REQUIRE_CODE(fd.get() >= 0, Code::io_error, "File \"{}\" cannot be opened: {}.", path,
                        error_text(errno));
-  return map(fd, path, files);
+  return take(fd.get(), path, files, access);
 }
 
 Result<std::shared_ptr<MappedFile>> MappedFile::open_sibling(const std::string& relative,
                                                              FileSystem& files) const {
   const std::string folder = folder_of(path_);
-  const int folder_fd = files.open(folder.c_str(), O_RDONLY | O_DIRECTORY, 0);
-  BOWLINE_REQUIRE_CODE(folder_fd >= 0, Code::io_error, "Folder \"{}\" cannot be opened: {}.",
-                       folder, error_text(errno));
-  const int fd = files.open_beneath(folder_fd, relative.c_str());
-  const int error = errno;
-  files.close(folder_fd);
-  BOWLINE_REQUIRE_CODE(fd >= 0, Code::io_error,
+  const Descriptor at(files.open(folder.c_str(), O_RDONLY | O_DIRECTORY, 0), files);
+  BOWLINE_REQUIRE_CODE(at.get() >= 0, Code::io_error, "Folder \"{}\" cannot be opened: {}.", folder,
+                       error_text(errno));
+  const Descriptor fd(files.open_beneath(at.get(), relative.c_str()), files);
+  BOWLINE_REQUIRE_CODE(fd.get() >= 0, Code::io_error,
                        "Sibling file \"{}\" cannot be opened beneath \"{}\" (links are not "
                        "followed): {}.",
-                       relative, folder, error_text(error));
-  return map(fd, folder + "/" + relative, files);
+                       relative, folder, error_text(errno));
+  return take(fd.get(), folder + "/" + relative, files, access_);
 }
 
-Result<std::shared_ptr<MappedFile>> MappedFile::map(int fd, std::string path, FileSystem& files) {
+Result<std::shared_ptr<MappedFile>> MappedFile::take(int fd, std::string path, FileSystem& files,
+                                                     Access access) {
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = std::move(path);
+  file->access_ = access;
   struct stat info {};
   const bool known = files.status(fd, info) == 0;
-  int error = errno;
-  const bool regular = known && S_ISREG(info.st_mode);
-  void* data = nullptr;
-  if (regular && info.st_size > 0) {
-    data = files.map(fd, static_cast<size_t>(info.st_size));
-    error = errno;
-  }
-  files.close(fd);
   BOWLINE_REQUIRE_CODE(known, Code::io_error, "File \"{}\" cannot be examined: {}.", file->path_,
-                       error_text(error));
-  BOWLINE_REQUIRE_CODE(regular, Code::io_error, "\"{}\" is not a regular file.", file->path_);
-  BOWLINE_REQUIRE_CODE(info.st_size == 0 || data != nullptr, Code::io_error,
-                       "File \"{}\" cannot be mapped: {}.", file->path_, error_text(error));
-  if (data != nullptr) {
-    file->files_ = &files;
-    file->data_ = static_cast<const std::byte*>(data);
-    file->size_ = static_cast<size_t>(info.st_size);
+                       error_text(errno));
+  BOWLINE_REQUIRE_CODE(S_ISREG(info.st_mode), Code::io_error, "\"{}\" is not a regular file.",
+                       file->path_);
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (size > 0) {
+    BOWLINE_TRY(access == Access::map ? file->map(fd, size, files) : file->read(fd, size, files));
   }
   return file;
+}
+
+Status MappedFile::map(int fd, uint64_t size, FileSystem& files) {
+  void* data = files.map(fd, size);
+  BOWLINE_REQUIRE_CODE(data != nullptr, Code::io_error, "File \"{}\" cannot be mapped: {}.", path_,
+                       error_text(errno));
+  files_ = &files;
+  data_ = static_cast<const std::byte*>(data);
+  size_ = size;
+  return {};
+}
+
+Status MappedFile::read(int fd, uint64_t size, FileSystem& files) {
+  constexpr size_t kPiece = size_t{1} << 30;  // one read takes less than 2 GiB
+  owned_.resize(size);
+  for (std::span<std::byte> rest(owned_); !rest.empty();) {
+    const ssize_t n = files.read(fd, rest.data(), std::min(rest.size(), kPiece));
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(n >= 0, Code::io_error, "File \"{}\" cannot be read: {}.", path_,
+                         error_text(errno));
+    BOWLINE_REQUIRE_CODE(n > 0, Code::io_error, "File \"{}\" becomes shorter while it is read.",
+                         path_);
+    rest = rest.subspan(static_cast<size_t>(n));
+  }
+  data_ = owned_.data();
+  size_ = size;
+  return {};
 }
 
 std::shared_ptr<MappedFile> MappedFile::from_bytes(std::vector<std::byte> bytes, std::string path) {

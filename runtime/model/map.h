@@ -12,13 +12,16 @@
 
 namespace bowline::model {
 
-// A whole file, mapped read-only. Files that others may write while they are open should be read instead.
+// A whole file, mapped read-only, or read where others may write it meanwhile.
 class MappedFile {
  public:
-  // Errors  io_error: it cannot be opened, or is not a regular file.
+  enum class Access : uint8_t { map, read };
+
+  // Errors  io_error: it cannot be opened or read, or is not a regular file.
   static Result<std::shared_ptr<MappedFile>> open(const std::string& path,
-                                                  FileSystem& files = real_file_system());
-  // Opens `relative` beneath the folder of this file, without following links.
+                                                  FileSystem& files = real_file_system(),
+                                                  Access access = Access::map);
+  // Opens `relative` beneath the folder of this file, without following links, with the same access.
   // Errors  io_error: it cannot be opened so, or is not a regular file.
   Result<std::shared_ptr<MappedFile>> open_sibling(const std::string& relative,
                                                    FileSystem& files = real_file_system()) const;
@@ -33,8 +36,12 @@ class MappedFile {
 
  private:
   MappedFile() = default;
-  static Result<std::shared_ptr<MappedFile>> map(int fd, std::string path, FileSystem& files);
+  static Result<std::shared_ptr<MappedFile>> take(int fd, std::string path, FileSystem& files,
+                                                  Access access);
+  Status map(int fd, uint64_t size, FileSystem& files);
+  Status read(int fd, uint64_t size, FileSystem& files);
   std::string path_;
+  Access access_ = Access::map;
   FileSystem* files_ = nullptr;  // null: the bytes are owned
   std::vector<std::byte> owned_;
   const std::byte* data_ = nullptr;
@@ -49,7 +56,8 @@ struct FileRange {
   uint64_t xxh3 = 0;
   mutable std::atomic<bool> checked = false;
 
-  // The bytes. Errors  bad_file: they do not match the checksum (computed at the first call).
+  // The bytes. Errors  bad_file: they do not match the checksum (computed at the first call: a mapped file that
+  // somebody edits later is used as it is then).
   Result<std::span<const std::byte>> bytes() const;
 };
 

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "core/budget.h"
 #include "core/dtype.h"
 #include "model/checksum.h"
 #include "model/layout.h"
@@ -61,10 +62,14 @@ Status check_flatbuffer(const std::vector<uint8_t>& bytes) {
   BOWLINE_REQUIRE(file::ModelBufferHasIdentifier(bytes.data()),
                   "The tables do not carry the identifier \"BWLN\" (file offset {}).",
                   kHeaderBytes + 4);
-  flatbuffers::Verifier verifier(bytes.data(), bytes.size(), kMaxDepth, kMaxTables);
+  // Tables that share others would make more of a file than it holds.
+  const uint64_t most = bytes.size() / kMinTableBytes;
+  flatbuffers::Verifier verifier(bytes.data(), bytes.size(), kMaxDepth,
+                                 static_cast<flatbuffers::uoffset_t>(most));
   BOWLINE_REQUIRE(file::VerifyModelBuffer(verifier),
-                  "The tables at file offsets {} to {} are malformed.", kHeaderBytes,
-                  kHeaderBytes + bytes.size());
+                  "The tables at file offsets {} to {} are malformed, or more than {}, for which "
+                  "their bytes have room.",
+                  kHeaderBytes, kHeaderBytes + bytes.size(), most);
   return {};
 }
 
@@ -83,13 +88,17 @@ Status check_tables(Check& check) {
 }  // namespace
 
 Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::open(const std::string& path,
-                                                               FileSystem& files) {
-  BOWLINE_ASSIGN(auto file, MappedFile::open(path, files));
-  return verify(std::move(file), files);
+                                                               FileSystem& files,
+                                                               const OpenOptions& options) {
+  BOWLINE_ASSIGN(auto file, MappedFile::open(
+                                path, files,
+                                options.map ? MappedFile::Access::map : MappedFile::Access::read));
+  return verify(std::move(file), files, options);
 }
 
 Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::verify(std::shared_ptr<MappedFile> file,
-                                                                 FileSystem& files) {
+                                                                 FileSystem& files,
+                                                                 const OpenOptions& options) {
   std::shared_ptr<VerifiedFile> out(new VerifiedFile);
   const auto bytes = file->bytes();
   const auto bad = [&](Status status) {
@@ -99,6 +108,10 @@ Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::verify(std::shared_ptr
   BOWLINE_TRY(bad(check_trailer(bytes)));
 
   const auto header = read_as<Header>(bytes, 0);
+  out->budget_ = options.budget.value_or(Budget::of_file(header.flatbuffer_length));
+  BOWLINE_TRY(Meter(out->budget_)
+                  .spend(header.flatbuffer_length)
+                  .at(format("While loading \"{}\".", file->path())));
   const auto* begin = reinterpret_cast<const uint8_t*>(bytes.data()) + kHeaderBytes;
   out->flatbuffer_.assign(begin, begin + header.flatbuffer_length);
   out->data_start_ = header.data_start;

@@ -17,16 +17,21 @@ namespace bowline::model {
 class VerifiedFile {
  public:
   // Errors  io_error: the file or a sibling cannot be read. bad_file: what and where.
+  // over_budget: the tables alone cost more than options.budget.
   static Result<std::shared_ptr<const VerifiedFile>> open(const std::string& path,
-                                                          FileSystem& files = real_file_system());
+                                                          FileSystem& files = real_file_system(),
+                                                          const OpenOptions& options = {});
   // As open(), of a file that is mapped already.
   static Result<std::shared_ptr<const VerifiedFile>> verify(std::shared_ptr<MappedFile> file,
-                                                            FileSystem& files = real_file_system());
+                                                            FileSystem& files = real_file_system(),
+                                                            const OpenOptions& options = {});
 
   // The whole-file hash and every range. Errors  bad_file: what does not match.
   Status verify_all() const;
 
   const std::string& path() const { return file_->path(); }
+  // What reading its tables into a model may cost.
+  const Budget& budget() const { return budget_; }
   const file::Model& tables() const { return *file::GetModel(flatbuffer_.data()); }
   // The bytes that a Range table of tables() names. Each call makes a range of its own.
   std::shared_ptr<const FileRange> range(const file::Range& range) const;
@@ -41,6 +46,7 @@ class VerifiedFile {
   std::vector<std::shared_ptr<MappedFile>> siblings_;
   std::vector<uint8_t> flatbuffer_;  // a copy, aligned as operator new aligns
   uint64_t data_start_ = 0;
+  Budget budget_;
 };
 
 }  // namespace bowline::model

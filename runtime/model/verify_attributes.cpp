@@ -4,15 +4,13 @@ namespace bowline::model {
 namespace {
 
 template <class T>
-Status check_list(Check& check, const flatbuffers::Vector<T>* list, std::string_view what) {
-  BOWLINE_REQUIRE(count_of(list) <= kMaxRank, "The attribute {} has {} entries, above {}.", what,
-                  count_of(list), kMaxRank);
+Status check_numbers(Check& check, const flatbuffers::Vector<T>* list, std::string_view what) {
+  BOWLINE_TRY(check_list(count_of(list), what));
   return spend(check, list);
 }
 
 Status check_reshape(Check& check, const file::ReshapeAttributes& reshape) {
-  BOWLINE_REQUIRE(count_of(reshape.dims()) <= kMaxRank, "The target shape has rank {}, above {}.",
-                  count_of(reshape.dims()), kMaxRank);
+  BOWLINE_TRY(check_list(count_of(reshape.dims()), "dims"));
   for (uint32_t i = 0; i < count_of(reshape.dims()); ++i) {
     const file::TargetDim& dim = *reshape.dims()->Get(i);
     BOWLINE_TRY(check_dim(check, dim.value(), dim.name(), -1));
@@ -24,9 +22,7 @@ Status check_reshape(Check& check, const file::ReshapeAttributes& reshape) {
 
 Status check_dim(Check& check, int64_t value, const flatbuffers::String* name, int64_t lowest) {
   if (count_of(name) == 0) {
-    BOWLINE_REQUIRE(value >= lowest && value <= kMaxDim, "Dim {} lies outside {}..{}.", value,
-                    lowest, kMaxDim);
-    return {};
+    return bowline::check_dim(value, lowest);
   }
   BOWLINE_TRY(check_name(check, name, "A dim"));
   BOWLINE_REQUIRE(check.dims.contains(text_of(name)), "The dim \"{}\" is not one of the model.",
@@ -48,11 +44,11 @@ Status check_attributes(Check& check, const file::Node& node) {
     case file::Op::Reshape:
       return check_reshape(check, *node.op_as_Reshape());
     case file::Op::Transpose:
-      return check_list(check, node.op_as_Transpose()->permutation(), "permutation");
+      return check_numbers(check, node.op_as_Transpose()->permutation(), "permutation");
     case file::Op::ReduceSum:
-      return check_list(check, node.op_as_ReduceSum()->axes(), "axes");
+      return check_numbers(check, node.op_as_ReduceSum()->axes(), "axes");
     case file::Op::ReduceMean:
-      return check_list(check, node.op_as_ReduceMean()->axes(), "axes");
+      return check_numbers(check, node.op_as_ReduceMean()->axes(), "axes");
     default:
       return {};
   }

@@ -127,12 +127,11 @@ class GraphCheck {
 
   Status check_repeat(const file::Node& node, const file::RepeatAttributes& repeat) {
     const uint32_t body = repeat.body();
-    BOWLINE_REQUIRE(repeat.count() >= 1 && repeat.count() <= kMaxRepeat,
-                    "The Repeat has a count of {}, outside 1..{}.", repeat.count(), kMaxRepeat);
+    BOWLINE_TRY(bowline::check_repeat(repeat.count(), repeat.carried()));
     BOWLINE_REQUIRE(repeat.carried() <= count_of(node.inputs()),
                     "The Repeat carries {} values of {} inputs.", repeat.carried(),
                     count_of(node.inputs()));
-    BOWLINE_REQUIRE(repeat.carried() >= 1 && node.outputs() == repeat.carried(),
+    BOWLINE_REQUIRE(node.outputs() == repeat.carried(),
                     "The Repeat carries {} values, but has {} outputs.", repeat.carried(),
                     node.outputs());
     BOWLINE_REQUIRE(body < check_.model.graphs()->size(),

@@ -7,16 +7,15 @@
 #include <vector>
 
 #include "core/checked.h"
+#include "core/rules.h"
 #include "core/view.h"
 #include "generated/model_generated.h"
 #include "model/map.h"
 
 namespace bowline::model {
 
-constexpr uint32_t kMaxRepeat = 65'536;
 constexpr uint32_t kMaxNodeOutputs = 16;
 constexpr uint32_t kMaxSlots = 16;
-constexpr uint64_t kMaxTextBytes = 1 << 20;  // of a metadata value
 
 // One byte range as the tables name it, with the row for messages.
 struct NamedRange {

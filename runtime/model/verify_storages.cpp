@@ -4,7 +4,6 @@
 #include <tuple>
 
 #include "core/encoding.h"
-#include "core/utf8.h"
 #include "model/layout.h"
 #include "model/verify_parts.h"
 
@@ -131,8 +130,10 @@ Status check_parameter(Check& check, const file::Parameter& parameter) {
   const uint32_t tie = parameter.tie();
   BOWLINE_REQUIRE(tie < check.shapes.size(), "The tie index {} is not one of the {} storages.", tie,
                   check.shapes.size());
-  BOWLINE_REQUIRE(!check.model.storages()->Get(tie)->empty(), "The tie index {} is an empty row.",
-                  tie);
+  const file::Storage& row = *check.model.storages()->Get(tie);
+  BOWLINE_REQUIRE(!row.empty(), "The tie index {} is an empty row.", tie);
+  BOWLINE_REQUIRE(!is_owned(row.role()), "The tie index {} is a {} of storage {}.", tie,
+                  file::EnumNameRole(row.role()), row.owner());
   if (const file::View* v = parameter.view()) {
     BOWLINE_ASSIGN(const Shape reshaped, check_shape(check, v->shape()));
     const View view{v->row_start(), v->rows(),

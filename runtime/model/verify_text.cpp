@@ -1,4 +1,3 @@
-#include "core/utf8.h"
 #include "model/verify_parts.h"
 
 namespace bowline::model {
@@ -11,14 +10,8 @@ Status Check::spend(uint64_t bytes) {
 }
 
 Status check_name(Check& check, const flatbuffers::String* name, std::string_view what) {
-  BOWLINE_REQUIRE(count_of(name) > 0, "{} has no name.", what);
-  BOWLINE_REQUIRE(name->size() <= kMaxNameBytes,
-                  "{} has a name of {} bytes, above the limit of {}.", what, name->size(),
-                  kMaxNameBytes);
-  BOWLINE_TRY(check.spend(name->size()));
-  BOWLINE_REQUIRE(valid_name(name->string_view()),
-                  "{} has a name that is not valid UTF-8 or holds control characters.", what);
-  return {};
+  BOWLINE_TRY(check.spend(count_of(name)));
+  return bowline::check_name(text_of(name), what);
 }
 
 Status check_optional_name(Check& check, const flatbuffers::String* name, std::string_view what) {
@@ -26,11 +19,8 @@ Status check_optional_name(Check& check, const flatbuffers::String* name, std::s
 }
 
 Status check_text(Check& check, const flatbuffers::String* text, std::string_view what) {
-  BOWLINE_REQUIRE(count_of(text) <= kMaxTextBytes, "{} has {} bytes, above the limit of {}.", what,
-                  count_of(text), kMaxTextBytes);
   BOWLINE_TRY(check.spend(count_of(text)));
-  BOWLINE_REQUIRE(valid_utf8(text_of(text)), "{} is not valid UTF-8.", what);
-  return {};
+  return bowline::check_text(text_of(text), what);
 }
 
 Status check_unique(std::unordered_set<std::string_view>& names, const flatbuffers::String* name,

@@ -79,16 +79,33 @@ Status emit_file(const Head& head, std::span<const Payload> payloads, const Emit
   return emit(bytes_of(trailer));
 }
 
+Status verify(const AtomicFile& file, const Acceptance& acceptance, FileSystem& files) {
+  BOWLINE_ASSIGN(auto written, MappedFile::open(file.temporary(), files));
+  BOWLINE_ASSIGN(auto verified, VerifiedFile::verify(std::move(written), files));
+  return acceptance(std::move(verified));
+}
+
+// A file that would be refused is a fault of what is saved.
+Status as_refusal(Status status) {
+  if (status.ok() || status.code() == Code::io_error) {
+    return status;
+  }
+  return std::move(status)
+      .as(Code::bad_argument)
+      .at("The file would not open, so it is not saved.");
+}
+
 }  // namespace
 
 Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
-                  FileSystem& files) {
+                  const Acceptance& acceptance, FileSystem& files) {
   BOWLINE_ASSIGN(const uint64_t data_bytes, place(payloads));
   Head head;
   build_head(head, tables, data_bytes);
   BOWLINE_ASSIGN(const auto file, AtomicFile::create(path, head.header.file_length, files));
   BOWLINE_TRY(emit_file(head, payloads,
                         [&](std::span<const std::byte> bytes) { return file->write(bytes); }));
+  BOWLINE_TRY(as_refusal(verify(*file, acceptance, files)));
   return file->commit();
 }
 

@@ -6,6 +6,7 @@
 
 #include "generated/model_generated.h"
 #include "model/atomic_file.h"
+#include "model/verify.h"
 
 namespace bowline::model {
 
@@ -19,11 +20,15 @@ struct Payload {
   std::function<Result<std::span<const std::byte>>(std::vector<std::byte>& scratch)> bytes;
 };
 
+// What a reader says of the file; of one that it refuses nothing is committed.
+using Acceptance = std::function<Status(std::shared_ptr<const VerifiedFile>)>;
+
 // Writes `tables` and the payloads, in this order, to `path`: atomically, and with the same bytes
-// for the same content. Errors  io_error: it cannot be written; what was there before is untouched.
-// Those of the providers.
+// for the same content. The file is verified and shown to `acceptance` before it takes its place.
+// Errors  io_error: it cannot be written; what was there before is untouched. bad_argument: it would be refused, with
+// the reason. Those of the providers.
 Status write_file(const std::string& path, file::ModelT& tables, std::span<const Payload> payloads,
-                  FileSystem& files = real_file_system());
+                  const Acceptance& acceptance, FileSystem& files = real_file_system());
 
 // The same bytes in memory.
 Result<std::vector<std::byte>> write_bytes(file::ModelT& tables, std::span<const Payload> payloads);

@@ -105,9 +105,6 @@ Result<Progress> TrainerState::resume(const std::string& path) {
     ++row.version;
     ++row.generation;
   }
-  live = std::move(staged);
-  state_ = {t->step, t->applied_steps, t->rng_counter, static_cast<uint32_t>(t->micro_step),
-            t->loss_log};
   Progress out;
   out.step = t->step;
   out.micro_step = t->micro_step;
@@ -117,6 +114,10 @@ Result<Progress> TrainerState::resume(const std::string& path) {
   for (const auto& s : t->config) {
     out.config.emplace_back(s->key, s->value);
   }
+  Position position = {t->step, t->applied_steps, t->rng_counter,
+                       static_cast<uint32_t>(t->micro_step), t->loss_log};
+  live = std::move(staged);
+  state_ = std::move(position);
   return out;
 }
 

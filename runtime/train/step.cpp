@@ -1,6 +1,7 @@
 // One training step.
 #include <cmath>
 
+#include "core/boundary.h"
 #include "train/trainer.h"
 
 namespace bowline {
@@ -64,6 +65,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return Status(Code::cancelled,
                   "The step was cancelled before it was submitted; the weights are as before.");
   }
+  params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   const bool last = state_.micro_step + 1 == options_.accumulation;
   const plan::Plan& plan = accumulate_->plan();
   device::Recording* const recordings[] = {accumulate_->recording(), update_->recording()};
@@ -148,44 +150,67 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
-  BOWLINE_REQUIRE(options.accumulation >= 1, "The accumulation is 0.");
-  BOWLINE_REQUIRE(model.state()->table.device() == device.handle(),
-                  "The model does not lie on device {}; move it with Model::to().",
-                  device.info().name);
-  auto state = std::make_unique<train::TrainerState>(model.state(), options);
-  BOWLINE_TRY(state->prepare());
-  return Trainer(std::move(state));
+  return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Trainer> {
+    BOWLINE_REQUIRE(options.accumulation >= 1, "The accumulation is 0.");
+    BOWLINE_REQUIRE(device.handle() != nullptr && m.table.device() == device.handle(),
+                    "The model does not lie on device {}; move it with Model::to().",
+                    device.info().name);
+    auto state = std::make_unique<train::TrainerState>(model.state(), options);
+    BOWLINE_TRY(state->prepare());
+    return Trainer(std::move(state));
+  });
 }
 
+using train::TrainerState;
+
 Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> batch) {
-  return state_->micro_step(batch);
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.micro_step(batch); });
 }
 
 Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {
-  const uint32_t k = state_->options().accumulation;
-  BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
-                  batches.size(), k);
-  std::optional<StepReport> report;
-  for (const std::span<const Tensor> batch : batches) {
-    BOWLINE_ASSIGN(report, state_->micro_step(batch));
-  }
-  BOWLINE_REQUIRE(report.has_value(), "The step began inside an accumulation.");
-  return *report;
+  return guarded(state_, "trainer", [&](TrainerState& s) -> Result<StepReport> {
+    const uint32_t k = s.options().accumulation;
+    BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
+                    batches.size(), k);
+    std::optional<StepReport> report;
+    for (const std::span<const Tensor> batch : batches) {
+      BOWLINE_ASSIGN(report, s.micro_step(batch));
+    }
+    BOWLINE_REQUIRE(report.has_value(), "The step began inside an accumulation.");
+    return *report;
+  });
 }
 
-Result<float> Trainer::evaluate(std::span<const Tensor> batch) { return state_->evaluate(batch); }
-Status Trainer::snapshot() { return state_->snapshot(); }
-Status Trainer::rollback() { return state_->rollback(); }
-void Trainer::cancel() { state_->cancel(); }
-Status Trainer::save(const std::string& path, const Progress& data) const {
-  return state_->save(path, data);
+Result<float> Trainer::evaluate(std::span<const Tensor> batch) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch); });
 }
-Result<Progress> Trainer::resume(const std::string& path) { return state_->resume(path); }
-uint64_t Trainer::steps() const { return state_->steps(); }
-MemoryReport Trainer::memory() const { return state_->memory(); }
-Counters Trainer::counters() const { return state_->counters(); }
+Status Trainer::snapshot() {
+  return guarded(state_, "trainer", [](TrainerState& s) { return s.snapshot(); });
+}
+Status Trainer::rollback() {
+  return guarded(state_, "trainer", [](TrainerState& s) { return s.rollback(); });
+}
+void Trainer::cancel() {
+  if (state_ != nullptr) {
+    state_->cancel();
+  }
+}
+Status Trainer::save(const std::string& path, const Progress& data) const {
+  return guarded(state_, "trainer", [&](const TrainerState& s) { return s.save(path, data); });
+}
+Result<Progress> Trainer::resume(const std::string& path) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.resume(path); });
+}
+uint64_t Trainer::steps() const { return state_ == nullptr ? 0 : state_->steps(); }
+MemoryReport Trainer::memory() const {
+  return guarded(state_, "trainer", [](const TrainerState& s) { return s.memory(); });
+}
+Counters Trainer::counters() const {
+  return guarded(state_, "trainer", [](const TrainerState& s) { return s.counters(); });
+}
 Result<std::string> Trainer::listing(std::string_view part, bool columns) const {
-  return state_->listing(part, columns);
+  return guarded(state_, "trainer",
+                 [&](const TrainerState& s) { return s.listing(part, columns); });
 }
 
 }  // namespace bowline

@@ -36,7 +36,7 @@ Result<Model> product(bool tied) {
 Result<std::string> trained(const Device& device, bool tied) {
   BOWLINE_ASSIGN(Model m, product(tied));
   BOWLINE_TRY(m.to(device));
-  BOWLINE_REQUIRE_CODE(m.same_storage("a", "b") == tied, Code::internal,
+  BOWLINE_REQUIRE_CODE(m.same_storage("a", "b").value() == tied, Code::internal,
                        "The move has changed the tie.");
   TrainOptions o;
   o.optimizer.kind = Optimizer::Kind::sgd;

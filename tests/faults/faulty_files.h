@@ -43,6 +43,9 @@ class FaultyFiles : public model::FileSystem {
   int truncate(int fd, uint64_t size) override {
     return fails() ? -1 : FileSystem::truncate(fd, size);
   }
+  ssize_t read(int fd, void* data, size_t size) override {
+    return fails() ? -1 : FileSystem::read(fd, data, size);
+  }
   ssize_t write(int fd, const void* data, size_t size) override {
     if (!fails()) {
       return FileSystem::write(fd, data, size);

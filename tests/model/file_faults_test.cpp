@@ -106,7 +106,7 @@ TEST(FileFaults, OpenAndLoadFailWithoutATrace) {
   for (int n = 1;; ++n) {
     FaultyFiles files;
     files.arm(n, EIO);
-    auto state = graph::load_model(folder / "m", files);
+    auto state = graph::load_model(folder / "m", {}, files);
     EXPECT_EQ(files.open_descriptors(), 0);
     EXPECT_EQ(listings(model), before);
     if (!files.fired()) {

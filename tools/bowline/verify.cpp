@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 
 #include "core/dtype.h"
@@ -83,6 +84,18 @@ Status compare(const Values& actual, const Values& expected, float tolerance,
   return {};
 }
 
+// A self test costs no more memory than reading a file of this size may.
+Status check_cost(const std::string& path, const MemoryReport& memory) {
+  std::error_code error;
+  const uint64_t limit = Budget::of_file(std::filesystem::file_size(path, error)).bytes;
+  const uint64_t cost = memory.arena_bytes + memory.io_bytes;
+  BOWLINE_REQUIRE_CODE(
+      cost <= limit, Code::over_budget,
+      "A run takes {} bytes of memory, above the budget of {} for a file of this size.", cost,
+      limit);
+  return {};
+}
+
 Status run_self_test(const model::VerifiedFile& file, const Model& model, const Device& device,
                      const file::SelfTest& test) {
   const std::string_view name = test.graph()->string_view();
@@ -110,6 +123,7 @@ Status run_self_test(const model::VerifiedFile& file, const Model& model, const 
     out.push_back(v.tensor);
   }
   BOWLINE_ASSIGN(Session session, Session::create(model, device, name, bound_dims(*g, inputs)));
+  BOWLINE_TRY(check_cost(file.path(), session.memory()));
   BOWLINE_TRY(session.run(in, out));
   for (size_t i = 0; i < expected.size(); ++i) {
     BOWLINE_TRY(compare(actual[i], expected[i], test.relative_tolerance(), name));

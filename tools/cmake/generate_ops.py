@@ -99,19 +99,29 @@ def setter(field, kind, enums):
     """Code that sets one field of the object `t` from Attribute `a`; returns false for the wrong kind."""
     if kind in CPP_TYPES or kind in enums:
         cpp = CPP_TYPES.get(kind, f"file::{kind}")
+        check = f"if (!a.list.empty()) {{ return wrong_kind(a); }} "
         if kind == "bool":
             value = "a.number != 0"
         elif kind in enums:
+            check += (f"if (!is_whole(a.number, 0, static_cast<double>(file::{kind}::MAX))) "
+                      f'{{ return unknown_value(a); }} ')
             value = f"static_cast<{cpp}>(static_cast<int>(a.number))"
-        else:
+        elif kind in ("float", "double"):
             value = f"static_cast<{cpp}>(a.number)"
-        return f"if (!a.list.empty()) {{ return wrong_kind(a); }} t.{field} = {value};"
+        else:
+            check += f"if (!is_whole<{cpp}>(a.number)) {{ return wrong_kind(a); }} "
+            value = f"static_cast<{cpp}>(a.number)"
+        return f"{check}t.{field} = {value};"
     inner = kind.strip("[]")
     if inner == "TargetDim":
-        return ("for (const GraphDim& d : a.list) { auto e = std::make_unique<file::TargetDimT>(); "
+        return ("BOWLINE_TRY(check_list(a.list.size(), a.name)); for (const GraphDim& d : a.list) { "
+                "if (d.name.empty()) { BOWLINE_TRY(check_dim(d.value, -1)); } "
+                "auto e = std::make_unique<file::TargetDimT>(); "
                 f"e->value = d.value; e->name = d.name; t.{field}.push_back(std::move(e)); }}")
     if inner in CPP_TYPES:
-        return (f"for (const GraphDim& d : a.list) {{ if (!d.name.empty()) {{ return wrong_kind(a); }} "
+        return ("BOWLINE_TRY(check_list(a.list.size(), a.name)); "
+                f"for (const GraphDim& d : a.list) {{ if (!d.name.empty() || "
+                f"!std::in_range<{CPP_TYPES[inner]}>(d.value)) {{ return wrong_kind(a); }} "
                 f"t.{field}.push_back(static_cast<{CPP_TYPES[inner]}>(d.value)); }}")
     return "return wrong_kind(a);"
 
@@ -133,7 +143,9 @@ def text_of(field, kind, enums):
 
 def op_table(file_ops, internal_ops, tables, enums):
     ops = file_ops + internal_ops
-    lines = [HEADER, "#include <array>", "#include <memory>\n", '#include "graph/op_table.h"\n', "namespace bowline {\n"]
+    lines = [HEADER, "#include <array>", "#include <cmath>", "#include <limits>", "#include <memory>",
+             "#include <utility>\n", '#include "core/rules.h"', '#include "graph/op_table.h"\n',
+             "namespace bowline {\n"]
     lines += [f"extern const OpDef op_{stem_of(n)};" for n, _, _ in ops]
     lines += ["namespace {\n",
               "constexpr std::array<std::string_view, kOps> kNames = {"]
@@ -151,7 +163,16 @@ def op_table(file_ops, internal_ops, tables, enums):
               "    if (d->name() != nullptr && d->name()->size() > 0) {", "      out += d->name()->string_view();",
               "    } else {", "      append_text(out, d->value());", "    }", "  }", "  out += ']';", "}",
               "Status wrong_kind(const Attribute& a) {",
-              '  return Status(Code::bad_argument, format("Attribute {} has a value of the wrong kind.", a.name));', "}\n"]
+              '  return Status(Code::bad_argument, format("Attribute {} has a value of the wrong kind.", a.name));', "}",
+              "Status unknown_value(const Attribute& a) {",
+              '  return Status(Code::bad_argument, format("Attribute {} has the unknown value {}.", a.name, a.number));', "}",
+              "bool is_whole(double v, double lowest, double highest) {",
+              "  return v >= lowest && v <= highest && std::trunc(v) == v;", "}",
+              "// The largest int64 rounds up as a double; the next one below is the last that converts back.",
+              "template <class T>", "bool is_whole(double v) {",
+              "  constexpr double highest = sizeof(T) < 8 ? static_cast<double>(std::numeric_limits<T>::max())",
+              "                                           : 9223372036854774784.0;",
+              "  return is_whole(v, static_cast<double>(std::numeric_limits<T>::lowest()), highest);", "}\n"]
     used = sorted({t for _, t, _ in ops})
     for t in used:
         fields = tables[t]

@@ -72,7 +72,7 @@ static Status learn(const char* path) {
   if (!loaded.ok()) {
     return loaded.status();
   }
-  return loaded.value().same_storage("embedding", "head")
+  return loaded.value().same_storage("embedding", "head").value()
              ? Status()
              : Status(Code::internal, "The tie is lost.");
 }

@@ -41,6 +41,7 @@ int exit_code(Code code) {
     case Code::index_out_of_range:
     case Code::non_finite:
     case Code::out_of_memory:
+    case Code::over_budget:
     case Code::io_error:
     case Code::internal:
       return kFailed;
