@@ -1,0 +1,341 @@
+// The n-th allocation of host memory fails, alone and with all after it: each call gives out_of_memory, the state is as
+// before, and the same call again does what it would have done. A hang is a failure: ctest has a time limit.
+#include <functional>
+
+#include "core/boundary.h"
+#include "failing_new.h"
+#include "model/tied_model.h"
+#include "threads.h"
+#include "ties/seed_models.h"
+
+namespace bowline {
+namespace {
+
+using test::Folder;
+using test::must;
+
+// A trained model with everything that a call may need.
+struct World {
+  Device device = must(Device::open("cpu", {.threads = 1, .cache_folder = {}}));
+  Folder folder;
+  test::Seed seed = test::lm32();
+  std::optional<Session> session;
+  std::optional<Trainer> trainer;
+  std::optional<Model> made;
+  std::array<float, 6> numbers{};  // what a call has read
+  // Made before, for the allocations of the test are no calls of the library.
+  std::string file = folder / "file";
+  std::string saved = folder / "saved";
+  std::string checkpoint = folder / "checkpoint";
+  Progress progress;
+
+  TrainOptions options() const {
+    TrainOptions o;
+    o.accumulation = 2;
+    o.clip_norm = 1;
+    return o;
+  }
+  Status micro_step() { return trainer->micro_step(seed.batch()).status(); }
+};
+
+void on_device(World& w) { EXPECT_OK(w.seed.model.to(w.device)); }
+void with_session(World& w) {
+  on_device(w);
+  w.session = must(Session::create(w.seed.model, w.device, "loss", {}));
+}
+void with_trainer(World& w) {
+  w.progress.config = {{"a setting of the caller", "and what it was set to"}};
+  on_device(w);
+  w.trainer = must(Trainer::create(w.seed.model, w.device, w.options()));
+  EXPECT_OK(w.micro_step());
+}
+void with_checkpoint(World& w) {
+  with_trainer(w);
+  EXPECT_OK(w.trainer->snapshot());
+  EXPECT_OK(w.trainer->save(w.checkpoint, {}));
+}
+void with_file(World& w) { EXPECT_OK(w.seed.model.save(w.file)); }
+void with_parameter(World& w) { must(w.seed.model.parameter("fresh", {40, 30}, Init::normal(1))); }
+
+std::string bits_of(const Model& model) {
+  std::string out = model.parameters() + model.storages() + model.ties() + model.metadata("k");
+  for (const params::Storage& s : model.state()->table.storages) {
+    if (s.home.valid()) {
+      const auto bytes = must(params::read_bytes(s));
+      out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+  }
+  for (const graph::Graph& g : model.state()->graphs) {
+    out += g.name;
+  }
+  return out;
+}
+
+std::string state_of(const World& w) {
+  std::string out = bits_of(w.seed.model);
+  out.append(reinterpret_cast<const char*>(w.numbers.data()), sizeof(w.numbers));
+  out += w.made ? bits_of(*w.made) : "";
+  out += w.trainer ? format("{}", w.trainer->steps()) : "";
+  for (const auto& entry : std::filesystem::directory_iterator(w.folder / "")) {
+    out += entry.path().filename().string() + test::read_file(entry.path().string());
+  }
+  return out;
+}
+
+struct Call {
+  const char* name;
+  void (*prepare)(World& w);
+  Status (*run)(World& w);
+};
+
+void nothing(World&) {}
+
+Status build(World& w) {
+  GraphBuilder g(w.seed.model, "second");
+  const Result<Parameter> embed = w.seed.model.find("embed");
+  const Value x = g.input("x", DType::f32, {"batch", 2});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& b, const std::vector<Value>& in) {
+    return std::vector<Value>{b.named("turn").op("Gelu", {in[0]}, {{"form", 1}})};
+  });
+  const Value w0 = embed.ok() ? g.parameter(embed.value()) : Value{};
+  g.output("y", g.op("Linear", {y.empty() ? Value{} : y[0], w0}));
+  const Status status = g.finish();
+  return embed.ok() ? status : embed.status();
+}
+
+// The lists that the builder takes are allocations of the caller, so it has a boundary of its own here.
+Status build_graph(World& w) {
+  return guarded([&] { return build(w); });
+}
+
+Status make(World& w, Result<Model> made) {
+  if (made.ok()) {
+    w.made = std::move(made).value();
+  }
+  return std::move(made).status();
+}
+
+// The numbers that a call gave, where it gave some.
+Status read(World& w, const Status& status, std::span<const float> numbers) {
+  if (status.ok()) {
+    std::ranges::copy(numbers, w.numbers.begin());
+  }
+  return status;
+}
+
+Status get(World& w) {
+  float values[6] = {};
+  return read(w, w.seed.model.get_value("head", {"", DType::f32, {3, 2}, values}), values);
+}
+
+Status run_session(World& w) {
+  float loss = 0;
+  int32_t id = 2;
+  const Tensor in[] = {{"x", DType::i32, {1}, &id}};
+  const Tensor out[] = {{"loss", DType::f32, {}, &loss}};
+  return read(w, w.session->run(in, out), {&loss, 1});
+}
+
+Status step(World& w) {
+  int32_t id = 2;
+  const Tensor in[] = {{"x", DType::i32, {1}, &id}};
+  const auto report = w.trainer->micro_step(in);
+  const float norm = report.ok() && report.value() ? report.value()->grad_norm : 0;
+  return read(w, report.status(), {&norm, 1});
+}
+
+Status evaluate(World& w) {
+  int32_t id = 2;
+  const Tensor in[] = {{"x", DType::i32, {1}, &id}};
+  const Result<float> loss = w.trainer->evaluate(in);
+  const float value = loss.ok() ? loss.value() : 0;
+  return read(w, loss.status(), {&value, 1});
+}
+
+Status set(World& w) {
+  float values[6] = {6, 5, 4, 3, 2, 1};
+  return w.seed.model.set_value("head", {"", DType::f32, {3, 2}, values});
+}
+
+Status create_session(World& w) {
+  Result<Session> s = Session::create(w.seed.model, w.device, "loss", {});
+  if (s.ok()) {
+    w.session = std::move(s).value();
+  }
+  return std::move(s).status();
+}
+
+Status create_trainer(World& w) {
+  TrainOptions options;
+  options.accumulation = 2;
+  Result<Trainer> t = Trainer::create(w.seed.model, w.device, options);
+  if (t.ok()) {
+    w.trainer = std::move(t).value();
+  }
+  return std::move(t).status();
+}
+
+const Call kCalls[] = {
+    {"Open", with_file, [](World& w) { return make(w, Model::open(w.file)); }},
+    {"OpenRead", with_file,
+     [](World& w) {
+       return make(w, Model::open(w.file, {false, {}}));
+     }},
+    {"Declare", nothing,
+     [](World& w) {
+       return w.seed.model.parameter("fresh one", {2, 2}, Init::ones()).status();
+     }},
+    {"DeclareMany", nothing,
+     [](World& w) {
+       return w.seed.model.parameters("a long name of {}", 20, {2, 2}, Init::ones()).status();
+     }},
+    {"DeclareTied", nothing,
+     [](World& w) {
+       const Result<Parameter> embed = w.seed.model.find("embed");
+       BOWLINE_TRY(Status(embed.status()));
+       return w.seed.model.tied_parameter("a tied parameter", embed.value()).status();
+     }},
+    {"Build", nothing, build_graph},
+    {"Materialize", with_parameter, [](World& w) { return w.seed.model.materialize(3); }},
+    {"Untie", on_device, [](World& w) { return w.seed.model.untie("head").status(); }},
+    {"Tie", [](World& w) { must(w.seed.model.untie("head")); },
+     [](World& w) { return w.seed.model.tie("embed", "head"); }},
+    {"SetValue", nothing, set},
+    {"SetValueOnDevice", on_device, set},
+    {"GetValue", on_device, get},
+    {"Freeze", nothing, [](World& w) { return w.seed.model.freeze("head"); }},
+    {"To", nothing, [](World& w) { return w.seed.model.to(w.device); }},
+    {"Clone", with_trainer, [](World& w) { return make(w, w.seed.model.clone()); }},
+    {"Save", on_device, [](World& w) { return w.seed.model.save(w.saved); }},
+    {"Load", with_file, [](World& w) { return w.seed.model.load(w.file).status(); }},
+    {"LoadAssign", with_file,
+     [](World& w) { return w.seed.model.load(w.file, LoadMode::assign).status(); }},
+    {"Metadata", nothing,
+     [](World& w) { return w.seed.model.set_metadata("k", "a text that is long enough"); }},
+    {"CreateSession", on_device, create_session},
+    {"Run", with_session, run_session},
+    {"Listing", with_session,
+     [](World& w) { return w.session->listing("forward", true).status(); }},
+    {"CreateTrainer", on_device, create_trainer},
+    {"LastMicroStep", with_trainer, step},
+    {"FirstMicroStep",
+     [](World& w) {
+       with_trainer(w);
+       EXPECT_OK(w.micro_step());
+     },
+     step},
+    {"Evaluate", with_trainer, evaluate},
+    {"Snapshot", with_trainer, [](World& w) { return w.trainer->snapshot(); }},
+    {"Rollback", with_checkpoint, [](World& w) { return w.trainer->rollback(); }},
+    {"SaveCheckpoint", with_trainer, [](World& w) { return w.trainer->save(w.saved, w.progress); }},
+    {"Resume", with_checkpoint, [](World& w) { return w.trainer->resume(w.checkpoint).status(); }},
+};
+
+class Allocations : public testing::TestWithParam<Call> {};
+
+// Every call is tried, or about 60 of them spread over all.
+int stride_of(int calls) {
+  return std::getenv("BOWLINE_ALL_ALLOCATIONS") != nullptr ? 1 : std::max(1, calls / 60);
+}
+
+TEST_P(Allocations, FailOneByOne) {
+  const Call& call = GetParam();
+  int calls = 0;
+  std::string wanted;
+  {
+    World w;
+    call.prepare(w);
+    test::fail_allocation(0, false);
+    ASSERT_OK(call.run(w));
+    calls = test::allocations_counted();
+    wanted = state_of(w);
+  }
+  ASSERT_GT(calls, 0);
+  for (const bool all : {false, true}) {
+    for (int n = 1; n <= calls && !HasFailure(); n += stride_of(calls)) {
+      SCOPED_TRACE(format("allocation {} of {}{}", n, calls, all ? " and all after it" : ""));
+      World w;
+      call.prepare(w);
+      const std::string before = state_of(w);
+      test::fail_allocation(n, all);
+      const Status status = call.run(w);
+      const bool failed = test::allocations_succeed();
+      if (!status.ok()) {
+        EXPECT_TRUE(failed) << status.message();
+        EXPECT_EQ(status.code(), Code::out_of_memory) << status.message();
+        EXPECT_TRUE(state_of(w) == before) << "the state is as before";
+        ASSERT_OK(call.run(w));  // again
+      }
+      EXPECT_TRUE(state_of(w) == wanted) << "the state is that of a call without failure";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, Allocations, testing::ValuesIn(kCalls),
+                         [](const auto& i) { return std::string(i.param.name); });
+
+TEST(Exhausted, DestructorsNeedNone) {
+  auto w = std::make_unique<World>();
+  with_checkpoint(*w);
+  w->session = must(Session::create(w->seed.model, w->device, "loss", {}));
+  w->made = must(w->seed.model.clone());
+  test::fail_allocation(1, true);
+  w->trainer.reset();
+  w->session.reset();
+  w->made.reset();
+  { const Model moved = std::move(w->seed.model); }
+  EXPECT_FALSE(test::allocations_succeed()) << "none was asked for";
+}
+
+TEST(Exhausted, ListingsAreEmptyAndObjectsAnswer) {
+  World w;
+  test::fail_allocation(1, true);
+  const std::string listing = w.seed.model.parameters() + w.seed.model.storages();
+  Model none;
+  GraphBuilder builder(w.seed.model, "a name that needs an allocation");
+  const Status finished = builder.finish();
+  test::allocations_succeed();
+  EXPECT_EQ(listing, "");
+  EXPECT_EQ(none.materialize(1).code(), Code::bad_argument);
+  EXPECT_EQ(finished.code(), Code::out_of_memory);
+  EXPECT_FALSE(w.seed.model.parameters().empty());
+}
+
+// Sizes that no machine has.
+TEST(Exhausted, AbsurdSizesAreRefused) {
+  Model model;
+  must(model.parameter("w", {1 << 20, 1 << 19}, Init::normal(1)));
+  const std::string before = model.storages();
+  const Status status = model.materialize(1);
+  EXPECT_EQ(status.code(), Code::out_of_memory);
+  EXPECT_EQ(status.message().substr(0, status.message().find('\n')),
+            "2199023255552 bytes are more than the host has.");
+  EXPECT_EQ(model.storages(), before);
+}
+
+TEST(Threads, WhatATaskThrowsReachesTheCaller) {
+  cpu::Threads pool(4);
+  std::atomic<int> ran = 0;
+  for (int round = 0; round < 50; ++round) {
+    ran = 0;
+    bool caught = false;
+    try {
+      pool.parallel_for(16, [&](size_t task, size_t) {
+        ++ran;
+        if (task % 5 == 3) {
+          throw std::bad_alloc();
+        }
+      });
+    } catch (const std::bad_alloc&) {
+      caught = true;
+    }
+    EXPECT_TRUE(caught);
+    EXPECT_EQ(ran, 16);
+    std::atomic<int> sum = 0;
+    pool.parallel_for(16, [&](size_t task, size_t) { sum += static_cast<int>(task); });
+    EXPECT_EQ(sum, 120);
+  }
+}
+
+}  // namespace
+}  // namespace bowline
