@@ -144,6 +144,7 @@ class TensorShape {
   TensorShape() = default;
   TensorShape(std::initializer_list<int64_t> dims)
       : TensorShape(std::span(dims.begin(), dims.size())) {}
+  TensorShape(const int64_t* dims, size_t rank) : TensorShape(std::span(dims, rank)) {}
   template <size_t n>
   TensorShape(const int64_t (&dims)[n]) : TensorShape(std::span<const int64_t>(dims)) {}
   template <class Range>
@@ -156,6 +157,7 @@ class TensorShape {
   }
 
   size_t size() const { return rank_; }
+  int64_t operator[](size_t axis) const { return dims_[axis]; }
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return begin() + rank_; }
 
