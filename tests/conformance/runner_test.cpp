@@ -62,6 +62,20 @@ TEST(Cases, NamesTheLineThatIsWrong) {
   }
 }
 
+TEST(Cases, ARefusalIsComparedWithItsSentence) {
+  const auto check = [](const char* line) {
+    const auto cases = parse_cases(Op::Add, "x.cases", line);
+    return cases.ok() ? check_refused(cases.value().at(0)) : cases.status().message();
+  };
+  EXPECT_EQ(check("! | [2,3] [2] -> Shapes [2,3] and [2] do not broadcast"), "");
+  EXPECT_EQ(check("! | [2,3] [2] -> Shapes [2,3]"),
+            "the refusal is not \"Shapes [2,3].\" but \"Shapes [2,3] and [2] do not broadcast.\"");
+  EXPECT_EQ(check("! | [2] [2] -> Shapes [2] and [2] do not broadcast"),
+            "inference accepts what it should refuse");
+  EXPECT_EQ(check("! | [2] [3]"),
+            "The line does not say how it is refused.\n- In x.cases, line 1.");
+}
+
 TEST(Cases, TheSameSeedDrawsTheSameValues) {
   const auto cases = parse_cases(Op::Relu, "x.cases", "| [9] | | seeds=2");
   const auto values = [&](size_t i, uint64_t seed) {

@@ -52,6 +52,9 @@ Verdict compare_output(const Expected& expected, const Expected* flushed, size_t
 // other not the same.
 double error_units(const Tolerance& tolerance, double magnitude, double expected, double got);
 
+// A rule: the inference refuses what the line says, with the sentence that it says. What is wrong, or nothing.
+std::string check_refused(const Case& c);
+
 Status run_ops(Run& run);
 Status run_gradients(Run& run);
 Status run_optimizers(Run& run);

@@ -12,24 +12,6 @@ namespace {
 constexpr size_t kQuickCases = 100;  // per operator
 constexpr uint32_t kRepeatCount = 3;
 
-// A rule: the inference refuses what the line says, with the sentence that it says.
-std::string check_refused(const Case& c) {
-  std::vector<Shape> shapes;
-  std::vector<DType> dtypes;
-  for (size_t i = 0; i < c.inputs.size(); ++i) {
-    shapes.push_back(c.inputs[i].shape);
-    dtypes.push_back(c.inputs[i].is_index ? DType::i32 : DType::f32);
-  }
-  const Result<Signature> result = infer(c.op, c.attributes, shapes, dtypes, c.dims);
-  if (result.ok()) {
-    return "inference accepts what it should refuse";
-  }
-  const std::string& message = result.status().message();
-  return message == c.refusal + "."
-             ? ""
-             : format("the refusal is not \"{}.\" but \"{}\"", c.refusal, message);
-}
-
 // Numbers from elsewhere, against the oracle.
 std::string check_given_numbers(const Case& c, const Expected& e) {
   for (size_t i = 0; i < c.expected.size(); ++i) {
@@ -181,6 +163,23 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
 }
 
 }  // namespace
+
+std::string check_refused(const Case& c) {
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    shapes.push_back(c.inputs[i].shape);
+    dtypes.push_back(c.inputs[i].is_index ? DType::i32 : DType::f32);
+  }
+  const Result<Signature> result = infer(c.op, c.attributes, shapes, dtypes, c.dims);
+  if (result.ok()) {
+    return "inference accepts what it should refuse";
+  }
+  const std::string& message = result.status().message();
+  return message == c.refusal + "."
+             ? ""
+             : format("the refusal is not \"{}.\" but \"{}\"", c.refusal, message);
+}
 
 Status run_ops(Run& run) {
   Bench bench(run.device);
