@@ -65,7 +65,7 @@ namespace {
 class CudaBackend : public device::Backend {
  public:
   std::string_view name() const override { return kName; }
-  int rank() const override { return 3; }
+  int rank() const override { return 100; }
 
   std::vector<DeviceInfo> enumerate() const override {
     int count = 0;

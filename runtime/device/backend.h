@@ -116,6 +116,9 @@ class Device {
   virtual void trim() {}
 };
 
+// Ranks below it are of processors and of devices for tests.
+constexpr int kGpuRank = 2;
+
 // A backend: devices of one kind. One static object per backend folder, without state.
 class Backend {
  public:
@@ -126,8 +129,11 @@ class Backend {
   // A backend that cannot start returns one entry with the reason.
   virtual std::vector<DeviceInfo> enumerate() const = 0;
   virtual bool single() const { return false; }
+  // False where this machine certainly has no GPU for it, found without loading a driver: nobody who looks for the best
+  // device asks further.
+  virtual bool may_have_gpu() const { return true; }
   virtual Result<std::unique_ptr<Device>> open(int index, const DeviceOptions& options) const = 0;
-  // How willingly `best` takes a device of this backend: larger first.
+  // How willingly `best` takes a device of this backend: larger first; GPUs from kGpuRank on.
   virtual int rank() const = 0;
 };
 

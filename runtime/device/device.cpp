@@ -34,8 +34,17 @@ std::vector<Candidate> all_candidates() {
 }
 
 // Those that a device of this name can be among. Asking a backend may load drivers, so only the
-// named one is asked.
+// named one is asked, and for the best one those that may have a GPU, or are no GPUs.
 std::vector<Candidate> candidates_for(std::string_view name) {
+  if (name == "best" || name == "gpu") {
+    std::vector<Candidate> out;
+    for (const Backend* backend : backends()) {
+      if (backend->rank() < kGpuRank || backend->may_have_gpu()) {
+        add_candidates(*backend, out);
+      }
+    }
+    return out;
+  }
   const std::string_view stem = name.substr(0, name.find(':'));
   for (const Backend* backend : backends()) {
     if (backend->name() == stem) {
@@ -47,15 +56,32 @@ std::vector<Candidate> candidates_for(std::string_view name) {
   return all_candidates();
 }
 
-const Candidate* best_of(const std::vector<Candidate>& all) {
+int rank(const Candidate& c) { return c.info.software ? 0 : c.backend->rank(); }
+
+// Of the usable devices of at least this rank.
+const Candidate* best_of(const std::vector<Candidate>& all, int least_rank) {
   const Candidate* best = nullptr;
-  const auto rank = [](const Candidate& c) { return c.info.software ? 0 : c.backend->rank(); };
   for (const Candidate& c : all) {
-    if (c.info.unusable.empty() && !c.info.for_tests && (!best || rank(c) > rank(*best))) {
+    if (c.info.unusable.empty() && !c.info.for_tests && rank(c) >= least_rank &&
+        (!best || rank(c) > rank(*best))) {
       best = &c;
     }
   }
   return best;
+}
+
+// What there is, each with the reason why it is no GPU to use.
+std::string why_no_gpu(const std::vector<Candidate>& all) {
+  std::string out;
+  for (const Candidate& c : all) {
+    if (!c.info.for_tests) {
+      out += format("\n- {} ({}): {}", c.info.name, c.info.description,
+                    !c.info.unusable.empty() ? c.info.unusable
+                    : c.info.software        ? "a driver in software."
+                                             : "the processor.");
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -71,7 +97,13 @@ std::vector<DeviceInfo> list_devices() {
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options) {
   const std::vector<Candidate> all = candidates_for(name);
-  const Candidate* found = name == "best" ? best_of(all) : nullptr;
+  const Candidate* found = name == "best"  ? best_of(all, 0)
+                           : name == "gpu" ? best_of(all, kGpuRank)
+                                           : nullptr;
+  if (found == nullptr && name == "gpu") {
+    return Status(Code::unsupported,
+                  format("There is no GPU that can be used.{}", why_no_gpu(all_candidates())));
+  }
   std::string names;
   for (const Candidate& c : all) {
     names += names.empty() ? "" : ", ";
@@ -156,17 +188,32 @@ void OpenDevice::release(std::unique_ptr<Recording> recording) {
 Status OpenDevice::submit(std::span<Recording* const> recordings) {
   const std::lock_guard lock(mutex_);
   ++counters_.submits;
-  return device_->submit(recordings);
+  return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings);
+}
+
+Status OpenDevice::submit_timed(std::span<Recording* const> recordings) {
+  for (Recording* recording : recordings) {
+    BOWLINE_ASSIGN(std::vector<RecordTime> times, device_->timestamps(*recording));
+    clock_->push_back({recording, std::move(times)});
+  }
+  return {};
+}
+
+bool OpenDevice::start_clock(std::vector<RecordingTimes>* into) {
+  const std::lock_guard lock(mutex_);
+  const bool free = clock_ == nullptr;
+  clock_ = free ? into : clock_;
+  return free;
+}
+
+void OpenDevice::stop_clock() {
+  const std::lock_guard lock(mutex_);
+  clock_ = nullptr;
 }
 
 Status OpenDevice::wait() {
   const std::lock_guard lock(mutex_);
   return device_->wait();
-}
-
-Result<std::vector<RecordTime>> OpenDevice::timestamps(Recording& recording) {
-  const std::lock_guard lock(mutex_);
-  return device_->timestamps(recording);
 }
 
 DeviceCounters OpenDevice::counters() const {

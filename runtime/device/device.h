@@ -10,6 +10,12 @@ namespace bowline::device {
 // All backends of this build, in the order of their folder names. Generated (generated/backends.cpp).
 std::span<const Backend* const> backends();
 
+// What the device's clock said of one submitted recording.
+struct RecordingTimes {
+  const Recording* recording = nullptr;
+  std::vector<RecordTime> times;
+};
+
 // An opened device with its name. It serialises calls, so that sessions on several threads may
 // share it, and counts where memory is obtained and work is handed over.
 class OpenDevice {
@@ -34,16 +40,22 @@ class OpenDevice {
   void release(std::unique_ptr<Recording> recording);
   Status submit(std::span<Recording* const> recordings);
   Status wait();
-  Result<std::vector<RecordTime>> timestamps(Recording& recording);
+  // From now on a submission runs with a clock around every record, whose times are added to `into`.
+  // False, and nothing changes, where a clock runs already.
+  bool start_clock(std::vector<RecordingTimes>* into);
+  void stop_clock();
 
   DeviceCounters counters() const;
   void reset_counters();
 
  private:
+  Status submit_timed(std::span<Recording* const> recordings);
+
   mutable std::mutex mutex_;
   DeviceInfo info_;
   std::unique_ptr<Device> device_;
   DeviceCounters counters_;
+  std::vector<RecordingTimes>* clock_ = nullptr;
 };
 
 // Device memory with an owner: freed with the last reference.
