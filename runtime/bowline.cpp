@@ -2,6 +2,7 @@
 
 #include "core/boundary.h"
 #include "device/device.h"
+#include "model/layout.h"
 
 namespace bowline {
 
@@ -37,7 +38,10 @@ std::string_view name_of(Code code) {
   return "internal";
 }
 
-std::string_view version() { return "0.1.0 (format 1)"; }
+std::string_view version() {
+  static_assert(model::kFormatMajor == 1);
+  return BOWLINE_VERSION " (format 1)";
+}
 
 std::vector<DeviceInfo> Device::list() {
   return guarded([] { return device::list_devices(); });

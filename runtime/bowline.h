@@ -217,7 +217,7 @@ class Device {
  public:
   // All devices of all backends, the unusable ones with the reason.
   static std::vector<DeviceInfo> list();
-  // `name` as in list(), or "best": the first real GPU, else the CPU.
+  // `name` as in list(); "gpu": the best real GPU, none in software; "best": that, else the CPU.
   // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in the message.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
@@ -469,6 +469,16 @@ struct Counters {
   uint64_t launches = 0;
 };
 
+// The time that one node of a plan took on the device.
+struct NodeTime {
+  std::string
+      part;  // "forward"; of a training step "accumulate" (forward and backward) or "update"
+  std::string name;    // as messages have it: node 17 "ln_f" (LayerNorm)
+  std::string op;      // "LayerNorm"
+  uint64_t count = 0;  // executions: the iterations of its Repeat
+  double ns = 0;       // of all of them, nanoseconds
+};
+
 // Runs one entry point of a Model on one Device with fixed dims. Move-only.
 class Session {
  public:
@@ -484,9 +494,14 @@ class Session {
   // again. Errors  index_out_of_range: an id or label is outside its range; the node is named.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
 
+  // A run with the device's clock around every node, in the order of execution. Nodes do not overlap then, so it takes
+  // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile runs on it.
+  Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
+
   MemoryReport memory() const;
   Counters counters() const;
-  // Numbered lines of "build", "forward"; with `columns` source, level, arena offsets and launches too.
+  // Numbered lines of "build", "forward"; with `columns` names of nodes too, and in "build" launches and every record with
+  // its level and the offsets of its operands.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
   explicit Session(std::unique_ptr<exec::SessionState> state);
@@ -570,6 +585,9 @@ class Trainer {
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   // A whole step: `batches` holds one batch per micro-batch.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
+  // A micro_step() with the device's clock around every node: a real one, after which the weights are those of micro_step().
+  // Errors  as Session::profile().
+  Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   // The loss of a batch; nothing changes, dropout is off.
   Result<float> evaluate(std::span<const Tensor> batch);
 
@@ -587,7 +605,7 @@ class Trainer {
   uint64_t steps() const;
   MemoryReport memory() const;
   Counters counters() const;
-  // "build", "forward", "backward", "update".
+  // As Session::listing(), of "build", "forward", "backward", "update".
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
   explicit Trainer(std::unique_ptr<train::TrainerState> state);
@@ -596,7 +614,7 @@ class Trainer {
   std::unique_ptr<train::TrainerState> state_;
 };
 
-// "1.0.0 (format 1)"
+// "MAJOR.MINOR.PATCH (format N)": of this library, as CMake and its package have it, and of the files that it writes.
 std::string_view version();
 
 }  // namespace bowline

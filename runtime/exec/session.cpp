@@ -1,6 +1,7 @@
 #include "exec/session.h"
 
 #include "core/boundary.h"
+#include "exec/profile.h"
 #include "plan/listing.h"
 
 namespace bowline {
@@ -53,6 +54,15 @@ Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor>
   return read_outputs(device, workspace_, plan, outputs);
 }
 
+Result<std::vector<NodeTime>> SessionState::profile(std::span<const Tensor> inputs) {
+  BOWLINE_TRY(prepare());
+  BOWLINE_ASSIGN(const Clock clock, Clock::start(model_->table.device()));
+  BOWLINE_TRY(run(inputs, {}));
+  std::vector<NodeTime> times;
+  clock.add(forward_->plan(), forward_->recording(), times);
+  return times;
+}
+
 MemoryReport SessionState::memory() const {
   MemoryReport m;
   m.storage_bytes = storage_bytes(model_->table);
@@ -69,7 +79,9 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
                   part);
   if (part == "build") {
     const std::string launches =
-        columns ? format("segment forward: {} launches\n", forward_->recording()->launches()) : "";
+        columns ? format("segment forward: {} launches\n", forward_->recording()->launches()) +
+                      plan::list_records(forward_->plan())
+                : "";
     return launches + plan::list_repeat_parameters(bound_);
   }
   return plan::list_nodes(bound_, 0, bound_.nodes.size(), {columns});
@@ -103,6 +115,9 @@ MemoryReport Session::memory() const {
 }
 Counters Session::counters() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
+}
+Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs) {
+  return guarded(state_, "session", [&](exec::SessionState& s) { return s.profile(inputs); });
 }
 Result<std::string> Session::listing(std::string_view part, bool columns) const {
   return guarded(state_, "session",

@@ -14,6 +14,7 @@ class SessionState {
   // Makes the plan again if the model changed since.
   Status prepare();
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
   Result<std::string> listing(std::string_view part, bool columns) const;

@@ -72,6 +72,8 @@ Result<std::shared_ptr<MappedFile>> MappedFile::take(int fd, std::string path, F
   const bool known = files.status(fd, info) == 0;
   BOWLINE_REQUIRE_CODE(known, Code::io_error, "File \"{}\" cannot be examined: {}.", file->path_,
                        error_text(errno));
+  BOWLINE_REQUIRE_CODE(!S_ISDIR(info.st_mode), Code::io_error, "\"{}\" is a directory, not a file.",
+                       file->path_);
   BOWLINE_REQUIRE_CODE(S_ISREG(info.st_mode), Code::io_error, "\"{}\" is not a regular file.",
                        file->path_);
   const auto size = static_cast<uint64_t>(info.st_size);

@@ -1,10 +1,12 @@
 #include "model/verify.h"
 
 #include <bit>
+#include <cstring>
 
 #include "core/budget.h"
 #include "core/dtype.h"
 #include "model/checksum.h"
+#include "model/foreign.h"
 #include "model/layout.h"
 #include "model/verify_parts.h"
 
@@ -17,11 +19,22 @@ static_assert(static_cast<int>(file::DType::bf16) == static_cast<int>(DType::bf1
 static_assert(static_cast<int>(file::DType::i32) == static_cast<int>(DType::i32));
 static_assert(static_cast<int>(file::DType::boolean) == static_cast<int>(DType::boolean));
 
+// A whole magic number, or what is left of one.
+bool has_magic(std::span<const std::byte> bytes) {
+  const size_t n = std::min(bytes.size(), kMagic.size());
+  return n > 0 && std::memcmp(bytes.data(), kMagic.data(), n) == 0;
+}
+
 Status check_header(std::span<const std::byte> bytes) {
+  if (!has_magic(bytes)) {
+    const std::string_view other = foreign_format(bytes);
+    return Status(Code::bad_file, other.empty()
+                                      ? "The file does not begin with \"BOWLINE1\"."
+                                      : format("The file is {}, not a Bowline model.", other));
+  }
   BOWLINE_REQUIRE(bytes.size() >= kHeaderBytes + kTrailerBytes,
                   "The file has {} bytes, fewer than a header and a trailer.", bytes.size());
   const auto header = read_as<Header>(bytes, 0);
-  BOWLINE_REQUIRE(header.magic == kMagic, "The file does not begin with \"BOWLINE1\".");
   BOWLINE_REQUIRE(header.format_major == kFormatMajor,
                   "The file has format {}; this library reads format {} (file offset 8).",
                   header.format_major, kFormatMajor);

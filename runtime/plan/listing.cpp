@@ -98,6 +98,52 @@ std::string list_nodes(const Graph& graph, size_t begin, size_t end, ListingColu
   return out;
 }
 
+namespace {
+
+std::string place_text(const Plan& plan, const device::Operand& o) {
+  if (o.table != device::kNoTable) {
+    return format("table {}", o.table);
+  }
+  const std::string slot =
+      o.slot == device::kArenaSlot ? "arena"
+      : o.slot == device::kIoSlot  ? "io"
+      : o.slot == device::kStepSlot
+          ? "step"
+          : format("storage {}", plan.storages[o.slot - device::kFirstStorageSlot]);
+  const std::string steps =
+      o.modulo == 0 ? "" : format(" step {} of {} x {}", o.shift, o.modulo, o.step_bytes);
+  return format("{} {}..{}{}", slot, o.offset, o.offset + o.bytes(), steps);
+}
+
+std::string places_text(const Plan& plan, const std::vector<device::Operand>& operands) {
+  std::string out;
+  for (const device::Operand& o : operands) {
+    out += (out.empty() ? "" : ", ") + place_text(plan, o);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string list_records(const Plan& plan) {
+  std::string out;
+  for (size_t i = 0; i < plan.program.records.size(); ++i) {
+    const device::Record& r = plan.program.records[i];
+    if (r.kind == device::Record::Kind::repeat_begin) {
+      out += format("{} {}: {} x{} level {}\n", plan.name, i, r.count, r.reverse ? " reverse" : "",
+                    r.level);
+    } else if (r.kind == device::Record::Kind::repeat_end) {
+      out += format("{} {}: end\n", plan.name, i);
+    } else {
+      out += format("{} {}: {} = {}({}) level {}", plan.name, i, places_text(plan, r.outputs), r.op,
+                    places_text(plan, r.inputs), r.level);
+      out += r.workspace.bytes() == 0 ? "" : format(" workspace {}", place_text(plan, r.workspace));
+      out += format("  # {}\n", escaped(plan.nodes[r.node]));
+    }
+  }
+  return out;
+}
+
 std::string list_repeat_parameters(const Graph& graph) {
   std::string out;
   for (const Node& node : graph.nodes) {

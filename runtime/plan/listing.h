@@ -1,7 +1,7 @@
 // The canonical listing of a graph: numbered lines, stable, without sources, devices or addresses.
 #pragma once
 
-#include "graph/graph.h"
+#include "plan/plan.h"
 
 namespace bowline::plan {
 
@@ -13,6 +13,10 @@ struct ListingColumns {
 // prints its body once, indented; parameters print by name, inputs by position.
 std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
                        ListingColumns columns = {});
+
+// Lists what the device is given: one line per record with its level and where its operands lie. Offsets are bytes of the
+// arena, of the io buffer or of a storage, by tie index.
+std::string list_records(const Plan& plan);
 
 // Lists the parameters of the bodies of Repeats: one line per list, the items by tie index.
 std::string list_repeat_parameters(const graph::Graph& graph);

@@ -173,6 +173,9 @@ std::string TrainerState::plan_text(bool columns) const {
     out += format("copy out {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
   }
   out += "copy out step scalars per submission\n";
+  if (columns) {
+    out += plan::list_records(accumulate_->plan()) + plan::list_records(update_->plan());
+  }
   return out + plan::list_repeat_parameters(training_.graph);
 }
 

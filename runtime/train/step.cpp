@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/boundary.h"
+#include "exec/profile.h"
 #include "train/trainer.h"
 
 namespace bowline {
@@ -93,6 +94,16 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   return std::optional(finish_step(after));
 }
 
+Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batch) {
+  BOWLINE_TRY(prepare());
+  BOWLINE_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
+  BOWLINE_TRY(micro_step(batch).status());
+  std::vector<NodeTime> times;
+  clock.add(accumulate_->plan(), accumulate_->recording(), times);
+  clock.add(update_->plan(), update_->recording(), times);
+  return times;
+}
+
 Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
@@ -181,6 +192,9 @@ Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batche
   });
 }
 
+Result<std::vector<NodeTime>> Trainer::profile(std::span<const Tensor> batch) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.profile(batch); });
+}
 Result<float> Trainer::evaluate(std::span<const Tensor> batch) {
   return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch); });
 }

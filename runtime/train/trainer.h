@@ -16,6 +16,7 @@ class TrainerState {
   // Adds the rows and makes the plans; again when the model moved or changed since.
   Status prepare();
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
+  Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch);
   Status snapshot();
   Status rollback();
