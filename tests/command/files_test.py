@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Damaged model files and texts: always a sentence and the exit code 3, never a crash."""
 
+import os
 import random
 import struct
 import unittest
@@ -76,6 +77,24 @@ class Models(harness.Case):
         self.refuse(b"This is a text and no model.\n" * 100, every_verb=True)
         self.refuse(bytes(4096), every_verb=True)
 
+    def test_foreign_formats_are_named(self):
+        header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+        for content, name in ((b"GGUF\3\0\0\0" + bytes(100), "a GGUF file"),
+                              (struct.pack("<Q", len(header)) + header + bytes(4), "a safetensors file"),
+                              (b"PK\3\4" + bytes(100), "a ZIP archive (as PyTorch"),
+                              (b"\x80\2}q\0." + bytes(20), "a Python pickle"),
+                              (b"\x08\x07\x12\x07pytorch" + bytes(50), "an ONNX model"),
+                              (b"\x1f\x8b\x08" + bytes(50), "a gzip file"),
+                              (b"\x89HDF\r\n\x1a\n" + bytes(50), "an HDF5 file"),
+                              (b"\x93NUMPY" + bytes(50), "a NumPy array"),
+                              (b"\x1c\0\0\0TFL3" + bytes(50), "a TensorFlow Lite model"),
+                              ("Kn\u00f6tchen ".encode() * 100, "a text file"), (b"", "an empty file")):
+            path = self.folder / "foreign"
+            path.write_bytes(content)
+            for verb in ("inspect", "verify"):
+                self.expect(run(verb, path), BAD_FILE, f"The file is {name}", "not a Bowline model", "foreign")
+        self.expect(run("inspect", self.folder), BAD_FILE, "is a directory, not a file.")
+
     def test_truncated(self):
         whole = self.model.read_bytes()
         for length in (1, 63, 64, 100, 4096, len(whole) // 2, len(whole) - 33, len(whole) - 1):
@@ -112,6 +131,15 @@ class Models(harness.Case):
         self.expect(run("bench", "train", self.model, "--batch", 0, "--seq", 16), harness.USAGE)
         self.expect(run("inspect", self.model, "--listing", "forward", "--device", "cpu"), FAILED, "batch")
         self.assertFalse(path.exists())
+        made = run(path, program=os.environ["STRANGE_MODEL"])
+        self.assertEqual(made.returncode, 0, made.stderr)
+        for call in (("bench", "train", path), ("finetune", path, "--data", self.text, "--out", self.folder / "x")):
+            done = run(*call, "--device", "cpu")
+            self.assertEqual(done.returncode, BAD_FILE, done.stderr)
+        self.expect(run("bench", "train", path), BAD_FILE, "has no entry point \"loss\".")
+
+    def test_inspect_of_a_dim_that_is_not_there(self):
+        self.expect(run("inspect", self.model, "--dim", "foo=3"), harness.USAGE, "no named dim \"foo\"; it has batch, seq.")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def run(*arguments, program=BOWLINE, timeout=120, **options):
 
 
 def devices():
-    return json.loads(run("devices", "--json").stdout)
+    return json.loads(run("devices", "--all", "-o", "json").stdout)
 
 
 def real_devices():

@@ -104,7 +104,7 @@ class Outcome(harness.Case):
     def test_defaults_are_those_of_inspect(self):
         """Without flags the plan of a training is the one that inspect makes with the defaults of the library."""
         dims = ["--batch", 2, "--seq", 16]
-        plan = json.loads(self.expect(run("inspect", self.model, "--json", *dims, "--device", "cpu"), OK).stdout)
+        plan = json.loads(self.expect(run("inspect", self.model, "-o", "json", *dims, "--device", "cpu"), OK).stdout)
         summary = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)
         self.assertEqual(plan["memory"]["training"]["predicted_bytes"], summary["predicted_bytes"])
         help_text = " ".join(self.expect(run("finetune", "--help"), OK).stdout.split())

@@ -33,7 +33,7 @@ class Printing(harness.Case):
     def test_metadata_and_names(self):
         text = self.seen("inspect", self.strange)
         self.assertIn("tokenizer = \\x1b]0;title\\x07\\x1b[2J\\nforged = line\n", text)
-        self.assertIn("en\\u{2066}try(x\\u{200b} f32[rows, 4])", text)
+        self.assertIn("\"en\\u{2066}try\"(\"x\\u{200b}\" f32[rows, 4])", text)
         self.assertIn("\"w\\u{9b}31m\\u{202e}\", \"b, c\"", self.seen("inspect", self.strange, "--ties"))
 
     def test_metadata_in_messages(self):
@@ -41,7 +41,7 @@ class Printing(harness.Case):
         self.assertIn("\\x1b]0;title", text)
 
     def test_json(self):
-        info = json.loads(self.seen("inspect", self.strange, "--json"))
+        info = json.loads(self.seen("inspect", self.strange, "-o", "json"))
         self.assertEqual(info["metadata"]["tokenizer"], "\x1b]0;title\x07\x1b[2J\nforged = line")
         self.assertEqual(info["ties"][0]["parameters"], ["w\u009b31m\u202e", "b, c"])
 
@@ -68,11 +68,11 @@ class Printing(harness.Case):
         path = os.fsencode(self.folder) + b"/caf\xe9.bowline"
         with open(path, "wb") as file:
             file.write(self.model.read_bytes())
-        for call in (("inspect", path), ("verify", path), ("inspect", path, "--json")):
+        for call in (("inspect", path), ("verify", path), ("inspect", path, "-o", "json")):
             self.run_bytes(call, OK)
 
     def test_output_that_cannot_be_written(self):
-        calls = (["devices"], ["inspect", self.model], ["inspect", self.model, "--json"], ["verify", self.model],
+        calls = (["devices"], ["inspect", self.model], ["inspect", self.model, "-o", "json"], ["verify", self.model],
                  ["--help"], ["--version"])
         for call in calls:
             with open("/dev/full", "w") as full:

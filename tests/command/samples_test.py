@@ -31,7 +31,10 @@ class Samples(harness.Case):
     def test_inspect(self):
         text = self.expect(run("inspect", self.model), OK).stdout
         self.assertIn("embedding.weight, head.weight", text)
-        info = json.loads(self.expect(run("inspect", self.model, "--json", "--batch", 2, "--seq", 16), OK).stdout)
+        self.assertIn("parameters  10,320 numbers, 10,320 of them trainable: 19 names, 18 storages, 40.3 KiB\n", text)
+        self.assertTrue(text.startswith(f"{self.model}: a model, "), text)
+        self.assertLess(len(text.splitlines()), 24)
+        info = json.loads(self.expect(run("inspect", self.model, "-o", "json", "--batch", 2, "--seq", 16), OK).stdout)
         self.assertEqual([e["name"] for e in info["entry_points"]], ["loss", "forward"])
         self.assertEqual(info["saved_bytes"], 256 * 16 * 4)
         self.assertEqual(info["ties"][0]["parameters"], ["embedding.weight", "head.weight"])

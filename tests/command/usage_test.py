@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """Mistyped verbs, flags, values and devices; --help of every verb; devices."""
 
+import glob
+import json
+import pathlib
+import re
 import unittest
 
 import harness
@@ -56,6 +60,30 @@ class Usage(harness.Case):
         self.expect(run("bench", "matmul", "--device", "cpuu"), BAD_DEVICE, "cpuu", "'cpu'")
         self.assertFalse(out.exists())
 
+        self.expect(run("conform", "--device", "nosuch"), BAD_DEVICE, "nosuch")
+
+    def test_gpu(self):
+        gpus = [d for d in harness.devices() if d["usable"] and not d["software"] and not d["for_tests"] and d["name"] != "cpu"]
+        done = run("bench", "matmul", "--device", "gpu", "--m", 8, "--n", 8, "--k", 8, "--runs", 7, "-o", "json")
+        if gpus:
+            self.assertEqual(json.loads(self.expect(done, OK).stdout)["device"], gpus[0]["name"])
+        else:
+            self.expect(done, BAD_DEVICE, "There is no GPU that can be used.\n- cpu (")
+            self.assertNotIn("Did you mean", done.stderr)
+
+    def test_the_best_device_costs_what_it_is(self):
+        """Looking for a GPU loads no driver in software."""
+        nodes = ("/dev/dri/renderD*", "/dev/nvidia*", "/dev/dxg*", "/dev/kgsl*", "/dev/mali*", "/dev/pvr*")
+        if any(glob.glob(pattern) for pattern in nodes):
+            self.skipTest("this machine may have a GPU")
+        peak = {}
+        for device in ("cpu", "best"):
+            done = run("bench", "matmul", "--device", device, "--m", 8, "--n", 8, "--k", 8, "--runs", 7, "-o", "json")
+            result = json.loads(self.expect(done, OK).stdout)
+            self.assertEqual(result["device"], "cpu")
+            peak[device] = result["peak_rss_bytes"]
+        self.assertLess(abs(peak["best"] - peak["cpu"]), 8 << 20, peak)
+
     def test_device_without_number(self):
         self.expect(run("bench", "matmul", "--device", "vulkan:99"), BAD_DEVICE, "vulkan:99")
 
@@ -63,12 +91,41 @@ class Usage(harness.Case):
         top = self.expect(run("--help"), OK)
         for code in ("0 ", "1 ", "2 ", "3 ", "4 ", "75 ", "130 "):
             self.assertIn("\n  " + code, top.stdout)
-        for verb in ("devices", "inspect", "verify", "finetune", "eval", "bench", "conform"):
+        for verb in ("devices", "inspect", "verify", "finetune", "eval", "bench", "conform", "run", "profile"):
             self.assertIn(verb, top.stdout)
-            self.assertIn(f"example: bowline {verb}", self.expect(run(verb, "--help"), OK).stdout)
+        for verb in self.verbs():
+            text = self.expect(run(*verb, "--help"), OK).stdout
+            self.assertIn("example: bowline " + verb[0], text)
+            self.assertEqual(run("help", *verb).stdout, text)
+        self.assertEqual(run("help").stdout, top.stdout)
+        self.expect(run("help", "inspekt"), USAGE, "'inspekt'", "'inspect'")
+
+    def verbs(self):
+        """Every verb that --help names, bench's two by themselves."""
+        text = run("--help").stdout
+        names = re.findall(r"^  (\w+) ", text[text.index("Subcommands:"):text.index("Exit codes")], re.MULTILINE)
+        self.assertGreater(len(names), 7)
+        return [(n,) for n in names if n != "bench"] + [("bench", "matmul"), ("bench", "train")]
+
+    def test_every_verb_has_json(self):
+        for verb in self.verbs():
+            self.assertRegex(run(*verb, "--help").stdout, r"-o,--format .*\{(text,json|json,text)\}", verb)
+
+    def test_json(self):
+        small = ("--batch", 2, "--seq", 16, "--device", "cpu")
+        for call in (("devices",), ("inspect", self.model), ("inspect", self.model, "--listing", "forward", *small),
+                     ("verify", self.model), ("run", self.model, "--input", "tokens=zeros", *small),
+                     ("profile", self.model, *small), ("bench", "train", self.model, *small, "--steps", 1, "--no-floor"),
+                     ("conform", "--suite", "ops", "--quick", "--filter", "Relu", "--device", "cpu")):
+            done = self.expect(run(*call, "-o", "json"), OK)
+            self.assertTrue(json.loads(done.stdout), call)
+            self.assertEqual(done.stderr, "", call)
 
     def test_version(self):
-        self.assertIn("bowline ", self.expect(run("--version"), OK).stdout)
+        project = (pathlib.Path(__file__).resolve().parents[2] / "CMakeLists.txt").read_text()
+        number = re.search(r"project\(bowline VERSION (\S+)", project)[1]
+        self.assertRegex(self.expect(run("--version"), OK).stdout,
+                         rf"^bowline {re.escape(number)} \(format 1\)(, commit [0-9a-f]{{12}}(-dirty)?)?\n$")
 
     def test_devices(self):
         rows = {d["name"]: d for d in harness.devices()}
@@ -76,7 +133,11 @@ class Usage(harness.Case):
         self.assertTrue(any(d["best"] for d in rows.values()))
         for row in rows.values():
             self.assertEqual(row["usable"], row["reason"] == "")
-        self.assertIn("cpu", self.expect(run("devices"), OK).stdout)
+        shown = json.loads(self.expect(run("devices", "-o", "json"), OK).stdout)
+        self.assertEqual([d["name"] for d in shown], [name for name, d in rows.items() if not d["for_tests"]])
+        self.assertTrue(any(d["for_tests"] for d in rows.values()))
+        self.assertNotIn("null", self.expect(run("devices"), OK).stdout)
+        self.assertIn("null", self.expect(run("devices", "--all"), OK).stdout)
 
 
 if __name__ == "__main__":

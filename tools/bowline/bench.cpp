@@ -4,6 +4,7 @@
 
 #include "bench/floor.h"
 #include "bench/train.h"
+#include "common/flags.h"
 #include "common/report.h"
 #include "core/status.h"
 #include "verb.h"
@@ -20,7 +21,7 @@ struct MatmulOptions {
   std::string layout = "nt";
   std::string dtype = "f32";
   std::string device = "best";
-  std::string output = "text";
+  std::string format = "text";
 };
 
 Result<int> matmul(const MatmulOptions& o) {
@@ -37,7 +38,7 @@ Result<int> matmul(const MatmulOptions& o) {
   // This product is itself a candidate for the fastest one.
   const double best = std::max(machine.flops, flops / seconds);
   const double floor = std::max(flops / best, bytes / machine.bandwidth);
-  if (o.output == "json") {
+  if (o.format == "json") {
     const nlohmann::json j = {{"device", device.info().name},
                               {"m", o.m},
                               {"n", o.n},
@@ -82,16 +83,11 @@ void add_matmul(CLI::App* bench, Context& context) {
   verb->add_option("--runs", o->runs, "Timed runs, after 3 others")
       ->check(CLI::Range(7, 1000))
       ->capture_default_str();
-  verb->add_option("--device", o->device, "Device")->capture_default_str();
+  add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(0, 1024));
-  verb->add_option("-o,--output", o->output, "Form of the output")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  on_run(verb, context, [o] {
-    const Result<int> code = matmul(*o);
-    return code.ok() ? code.value() : fail(code.status());
-  });
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return matmul(*o); });
 }
 
 void add_train(CLI::App* bench, Context& context) {
@@ -106,7 +102,7 @@ void add_train(CLI::App* bench, Context& context) {
   verb->add_option("--seq", o->seq, "Tokens per row")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--device", o->device, "Device")->capture_default_str();
+  add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(0, 1024));
   verb->add_option("--steps", o->steps, "Steps to run (default: until the median is steady)");
@@ -115,9 +111,7 @@ void add_train(CLI::App* bench, Context& context) {
   verb->add_option("--dump-losses", o->dump_losses, "Where the loss of each step is written");
   verb->add_option("--save-model", o->save_model, "Where the trained model is written");
   verb->add_flag("--no-floor", o->no_floor, "Do not measure the floor");
-  verb->add_option("-o,--output", o->output, "Form of the output")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  add_format(verb, o->format);
   on_run(verb, context, [o] { return bench_train(*o); });
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/flags.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -15,11 +16,19 @@ std::string remarks(const DeviceInfo& info, const std::string& best) {
   return text;
 }
 
-int list(bool as_json) {
-  const std::vector<DeviceInfo> devices = Device::list();
+struct Options {
+  std::string format = "text";
+  bool all = false;
+};
+
+int list(const Options& o) {
+  std::vector<DeviceInfo> devices = Device::list();
+  if (!o.all) {
+    std::erase_if(devices, [](const DeviceInfo& d) { return d.for_tests; });
+  }
   const Result<Device> opened = Device::open("best");
   const std::string best = opened.ok() ? opened.value().info().name : "";
-  if (as_json) {
+  if (o.format == "json") {
     nlohmann::json rows = nlohmann::json::array();
     for (const DeviceInfo& d : devices) {
       rows.push_back({{"name", d.name},
@@ -47,10 +56,11 @@ int list(bool as_json) {
 
 void add_devices(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "devices", "Lists every device, the unusable ones with the reason",
-                            "bowline devices --json");
-  auto as_json = std::make_shared<bool>(false);
-  verb->add_flag("--json", *as_json, "Print JSON");
-  on_run(verb, context, [as_json] { return list(*as_json); });
+                            "bowline devices -o json");
+  auto o = std::make_shared<Options>();
+  verb->add_flag("--all", o->all, "Those for tests too: they compute nothing, or slowly");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return list(*o); });
 }
 
 }  // namespace bowline::command

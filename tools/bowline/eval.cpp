@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "common/flags.h"
 #include "common/numbers.h"
 #include "common/print.h"
 #include "common/text.h"
@@ -16,7 +17,7 @@ struct EvalOptions {
   std::string model;
   std::string data;
   std::string device = "best";
-  std::string output = "text";
+  std::string format = "text";
   Evaluation how;
   int threads = 0;
   bool as_text = false;
@@ -44,7 +45,7 @@ Result<int> run(const EvalOptions& o) {
   BOWLINE_ASSIGN(const Device device, open_real_device(o.device, o.threads, o.allow_test_device));
   BOWLINE_ASSIGN(const double bits, evaluate(o, device, text));
   const double perplexity = std::exp2(bits);
-  if (o.output == "json") {
+  if (o.format == "json") {
     print_json({{"device", device.info().name},
                 {"bytes", text.size()},
                 {"bits_per_byte", bits},
@@ -79,21 +80,17 @@ void add_eval(CLI::App& app, Context& context) {
       ->check(whole_number(0, 1 << 20));
   verb->add_option("--batches", o->how.max_batches, "Most batches (default: 0, the whole text)")
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--device", o->device, "Device, as 'bowline devices' lists it, or best")
-      ->capture_default_str();
+  add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
   verb->add_flag("--allow-test-device", o->allow_test_device)->group("");
-  verb->add_option("-o,--output", o->output, "Form of the output")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  on_run(verb, context, [o] {
+  add_format(verb, o->format);
+  on_run(verb, context, [o]() -> Result<int> {
     o->how.stride = o->how.stride == 0 ? o->how.seq : o->how.stride;
     if (o->how.stride > o->how.seq) {
       return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o->how.stride, o->how.seq));
     }
-    const Result<int> code = run(*o);
-    return code.ok() ? code.value() : fail(code.status());
+    return run(*o);
   });
 }
 

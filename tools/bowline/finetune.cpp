@@ -113,7 +113,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
       ->check(whole_number(0, 1024));
   verb->add_flag("--allow-test-device", o.allow_test_device)->group("");
   verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
-  verb->add_option("-o,--output", o.output, "json: a summary on stdout, progress on stderr")
+  verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
 }

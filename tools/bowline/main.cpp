@@ -1,9 +1,11 @@
 // bowline: runs, fine-tunes and checks models from the command line. One file per verb.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <sstream>
 
+#include "commit.h"
 #include "common/arguments.h"
 #include "verb.h"
 
@@ -19,22 +21,33 @@ constexpr const char* kFooter = R"(Exit codes
   75   the device is lost: start the same command again (finetune goes on with --resume auto)
   130  interrupted by Ctrl-C, SIGTERM or SIGHUP; finetune has written a checkpoint, if it had begun
 
-`bowline VERB --help` shows the flags of a verb and an example.)";
+`bowline help VERB`, or `bowline VERB --help`, shows the flags of a verb and an example.)";
+
+// "bowline 0.1.0 (format 1), commit 0123456789ab"
+std::string version_text() {
+  const std::string commit = BOWLINE_COMMIT;
+  return fmt::format("bowline {}{}{}", version(), commit.empty() ? "" : ", commit ", commit);
+}
 
 int run(int argc, char** argv) {
   CLI::App app{"Runs, fine-tunes and checks neural networks; never loses a weight tie.", "bowline"};
-  app.set_version_flag("--version", std::string("bowline ") + std::string(version()));
+  app.set_version_flag("--version", version_text());
   app.footer(kFooter);
   app.require_subcommand(1);
   Context context;
   add_verbs(app, context);
 
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words[0] == "help") {  // help VERB is VERB --help
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   if (const std::string problem = find_unknown(app, words); !problem.empty()) {
     return fail(kUsage, problem);
   }
   try {
-    app.parse(argc, argv);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // --help, --version
       std::ostringstream text;
@@ -44,7 +57,8 @@ int run(int argc, char** argv) {
     }
     return fail(kUsage, usage_message(app, error.what()));
   }
-  return context.run();
+  const Result<int> code = context.run();
+  return code.ok() ? code.value() : fail(code.status());
 }
 
 int run_guarded(int argc, char** argv) {

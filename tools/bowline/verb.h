@@ -24,7 +24,7 @@ enum Exit : int {
 
 // Filled while the arguments are parsed; main() calls `run` afterwards.
 struct Context {
-  std::function<int()> run;
+  std::function<Result<int>()> run;
 };
 
 // Defined by the build: one call per verb file.
@@ -34,12 +34,14 @@ void add_verbs(CLI::App& app, Context& context);
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& description,
                    const std::string& examples);
 // What the verb does once the arguments are parsed; the value is the exit code.
-void on_run(CLI::App* verb, Context& context, std::function<int()> run);
+void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run);
 
 // Prints "bowline: <message>" to stderr and returns the code.
 int fail(int code, const std::string& message);
 // The same for a failure of the library, with the exit code that belongs to it.
 int fail(const Status& status);
+// The same, where a bad argument is a wrong flag.
+int fail_flags(const Status& status);
 int exit_code(Code code);
 
 // Opens a device; an unknown name gets the nearest known one as a suggestion.

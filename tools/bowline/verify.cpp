@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/flags.h"
 #include "core/dtype.h"
 #include "core/status.h"
 #include "graph/model_state.h"
@@ -131,34 +133,42 @@ Status run_self_test(const model::VerifiedFile& file, const Model& model, const 
   return {};
 }
 
-Result<int> run(const std::string& path, const std::string& device_name) {
-  Result<std::shared_ptr<const model::VerifiedFile>> opened = model::VerifiedFile::open(path);
+struct Options {
+  std::string model;
+  std::string device = "cpu";
+  std::string format = "text";
+};
+
+Result<int> run(const Options& o) {
+  Result<std::shared_ptr<const model::VerifiedFile>> opened = model::VerifiedFile::open(o.model);
   if (!opened.ok()) {
     return std::move(opened).status().as(Code::bad_file);
   }
   const model::VerifiedFile& file = *opened.value();
   BOWLINE_TRY(file.verify_all());
-  Result<Model> loaded = Model::open(path);
-  if (!loaded.ok()) {
-    return std::move(loaded).status().as(Code::bad_file);
-  }
-  Model model = std::move(loaded).value();
+  BOWLINE_ASSIGN(Model model, open_model(o.model));
   const auto* tests = file.tables().self_tests();
   const uint32_t count = tests == nullptr ? 0 : tests->size();
   if (count > 0) {
-    BOWLINE_ASSIGN(const Device device, open_device(device_name));
+    BOWLINE_ASSIGN(const Device device, open_device(o.device));
     BOWLINE_TRY(model.to(device));
     for (uint32_t i = 0; i < count; ++i) {
       BOWLINE_TRY(run_self_test(file, model, device, *(*tests)[i])
-                      .at(fmt::format("In self test {} on {}.", i, device_name)));
+                      .at(fmt::format("In self test {} on {}.", i, o.device)));
     }
   }
   size_t storages = 0;
   for (const params::Storage& s : model.state()->table.storages) {
     storages += s.empty ? 0 : 1;
   }
-  print("{}: structure, checksums of {} storages, {} graphs and {} self tests are right\n", path,
-        storages, model.state()->graphs.size(), count);
+  const size_t graphs = model.state()->graphs.size();
+  if (o.format == "json") {
+    print_json(
+        {{"file", o.model}, {"storages", storages}, {"graphs", graphs}, {"self_tests", count}});
+  } else {
+    print("{}: structure, checksums of {} storages, {} graphs and {} self tests are right\n",
+          o.model, storages, graphs, count);
+  }
   return static_cast<int>(kOk);
 }
 
@@ -168,17 +178,11 @@ void add_verify(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
       app, "verify", "Checks the structure, every checksum and the self tests of a model file",
       "bowline verify base.bowline");
-  struct Options {
-    std::string model;
-    std::string device = "cpu";
-  };
   auto o = std::make_shared<Options>();
   verb->add_option("model", o->model, "Model file")->required();
   verb->add_option("--device", o->device, "Device that runs the self tests")->capture_default_str();
-  on_run(verb, context, [o] {
-    const Result<int> code = run(o->model, o->device);
-    return code.ok() ? code.value() : fail(code.status());
-  });
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return run(*o); });
 }
 
 }  // namespace bowline::command

@@ -11,6 +11,7 @@
 
 #include "bench/floor.h"
 #include "common/files.h"
+#include "common/flags.h"
 #include "common/report.h"
 #include "common/text.h"
 #include "core/random.h"
@@ -140,11 +141,9 @@ nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const M
 
 Result<int> run(const BenchTrainOptions& o) {
   BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads));
-  Result<Model> opened = Model::open(o.model);
-  if (!opened.ok()) {
-    return std::move(opened).status().as(Code::bad_file);
-  }
-  std::optional<Model> model(std::move(opened).value());
+  BOWLINE_ASSIGN(Model opened, open_model(o.model));
+  BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
+  std::optional<Model> model(std::move(opened));
   BOWLINE_TRY(model->to(device));
   const TrainOptions options = train_options(o);
   BOWLINE_ASSIGN(const Work work, training_work(*model, options.dims, true));
@@ -166,7 +165,7 @@ Result<int> run(const BenchTrainOptions& o) {
   }
   const double ms = 1e3 * m.seconds[m.seconds.size() / 2];
   const double tokens = 1e3 * static_cast<double>(o.batch * o.seq) / ms;
-  if (o.output == "json") {
+  if (o.format == "json") {
     print_json(json_of(o, device, m, ms, tokens, machine, work, floor_ms));
     return static_cast<int>(kOk);
   }
@@ -187,9 +186,6 @@ Result<int> run(const BenchTrainOptions& o) {
 
 }  // namespace
 
-int bench_train(const BenchTrainOptions& options) {
-  const Result<int> code = run(options);
-  return code.ok() ? code.value() : fail(code.status());
-}
+Result<int> bench_train(const BenchTrainOptions& options) { return run(options); }
 
 }  // namespace bowline::command

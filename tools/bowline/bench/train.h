@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "bowline.h"
+
 namespace bowline::command {
 
 struct BenchTrainOptions {
   std::string model;
   std::string device = "best";
-  std::string output = "text";
+  std::string format = "text";
   std::string tokens;
   std::string dump_losses;
   std::string save_model;
@@ -21,6 +23,6 @@ struct BenchTrainOptions {
 };
 
 // The exit code.
-int bench_train(const BenchTrainOptions& options);
+Result<int> bench_train(const BenchTrainOptions& options);
 
 }  // namespace bowline::command

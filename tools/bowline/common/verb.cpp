@@ -13,7 +13,7 @@ CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& de
   return verb;
 }
 
-void on_run(CLI::App* verb, Context& context, std::function<int()> run) {
+void on_run(CLI::App* verb, Context& context, std::function<Result<int>()> run) {
   verb->final_callback([&context, run = std::move(run)] { context.run = run; });
 }
 
@@ -23,6 +23,10 @@ int fail(int code, const std::string& message) {
 }
 
 int fail(const Status& status) { return fail(exit_code(status.code()), status.message()); }
+
+int fail_flags(const Status& status) {
+  return status.code() == Code::bad_argument ? fail(kUsage, status.message()) : fail(status);
+}
 
 int exit_code(Code code) {
   switch (code) {
@@ -59,7 +63,7 @@ Result<Device> open_device(const std::string& name, int threads) {
   }
   Status status = std::move(device).status();
   if (status.code() == Code::bad_argument) {
-    std::vector<std::string> names = {"best"};
+    std::vector<std::string> names = {"best", "gpu"};
     for (const DeviceInfo& info : Device::list()) {
       names.push_back(info.name);
     }

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""bowline profile: every node has a time, on every device that computes; the trace is what Chrome reads."""
+
+import json
+import unittest
+
+import harness
+from harness import OK, USAGE, run
+
+
+class Profile(harness.Case):
+    def profile(self, device, *arguments):
+        done = run("profile", self.model, "--batch", 2, "--seq", 16, "--steps", 2, "--device", device, *arguments)
+        return self.expect(done, OK).stdout
+
+    def test_every_node_is_timed(self):
+        for device in harness.real_devices():
+            result = json.loads(self.profile(device, "-o", "json"))
+            self.assertEqual((result["device"], result["entry"], result["train"]), (device, "forward", False))
+            nodes = result["nodes"]
+            self.assertEqual({n["part"] for n in nodes}, {"forward"})
+            self.assertLessEqual({"Embedding", "Attention", "RmsNorm", "Linear"}, {n["op"] for n in nodes})
+            self.assertAlmostEqual(sum(n["ms"] for n in nodes), result["nodes_ms"], places=6)
+            self.assertGreater(result["percent_on_nodes"], 0)
+            for node in nodes:
+                self.assertRegex(node["name"], r"node \d+ ")
+                self.assertGreaterEqual(node["ms"], 0)
+            # Two layers are two iterations of one Repeat.
+            self.assertEqual({n["count"] for n in nodes if n["op"] == "Attention"}, {2})
+
+    def test_a_training_step(self):
+        before = self.model.read_bytes()
+        for device in harness.real_devices():
+            nodes = json.loads(self.profile(device, "--train", "-o", "json"))["nodes"]
+            self.assertEqual([n["part"] for n in nodes], sorted(n["part"] for n in nodes))
+            ops = {part: {n["op"] for n in nodes if n["part"] == part} for part in ("accumulate", "update")}
+            self.assertLessEqual({"CrossEntropy", "AttentionGrad"}, ops["accumulate"])
+            self.assertIn("AdamW", ops["update"])
+        self.assertEqual(self.model.read_bytes(), before)
+
+    def test_trace(self):
+        trace = self.folder / "trace.json"
+        result = json.loads(self.profile("cpu", "--train", "--trace", trace, "-o", "json"))
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertEqual(len(events), 2 * len(result["nodes"]))
+        self.assertEqual({e["ph"] for e in events}, {"X"})
+        for event, after in zip(events, events[1:]):
+            self.assertAlmostEqual(event["ts"] + event["dur"], after["ts"], places=3)
+        self.assertEqual({e["args"]["step"] for e in events}, {0, 1})
+        self.expect(run("profile", self.model, "--trace", trace, "--batch", 1, "--seq", 1), USAGE, "--force")
+
+    def test_text(self):
+        text = self.profile("cpu", "--train")
+        self.assertRegex(text, r"^training step of loss on cpu: \d+\.\d+ ms without clocks \(median of 2\)")
+        self.assertIn("AdamW", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""bowline run: the bits of the API, the file format of NumPy, and what is refused."""
+
+import ast
+import json
+import os
+import struct
+import unittest
+
+import harness
+from harness import BAD_FILE, FAILED, OK, USAGE, run
+
+
+def npy(descr, shape, data, version=1, order=False, header=None):
+    """A file as NumPy writes it."""
+    text = header or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape!r}, }}"
+    begin = 10 if version == 1 else 12
+    text = text.encode() + b" " * (-(begin + len(text) + 1) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+
+
+def read_npy(path):
+    """dtype, shape and bytes of a file of version 1.0."""
+    content = path.read_bytes()
+    assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
+    length = struct.unpack_from("<H", content, 8)[0]
+    assert (10 + length) % 64 == 0 and content[9 + length] == ord("\n")
+    header = ast.literal_eval(content[10:10 + length].decode())
+    assert header["fortran_order"] is False
+    return header["descr"], header["shape"], content[10 + length:]
+
+
+class Run(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.x, self.y = self.folder / "x.npy", self.folder / "y.npy"
+        self.tokens = [(7 * i) % 256 for i in range(2 * 16)]
+        self.data = struct.pack("<32i", *self.tokens)
+        self.x.write_bytes(npy("<i4", (2, 16), self.data))
+
+    def call(self, *arguments, **options):
+        return run("run", self.model, "--device", "cpu", *arguments, **options)
+
+    def test_the_bits_of_the_api(self):
+        self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}"), OK, "logits f32[2,16,256]")
+        descr, shape, data = read_npy(self.y)
+        self.assertEqual((descr, shape), ("<f4", (2, 16, 256)))
+        raw, out = self.folder / "raw", self.folder / "out"
+        raw.write_bytes(self.data)
+        api = run(self.model, raw, out, program=os.environ["RUN_FORWARD"])
+        self.assertEqual(api.returncode, 0, api.stderr)
+        self.assertEqual(data, out.read_bytes())
+
+    def test_the_loss_is_that_of_finetune(self):
+        labels = self.folder / "labels.npy"
+        labels.write_bytes(npy("<i4", (2, 16), self.data))
+        loss = self.folder / "loss.npy"
+        self.expect(self.call("--entry", "loss", "--input", f"tokens=@{self.x}", "--input", f"labels=@{labels}", "--output",
+                              f"loss=@{loss}"), OK)
+        row = struct.pack("<34i", *self.tokens[:16], 0, *self.tokens[16:], 0)
+        # bench reads rows of seq + 1: a label is the token after. The same labels, shifted by hand.
+        shifted = [*self.tokens[1:16], 0, *self.tokens[17:], 0]
+        labels.write_bytes(npy("<i4", (2, 16), struct.pack("<32i", *shifted)))
+        self.expect(self.call("--entry", "loss", "--input", f"tokens=@{self.x}", "--input", f"labels=@{labels}", "--output",
+                              f"loss=@{loss}", "--force"), OK)
+        (self.folder / "rows").write_bytes(row)
+        bench = self.expect(run("bench", "train", self.model, "--batch", 2, "--seq", 16, "--steps", 1, "--device", "cpu",
+                                "--tokens", self.folder / "rows", "--no-floor", "-o", "json"), OK)
+        descr, shape, data = read_npy(loss)
+        self.assertEqual((descr, shape), ("<f4", ()))
+        self.assertEqual(struct.unpack("<f", data)[0], struct.unpack("<f", struct.pack("<f", json.loads(
+            bench.stdout)["losses"][0]))[0])
+
+    def test_versions_of_the_format(self):
+        results = []
+        for version in (1, 2, 3):
+            self.x.write_bytes(npy("<i4", (2, 16), self.data, version))
+            self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}", "--force"), OK)
+            results.append(self.y.read_bytes())
+        self.assertEqual(len(set(results)), 1)
+
+    def test_made_inputs(self):
+        rows = {}
+        for what in ("zeros", "ones", "random:1", "random:2"):
+            done = self.call("--input", f"tokens={what}", "--batch", 1, "--seq", 4, "--output", f"logits=@{self.y}", "--force",
+                             "-o", "json")
+            self.assertEqual(json.loads(self.expect(done, OK).stdout), {
+                "device": "cpu", "entry": "forward",
+                "outputs": [{"name": "logits", "dtype": "f32", "shape": [1, 4, 256], "file": str(self.y)}]})
+            rows[what] = self.y.read_bytes()
+        self.assertEqual(len(set(rows.values())), 4)
+
+    def test_files_that_are_refused(self):
+        good = npy("<i4", (2, 16), self.data)
+        cases = {
+            "is not a NumPy array": b"no array at all",
+            "It ends within its header": b"\x93NUMPY\x02\x00\x00\x00",
+            "version 4.0": good[:6] + b"\x04" + good[7:],
+            "its header alone takes": good[:40],
+            "has 127 bytes of data; i32[2,16] takes 128": good[:-1],
+            "has 129 bytes of data; i32[2,16] takes 128": good + b"x",
+            "big-endian": npy(">i4", (2, 16), self.data),
+            "The dtype '<f8' is none of": npy("<f8", (2, 16), self.data * 2),
+            "Fortran order": npy("<i4", (2, 16), self.data, order=True),
+            "too large": npy("<i4", (2**62, 2**62), self.data),
+            "not a tuple of at most 8 sizes": npy("<i4", (-2, 16), self.data),
+            "records": npy("", (), b"", header="{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (), }"),
+            "unknown or there twice": npy("", (), b"", header="{'descr': '<i4', 'descr': '<i4', 'shape': (), }"),
+            "is missing": npy("", (), b"", header="{'descr': '<i4', 'shape': (), }"),
+            "is missing at": npy("", (), b"", header="{'descr': '<i4' 'shape': (), }"),
+            "neither True nor False": npy("<i4", (2, 16), self.data, order=1),
+        }
+        for text, content in cases.items():
+            self.x.write_bytes(content)
+            self.expect(self.call("--input", f"tokens=@{self.x}"), BAD_FILE, text, "x.npy")
+        self.expect(self.call("--input", f"tokens=@{self.folder}"), BAD_FILE, "is a directory")
+        self.expect(self.call("--input", "tokens=@/dev/zero"), BAD_FILE, "not a regular file")
+        self.expect(self.call("--input", f"tokens=@{self.folder}/none.npy"), BAD_FILE, "No such file")
+
+    def test_shapes_and_dtypes_that_do_not_fit(self):
+        self.x.write_bytes(npy("<f4", (2, 16), self.data))
+        self.expect(self.call("--input", f"tokens=@{self.x}"), FAILED, "Input \"tokens\" is f32[2,16], not i32[2,16].")
+        self.x.write_bytes(npy("<i4", (32,), self.data))
+        self.expect(self.call("--input", f"tokens=@{self.x}", "--seq", 1), FAILED, "is i32[32], not i32[32,1].")
+
+    def test_flags_that_are_refused(self):
+        tokens = ("--input", f"tokens=@{self.x}")
+        for call, text in (
+                ((), "Input \"tokens\" of entry point \"forward\" is not given."),
+                (("--input", "tokens=zeros"), "\"batch\" is not bound"),
+                (("--input", "tokens=some", "--batch", 1, "--seq", 1), "is none of @file.npy, zeros, ones and random:SEED"),
+                (("--input", "tokens=random:", "--batch", 1, "--seq", 1), "is none of"),
+                (("--input", "token=zeros"), "has no input \"token\"; it has tokens."),
+                (("--input", "tokens"), "is not of the form NAME=VALUE"),
+                ((*tokens, *tokens), "is given twice"),
+                ((*tokens, "--output", f"logit=@{self.y}"), "has no output \"logit\"."),
+                ((*tokens, "--output", "logits"), "is not of the form NAME=@file.npy"),
+                ((*tokens, "--entry", "backward"), "no entry point \"backward\"; it has loss, forward."),
+                ((*tokens, "--dim", "bach=2"), "no named dim \"bach\"; did you mean batch."),
+                ((*tokens, "--dim", "batch=2", "--batch", 2), "\"batch\" is given twice."),
+                ((*tokens, "--dim", "batch=-2"), "not of the form name=number")):
+            self.expect(self.call(*call), USAGE, text)
+
+    def test_nothing_is_overwritten_unasked(self):
+        self.y.write_text("mine")
+        self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}"), USAGE, "--force")
+        self.assertEqual(self.y.read_text(), "mine")
+
+
+if __name__ == "__main__":
+    unittest.main()

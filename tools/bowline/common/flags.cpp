@@ -1,0 +1,133 @@
+#include "common/flags.h"
+
+#include <charconv>
+#include <filesystem>
+
+#include "core/status.h"
+#include "graph/model_state.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+const CLI::Range kDim(1, 1 << 30);
+
+// The nearest dim of the model, or all of them.
+std::string known_dims(const std::string& name, const Model& model) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const graph::NamedDim& d : model.state()->dims) {
+    names.push_back(d.name);
+    all += (all.empty() ? "" : ", ") + d.name;
+  }
+  const std::string close = nearest(name, names);
+  return names.empty() ? "it has none" : close.empty() ? "it has " + all : "did you mean " + close;
+}
+
+bool bound(std::span<const BoundDim> dims, const std::string& name) {
+  return std::ranges::find(dims, name, &BoundDim::name) != dims.end();
+}
+
+Result<BoundDim> parse(const std::string& text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  BoundDim dim{text.substr(0, equals), 0};
+  const char* const end = text.data() + text.size();
+  const char* const begin = equals == text.size() ? end : text.data() + equals + 1;
+  const auto [stop, error] = std::from_chars(begin, end, dim.value);
+  BOWLINE_REQUIRE(error == std::errc() && stop == end && !dim.name.empty() && dim.value > 0,
+                  "--dim \"{}\" is not of the form name=number.", text);
+  return dim;
+}
+
+}  // namespace
+
+void add_format(CLI::App* verb, std::string& format) {
+  verb->add_option("-o,--format", format, "Form of what is printed")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+}
+
+void add_device(CLI::App* verb, std::string& device) {
+  verb->add_option("--device", device, "Device, as 'bowline devices' lists it, gpu, or best")
+      ->capture_default_str();
+}
+
+void add_entry(CLI::App* verb, std::string& entry) {
+  verb->add_option("--entry", entry, "Entry point (default: forward, or the only one)");
+}
+
+Result<const graph::Graph*> entry_point(const Model& model, const std::string& name) {
+  const std::vector<graph::Graph>& graphs = model.state()->graphs;
+  const graph::Graph* g = model.state()->find_graph(name.empty() ? "forward" : name);
+  if (g == nullptr && name.empty() && graphs.size() == 1) {
+    g = &graphs[0];
+  }
+  std::string names;
+  for (const graph::Graph& other : graphs) {
+    names += (names.empty() ? "" : ", ") + other.name;
+  }
+  BOWLINE_REQUIRE(g != nullptr || !name.empty(), "The model has the entry points {}: say which.",
+                  names);
+  BOWLINE_REQUIRE(g != nullptr, "The model has no entry point \"{}\"; it has {}.", name,
+                  names.empty() ? "none" : names);
+  return g;
+}
+
+Status require_entry_point(const Model& model, const std::string& path, const std::string& name) {
+  BOWLINE_REQUIRE_CODE(model.state()->find_graph(name) != nullptr, Code::bad_file,
+                       "Model \"{}\" has no entry point \"{}\".", path, name);
+  return {};
+}
+
+void add_dims(CLI::App* verb, DimFlags& flags) {
+  verb->add_option("--dim", flags.dims, "name=number of a named dim");
+  verb->add_option("--batch", flags.batch, "Short for --dim batch=N")->check(kDim);
+  verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
+}
+
+Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const Model& model) {
+  std::vector<BoundDim> dims;
+  for (const std::string& text : flags.dims) {
+    BOWLINE_ASSIGN(BoundDim dim, parse(text));
+    BOWLINE_REQUIRE(!bound(dims, dim.name), "Dim \"{}\" is given twice.", dim.name);
+    dims.push_back(std::move(dim));
+  }
+  for (const auto& [name, value] : {std::pair("batch", flags.batch), std::pair("seq", flags.seq)}) {
+    BOWLINE_REQUIRE(value == 0 || !bound(dims, name), "Dim \"{}\" is given twice.", name);
+    if (value != 0) {
+      dims.push_back({name, value});
+    }
+  }
+  for (const BoundDim& dim : dims) {
+    BOWLINE_REQUIRE(std::ranges::find(model.state()->dims, dim.name, &graph::NamedDim::name) !=
+                        model.state()->dims.end(),
+                    "The model has no named dim \"{}\"; {}.", dim.name,
+                    known_dims(dim.name, model));
+  }
+  return dims;
+}
+
+std::string missing_dims(const Model& model, std::span<const BoundDim> dims) {
+  std::string names;
+  for (const graph::NamedDim& d : model.state()->dims) {
+    if (!bound(dims, d.name)) {
+      names += (names.empty() ? "" : ", ") + d.name;
+    }
+  }
+  return names;
+}
+
+Result<Model> open_model(const std::string& path) {
+  Result<Model> model = Model::open(path);
+  return model.ok() ? std::move(model)
+                    : Result<Model>(std::move(model).status().as(Code::bad_file));
+}
+
+Status check_new(const std::string& path, bool force) {
+  std::error_code error;
+  BOWLINE_REQUIRE(force || !std::filesystem::exists(path, error),
+                  "\"{}\" is there already; --force replaces it.", path);
+  return {};
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,47 @@
+// Flags that several verbs have, with one name and one meaning.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "bowline.h"
+
+namespace bowline::graph {
+struct Graph;
+}
+
+namespace bowline::command {
+
+// -o, --format: "text" or "json". Every verb has it.
+void add_format(CLI::App* verb, std::string& format);
+// --device, with its default.
+void add_device(CLI::App* verb, std::string& device);
+
+// --entry. Empty stands for "forward", or for the only entry point of the model.
+void add_entry(CLI::App* verb, std::string& entry);
+// Errors  bad_argument: there is none of this name.
+Result<const graph::Graph*> entry_point(const Model& model, const std::string& name);
+
+// --dim name=number, --batch and --seq.
+struct DimFlags {
+  std::vector<std::string> dims;
+  int64_t batch = 0;
+  int64_t seq = 0;
+};
+void add_dims(CLI::App* verb, DimFlags& flags);
+// Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model.
+Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const Model& model);
+// "batch, seq": the named dims of the model that `dims` does not bind; empty: none.
+std::string missing_dims(const Model& model, std::span<const BoundDim> dims);
+
+// A model file that the command was given. Errors  bad_file, also where it cannot be read.
+Result<Model> open_model(const std::string& path);
+
+// The entry point that is trained. Errors  bad_file: the model has none of this name.
+Status require_entry_point(const Model& model, const std::string& path, const std::string& name);
+
+// Refuses to replace a file. Errors  bad_argument: there is one, and not `force`.
+Status check_new(const std::string& path, bool force);
+
+}  // namespace bowline::command

@@ -1,0 +1,169 @@
+#include "common/inputs.h"
+
+#include <charconv>
+#include <cstring>
+#include <map>
+
+#include "core/dtype.h"
+#include "core/random.h"
+#include "core/status.h"
+#include "graph/infer.h"
+
+namespace bowline::command {
+
+const char* const kInputHelp = "NAME=@file.npy, NAME=zeros, NAME=ones or NAME=random:SEED";
+
+namespace {
+
+using graph::Graph;
+using graph::ValueInfo;
+
+template <class T>
+void store(Array& array, size_t i, T value) {
+  std::memcpy(array.bytes.data() + i * sizeof(T), &value, sizeof(T));
+}
+
+// The upper half of an f32, whose lower half is zero.
+uint16_t bf16_of(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<uint16_t>(bits >> 16);
+}
+
+// k / 128 for k in -128..128: zero, or a power of two times 1.xxxxxxx, which every float dtype holds.
+uint16_t f16_of(float value) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  const uint32_t sign = bits >> 16 & 0x8000;
+  const uint32_t exponent = (bits >> 23 & 0xFF) - 112;
+  return static_cast<uint16_t>(value == 0 ? sign : sign | exponent << 10 | (bits >> 13 & 0x3FF));
+}
+
+void set(Array& array, size_t i, float real, int integer) {
+  switch (array.dtype) {
+    case DType::f32:
+      return store(array, i, real);
+    case DType::f16:
+      return store(array, i, f16_of(real));
+    case DType::bf16:
+      return store(array, i, bf16_of(real));
+    case DType::i8:
+    case DType::u8:
+      return store(array, i, static_cast<uint8_t>(integer));
+    case DType::i32:
+      return store(array, i, static_cast<int32_t>(integer));
+    case DType::i64:
+      return store(array, i, static_cast<int64_t>(integer));
+    case DType::boolean:
+      return store(array, i, static_cast<uint8_t>(integer & 1));
+  }
+}
+
+Status fill(Array& array, const std::string& what) {
+  const size_t elements = array.bytes.size() / size_of(array.dtype);
+  if (what == "zeros") {
+    return {};
+  }
+  if (what == "ones") {
+    for (size_t i = 0; i < elements; ++i) {
+      set(array, i, 1, 1);
+    }
+    return {};
+  }
+  constexpr std::string_view kRandom = "random:";
+  uint64_t seed = 0;
+  const char* const end = what.data() + what.size();
+  const bool random = what.starts_with(kRandom) &&
+                      std::from_chars(what.data() + kRandom.size(), end, seed).ptr == end &&
+                      what.size() > kRandom.size();
+  BOWLINE_REQUIRE(random, "\"{}\" is none of @file.npy, zeros, ones and random:SEED.", what);
+  for (size_t i = 0; i < elements; ++i) {
+    const RandomBlock draw =
+        philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
+               {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+    const int k = static_cast<int>(draw[0] >> 24);  // 0..255
+    set(array, i, static_cast<float>(k - 128) / 128, static_cast<int>(draw[1] >> 25));
+  }
+  return {};
+}
+
+std::string input_names(const Graph& g) {
+  std::string names;
+  for (const graph::ValueId v : g.inputs) {
+    names += (names.empty() ? "" : ", ") + g[v].name;
+  }
+  return names;
+}
+
+// By name what each input gets.
+Result<std::map<std::string, std::string>> parse(const Graph& g,
+                                                 const std::vector<std::string>& flags) {
+  std::map<std::string, std::string> given;
+  for (const std::string& flag : flags) {
+    const size_t equals = flag.find('=');
+    BOWLINE_REQUIRE(equals != std::string::npos && equals + 1 < flag.size(),
+                    "--input \"{}\" is not of the form NAME=VALUE.", flag);
+    const std::string name = flag.substr(0, equals);
+    const bool known =
+        std::ranges::any_of(g.inputs, [&](graph::ValueId v) { return g[v].name == name; });
+    BOWLINE_REQUIRE(known, "Entry point \"{}\" has no input \"{}\"; it has {}.", g.name, name,
+                    input_names(g));
+    BOWLINE_REQUIRE(given.emplace(name, flag.substr(equals + 1)).second,
+                    "Input \"{}\" is given twice.", name);
+  }
+  return given;
+}
+
+void add_dims_of(const ValueInfo& input, const Array& array, std::vector<BoundDim>& dims) {
+  for (size_t i = 0; i < input.dims.size() && i < array.shape.size(); ++i) {
+    const std::string& name = input.dims[i].name;
+    if (!name.empty() && std::ranges::find(dims, name, &BoundDim::name) == dims.end()) {
+      dims.push_back({name, array.shape[i]});
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Tensor> Inputs::tensors() {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < names.size(); ++i) {
+    out.push_back(arrays[i].tensor(names[i]));
+  }
+  return out;
+}
+
+Result<Inputs> make_inputs(const Graph& g, const std::vector<std::string>& flags,
+                           std::vector<BoundDim> dims, const std::string& otherwise) {
+  BOWLINE_ASSIGN(auto given, parse(g, flags));
+  Inputs inputs;
+  inputs.dims = std::move(dims);
+  // Files first: their shapes say the dims of the others.
+  for (const graph::ValueId v : g.inputs) {
+    Array array;
+    std::string& what = given.try_emplace(g[v].name, otherwise).first->second;
+    BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", g[v].name,
+                    g.name);
+    if (what[0] == '@') {
+      BOWLINE_ASSIGN(array, read_npy(what.substr(1)));
+      add_dims_of(g[v], array, inputs.dims);
+    }
+    inputs.names.push_back(g[v].name);
+    inputs.arrays.push_back(std::move(array));
+  }
+  for (size_t i = 0; i < inputs.names.size(); ++i) {
+    const ValueInfo& input = g[g.inputs[i]];
+    const std::string& what = given[input.name];
+    if (what[0] != '@') {
+      Shape shape = input.shape;
+      if (!input.dims.empty()) {
+        BOWLINE_ASSIGN(shape, graph::bind_shape(input.dims, inputs.dims));
+      }
+      BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape.dims()));
+      BOWLINE_TRY(fill(inputs.arrays[i], what));
+    }
+  }
+  return inputs;
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,25 @@
+// The inputs of an entry point, as the command line gives them: NAME=@file.npy, NAME=zeros, NAME=ones, NAME=random:SEED.
+#pragma once
+
+#include "common/npy.h"
+#include "graph/graph.h"
+
+namespace bowline::command {
+
+extern const char* const kInputHelp;
+
+struct Inputs {
+  std::vector<std::string> names;
+  std::vector<Array> arrays;
+  std::vector<BoundDim> dims;  // those given, and those that the shapes of files say
+
+  std::vector<Tensor> tensors();
+};
+
+// `otherwise` is what an input gets that is not given, such as "random:1"; empty: each must be given. Random numbers are
+// uniform in [-1, 1), integers and booleans in 0..127 and 0..1.
+// Errors  bad_argument: a name that the graph has not, a dim that nothing says. bad_file: of a file.
+Result<Inputs> make_inputs(const graph::Graph& graph, const std::vector<std::string>& flags,
+                           std::vector<BoundDim> dims, const std::string& otherwise);
+
+}  // namespace bowline::command

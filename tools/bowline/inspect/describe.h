@@ -1,0 +1,16 @@
+// What `bowline inspect` knows of a model file, as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "bowline.h"
+
+namespace bowline::command {
+
+// All but the memory plan. `sha256` and sizes are of the file.
+Result<nlohmann::json> describe_model(const Model& model, const std::string& path);
+
+nlohmann::json describe_memory(const MemoryReport& report);
+
+}  // namespace bowline::command

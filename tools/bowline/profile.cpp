@@ -1,0 +1,259 @@
+// bowline profile: where the time of a run or of a training step goes, node by node.
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "common/flags.h"
+#include "common/inputs.h"
+#include "core/status.h"
+#include "graph/graph.h"
+#include "model/atomic_file.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+constexpr int kWarmup = 2;
+constexpr size_t kMostRows = 25;
+
+struct ProfileOptions {
+  std::string model;
+  std::string entry;
+  std::string device = "best";
+  std::string trace;
+  std::string format = "text";
+  std::vector<std::string> inputs;
+  DimFlags dims;
+  int steps = 5;
+  bool train = false;
+  bool force = false;
+};
+
+// What is profiled: a call without clocks, and one with them.
+struct Subject {
+  std::function<Status()> run;
+  std::function<Result<std::vector<NodeTime>>()> profile;
+};
+
+struct Measured {
+  double step_ns = 0;  // median without clocks
+  std::vector<std::vector<NodeTime>> steps;
+  std::vector<NodeTime> mean;
+
+  double nodes_ns() const {
+    double sum = 0;
+    for (const NodeTime& node : mean) {
+      sum += node.ns;
+    }
+    return sum;
+  }
+};
+
+Result<Measured> measure(const Subject& subject, int steps) {
+  Measured m;
+  std::vector<double> ns;
+  for (int i = 0; i < kWarmup + steps; ++i) {
+    const Clock::time_point start = Clock::now();
+    BOWLINE_TRY(subject.run());
+    if (i >= kWarmup) {
+      ns.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+    }
+  }
+  std::ranges::sort(ns);
+  m.step_ns = ns[ns.size() / 2];
+  for (int i = 0; i < steps; ++i) {
+    BOWLINE_ASSIGN(std::vector<NodeTime> times, subject.profile());
+    m.steps.push_back(std::move(times));
+  }
+  m.mean = m.steps[0];
+  for (size_t node = 0; node < m.mean.size(); ++node) {
+    double sum = 0;
+    for (const std::vector<NodeTime>& step : m.steps) {
+      sum += step[node].ns;
+    }
+    m.mean[node].ns = sum / static_cast<double>(m.steps.size());
+  }
+  return m;
+}
+
+std::vector<NodeTime> by_operator(const std::vector<NodeTime>& nodes) {
+  std::map<std::string, NodeTime> sums;
+  for (const NodeTime& node : nodes) {
+    NodeTime& sum = sums[node.op];
+    sum.op = node.op;
+    sum.count += node.count;
+    sum.ns += node.ns;
+  }
+  std::vector<NodeTime> out;
+  for (auto& [op, sum] : sums) {
+    out.push_back(std::move(sum));
+  }
+  return out;
+}
+
+void sort_by_time(std::vector<NodeTime>& nodes) {
+  std::ranges::stable_sort(nodes, std::greater(), &NodeTime::ns);
+}
+
+// Chrome's trace format ("Trace Event Format", Google, 2016): complete events, in microseconds, end to end.
+Status write_trace(const std::string& path, const Measured& m) {
+  json events = json::array();
+  double at = 0;
+  for (size_t step = 0; step < m.steps.size(); ++step) {
+    for (const NodeTime& node : m.steps[step]) {
+      events.push_back({{"name", node.name},
+                        {"cat", node.part},
+                        {"ph", "X"},
+                        {"ts", at / 1e3},
+                        {"dur", node.ns / 1e3},
+                        {"pid", 1},
+                        {"tid", 1},
+                        {"args", {{"op", node.op}, {"count", node.count}, {"step", step}}}});
+      at += node.ns;
+    }
+  }
+  const std::string text = json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
+      -1, ' ', true, json::error_handler_t::replace);
+  BOWLINE_ASSIGN(auto file,
+                 model::AtomicFile::create(path, text.size(), model::real_file_system()));
+  BOWLINE_TRY(file->write(std::as_bytes(std::span(text))));
+  return file->commit();
+}
+
+json json_of(const std::vector<NodeTime>& nodes) {
+  json out = json::array();
+  for (const NodeTime& node : nodes) {
+    out.push_back({{"part", node.part},
+                   {"name", node.name},
+                   {"op", node.op},
+                   {"count", node.count},
+                   {"ms", node.ns / 1e6}});
+  }
+  return out;
+}
+
+class Profiling {
+ public:
+  explicit Profiling(const ProfileOptions& options) : o_(options) {}
+
+  Result<int> run() {
+    BOWLINE_ASSIGN(Model model, open_model(o_.model));
+    const std::string entry = o_.train && o_.entry.empty() ? "loss" : o_.entry;
+    Result<Inputs> inputs = read_request(model, entry);
+    if (!inputs.ok()) {
+      return fail_flags(inputs.status());
+    }
+    BOWLINE_ASSIGN(const Device device, open_device(o_.device));
+    BOWLINE_TRY(model.to(device));
+    BOWLINE_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
+                                              : forward(model, device, inputs.value()));
+    if (!o_.trace.empty()) {
+      BOWLINE_TRY(write_trace(o_.trace, m));
+    }
+    print_result(device.info().name, m);
+    return static_cast<int>(kOk);
+  }
+
+ private:
+  Result<Inputs> read_request(const Model& model, const std::string& entry) {
+    BOWLINE_ASSIGN(graph_, entry_point(model, entry));
+    BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, model));
+    BOWLINE_TRY(o_.trace.empty() ? Status() : check_new(o_.trace, o_.force));
+    return make_inputs(*graph_, o_.inputs, std::move(dims), "random:1");
+  }
+
+  Result<Measured> measure_with(const Subject& subject) const {
+    Result<Measured> m = measure(subject, o_.steps);
+    if (m.ok() || m.status().code() != Code::index_out_of_range) {
+      return m;
+    }
+    return std::move(m).status().at(
+        "Integer inputs that are not given are random from 0 to 127; --input NAME=zeros is always "
+        "in range.");
+  }
+
+  Result<Measured> forward(const Model& model, const Device& device, Inputs& inputs) const {
+    BOWLINE_ASSIGN(Session session, Session::create(model, device, graph_->name, inputs.dims));
+    const std::vector<Tensor> tensors = inputs.tensors();
+    return measure_with(
+        {[&] { return session.run(tensors, {}); }, [&] { return session.profile(tensors); }});
+  }
+
+  Result<Measured> train(Model& model, const Device& device, Inputs& inputs) const {
+    TrainOptions options;
+    options.entry_point = graph_->name;
+    options.dims = inputs.dims;
+    BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
+    const std::vector<Tensor> tensors = inputs.tensors();
+    return measure_with({[&] { return trainer.micro_step(tensors).status(); },
+                         [&] { return trainer.profile(tensors); }});
+  }
+
+  void print_result(const std::string& device, const Measured& m) const {
+    const double share = 100 * m.nodes_ns() / m.step_ns;
+    if (o_.format == "json") {
+      print_json({{"device", device},
+                  {"entry", graph_->name},
+                  {"train", o_.train},
+                  {"steps", o_.steps},
+                  {"step_ms", m.step_ns / 1e6},
+                  {"nodes_ms", m.nodes_ns() / 1e6},
+                  {"percent_on_nodes", share},
+                  {"nodes", json_of(m.mean)}});
+      return;
+    }
+    print(
+        "{} of {} on {}: {:.3f} ms without clocks (median of {}), {:.3f} ms on nodes ({:.1f} "
+        "percent)\n",
+        o_.train ? "training step" : "run", listed_name(graph_->name), device, m.step_ns / 1e6,
+        o_.steps, m.nodes_ns() / 1e6, share);
+    print_rows("operator", by_operator(m.mean), m.nodes_ns(), SIZE_MAX);
+    print_rows("node", m.mean, m.nodes_ns(), kMostRows);
+  }
+
+  static void print_rows(const char* what, std::vector<NodeTime> rows, double sum, size_t most) {
+    sort_by_time(rows);
+    print("\n{:>8} {:>10} {:>6}  {}\n", "percent", "ms", "times", what);
+    for (size_t i = 0; i < rows.size() && i < most; ++i) {
+      const NodeTime& row = rows[i];
+      print("{:>8.1f} {:>10.4f} {:>6}  {}\n", 100 * row.ns / sum, row.ns / 1e6, row.count,
+            row.name.empty() ? row.op : fmt::format("{}: {}", row.part, row.name));
+    }
+    if (rows.size() > most) {
+      print("and {} more (-o json shows all)\n", rows.size() - most);
+    }
+  }
+
+  const ProfileOptions& o_;
+  const graph::Graph* graph_ = nullptr;
+};
+
+}  // namespace
+
+void add_profile(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "profile", "Times each node of a run, or of a training step",
+                            "bowline profile base.bowline --train --batch 8 --seq 256 --device cpu "
+                            "--trace trace.json");
+  auto o = std::make_shared<ProfileOptions>();
+  verb->add_option("model", o->model, "Model file; it is not changed")->required();
+  add_entry(verb, o->entry);
+  verb->add_flag("--train", o->train, "A training step (AdamW) of --entry, by default of loss");
+  verb->add_option("--input", o->inputs,
+                   std::string(kInputHelp) + "; those not given are random:1");
+  add_dims(verb, o->dims);
+  add_device(verb, o->device);
+  verb->add_option("--steps", o->steps, "Steps that are measured, with clocks and without")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_option("--trace", o->trace,
+                   "Where the times are written for chrome://tracing or ui.perfetto.dev");
+  verb->add_flag("--force", o->force, "Replace a trace that is there");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return Profiling(*o).run(); });
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,172 @@
+// bowline run: one run of an entry point, inputs and outputs as files of NumPy.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "common/flags.h"
+#include "common/inputs.h"
+#include "core/dtype.h"
+#include "core/status.h"
+#include "graph/bind.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct RunOptions {
+  std::string model;
+  std::string entry;
+  std::string device = "best";
+  std::string format = "text";
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  DimFlags dims;
+  bool force = false;
+};
+
+// By name of the output its file.
+Result<std::map<std::string, std::string>> files_of(const RunOptions& o, const graph::Graph& g) {
+  std::map<std::string, std::string> files;
+  for (const std::string& flag : o.outputs) {
+    const size_t equals = flag.find("=@");
+    BOWLINE_REQUIRE(equals != std::string::npos && equals + 2 < flag.size(),
+                    "--output \"{}\" is not of the form NAME=@file.npy.", flag);
+    const std::string name = flag.substr(0, equals);
+    const std::string path = flag.substr(equals + 2);
+    BOWLINE_REQUIRE(std::ranges::find(g.output_names, name) != g.output_names.end(),
+                    "Entry point \"{}\" has no output \"{}\".", g.name, name);
+    BOWLINE_REQUIRE(files.emplace(name, path).second, "Output \"{}\" is given twice.", name);
+    BOWLINE_TRY(check_new(path, o.force));
+  }
+  return files;
+}
+
+struct Summary {
+  double least = INFINITY;
+  double largest = -INFINITY;
+  double sum = 0;
+  uint64_t not_finite = 0;
+};
+
+Summary summarise(const Array& array) {
+  Summary s;
+  for (size_t at = 0; at + sizeof(float) <= array.bytes.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, array.bytes.data() + at, sizeof value);
+    if (!std::isfinite(value)) {
+      ++s.not_finite;
+      continue;
+    }
+    const auto x = static_cast<double>(value);
+    s.least = std::min(s.least, x);
+    s.largest = std::max(s.largest, x);
+    s.sum += x;
+  }
+  return s;
+}
+
+std::string summary_text(const Array& array) {
+  const size_t elements = array.bytes.size() / size_of(array.dtype);
+  if (array.dtype != DType::f32 || elements == 0) {
+    return "";
+  }
+  const Summary s = summarise(array);
+  const auto finite = static_cast<double>(elements - s.not_finite);
+  return fmt::format("  least {:.6g}, mean {:.6g}, largest {:.6g}{}", s.least, s.sum / finite,
+                     s.largest,
+                     s.not_finite == 0 ? "" : fmt::format(", {} not finite", s.not_finite));
+}
+
+struct Outputs {
+  std::vector<Array> arrays;
+  std::vector<Tensor> tensors;
+};
+
+Result<Outputs> make_outputs(const graph::Graph& bound) {
+  Outputs out;
+  for (const graph::ValueId v : bound.outputs) {
+    BOWLINE_ASSIGN(Array array, make_array(bound[v].dtype, bound[v].shape.dims()));
+    out.arrays.push_back(std::move(array));
+  }
+  for (size_t i = 0; i < out.arrays.size(); ++i) {
+    out.tensors.push_back(out.arrays[i].tensor(bound.output_names[i]));
+  }
+  return out;
+}
+
+struct Request {
+  const graph::Graph* graph = nullptr;
+  Inputs inputs;
+  std::map<std::string, std::string> files;  // by name of the output
+};
+
+Result<Request> read_request(const RunOptions& o, const Model& model) {
+  Request r;
+  BOWLINE_ASSIGN(r.graph, entry_point(model, o.entry));
+  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, model));
+  BOWLINE_ASSIGN(r.inputs, make_inputs(*r.graph, o.inputs, std::move(dims), ""));
+  BOWLINE_ASSIGN(r.files, files_of(o, *r.graph));
+  return r;
+}
+
+Result<int> run(const RunOptions& o) {
+  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  Result<Request> read = read_request(o, model);
+  if (!read.ok()) {
+    return fail_flags(read.status());
+  }
+  Request request = std::move(read).value();
+  const graph::Graph* const g = request.graph;
+  BOWLINE_ASSIGN(const Device device, open_device(o.device));
+  BOWLINE_TRY(model.to(device));
+  BOWLINE_ASSIGN(Session session, Session::create(model, device, g->name, request.inputs.dims));
+  BOWLINE_ASSIGN(const graph::Graph bound, graph::bind(*g, *model.state(), request.inputs.dims));
+  BOWLINE_ASSIGN(const Outputs outputs, make_outputs(bound));
+  BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors));
+
+  nlohmann::json rows = nlohmann::json::array();
+  for (size_t i = 0; i < outputs.arrays.size(); ++i) {
+    const Array& array = outputs.arrays[i];
+    const std::string& name = bound.output_names[i];
+    const auto file = request.files.find(name);
+    if (file != request.files.end()) {
+      BOWLINE_TRY(write_npy(file->second, array));
+    }
+    const std::string path = file == request.files.end() ? "" : file->second;
+    rows.push_back({{"name", name},
+                    {"dtype", std::string(name_of(array.dtype))},
+                    {"shape", array.shape},
+                    {"file", path}});
+    if (o.format == "text") {
+      print("{} {}{}{}{}\n", listed_name(name), std::string(name_of(array.dtype)),
+            format("{}", Shape(array.shape)), path.empty() ? "" : " -> " + path,
+            summary_text(array));
+    }
+  }
+  if (o.format == "json") {
+    print_json({{"device", device.info().name}, {"entry", g->name}, {"outputs", rows}});
+  }
+  return static_cast<int>(kOk);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Context& context) {
+  CLI::App* verb =
+      add_verb(app, "run", "Runs an entry point once, with files of NumPy",
+               "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
+  auto o = std::make_shared<RunOptions>();
+  verb->add_option("model", o->model, "Model file")->required();
+  add_entry(verb, o->entry);
+  verb->add_option("--input", o->inputs, kInputHelp);
+  verb->add_option("--output", o->outputs, "NAME=@file.npy; the others are only summarised");
+  add_dims(verb, o->dims);
+  add_device(verb, o->device);
+  verb->add_flag("--force", o->force, "Replace output files that are there");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return run(*o); });
+}
+
+}  // namespace bowline::command
