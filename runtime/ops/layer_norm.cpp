@@ -3,6 +3,8 @@
 //   y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta
 //
 // Shapes    x [..., n], gamma [n], beta [n] -> y [..., n].
+// Domain    eps >= 1e-12. A row whose deviations from its mean are below the rounding of that mean, and not below sqrt(eps),
+//           gives scaled rounding errors: no two devices have the same.
 // Numerics  statistics are accumulated in f32; var is the biased variance, from the differences to
 //           the mean.
 // Gradient  LayerNormGrad, one fused operator: dx, and dgamma and dbeta summed over all rows.
@@ -17,6 +19,8 @@ namespace {
 Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
+  const float eps = c.attributes<LayerNormAttributes>().eps();
+  BOWLINE_REQUIRE(eps >= 1e-12f, "Eps {} is not at least 1e-12.", eps);
   const Shape row{x.back()};
   BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not that of a row ({}).", c.in(1), row);
   BOWLINE_REQUIRE(c.in(2) == row, "Shape of beta ({}) is not that of a row ({}).", c.in(2), row);

@@ -3,6 +3,7 @@
 //   y = x / sqrt(mean(x^2) + eps) * gamma
 //
 // Shapes    x [..., n], gamma [n]  ->  y [..., n].
+// Domain    eps >= 1e-12: below it the squares of small rows are denormal, which not every device has.
 // Numerics  the mean is accumulated in f32.
 // Gradient  RmsNormGrad, one fused operator: dx, and dgamma summed over all rows.
 // Source    Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
@@ -16,6 +17,8 @@ namespace {
 Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 1, "Input x has rank 0.");
+  const float eps = c.attributes<RmsNormAttributes>().eps();
+  BOWLINE_REQUIRE(eps >= 1e-12f, "Eps {} is not at least 1e-12.", eps);
   const Shape row{x.back()};
   BOWLINE_REQUIRE(c.in(1) == row, "Shape of gamma ({}) is not that of a row ({}).", c.in(1), row);
   return c.out(0, x);

@@ -7,6 +7,7 @@
 //
 // Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1. rotary_dims is even,
 //           at most head_dim (0: head_dim); channels from rotary_dims on are copied.
+// Domain    1 <= base <= 1e9 and 0 <= position_offset <= 2^24: beyond, the angles of the devices differ.
 // Gradient  Rope in the other direction.
 // In place  on x.
 // Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the pairs that are
@@ -30,7 +31,10 @@ Status infer(InferContext& c) {
   const int64_t dims = rotated(t, x);
   BOWLINE_REQUIRE(dims >= 0 && dims <= x.back() && dims % 2 == 0,
                   "{} rotary dims of a head of {} are not an even part of it.", dims, x.back());
-  BOWLINE_REQUIRE(t.base() > 0, "The base is {}.", t.base());
+  BOWLINE_REQUIRE(t.base() >= 1 && t.base() <= 1e9f, "Base {} lies outside 1..1e9.", t.base());
+  constexpr int64_t kMaxOffset = int64_t{1} << 24;
+  BOWLINE_REQUIRE(t.position_offset() >= 0 && t.position_offset() <= kMaxOffset,
+                  "Position offset {} lies outside 0..{}.", t.position_offset(), kMaxOffset);
   return c.out(0, x);
 }
 
