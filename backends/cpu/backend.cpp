@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -161,7 +162,11 @@ class CpuDevice : public device::Device {
     NodeAnswer answer;
     const Kernel* kernel = kKernels[static_cast<size_t>(index_of(node.op))];
     if (kernel == nullptr) {
-      answer.reason = "no kernel";
+      answer.reason = "The CPU has no kernel for it.";
+      return answer;
+    }
+    answer.reason = device::refusal_of(node, kernel->types);
+    if (!answer.reason.empty()) {
       return answer;
     }
     answer.workspace_bytes = kernel->workspace ? kernel->workspace(node, threads_) : 0;
@@ -171,8 +176,20 @@ class CpuDevice : public device::Device {
 
   Result<device::MemoryInfo> memory_info() override {
     const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    return device::MemoryInfo{static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page,
+    device::MemoryInfo memory{static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * page,
                               static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page};
+    // With the pages that the kernel gives back when they are asked for.
+    if (std::FILE* file = std::fopen("/proc/meminfo", "re"); file != nullptr) {
+      char line[128];
+      unsigned long long kib = 0;
+      while (std::fgets(line, sizeof(line), file) != nullptr) {
+        if (std::sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
+          memory.available_bytes = uint64_t{kib} * 1024;
+        }
+      }
+      (void)std::fclose(file);
+    }
+    return memory;
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "device/backend.h"
+#include "device/operand_types.h"
 #include "threads.h"
 
 namespace bowline::cpu {
@@ -59,6 +60,7 @@ struct Kernel {
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient (device::Record::accumulate)
+  device::OperandTypes types = {};
 };
 
 extern const Kernel* const kKernels[kOps];

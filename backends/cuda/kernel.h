@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/backend.h"
+#include "device/operand_types.h"
 #include "platform.h"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
@@ -131,6 +132,7 @@ struct Kernel {
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient
+  device::OperandTypes types = {};
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);

@@ -70,12 +70,16 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
   NodeAnswer answer;
   const Kernel* kernel = kKernels[static_cast<size_t>(index_of(node.op))];
   if (kernel == nullptr) {
-    answer.reason = "no kernel";
+    answer.reason = "CUDA has no kernel for it.";
     return answer;
   }
   const NodeView view{node, blas_.get()};
-  if (const char* reason = kernel->refusal ? kernel->refusal(view) : nullptr; reason != nullptr) {
-    answer.reason = reason;
+  answer.reason = device::refusal_of(node, kernel->types);
+  if (answer.reason.empty() && kernel->refusal != nullptr) {
+    const char* reason = kernel->refusal(view);
+    answer.reason = reason == nullptr ? "" : reason;
+  }
+  if (!answer.reason.empty()) {
     return answer;
   }
   answer.workspace_bytes = kernel->workspace ? kernel->workspace(view) : 0;

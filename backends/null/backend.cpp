@@ -4,6 +4,7 @@
 #include "device/backend.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -39,34 +40,38 @@ class NullDevice : public device::Device {
   }
 
   Result<Buffer> allocate(uint64_t bytes, MemoryKind) override {
-    BOWLINE_REQUIRE_CODE(bytes <= uint64_t{1} << 40, Code::out_of_memory,
-                         "There are no {} bytes left.", bytes);
+    // Pages that are never touched cost nothing.
+    Memory memory;
+    memory.data.reset(static_cast<std::byte*>(std::calloc(std::max<uint64_t>(bytes, 1), 1)));
+    memory.bytes = bytes;
+    BOWLINE_REQUIRE_CODE(memory.data != nullptr, Code::out_of_memory, "There are no {} bytes left.",
+                         bytes);
     const Buffer buffer{++last_id_};
-    memory_[buffer.id].resize(bytes);
+    memory_.emplace(buffer.id, std::move(memory));
     return buffer;
   }
   void free(Buffer buffer) override { memory_.erase(buffer.id); }
 
   Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) override {
     BOWLINE_TRY(check(to, offset, from.size()));
-    std::ranges::copy(from, memory_[to.id].begin() + static_cast<std::ptrdiff_t>(offset));
+    std::ranges::copy(from, at(to, offset));
     return {};
   }
   Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) override {
     BOWLINE_TRY(check(from, offset, to.size()));
-    std::ranges::copy(std::span(memory_[from.id]).subspan(offset, to.size()), to.begin());
+    std::copy_n(at(from, offset), to.size(), to.begin());
     return {};
   }
   Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
               uint64_t bytes) override {
     BOWLINE_TRY(check(to, to_offset, bytes));
     BOWLINE_TRY(check(from, from_offset, bytes));
-    std::memmove(memory_[to.id].data() + to_offset, memory_[from.id].data() + from_offset, bytes);
+    std::memmove(at(to, to_offset), at(from, from_offset), bytes);
     return {};
   }
   Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
     BOWLINE_TRY(check(to, offset, bytes));
-    std::memset(memory_[to.id].data() + offset, static_cast<int>(value), bytes);
+    std::memset(at(to, offset), static_cast<int>(value), bytes);
     return {};
   }
 
@@ -82,10 +87,20 @@ class NullDevice : public device::Device {
   }
 
  private:
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  struct Memory {
+    std::unique_ptr<std::byte, Free> data;
+    uint64_t bytes = 0;
+  };
+
+  std::byte* at(Buffer buffer, uint64_t offset) { return memory_[buffer.id].data.get() + offset; }
+
   Status check(Buffer buffer, uint64_t offset, uint64_t bytes) const {
     const auto it = memory_.find(buffer.id);
     BOWLINE_REQUIRE(it != memory_.end(), "There is no buffer {}.", buffer.id);
-    const uint64_t size = it->second.size();
+    const uint64_t size = it->second.bytes;
     BOWLINE_REQUIRE(offset <= size && bytes <= size - offset,
                     "Bytes {}+{} lie outside a buffer of {}.", offset, bytes, size);
     return {};
@@ -138,7 +153,7 @@ class NullDevice : public device::Device {
   }
 
   device::Capabilities capabilities_;
-  std::map<uint64_t, std::vector<std::byte>> memory_;
+  std::map<uint64_t, Memory> memory_;
   uint64_t last_id_ = 0;
 };
 

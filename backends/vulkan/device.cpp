@@ -203,6 +203,11 @@ VkResult Device::open() {
     return result;
   }
   if (!loader_->load(device_, &functions_)) {
+    // Closed here: whoever sees a handle may call every function.
+    if (functions_.vkDestroyDevice != nullptr) {
+      functions_.vkDestroyDevice(device_, nullptr);
+    }
+    device_ = VK_NULL_HANDLE;
     return VK_ERROR_INCOMPATIBLE_DRIVER;
   }
   functions_.vkGetDeviceQueue(device_, physical_.queue_family, 0, &queue_);

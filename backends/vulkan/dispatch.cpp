@@ -105,6 +105,11 @@ void Launch::dispatch(uint32_t shader, std::initializer_list<uint32_t> constants
   if (grid.groups == 0) {
     return;
   }
+  if (push.overflows() && list_->status.ok()) {
+    list_->status =
+        Status(Code::internal, format("The kernel of {} pushes {} bytes; there is room for {}.",
+                                      op(), push.bytes(), kPushBytes));
+  }
   Command command;
   command.record = record_;
   command.key.shader = shader;

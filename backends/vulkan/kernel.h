@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device/backend.h"
+#include "device/operand_types.h"
 #include "device/program.h"
 #include "memory.h"
 #include "pipeline.h"
@@ -50,6 +51,8 @@ class Push {
     tables_[table_count_++] = bytes_;
     return add(static_cast<uint64_t>(offset));
   }
+  // More than fits: Launch::dispatch refuses it.
+  bool overflows() const { return bytes_ > kPushBytes; }
   const char* data() const { return data_; }
   uint32_t bytes() const { return bytes_; }
   void place_tables(VkDeviceAddress base) {
@@ -95,6 +98,7 @@ struct CommandList {
   std::vector<Command> commands;
   std::vector<uint32_t> words;
   std::map<std::vector<uint32_t>, uint32_t> known;  // tables that are there already, by content
+  Status status;                                    // the first failure of a kernel
 };
 
 // What a kernel sees when it is launched.
@@ -122,6 +126,7 @@ class Launch {
   size_t outputs() const { return record().outputs.size(); }
   const Shape& in_shape(size_t i) const { return record().inputs[i].shape; }
   const Shape& out_shape(size_t i) const { return record().outputs[i].shape; }
+  uint64_t out_bytes(size_t i) const { return record().outputs[i].bytes(); }
   VkDeviceAddress in(size_t i) const { return place(record().inputs[i]).address; }
   VkDeviceAddress out(size_t i) const { return place(record().outputs[i]).address; }
   Place in_place(size_t i) const { return place(record().inputs[i]); }
@@ -188,6 +193,7 @@ struct Kernel {
   uint64_t (*workspace)(const NodeView& node) = nullptr;
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
+  device::OperandTypes types = {};
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);

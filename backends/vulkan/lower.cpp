@@ -109,6 +109,7 @@ class Lowering {
       last = &record;
       Launch launch(physical_, program_, slots_, r, in_repeat, iteration, list_);
       kKernels[index_of(record.op)]->launch(launch);
+      BOWLINE_TRY(Status(list_->status));
     }
     return {};
   }

@@ -12,18 +12,11 @@ constexpr uint64_t kStagingBytes =
     4u << 20;  // copies to memory that the host does not see go in such steps
 constexpr double kSubmissionNs = 100e6;
 
-const char* refusal_of(const NodeView& node) {
-  const auto too_large = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
-  if (std::ranges::any_of(node.query.inputs, too_large) ||
-      std::ranges::any_of(node.query.outputs, too_large)) {
+const char* too_large(const NodeView& node) {
+  const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
+  if (std::ranges::any_of(node.query.inputs, exceeds) ||
+      std::ranges::any_of(node.query.outputs, exceeds)) {
     return "A tensor has more than 2^31 - 1 elements; the kernels index with 32 bits.";
-  }
-  const auto not_f32_or_i32 = [](const device::Operand& o) {
-    return o.dtype != DType::f32 && o.dtype != DType::i32;
-  };
-  if (std::ranges::any_of(node.query.inputs, not_f32_or_i32) ||
-      std::ranges::any_of(node.query.outputs, not_f32_or_i32)) {
-    return "The kernels take f32 and i32 only.";
   }
   return nullptr;
 }
@@ -89,10 +82,14 @@ device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
   const Kernel* kernel = kKernels[index_of(query.op)];
   const NodeView node{query, device_->physical()};
   if (kernel == nullptr) {
-    answer.reason = format("The Vulkan backend has no kernel for {}.", query.op);
+    answer.reason = "The Vulkan backend has no kernel for it.";
     return answer;
   }
-  const char* refusal = refusal_of(node);
+  answer.reason = device::refusal_of(query, kernel->types);
+  if (!answer.reason.empty()) {
+    return answer;
+  }
+  const char* refusal = too_large(node);
   if (refusal == nullptr && kernel->refusal != nullptr) {
     refusal = kernel->refusal(node);
   }

@@ -37,8 +37,9 @@ enum class MemoryKind : uint8_t {
   io,      // inputs, outputs, step scalars: copies in and out of it are cheap
 };
 
+// Of MemoryKind::device.
 struct MemoryInfo {
-  uint64_t total_bytes = 0;
+  uint64_t total_bytes = 0;  // 0: not known
   uint64_t available_bytes = 0;
 };
 
@@ -57,7 +58,9 @@ struct NodeAnswer {
 };
 
 struct Capabilities {
-  uint64_t alignment = 64;        // of operands in a buffer, bytes, a power of two
+  // Of operands in the arena and in the io buffer, bytes, a power of two. One in a storage lies at a multiple of the size of
+  // its elements: a parameter may show rows from the middle.
+  uint64_t alignment = 64;
   uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
   // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
   // Operation of SPIR-V Instructions").
@@ -87,6 +90,7 @@ class Device {
   virtual ~Device() = default;
 
   virtual const Capabilities& capabilities() const = 0;
+  // A node of a dtype that its kernel does not take is refused (device/operand_types.h).
   virtual NodeAnswer query(const NodeQuery& node) const = 0;
   virtual Result<MemoryInfo> memory_info() = 0;
 

@@ -88,17 +88,25 @@ Status infer_op(Graph& graph, const Node& node, Dims bound) {
   BOWLINE_REQUIRE(inputs >= def.inputs && inputs <= def.inputs + def.optional_inputs,
                   "The operator takes {} to {} inputs, not {}.", def.inputs,
                   def.inputs + def.optional_inputs, inputs);
-  for (int i = 0; i < inputs; ++i) {
-    const DType type = graph[node.inputs[static_cast<size_t>(i)]].dtype;
-    const bool index = (def.index_inputs >> i & 1) != 0;
-    BOWLINE_REQUIRE(type == (index ? DType::i32 : DType::f32), "Input {} is {}, not {}.", i, type,
-                    index ? DType::i32 : DType::f32);
+  std::vector<DType> dtypes;
+  for (const ValueId v : node.inputs) {
+    dtypes.push_back(graph[v].dtype);
   }
+  BOWLINE_TRY(check_dtypes(def, dtypes));
   NodeInfer context(graph, node, bound);
   return def.infer(context);
 }
 
 }  // namespace
+
+Status check_dtypes(const OpDef& def, std::span<const DType> inputs) {
+  for (size_t i = 0; i < inputs.size() && !def.any_dtype; ++i) {
+    const bool index = (def.index_inputs >> i & 1) != 0;
+    const DType type = index ? DType::i32 : DType::f32;
+    BOWLINE_REQUIRE(inputs[i] == type, "Input {} of {} is {}.", i, def.name, inputs[i]);
+  }
+  return {};
+}
 
 Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound) {
   std::vector<int64_t> out;

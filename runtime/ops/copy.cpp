@@ -2,7 +2,7 @@
 //
 //   y = x
 //
-// Shapes    any x  ->  y of the shape of x.
+// Shapes    any x of any dtype  ->  y of the shape and dtype of x.
 // Gradient  dx = dy.
 #include "ops/op.h"
 
@@ -26,6 +26,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_copy;
 const OpDef op_copy{
     .name = "Copy",
+    .any_dtype = true,
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -208,8 +208,10 @@ struct OpDef {
   // bits are set in list_inputs, and the outputs that update them.
   bool takes_lists = false;
   uint32_t list_inputs = 0b1;
-  // Inputs that are indices (i32) and get no gradient: bit i stands for input i.
+  // Inputs that are indices (i32) and get no gradient: bit i stands for input i. The others are f32.
   uint32_t index_inputs = 0;
+  // (optional) the operator moves bytes: its input has any dtype.
+  bool any_dtype = false;
   InPlace in_place[2] = {};
   // Output i is a storage that input j held before: the operator writes state.
   InPlace updates[4] = {};

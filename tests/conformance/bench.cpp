@@ -1,6 +1,7 @@
 #include "conformance/bench.h"
 
 #include <cstring>
+#include <utility>
 
 #include "core/checked.h"
 
@@ -330,6 +331,41 @@ device::NodeAnswer Bench::query(const Case& c, std::span<const Array> inputs,
   const Setup setup(c, inputs, expected, {}, device_->capabilities().alignment);
   const Record& r = setup.record();
   return device_->query({r.op, r.attributes, r.inputs, r.outputs});
+}
+
+std::string Bench::check_dtypes(const Case& c, std::span<const Array> inputs,
+                                const Expected& expected) {
+  const Setup setup(c, inputs, expected, {}, device_->capabilities().alignment);
+  const auto check = [&](const Record& r, DType type, bool taken) -> std::string {
+    const std::string reason = device_->query({r.op, r.attributes, r.inputs, r.outputs}).reason;
+    if (taken != reason.empty()) {
+      return reason.empty() ? format("an operand of {} is not refused", type)
+                            : format("operands of {} are refused: {}", type, reason);
+    }
+    const bool named = taken || reason.find(name_of(type)) != reason.npos;
+    return named ? "" : format("the refusal of {} does not name it: {}", type, reason);
+  };
+  for (int t = 0; t < kDTypes; ++t) {
+    const auto type = static_cast<DType>(t);
+    Record all = setup.record();
+    bool taken = true;  // all operands of this dtype
+    for (std::vector<Operand>* operands : {&all.inputs, &all.outputs}) {
+      for (size_t i = 0; i < operands->size(); ++i) {
+        taken = taken && ((*operands)[i].dtype == type || op_def(c.op).any_dtype);
+        (*operands)[i].dtype = type;
+        Record one = setup.record();
+        Operand& changed = operands == &all.inputs ? one.inputs[i] : one.outputs[i];
+        const bool differs = std::exchange(changed.dtype, type) != type;
+        if (std::string problem = differs ? check(one, type, false) : ""; !problem.empty()) {
+          return problem;
+        }
+      }
+    }
+    if (std::string problem = check(all, type, taken); !problem.empty()) {
+      return problem;
+    }
+  }
+  return "";
 }
 
 Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const Expected& expected,

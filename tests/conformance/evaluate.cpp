@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/random.h"
+#include "graph/infer.h"
 
 namespace bowline::conformance {
 namespace {
@@ -157,9 +158,7 @@ Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Sha
   BOWLINE_REQUIRE(n >= def.inputs && n <= def.inputs + def.optional_inputs,
                   "{} takes {} to {} inputs, not {}.", op, def.inputs,
                   def.inputs + def.optional_inputs, n);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    BOWLINE_REQUIRE(dtypes[i] == dtype_of_input(def, i), "Input {} of {} is {}.", i, op, dtypes[i]);
-  }
+  BOWLINE_TRY(graph::check_dtypes(def, dtypes));
   Signature out;
   const auto outputs = static_cast<size_t>(outputs_of(def, n));
   out.shapes.resize(outputs);

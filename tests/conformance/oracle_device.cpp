@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 
+#include "device/operand_types.h"
+
 namespace bowline::conformance {
 namespace {
 
@@ -33,7 +35,12 @@ class OracleDevice : public device::Device {
   explicit OracleDevice(Fault fault) : fault_(std::move(fault)) {}
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
-  device::NodeAnswer query(const device::NodeQuery&) const override { return {}; }
+  device::NodeAnswer query(const device::NodeQuery& node) const override {
+    const OpDef& def = op_def(node.op);
+    device::NodeAnswer answer;
+    answer.reason = device::refusal_of(node, {def.index_inputs, def.any_dtype});
+    return answer;
+  }
   Result<device::MemoryInfo> memory_info() override { return device::MemoryInfo{}; }
 
   Result<Buffer> allocate(uint64_t bytes, device::MemoryKind) override {

@@ -44,13 +44,15 @@ std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, 
     if (p.output >= 0 && static_cast<size_t>(p.input) < inputs.size() &&
         inputs[static_cast<size_t>(p.input)].shape.elements() ==
             e.outputs[static_cast<size_t>(p.output)].shape.elements()) {
-      out.push_back({p, 0, false, {}});
+      out.emplace_back().in_place = p;
     }
   }
   // Every fourth case also inside a Repeat, half of them backwards.
   if (number % 4 == 0 && !op_def(c.op).takes_lists && e.outcome.bad_indices.empty() &&
       !inputs.empty()) {
-    out.push_back({{}, kRepeatCount, number % 8 == 4, {}});
+    Placement& p = out.emplace_back();
+    p.repeat = kRepeatCount;
+    p.reverse = number % 8 == 4;
   }
   return out;
 }
@@ -162,6 +164,19 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
              : "";
 }
 
+// Operands of other dtypes than those of the case are refused by name.
+std::string check_dtypes(Run& run, Bench& bench, const Case& c) {
+  const OpDef& def = op_def(c.op);
+  const Result<std::vector<Array>> inputs = draw_inputs(c, run.options.seed);
+  if (!inputs.ok()) {
+    return inputs.status().message();
+  }
+  const Result<Expected> expected =
+      run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step, c.dims);
+  return expected.ok() ? bench.check_dtypes(c, inputs.value(), expected.value())
+                       : expected.status().message();
+}
+
 }  // namespace
 
 std::string check_refused(const Case& c) {
@@ -190,6 +205,11 @@ Status run_ops(Run& run) {
       continue;
     }
     BOWLINE_ASSIGN(const std::vector<Case> cases, cases_of(op, run.options, kQuickCases));
+    const auto runnable = std::ranges::find(cases, false, &Case::refused);
+    if (runnable != cases.end() && !op_def(op).is_view) {
+      run.one(name, format("dtypes of {}", runnable->text),
+              [&] { return check_dtypes(run, bench, *runnable); });
+    }
     for (size_t k = 0; k < cases.size(); ++k) {
       const Case& c = cases[k];
       run.one(name, c.text,

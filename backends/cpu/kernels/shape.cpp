@@ -11,17 +11,15 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-void copy_parallel(Threads& threads, const float* from, float* to, int64_t n) {
-  if (from == to) {
-    return;
-  }
-  parallel_blocks(threads, n, kGrain, [&](int64_t begin, int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin) * sizeof(float));
-  });
-}
-
 void run_copy(const Launch& l) {
-  copy_parallel(l.threads, l.in[0].f32(), l.out[0].f32(), l.out[0].elements());
+  const std::byte* from = l.in[0].data;
+  std::byte* to = l.out[0].data;
+  const auto bytes = static_cast<int64_t>(l.record.outputs[0].bytes());
+  if (from != to) {
+    parallel_blocks(l.threads, bytes, kGrain * 4, [&](int64_t begin, int64_t end) {
+      std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+    });
+  }
 }
 
 void run_fill(const Launch& l) {
@@ -280,7 +278,7 @@ void run_reduce_mean(const Launch& l) {
 
 extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad,
     kernel_concat, kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum, kernel_reduce_mean;
-const Kernel kernel_copy{.run = run_copy};
+const Kernel kernel_copy{.run = run_copy, .types = {.bytes = true}};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};
 const Kernel kernel_slice{.run = run_slice};

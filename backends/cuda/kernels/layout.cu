@@ -226,9 +226,7 @@ void broadcast_to(Launch& l) {
   strided(l, l.in(0), l.out(0), loops);
 }
 
-void copy(Launch& l) {
-  l.copy(l.out(0), l.in(0), static_cast<uint64_t>(l.out_shape(0).elements()) * sizeof(float));
-}
+void copy(Launch& l) { l.copy(l.out(0), l.in(0), l.out_operand(0).bytes()); }
 
 void fill(Launch& l) {
   const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
@@ -243,7 +241,7 @@ BOWLINE_CUDA_KERNEL(slice, .run = slice);
 BOWLINE_CUDA_KERNEL(slice_grad, .run = slice_grad);
 BOWLINE_CUDA_KERNEL(concat, .run = concat);
 BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
-BOWLINE_CUDA_KERNEL(copy, .run = copy);
+BOWLINE_CUDA_KERNEL(copy, .run = copy, .types = {.bytes = true});
 BOWLINE_CUDA_KERNEL(fill, .run = fill);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

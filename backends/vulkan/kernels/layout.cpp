@@ -109,7 +109,7 @@ void copy(Launch& l) {
   const Place from = l.in_place(0);
   const Place to = l.out_place(0);
   if (from.address != to.address) {
-    l.copy(to, from, static_cast<uint64_t>(l.out_shape(0).elements()) * 4);
+    l.copy(to, from, l.out_bytes(0));
   }
 }
 
@@ -127,7 +127,7 @@ BOWLINE_VULKAN_KERNEL(slice, .launch = slice);
 BOWLINE_VULKAN_KERNEL(slice_grad, .launch = slice_grad);
 BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
-BOWLINE_VULKAN_KERNEL(copy, .launch = copy);
+BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .types = {.bytes = true});
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
 
 }  // namespace bowline::vulkan

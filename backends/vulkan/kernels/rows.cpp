@@ -184,9 +184,10 @@ void rms_norm_grad(Launch& l) { norm_grad(l, false); }
 BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace,
-                      .refusal = refusal);
+                      .refusal = refusal, .types = {.indices = 0b10});
 BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad,
-                      .workspace = cross_entropy_grad_workspace, .refusal = refusal);
+                      .workspace = cross_entropy_grad_workspace, .refusal = refusal,
+                      .types = {.indices = 0b10});
 BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace,
                       .refusal = refusal);
