@@ -287,6 +287,9 @@ struct Budget {
 
   // What a file of this size gets unless told: 96 MiB and 256 bytes of memory per byte; as many nodes as fit in it.
   static Budget of_file(uint64_t file_bytes);
+  // What a plan gets unless told: 1,048,576 nodes that one run executes (a Repeat counts its body once per iteration) and 60
+  // seconds of planning. `bytes` are those of the arena with inputs and outputs.
+  static Budget of_plan();
 };
 
 struct OpenOptions {
@@ -484,8 +487,10 @@ class Session {
  public:
   // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
   // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
+  // over_budget: the plan costs more than `budget`.
   static Result<Session> create(const Model& model, const Device& device,
-                                std::string_view entry_point, std::span<const BoundDim> dims);
+                                std::string_view entry_point, std::span<const BoundDim> dims,
+                                const Budget& budget = Budget::of_plan());
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -542,9 +547,10 @@ struct TrainOptions {
   std::vector<BoundDim> dims;
   Optimizer optimizer;
   Schedule schedule;
-  float clip_norm = 0;        // 0: not clipped
-  uint32_t accumulation = 1;  // micro-batches per step
-  uint64_t seed = 0;          // of dropout
+  float clip_norm = 0;                // 0: not clipped
+  uint32_t accumulation = 1;          // micro-batches per step
+  uint64_t seed = 0;                  // of dropout
+  Budget budget = Budget::of_plan();  // of each of the plans
 };
 
 struct StepReport {

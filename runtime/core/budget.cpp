@@ -28,6 +28,8 @@ Budget Budget::of_file(uint64_t file_bytes) {
   return {saturated(kBytes, fits ? bytes : UINT64_MAX), 64 + file_bytes / kNodeBytes, 0};
 }
 
+Budget Budget::of_plan() { return {0, uint64_t{1} << 20, 60}; }
+
 Status Meter::spend(uint64_t bytes, uint64_t nodes) {
   bytes_ = saturated(bytes_, bytes);
   nodes_ = saturated(nodes_, nodes);

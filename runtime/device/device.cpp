@@ -120,13 +120,37 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   return std::make_shared<OpenDevice>(found->info, std::move(device));
 }
 
+NodeAnswer OpenDevice::query(const NodeQuery& node) const {
+  const std::lock_guard lock(mutex_);
+  return device_->query(node);
+}
+
 Result<MemoryInfo> OpenDevice::memory_info() {
   const std::lock_guard lock(mutex_);
   return device_->memory_info();
 }
 
+Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
+  const uint64_t most = capabilities().max_buffer_bytes;
+  BOWLINE_REQUIRE_CODE(most == 0 || bytes <= most, Code::out_of_memory,
+                       "A block of {} bytes is asked of device {}, whose largest has {}.", bytes,
+                       info_.name, most);
+  // Asking takes a while: small blocks are left to the driver.
+  constexpr uint64_t kAskFrom = uint64_t{1} << 20;
+  if (kind != MemoryKind::device || bytes < kAskFrom) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const MemoryInfo memory, device_->memory_info());
+  BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || bytes <= memory.available_bytes,
+                       Code::out_of_memory,
+                       "{} bytes are asked of device {}, which has {} of {} left.", bytes,
+                       info_.name, memory.available_bytes, memory.total_bytes);
+  return {};
+}
+
 Result<Buffer> OpenDevice::allocate(uint64_t bytes, MemoryKind kind) {
   const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_size(bytes, kind));
   Result<Buffer> buffer = device_->allocate(bytes, kind);
   if (buffer.ok()) {
     ++counters_.allocations;

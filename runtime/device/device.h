@@ -25,9 +25,10 @@ class OpenDevice {
 
   const DeviceInfo& info() const { return info_; }
   const Capabilities& capabilities() const { return device_->capabilities(); }
-  NodeAnswer query(const NodeQuery& node) const { return device_->query(node); }
+  NodeAnswer query(const NodeQuery& node) const;
   Result<MemoryInfo> memory_info();
 
+  // Refuses what the device cannot hold before its driver is asked.
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind);
   void free(Buffer buffer, uint64_t bytes);
   Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from);
@@ -50,6 +51,7 @@ class OpenDevice {
 
  private:
   Status submit_timed(std::span<Recording* const> recordings);
+  Status check_size(uint64_t bytes, MemoryKind kind);
 
   mutable std::mutex mutex_;
   DeviceInfo info_;

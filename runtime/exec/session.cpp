@@ -27,7 +27,7 @@ Status SessionState::prepare() {
   BOWLINE_ASSIGN(graph::Graph bound, graph::bind(*generic, *model_, dims_));
   prune(bound);
   const std::shared_ptr<device::OpenDevice> device = table.device();
-  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device));
+  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, budget_));
   forward_.reset();
   workspace_ = {};
   BOWLINE_ASSIGN(workspace_, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));
@@ -95,13 +95,15 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
 Result<Session> Session::create(const Model& model, const Device& device,
-                                std::string_view entry_point, std::span<const BoundDim> dims) {
+                                std::string_view entry_point, std::span<const BoundDim> dims,
+                                const Budget& budget) {
   return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Session> {
     BOWLINE_REQUIRE(device.handle() != nullptr && m.table.device() == device.handle(),
                     "The model does not lie on device {}; move it with Model::to().",
                     device.info().name);
     auto state = std::make_unique<exec::SessionState>(
-        model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()));
+        model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()),
+        budget);
     BOWLINE_TRY(state->prepare());
     return Session(std::move(state));
   });

@@ -8,8 +8,11 @@ namespace bowline::exec {
 class SessionState {
  public:
   SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
-               std::vector<BoundDim> dims)
-      : model_(std::move(model)), entry_point_(std::move(entry_point)), dims_(std::move(dims)) {}
+               std::vector<BoundDim> dims, const Budget& budget)
+      : model_(std::move(model)),
+        entry_point_(std::move(entry_point)),
+        dims_(std::move(dims)),
+        budget_(budget) {}
 
   // Makes the plan again if the model changed since.
   Status prepare();
@@ -23,6 +26,7 @@ class SessionState {
   std::shared_ptr<graph::ModelState> model_;
   std::string entry_point_;
   std::vector<BoundDim> dims_;
+  Budget budget_;
   graph::Graph bound_;
   Workspace workspace_;
   std::optional<Segment> forward_;

@@ -234,7 +234,12 @@ class BodySplitter {
         carried_(carried),
         inputs_(inputs),
         map_(whole.values.size(), kNoValue),
-        seen_(whole.values.size(), 0) {}
+        seen_(whole.values.size(), 0),
+        position_(whole.values.size(), 0) {
+    for (uint32_t i = 0; i < whole.inputs.size(); ++i) {
+      position_[whole.inputs[i]] = i;
+    }
+  }
 
   // A backward input for a value of `whole` that is one already (incoming gradients).
   void add_input(ValueId v) {
@@ -282,8 +287,7 @@ class BodySplitter {
     if (info.kind == ValueKind::parameter) {
       map_[v] = out_.backward.add_value(info);
     } else if (info.kind == ValueKind::input) {
-      const auto position =
-          static_cast<uint32_t>(std::ranges::find(whole_.inputs, v) - whole_.inputs.begin());
+      const uint32_t position = position_[v];
       if (position >= carried_ && position < inputs_) {
         invariant_.push_back({v, position});
       } else {
@@ -314,6 +318,7 @@ class BodySplitter {
   size_t inputs_;
   std::vector<ValueId> map_;
   std::vector<char> seen_;
+  std::vector<uint32_t> position_;  // of inputs
   std::vector<std::pair<ValueId, uint32_t>> invariant_;
   SplitBody out_;
 };

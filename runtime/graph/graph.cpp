@@ -11,17 +11,6 @@ std::string describe(const Graph& graph, size_t node) {
   return out + format(" ({})", n.op);
 }
 
-ValueId root_of(const Graph& graph, ValueId value) {
-  while (graph[value].kind == ValueKind::result) {
-    const Node& n = graph.nodes[graph[value].node];
-    if (!op_def(n.op).is_view) {
-      break;
-    }
-    value = n.inputs[0];
-  }
-  return value;
-}
-
 namespace {
 
 bool writes_storage(const Node& node) {

@@ -80,9 +80,6 @@ struct Graph {
 // 'node 17 "ln_f" (LayerNorm)'
 std::string describe(const Graph& graph, size_t node);
 
-// Follows views (Reshape) back to the value whose bytes they are.
-ValueId root_of(const Graph& graph, ValueId value);
-
 // Drops nodes that neither reach an output nor write a storage, and values nobody uses.
 void prune(Graph& graph);
 

@@ -1,3 +1,5 @@
+#include <map>
+
 #include "plan/plan.h"
 
 namespace bowline::plan {
@@ -31,15 +33,56 @@ void add_accesses(const Program& program, const Operand& operand, bool write,
   }
 }
 
-bool conflict(const Access& a, const Access& b) {
-  return a.slot == b.slot && (a.write || b.write) && a.begin < b.end && b.begin < a.end;
-}
+// A union of ranges, kept as disjoint ones.
+class Ranges {
+ public:
+  bool overlaps(uint64_t begin, uint64_t end) const {
+    const auto next = ends_.upper_bound(begin);  // the first that ends behind `begin`
+    return next != ends_.end() && next->second < end;
+  }
+  void add(uint64_t begin, uint64_t end) {
+    for (auto next = ends_.lower_bound(begin); next != ends_.end() && next->second <= end;) {
+      begin = std::min(begin, next->second);
+      end = std::max(end, next->first);
+      next = ends_.erase(next);
+    }
+    ends_.emplace(end, begin);
+  }
+
+ private:
+  std::map<uint64_t, uint64_t> ends_;  // end -> begin
+};
+
+// What the records of one level touch.
+class Level {
+ public:
+  bool conflicts(const Access& a) const {
+    const auto slot = slots_.find(a.slot);
+    return slot != slots_.end() &&
+           (a.write ? slot->second.touched : slot->second.written).overlaps(a.begin, a.end);
+  }
+  void add(const Access& a) {
+    Slot& slot = slots_[a.slot];
+    slot.touched.add(a.begin, a.end);
+    if (a.write) {
+      slot.written.add(a.begin, a.end);
+    }
+  }
+  void clear() { slots_.clear(); }
+
+ private:
+  struct Slot {
+    Ranges touched, written;
+  };
+  std::map<uint32_t, Slot> slots_;
+};
 
 }  // namespace
 
 void assign_levels(Program& program) {
-  std::vector<Access> open;  // accesses of the current level
+  Level open;
   uint32_t level = 0;
+  std::vector<Access> own;
   for (Record& record : program.records) {
     if (record.kind != Record::Kind::op) {
       open.clear();
@@ -48,7 +91,7 @@ void assign_levels(Program& program) {
       level = record.kind == Record::Kind::repeat_end ? level + 1 : level;
       continue;
     }
-    std::vector<Access> own;
+    own.clear();
     for (const Operand& o : record.inputs) {
       add_accesses(program, o, false, own);
     }
@@ -56,15 +99,14 @@ void assign_levels(Program& program) {
       add_accesses(program, o, true, own);
     }
     add_accesses(program, record.workspace, true, own);
-    for (const Access& a : own) {
-      if (std::ranges::any_of(open, [&](const Access& b) { return conflict(a, b); })) {
-        ++level;
-        open.clear();
-        break;
-      }
+    if (std::ranges::any_of(own, [&](const Access& a) { return open.conflicts(a); })) {
+      ++level;
+      open.clear();
     }
     record.level = level;
-    open.insert(open.end(), own.begin(), own.end());
+    for (const Access& a : own) {
+      open.add(a);
+    }
   }
 }
 

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
 #include <vector>
 
 #include "core/checked.h"
@@ -10,17 +14,141 @@
 namespace bowline::plan {
 namespace {
 
-// Places the items in the given order; returns the size of the arena.
-uint64_t place_in_order(std::span<const MemoryItem> items, std::span<const size_t> order,
-                        std::vector<uint64_t>& offsets) {
-  std::vector<size_t> placed;  // by offset
+// Comparisons of two items that an order in n squared may take: some thousand items.
+constexpr uint64_t kMaxComparisons = uint64_t{1} << 25;
+
+using Order = std::vector<uint32_t>;
+using Offsets = std::vector<uint64_t>;
+
+Order order_by(std::span<const MemoryItem> items,
+               const std::function<uint64_t(const MemoryItem&)>& largest_first) {
+  Order order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, [&](uint32_t a, uint32_t b) {
+    return largest_first(items[a]) > largest_first(items[b]);
+  });
+  return order;
+}
+
+Order order_by_time(std::span<const MemoryItem> items) {
+  return order_by(items, [](const MemoryItem& m) { return uint64_t{UINT32_MAX} - m.first; });
+}
+
+// Visits the items in the order of time: `ends` for each one that ended before the next begins, then `begins`.
+template <class Ends, class Begins>
+void walk_time(std::span<const MemoryItem> items, const Ends& ends, const Begins& begins) {
+  using Ending = std::pair<uint32_t, uint32_t>;  // last position, item
+  std::priority_queue<Ending, std::vector<Ending>, std::greater<>> live;
+  for (const uint32_t i : order_by_time(items)) {
+    for (; !live.empty() && live.top().first < items[i].first; live.pop()) {
+      ends(live.top().second);
+    }
+    begins(i);
+    live.emplace(items[i].last, i);
+  }
+}
+
+uint64_t largest_live_sum(std::span<const MemoryItem> items) {
+  uint64_t sum = 0;
+  uint64_t largest = 0;
+  walk_time(
+      items, [&](uint32_t i) { sum -= items[i].bytes; },
+      [&](uint32_t i) {
+        sum += items[i].bytes;
+        largest = std::max(largest, sum);
+      });
+  return largest;
+}
+
+// The arena at one position: free gaps below the end of what lives.
+class Gaps {
+ public:
+  uint64_t size() const { return size_; }
+
+  // The lowest of the smallest gaps that fit, else behind all that lives.
+  uint64_t take(uint64_t bytes) {
+    const auto fit = by_size_.lower_bound({bytes, 0});
+    if (fit == by_size_.end()) {
+      const uint64_t offset = end_;
+      end_ += bytes;
+      size_ = std::max(size_, end_);
+      return offset;
+    }
+    const auto [gap, offset] = *fit;
+    erase(offset, gap);
+    if (gap > bytes) {
+      insert(offset + bytes, gap - bytes);
+    }
+    return offset;
+  }
+
+  void give(uint64_t offset, uint64_t bytes) {
+    if (bytes == 0) {
+      return;
+    }
+    const auto after = by_offset_.lower_bound(offset);
+    if (after != by_offset_.end() && after->first == offset + bytes) {
+      const uint64_t gap = after->second;
+      erase(offset + bytes, gap);
+      bytes += gap;
+    }
+    const auto next = by_offset_.lower_bound(offset);
+    if (next != by_offset_.begin()) {
+      const auto [at, gap] = *std::prev(next);
+      if (at + gap == offset) {
+        erase(at, gap);
+        offset = at;
+        bytes += gap;
+      }
+    }
+    if (offset + bytes == end_) {
+      end_ = offset;
+    } else {
+      insert(offset, bytes);
+    }
+  }
+
+ private:
+  void insert(uint64_t offset, uint64_t bytes) {
+    by_offset_.emplace(offset, bytes);
+    by_size_.emplace(bytes, offset);
+  }
+  void erase(uint64_t offset, uint64_t bytes) {
+    by_offset_.erase(offset);
+    by_size_.erase({bytes, offset});
+  }
+
+  std::map<uint64_t, uint64_t> by_offset_;
+  std::set<std::pair<uint64_t, uint64_t>> by_size_;
+  uint64_t end_ = 0;
+  uint64_t size_ = 0;
+};
+
+// Items as they begin: what overlaps an item in time is what lives when it begins.
+uint64_t place_by_time(std::span<const MemoryItem> items, Offsets& offsets) {
+  Gaps gaps;
+  walk_time(
+      items, [&](uint32_t i) { gaps.give(offsets[i], items[i].bytes); },
+      [&](uint32_t i) { offsets[i] = gaps.take(items[i].bytes); });
+  return gaps.size();
+}
+
+// Items in any order; returns the size of the arena, or nothing when it takes too long.
+std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const Order& order,
+                                       Offsets& offsets) {
+  std::vector<uint32_t> placed;  // by offset
   uint64_t size = 0;
-  for (const size_t i : order) {
+  uint64_t comparisons = 0;
+  for (const uint32_t i : order) {
+    comparisons += placed.size();
+    if (comparisons > kMaxComparisons) {
+      return std::nullopt;
+    }
     const MemoryItem& item = items[i];
     uint64_t cursor = 0;
     uint64_t best = UINT64_MAX;
     uint64_t best_gap = UINT64_MAX;
-    for (const size_t p : placed) {
+    for (const uint32_t p : placed) {
       if (items[p].last < item.first || items[p].first > item.last) {
         continue;
       }
@@ -32,51 +160,51 @@ uint64_t place_in_order(std::span<const MemoryItem> items, std::span<const size_
     }
     offsets[i] = best != UINT64_MAX ? best : cursor;
     placed.insert(std::ranges::upper_bound(placed, offsets[i], std::less<>(),
-                                           [&](size_t p) { return offsets[p]; }),
+                                           [&](uint32_t p) { return offsets[p]; }),
                   i);
     size = std::max(size, offsets[i] + item.bytes);
   }
   return size;
 }
 
-uint64_t largest_live_sum(std::span<const MemoryItem> items) {
-  uint64_t largest = 0;
-  for (const MemoryItem& at : items) {
-    uint64_t sum = 0;
-    for (const MemoryItem& item : items) {
-      sum += item.first <= at.first && item.last >= at.first ? item.bytes : 0;
-    }
-    largest = std::max(largest, sum);
+// No sum of offsets and sizes exceeds the sum of all items.
+Status round_sizes(std::span<MemoryItem> items, uint64_t alignment) {
+  uint64_t total = 0;
+  for (MemoryItem& item : items) {
+    uint64_t padded = 0;
+    bool fits = checked_add(item.bytes, alignment - 1, padded);
+    item.bytes = padded / alignment * alignment;
+    fits = fits && checked_add(total, item.bytes, total);
+    BOWLINE_REQUIRE_CODE(fits, Code::out_of_memory,
+                         "The {} blocks of the arena have more than 2^64 - 1 bytes together.",
+                         items.size());
   }
-  return largest;
+  return {};
+}
+
+uint64_t area(const MemoryItem& m) {
+  uint64_t out = 0;
+  return checked_mul(m.bytes, uint64_t{m.last - m.first} + 1, out) ? out : UINT64_MAX;
 }
 
 }  // namespace
 
-MemoryLayout place(std::span<MemoryItem> items, uint64_t alignment) {
-  for (MemoryItem& item : items) {
-    item.bytes = round_up(item.bytes, alignment);
-  }
-  const std::function<uint64_t(const MemoryItem&)> keys[] = {
-      [](const MemoryItem& m) { return m.bytes; },
-      [](const MemoryItem& m) { return m.bytes * (m.last - m.first + 1); },
-      [](const MemoryItem& m) { return uint64_t{UINT32_MAX} - m.first; },
-  };
+Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment) {
+  BOWLINE_TRY(round_sizes(items, alignment));
   MemoryLayout layout{UINT64_MAX, largest_live_sum(items)};
-  for (const auto& key : keys) {
-    std::vector<size_t> order(items.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order,
-                             [&](size_t a, size_t b) { return key(items[a]) > key(items[b]); });
-    std::vector<uint64_t> offsets(items.size());
-    const uint64_t bytes = place_in_order(items, order, offsets);
-    if (bytes < layout.bytes) {
-      layout.bytes = bytes;
+  Offsets offsets(items.size());
+  const auto keep = [&](std::optional<uint64_t> bytes) {
+    if (bytes && *bytes < layout.bytes) {
+      layout.bytes = *bytes;
       for (size_t i = 0; i < items.size(); ++i) {
         items[i].offset = offsets[i];
       }
     }
-  }
+  };
+  keep(
+      place_in_order(items, order_by(items, [](const MemoryItem& m) { return m.bytes; }), offsets));
+  keep(place_in_order(items, order_by(items, area), offsets));
+  keep(place_by_time(items, offsets));
   return layout;
 }
 

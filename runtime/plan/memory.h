@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/status.h"
+
 namespace bowline::plan {
 
 // A block that lives while positions [first, last] are executed; `offset` is the result.
@@ -22,7 +24,9 @@ struct MemoryLayout {
   uint64_t lower_bound = 0;  // the largest sum of bytes that live at one position
 };
 
-// Items that live at a common position do not overlap. Offsets and sizes are multiples of `alignment`.
-MemoryLayout place(std::span<MemoryItem> items, uint64_t alignment);
+// Items that live at a common position do not overlap. Offsets and sizes are multiples of `alignment`. Takes n log n steps,
+// and up to a fixed number more for the orders that need n squared: where those do not do, the order of time stands alone.
+// Errors  out_of_memory: the items together have more than 2^64 - 1 bytes.
+Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment);
 
 }  // namespace bowline::plan

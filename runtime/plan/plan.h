@@ -29,8 +29,10 @@ struct Plan {
   std::vector<std::string> nodes;  // by Record::node: how messages name it
 };
 
-// Errors  unsupported: a node that the device cannot run (node and reason).
-Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device);
+// Takes about n log n steps in nodes, values and items of tables. Errors  unsupported: a node that the device cannot run (node
+// and reason). over_budget: more nodes, seconds or bytes than the budget.
+Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device,
+                   const Budget& budget = Budget::of_plan());
 
 // Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless a
 // ZeroGrad comes before it. A storage of which some contribution covers only a part has one (graph/gradient.cpp).

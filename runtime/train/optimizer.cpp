@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include "graph/infer.h"
+#include "params/owned_rows.h"
 
 namespace bowline::train {
 namespace {
@@ -15,8 +16,9 @@ using params::Storage;
 
 constexpr uint32_t kGradientSlots = 1;
 
-Status add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot) {
-  if (table.owned(owner, role, slot)) {
+Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t owner, Role role,
+               uint32_t slot) {
+  if (there.find(owner, role, slot)) {
     return {};
   }
   Storage row;
@@ -35,7 +37,9 @@ Status add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot) {
 
 class UpdateBuilder {
  public:
-  explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
+  explicit UpdateBuilder(const params::Table& table) : table_(table), owned_(table) {
+    graph_.name = "update";
+  }
 
   // The rows that belong to `ties`: themselves, or those of a role.
   Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
@@ -44,7 +48,7 @@ class UpdateBuilder {
     info.kind = graph::ValueKind::parameter;
     info.name = std::move(name);
     for (const uint32_t tie : ties) {
-      const auto row = role ? table_.owned(tie, *role, slot) : std::optional(tie);
+      const auto row = role ? owned_.find(tie, *role, slot) : std::optional(tie);
       BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal,
                            "Storage {} has no row of its own for {}.", tie, info.name);
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
@@ -74,6 +78,7 @@ class UpdateBuilder {
 
  private:
   const params::Table& table_;
+  const params::OwnedRows owned_;
   Graph graph_;
 };
 
@@ -127,12 +132,13 @@ uint32_t moments(const Optimizer& optimizer) {
 
 Status add_rows(params::Table& table, const Optimizer& optimizer) {
   params::Table staged = table;
+  const params::OwnedRows there(table);
   for (const uint32_t tie : trained(table)) {
     for (uint32_t slot = 0; slot < kGradientSlots; ++slot) {
-      BOWLINE_TRY(add_row(staged, tie, Role::gradient, slot));
+      BOWLINE_TRY(add_row(staged, there, tie, Role::gradient, slot));
     }
     for (uint32_t slot = 0; slot < moments(optimizer); ++slot) {
-      BOWLINE_TRY(add_row(staged, tie, Role::moment, slot));
+      BOWLINE_TRY(add_row(staged, there, tie, Role::moment, slot));
     }
   }
   table = std::move(staged);

@@ -1,6 +1,7 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
 #include "core/escape.h"
 #include "exec/session.h"
+#include "params/owned_rows.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"
@@ -47,15 +48,18 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
   std::vector<char> written(table.storages.size());
   mark_written(graph, table, written);
   for (const uint32_t tie : trained(table)) {
+    if (written[tie] != 0) {
+      continue;
+    }
     std::string names;
     for (const params::ParameterRow& p : table.parameters) {
       if (p.tie == tie) {
         names += (names.empty() ? "" : ", ") + p.name;
       }
     }
-    BOWLINE_REQUIRE(written[tie] != 0,
-                    "The loss \"{}\" gives no gradient to the trainable storage {} ({}).",
-                    options_.loss, tie, names);
+    return Status(Code::bad_argument,
+                  format("The loss \"{}\" gives no gradient to the trainable storage {} ({}).",
+                         options_.loss, tie, names));
   }
   return {};
 }
@@ -81,8 +85,9 @@ Status TrainerState::prepare() {
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     elements[tie] = static_cast<uint64_t>(staged.storages[tie].shape.elements());
   }
+  const params::OwnedRows owned(staged);
   for (const uint32_t tie : trained(staged)) {
-    rows[tie] = staged.owned(tie, params::Role::gradient, 0);
+    rows[tie] = owned.find(tie, params::Role::gradient, 0);
   }
   Graph evaluated = graph::deep_copy(bound);
   BOWLINE_ASSIGN(graph::TrainingGraph training,
@@ -91,9 +96,11 @@ Status TrainerState::prepare() {
 
   const std::shared_ptr<device::OpenDevice> device = staged.device();
   BOWLINE_ASSIGN(Graph update, update_graph(staged, options_.optimizer, options_.clip_norm));
-  BOWLINE_ASSIGN(plan::Plan accumulate_plan, plan::lower(training.graph, "accumulate", *device));
-  BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", *device));
-  BOWLINE_ASSIGN(plan::Plan evaluate_plan, plan::lower(evaluated, "forward", *device));
+  BOWLINE_ASSIGN(plan::Plan accumulate_plan,
+                 plan::lower(training.graph, "accumulate", *device, options_.budget));
+  BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", *device, options_.budget));
+  BOWLINE_ASSIGN(plan::Plan evaluate_plan,
+                 plan::lower(evaluated, "forward", *device, options_.budget));
   const uint64_t arena =
       std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
   const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);

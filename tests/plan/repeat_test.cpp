@@ -4,7 +4,6 @@
 
 #include "model/verify.h"
 #include "plan/listing.h"
-#include "plan/memory.h"
 #include "plan/plan.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
@@ -120,32 +119,6 @@ TEST(Repeat, EqualsTheUnrolledGraph) {
   EXPECT_LT(a[1], a[0]);
   for (size_t i = 0; i < a.size(); ++i) {
     expect_number(a[i], b[i], {}, 1e-5);
-  }
-}
-
-TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
-  for (uint32_t seed = 0; seed < 50; ++seed) {
-    std::vector<plan::MemoryItem> items;
-    for (uint32_t i = 0; i < 60; ++i) {
-      const RandomBlock r = philox({i, seed, 0, 0}, {1, 2});
-      plan::MemoryItem item;
-      item.bytes = r[0] % 5000;
-      item.first = r[1] % 40;
-      item.last = item.first + r[2] % 10;
-      items.push_back(item);
-    }
-    const plan::MemoryLayout layout = plan::place(items, 64);
-    EXPECT_GE(layout.bytes, layout.lower_bound);
-    for (size_t i = 0; i < items.size(); ++i) {
-      EXPECT_EQ(items[i].offset % 64, 0u);
-      EXPECT_LE(items[i].offset + items[i].bytes, layout.bytes);
-      for (size_t j = 0; j < i; ++j) {
-        const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
-        const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
-                           items[j].offset + items[j].bytes <= items[i].offset;
-        EXPECT_TRUE(!together || apart) << "seed " << seed << ", items " << i << " and " << j;
-      }
-    }
   }
 }
 

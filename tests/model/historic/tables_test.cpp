@@ -82,9 +82,6 @@ const Hostile kStorages[] = {
      [](Sample& s) {
        s.add_storage({3, 2}, {0, 0, 0, 0, 0, 0}, file::Role::moment, 0);
      }},
-    {"parameter_on_a_moment", "a weight that an optimizer writes",
-     "The tie index 3 is a moment of storage 0.",
-     [](Sample& s) { s.model.parameters[0]->tie = 3; }},
     {"slot_too_large", "count into an array", "slot 4000000000",
      [](Sample& s) { row(s, 3).slot = 4000000000; }},
     {"moment_below_f32", "state lowered to half (pytorch#43706)", "f32",

@@ -1,0 +1,106 @@
+#include "plan/lowering.h"
+
+namespace bowline::plan {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using graph::ValueInfo;
+using graph::ValueKind;
+
+// Follows views (Reshape) back to the values whose bytes they are.
+std::vector<ValueId> roots_of(const Graph& g) {
+  std::vector<ValueId> roots(g.values.size());
+  for (ValueId v = 0; v < roots.size(); ++v) {
+    roots[v] = v;
+  }
+  for (const Node& node : g.nodes) {
+    if (op_def(node.op).is_view) {
+      roots[node.outputs[0]] = roots[node.inputs[0]];
+    }
+  }
+  return roots;
+}
+
+// Lets every output be a result of its own: others are copied by a node at the end.
+void separate_outputs(Graph& g, const std::set<size_t>& keep) {
+  const std::vector<ValueId> roots = roots_of(g);
+  std::set<ValueId> taken;
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    const ValueId root = roots[g.outputs[i]];
+    const bool own = g[root].kind == ValueKind::result && !g.nodes[g[root].node].repeat;
+    if (keep.contains(i) || (own && taken.insert(root).second)) {
+      continue;
+    }
+    Node copy;
+    copy.op = Op::Copy;
+    copy.attributes = Attributes::of(NoAttributesT{});
+    copy.inputs = {g.outputs[i]};
+    ValueInfo info = g[g.outputs[i]];
+    info.kind = ValueKind::result;
+    info.node = static_cast<uint32_t>(g.nodes.size());
+    info.output = 0;
+    info.parameters.clear();
+    info.uses.clear();
+    g.outputs[i] = g.add_value(std::move(info));
+    copy.outputs = {g.outputs[i]};
+    g.nodes.push_back(std::move(copy));
+  }
+}
+
+}  // namespace
+
+Frame::Frame(Graph& g, Frame* around, const std::set<size_t>& keep) : graph(g), outer(around) {
+  separate_outputs(graph, keep);
+  roots_ = roots_of(graph);
+  locations_.resize(graph.values.size());
+  record_of.resize(graph.nodes.size());
+  find_uses();
+}
+
+void Frame::begin_items() {
+  first_item_ = outer->first_item_ + static_cast<uint32_t>(outer->items_.size());
+}
+
+void Frame::find_uses() {
+  last_use_.assign(graph.values.size(), 0);
+  readers_.assign(graph.values.size(), 0);
+  is_output_.assign(graph.values.size(), false);
+  barriers_.assign(graph.nodes.size() + 1, 0);
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const bool barrier = node.repeat || node.op == Op::AccumulateGrad;
+    barriers_[n + 1] = barriers_[n] + (barrier ? 1 : 0);
+    for (const ValueId v : node.inputs) {
+      last_use_[roots_[v]] = n;
+      readers_[roots_[v]] += op_def(node.op).is_view ? 0 : 1;
+    }
+  }
+  for (const ValueId v : graph.outputs) {
+    is_output_[roots_[v]] = true;
+  }
+}
+
+uint32_t Frame::add_item(uint64_t bytes, uint32_t first, uint32_t last) {
+  const auto i = first_item_ + static_cast<uint32_t>(items_.size());
+  items_.push_back({bytes, first, std::max(first, last)});
+  moved_into_.push_back(i);
+  values_in_.push_back(0);
+  return i;
+}
+
+uint32_t Frame::item_of(uint32_t i) const {
+  while (owns(i) && moved_into_[i - first_item_] != i) {
+    i = moved_into_[i - first_item_];
+  }
+  return i;
+}
+
+void Frame::move_into(uint32_t from, uint32_t region) {
+  item(region).first = item(from).first;
+  item(from).bytes = 0;
+  moved_into_[from - first_item_] = region;
+}
+
+}  // namespace bowline::plan

@@ -1,0 +1,129 @@
+// Graph -> Program, as it is under way. Values get locations, nodes become records.
+#pragma once
+
+#include <map>
+#include <set>
+
+#include "core/budget.h"
+#include "plan/memory.h"
+#include "plan/plan.h"
+
+namespace bowline::plan {
+
+constexpr uint32_t kNoItem = UINT32_MAX;
+constexpr uint32_t kNoSlot = UINT32_MAX;
+
+inline uint64_t bytes_of(const graph::ValueInfo& v) {
+  return static_cast<uint64_t>(v.shape.elements()) * size_of(v.dtype);
+}
+
+// Where the bytes of a value lie: an item of the arena of its graph plus a step rule, or a place that is known already.
+struct Location {
+  uint32_t item = kNoItem;  // offset counts from this item
+  device::Operand place;    // slot, offset, table and step rule; dtype and shape are the value's
+
+  Location() { place.slot = kNoSlot; }
+};
+
+// A record operand whose offset awaits the placement of an item.
+struct Pending {
+  size_t record;
+  int operand;  // inputs first, then outputs, then the workspace
+  uint32_t item;
+};
+
+// One graph with the locations of its values; a body has its own. Items are numbered over a body and the graph around it: a
+// body uses items of both.
+class Frame {
+ public:
+  // Outputs in `keep` may be inputs (carried values that are kept); other outputs become results of their own.
+  Frame(graph::Graph& g, Frame* around, const std::set<size_t>& keep);
+
+  graph::ValueId root(graph::ValueId v) const { return roots_[v]; }
+  Location& location(graph::ValueId v) { return locations_[roots_[v]]; }
+  // The item that `i` is now: those of initial values become the regions that they enter.
+  uint32_t item_of(uint32_t i) const;
+
+  // The items of a body follow those that the graph around it has now.
+  void begin_items();
+  uint32_t add_item(uint64_t bytes, uint32_t first, uint32_t last);
+  bool owns(uint32_t item) const { return item != kNoItem && item >= first_item_; }
+  MemoryItem& item(uint32_t i) { return items_[i - first_item_]; }
+  std::span<MemoryItem> items() { return items_; }
+  void move_into(uint32_t from, uint32_t region);
+  // A value of this frame begins to lie in the item.
+  void occupy(uint32_t i) { ++values_in_[i - first_item_]; }
+  bool is_shared(uint32_t i) const { return values_in_[i - first_item_] > 1; }
+
+  // Position of the last node that reads a root value, and how many inputs of nodes do.
+  uint32_t last_use(graph::ValueId root) const { return last_use_[root]; }
+  uint32_t readers(graph::ValueId root) const { return readers_[root]; }
+  bool is_output(graph::ValueId root) const { return is_output_[root]; }
+  // How many of nodes [0, n) are Repeats or add to gradients.
+  uint32_t barriers_before(uint32_t n) const { return barriers_[n]; }
+
+  graph::Graph& graph;
+  Frame* const outer;
+  std::vector<size_t> record_of;  // by node
+  std::vector<Pending> pending;
+
+ private:
+  void find_uses();
+
+  std::vector<graph::ValueId> roots_;
+  std::vector<Location> locations_;  // by root value
+  std::vector<uint32_t> last_use_, readers_;
+  std::vector<bool> is_output_;
+  std::vector<uint32_t> barriers_;
+  uint32_t first_item_ = 0;
+  std::vector<MemoryItem> items_;
+  std::vector<uint32_t> moved_into_;  // by item: itself, or the region
+  std::vector<uint32_t> values_in_;
+};
+
+class Lowering {
+ public:
+  Lowering(const device::OpenDevice& device, Plan& plan, const Budget& budget)
+      : device_(device), plan_(plan), meter_(budget), alignment_(device.capabilities().alignment) {}
+
+  Status run(graph::Graph& g);
+
+ private:
+  Status spend_nodes(const graph::Graph& g);
+  Status spend_time();
+  Result<IoRange> add_io(Frame& f, graph::ValueId v, const std::string& name);
+  Status lower_nodes(Frame& f);
+  Status lower_node(Frame& f, uint32_t n);
+  Status lower_operator(Frame& f, uint32_t n);
+  bool write_into_gradient(Frame& f, uint32_t n);
+  void choose_result_locations(Frame& f, uint32_t n);
+  device::Operand operand(Frame& f, graph::ValueId v, size_t record, int position);
+  device::Operand parameter_operand(const Frame& f, const graph::Node& node,
+                                    const graph::ValueInfo& v, device::Operand o);
+  uint32_t table_of(const graph::ValueInfo& v);
+  uint32_t slot_of(uint32_t tie);
+  void note_written(const graph::ValueInfo& storages);
+  // Every record comes through here, those that no node of the graph stands for too. `n`: the position at which it runs.
+  Status add_record(Frame& f, uint32_t n, std::string name, device::Record record);
+  device::Operand& operand_at(size_t record, int position);
+  void resolve(Frame& f);
+
+  // lower_repeat.cpp
+  Status lower_repeat(Frame& f, uint32_t n);
+  Status enter(Frame& f, uint32_t n, uint32_t c, uint32_t region, bool alone);
+  Status place_carried(Frame& f, Frame& inner, uint32_t n,
+                       const std::map<graph::ValueId, size_t>& kept);
+  void place_inputs(Frame& f, Frame& inner, const graph::Node& node);
+  Status place_stacked(Frame& f, Frame& inner, uint32_t n, const std::set<size_t>& kept_outputs);
+  Status lower_body(Frame& f, Frame& inner, uint32_t n);
+
+  const device::OpenDevice& device_;
+  Plan& plan_;
+  Meter meter_;
+  uint64_t alignment_;
+  uint32_t lowered_ = 0;                // nodes
+  std::map<uint32_t, uint32_t> slots_;  // tie -> slot
+  std::vector<uint32_t> accumulates_;   // by record: outputs that may be gradients
+};
+
+}  // namespace bowline::plan

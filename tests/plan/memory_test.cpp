@@ -1,0 +1,87 @@
+// Offsets in the arena.
+#include "plan/memory.h"
+
+#include <map>
+#include <numeric>
+
+#include "core/random.h"
+#include "ties/seed_models.h"
+
+namespace bowline::test {
+namespace {
+
+TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::vector<plan::MemoryItem> items;
+    for (uint32_t i = 0; i < 60; ++i) {
+      const RandomBlock r = philox({i, seed, 0, 0}, {1, 2});
+      plan::MemoryItem item;
+      item.bytes = r[0] % 5000;
+      item.first = r[1] % 40;
+      item.last = item.first + r[2] % 10;
+      items.push_back(item);
+    }
+    const plan::MemoryLayout layout = must(plan::place(items, 64));
+    EXPECT_GE(layout.bytes, layout.lower_bound);
+    for (size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(items[i].offset % 64, 0u);
+      EXPECT_LE(items[i].offset + items[i].bytes, layout.bytes);
+      for (size_t j = 0; j < i; ++j) {
+        const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
+        const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
+                           items[j].offset + items[j].bytes <= items[i].offset;
+        EXPECT_TRUE(!together || apart) << "seed " << seed << ", items " << i << " and " << j;
+      }
+    }
+  }
+}
+
+// More items than the orders in n squared take. Each lives some time and then gives its place to others.
+TEST(Memory, ManyItemsAreStillApart) {
+  constexpr uint32_t kItems = 100'000;
+  std::vector<plan::MemoryItem> items(kItems);
+  for (uint32_t i = 0; i < kItems; ++i) {
+    const RandomBlock r = philox({i, 0, 0, 0}, {5, 8});
+    items[i] = {r[0] % 5000, r[1] % kItems, 0, 0};
+    items[i].last = items[i].first + r[2] % (i % 10 == 0 ? kItems / 2 : 100);
+  }
+  const plan::MemoryLayout layout = must(plan::place(items, 64));
+  EXPECT_LE(layout.lower_bound, layout.bytes);
+  EXPECT_LT(layout.bytes, 2 * layout.lower_bound);
+  std::vector<uint32_t> order(kItems);
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::sort(order, {}, [&](uint32_t i) { return items[i].first; });
+  std::multimap<uint32_t, uint32_t> ending;  // last -> item
+  std::map<uint64_t, uint64_t> live;         // offset -> end
+  for (const uint32_t i : order) {
+    const plan::MemoryItem& item = items[i];
+    while (!ending.empty() && ending.begin()->first < item.first) {
+      live.erase(items[ending.begin()->second].offset);
+      ending.erase(ending.begin());
+    }
+    if (item.bytes == 0) {
+      continue;
+    }
+    const uint64_t end = item.offset + item.bytes;
+    ASSERT_LE(end, layout.bytes);
+    const auto next = live.lower_bound(item.offset);
+    ASSERT_TRUE(next == live.end() || next->first >= end) << "item " << i;
+    ASSERT_TRUE(next == live.begin() || std::prev(next)->second <= item.offset) << "item " << i;
+    live.emplace(item.offset, end);
+    ending.emplace(item.last, i);
+  }
+}
+
+TEST(Memory, ASumThatDoesNotFitIsRefused) {
+  for (const uint64_t bytes : {uint64_t{1} << 63, UINT64_MAX - 10}) {
+    std::vector<plan::MemoryItem> items(2, {bytes, 0, 0, 0});
+    const auto layout = plan::place(items, 64);
+    ASSERT_FALSE(layout.ok());
+    EXPECT_EQ(layout.status().code(), Code::out_of_memory);
+    EXPECT_EQ(layout.status().message(),
+              "The 2 blocks of the arena have more than 2^64 - 1 bytes together.");
+  }
+}
+
+}  // namespace
+}  // namespace bowline::test
