@@ -27,6 +27,7 @@ layout(push_constant, scalar) uniform Push {
   float beta2;
   float eps;
   float weight_decay;
+  float rate_factor;
 } p;
 
 void main() {
@@ -35,7 +36,7 @@ void main() {
     return;
   }
   Chunk chunk = p.chunks.v[clamp_index(number, p.count)];
-  const A rate = p.step.learning_rate;
+  const A rate = p.step.learning_rate * p.rate_factor;
   const A keep = 1 - rate * p.weight_decay;
   const A correction1 = p.step.bias_correction1;
   const A correction2 = p.step.bias_correction2;
@@ -46,6 +47,10 @@ void main() {
     const A v = p.beta2 * chunk.v.v[i] + (1 - p.beta2) * g * g;
     chunk.m.v[i] = m;
     chunk.v.v[i] = v;
-    chunk.w.v[i] = chunk.w.v[i] * keep - rate * (m / correction1) / (sqrt(v / correction2) + p.eps);
+    const A w = chunk.w.v[i] * keep - rate * (m / correction1) / (sqrt(v / correction2) + p.eps);
+    chunk.w.v[i] = w;
+    if (isnan(w) || isinf(w)) {
+      p.step.weights_non_finite = 1;
+    }
   }
 }

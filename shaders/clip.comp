@@ -3,7 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 // norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
 //   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend on the device
-//   scale    one subgroup adds the partial sums and writes the scale and the step scalars
+//   scale    one subgroup adds the partial sums, writes the scale and the step scalars, and looks at the loss
 #include "common.glsl"
 #include "step.glsl"
 
@@ -19,9 +19,11 @@ layout(push_constant, scalar) uniform Push {
   Floats partial;
   Floats scale;
   Step step;
+  Floats loss;
   uint count;     // chunks
   uint partials;
   float max_norm; // 0: no clipping
+  uint has_loss;
 } p;
 
 #if defined(PART_squares)
@@ -62,7 +64,10 @@ void main() {
     const bool clips = p.max_norm > 0 && norm > p.max_norm;
     p.scale.v[0] = p.step.gradient_scale * (clips ? p.max_norm / norm : 1);
     p.step.grad_norm = norm;
-    p.step.non_finite = isnan(norm) || isinf(norm) ? 1 : 0;
+    const A loss = p.has_loss != 0 ? p.loss.v[0] : 0;
+    if (isnan(norm) || isinf(norm) || isnan(loss) || isinf(loss)) {
+      p.step.non_finite = 1;
+    }
   }
 }
 #endif

@@ -26,6 +26,7 @@ layout(push_constant, scalar) uniform Push {
   float weight_decay;
   uint nesterov;
   uint has_momentum;
+  float rate_factor;
 } p;
 
 void main() {
@@ -34,7 +35,7 @@ void main() {
     return;
   }
   Chunk chunk = p.chunks.v[clamp_index(number, p.count)];
-  const A rate = p.step.learning_rate;
+  const A rate = p.step.learning_rate * p.rate_factor;
   const A scale = p.scale.v[0];
   for (uint i = gl_LocalInvocationID.x; i < chunk.count; i += gl_WorkGroupSize.x) {
     const A w = chunk.w.v[i];
@@ -44,6 +45,10 @@ void main() {
       chunk.b.v[i] = b;
       g = p.nesterov != 0 ? g + p.momentum * b : b;
     }
-    chunk.w.v[i] = w - rate * g;
+    const A next = w - rate * g;
+    chunk.w.v[i] = next;
+    if (isnan(next) || isinf(next)) {
+      p.step.weights_non_finite = 1;
+    }
   }
 }

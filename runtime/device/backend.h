@@ -8,8 +8,8 @@
 //             earlier submissions. `submit` may return before the work is done; `wait` ends when it is.
 //   Threads   The caller serialises calls on one device. Different devices are independent.
 //   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later submission.
-//   Failure   A call that fails has no effect. After `device_lost` every call returns it at once; freeing and
-//             destruction stay legal.
+//   Failure   A call that fails has no effect, but for `submit`: one that fails may have run any part of its work, in
+//             order, and can be made again. After `device_lost` every call returns it at once; freeing and destruction stay legal.
 //   Memory    No allocation inside `submit`. What `record` needs for tables is counted in `overhead_bytes`.
 #pragma once
 

@@ -90,7 +90,7 @@ struct StepScalars {
   uint32_t error = 0;         // StepError; a kernel that sees a bad index writes 1 ...
   uint32_t error_node = 0;    // ... its Record::node ...
   int32_t error_value = 0;    // ... and the index. Which one of several is not defined.
-  uint32_t non_finite = 0;    // ClipByGlobalNorm: the norm is not finite
+  uint32_t non_finite = 0;    // ClipByGlobalNorm sets it: the norm or its loss is not finite
   float grad_norm = 0;        // ClipByGlobalNorm: before clipping, after gradient_scale
   uint32_t accumulate = 0;    // 1: AccumulateGrad adds to what earlier micro-batches left
   uint32_t training = 0;      // 0: Dropout is the identity
@@ -104,8 +104,9 @@ struct StepScalars {
       0;  // Sgd with momentum: 1 at the first step (the buffer starts as the gradient)
   float accumulate_factor =
       0;  // 1 where `accumulate` is set: what a product multiplies the old gradient by
+  uint32_t weights_non_finite = 0;  // an optimizer sets it: it wrote a weight that is not finite
 };
-static_assert(sizeof(StepScalars) == 64);
+static_assert(sizeof(StepScalars) == 68);
 
 // Optimizers do nothing when error or non_finite is set.
 

@@ -1,13 +1,13 @@
 // AdamW: Adam with decoupled weight decay.
 //
-//   g = grad * scale
+//   g = grad * scale,  learning_rate = that of the step * learning_rate_factor
 //   w = w * (1 - learning_rate * weight_decay)
 //   m = beta1 * m + (1 - beta1) * g,  v = beta2 * v + (1 - beta2) * g^2
 //   w = w - learning_rate * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)
 //
 // Operands  lists of storages: weights, grads, m, v; scale [1]. Updates weights, m and v.
 // Step      bias_correction = 1 - beta^t comes as a step scalar; does nothing if error or
-// non_finite is set. Gradient  none. Source    Loshchilov, Hutter, "Decoupled Weight Decay
+// non_finite is set; sets weights_non_finite. Gradient  none. Source    Loshchilov, Hutter, "Decoupled Weight Decay
 // Regularization", 2019, algorithm 2.
 #include <cmath>
 
@@ -28,7 +28,7 @@ Status infer(InferContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<AdamWAttributes>();
   const double scale = c.in(4)[0], beta1 = t.beta1(), beta2 = t.beta2();
-  const double rate = c.step.learning_rate;
+  const double rate = c.step.learning_rate * t.learning_rate_factor();
   const auto w_magnitude = c.zero_magnitude(0);
   const auto m_magnitude = c.zero_magnitude(1);
   for (size_t i = 0; i < c.in(0).size(); ++i) {

@@ -3,8 +3,8 @@
 //   norm  = gradient_scale * sqrt(sum over all elements of all gradients of g^2)
 //   scale = gradient_scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1)
 //
-// Shapes    a list of gradients  ->  scale [1].
-// Step      writes grad_norm = norm and non_finite = norm is not finite.
+// Shapes    a list of gradients, perhaps the loss []  ->  scale [1].
+// Step      writes grad_norm = norm; sets non_finite if the norm or the loss is not finite.
 // Numerics  accumulated in f32.
 // Gradient  none.
 // Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013.
@@ -18,6 +18,7 @@ namespace {
 Status infer(InferContext& c) {
   const float bound = c.attributes<ClipAttributes>().max_norm();
   BOWLINE_REQUIRE(bound >= 0, "The bound of the norm ({}) is negative.", bound);
+  BOWLINE_REQUIRE(c.inputs() == 1 || c.in(1).elements() == 1, "The loss has shape {}.", c.in(1));
   return c.out(0, Shape{1});
 }
 
@@ -30,6 +31,7 @@ Status infer(InferContext& c) {
   const double norm = c.step.gradient_scale * std::sqrt(sum);
   c.outcome.norm_known = true;
   c.outcome.norm = norm;
+  c.outcome.loss_non_finite = c.inputs() > 1 && !std::isfinite(c.in(1)[0]);
   c.out(0)[0] = c.step.gradient_scale * (bound > 0 && norm > bound ? bound / norm : 1);
   if (!std::isfinite(norm)) {
     c.outcome.undefined_outputs = 0b1;  // nobody reads it: the optimizers do nothing
@@ -43,6 +45,7 @@ Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0
 extern const OpDef op_clip_by_global_norm;
 const OpDef op_clip_by_global_norm{
     .name = "ClipByGlobalNorm",
+    .optional_inputs = 1,
     .takes_lists = true,
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

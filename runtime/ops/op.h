@@ -109,6 +109,7 @@ class OracleContext {
     std::vector<double> bad_indices;  // the error word is set, with one of these
     bool norm_known = false;          // grad_norm and non_finite are written
     double norm = 0;
+    bool loss_non_finite = false;  // non_finite is set, whatever the norm
     double norm_magnitude = 0;
     uint32_t undefined_outputs = 0;  // bit i: output i holds anything
     bool may_set_error = false;      // the error word holds anything

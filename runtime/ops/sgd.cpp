@@ -2,10 +2,10 @@
 //
 //   g = grad * scale + weight_decay * w
 //   with momentum:  b = first_update ? g : momentum * b + g,  g = nesterov ? g + momentum * b : b
-//   w = w - learning_rate * g
+//   w = w - learning_rate * learning_rate_factor * g
 //
 // Operands  lists of storages: weights, grads; scale [1]; with momentum also momenta. Updates
-// weights and momenta. Step      does nothing if error or non_finite is set. Gradient  none. Source
+// weights and momenta. Step      does nothing if error or non_finite is set; sets weights_non_finite. Gradient  none. Source
 // Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013, in
 // the
 //           form of PyTorch, where the learning rate stays outside of the buffer.
@@ -28,7 +28,7 @@ Status infer(InferContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SgdAttributes>();
   const double scale = c.in(2)[0], decay = t.weight_decay(), momentum = t.momentum();
-  const double rate = c.step.learning_rate;
+  const double rate = c.step.learning_rate * t.learning_rate_factor();
   const bool has_momentum = c.inputs() == 4;
   for (int o = 0; o < (has_momentum ? 2 : 1); ++o) {
     c.zero_magnitude(o);

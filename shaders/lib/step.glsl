@@ -14,6 +14,8 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Step {
   float bias_correction1;
   float bias_correction2;
   uint first_update;
+  float accumulate_factor;
+  uint weights_non_finite;
 };
 
 const uint kIndexOutOfRange = 1;

@@ -29,9 +29,10 @@ Verdict compare_norm(const Expected& e, const device::StepScalars& step) {
   if (!(units <= 1)) {
     v.problem = format("grad_norm is {} instead of {}", step.grad_norm, e.outcome.norm);
   }
-  const bool finite = std::isfinite(e.outcome.norm);
+  const bool finite = std::isfinite(e.outcome.norm) && !e.outcome.loss_non_finite;
   if ((step.non_finite == 0) != finite) {
-    v.problem = format("non_finite is {} at a norm of {}", step.non_finite, e.outcome.norm);
+    v.problem = format("non_finite is {} at a norm of {} and a loss that is {}finite",
+                       step.non_finite, e.outcome.norm, e.outcome.loss_non_finite ? "not " : "");
   }
   return v;
 }

@@ -198,7 +198,8 @@ class OracleDevice : public device::Device {
     }
     if (outcome.norm_known) {
       step.grad_norm = static_cast<float>(outcome.norm);
-      step.non_finite = std::isfinite(step.grad_norm) ? 0 : 1;
+      const bool finite = std::isfinite(step.grad_norm) && !outcome.loss_non_finite;
+      step.non_finite = finite ? step.non_finite : 1;
     }
   }
 

@@ -2,6 +2,7 @@
 #include "compute/elementwise.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "compute/targets.h"
@@ -120,7 +121,8 @@ void activation_backward_block(Activation op, size_t n, const float* x, const fl
   }
 }
 
-void adamw_block(size_t n, const AdamWFactors& f, const float* g, float* w, float* m, float* v) {
+// The update blocks return 0 times the sum of the new weights: NaN if one is not finite.
+float adamw_block(size_t n, const AdamWFactors& f, const float* g, float* w, float* m, float* v) {
   const FloatTag d;
   const FloatVector decay = hn::Set(d, f.decay);
   const FloatVector one_minus_beta1 = hn::Set(d, f.one_minus_beta1);
@@ -130,7 +132,7 @@ void adamw_block(size_t n, const AdamWFactors& f, const float* g, float* w, floa
   const FloatVector eps = hn::Set(d, f.eps);
   const FloatVector step_size = hn::Set(d, f.step_size);
   const FloatVector grad_scale = hn::Set(d, f.grad_scale);
-  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
     const FloatVector gi = hn::Mul(part.load(g + i), grad_scale);
     const FloatVector m0 = part.load(m + i);
     const FloatVector mi = hn::MulAdd(one_minus_beta1, hn::Sub(gi, m0), m0);
@@ -138,13 +140,15 @@ void adamw_block(size_t n, const AdamWFactors& f, const float* g, float* w, floa
         hn::MulAdd(hn::Mul(one_minus_beta2, gi), gi, hn::Mul(beta2, part.load(v + i)));
     const FloatVector root = hn::MulAdd(hn::Sqrt(vi), inverse_root, eps);
     const FloatVector decayed = hn::Mul(part.load(w + i), decay);
-    part.store(hn::NegMulAdd(step_size, hn::Div(mi, root), decayed), w + i);
+    const FloatVector wi = hn::NegMulAdd(step_size, hn::Div(mi, root), decayed);
+    part.store(wi, w + i);
     part.store(mi, m + i);
     part.store(vi, v + i);
+    return hn::Mul(wi, hn::Zero(FloatTag()));
   });
 }
 
-void sgd_block(size_t n, const SgdStep& s, const float* g, float* w, float* b) {
+float sgd_block(size_t n, const SgdStep& s, const float* g, float* w, float* b) {
   const FloatTag d;
   const FloatVector rate = hn::Set(d, s.learning_rate);
   const FloatVector momentum = hn::Set(d, s.momentum);
@@ -153,7 +157,7 @@ void sgd_block(size_t n, const SgdStep& s, const float* g, float* w, float* b) {
   const bool has_momentum = s.momentum != 0;
   const bool first = s.first;
   const bool nesterov = s.nesterov;
-  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
     const FloatVector wi = part.load(w + i);
     const FloatVector gi = hn::MulAdd(decay, wi, hn::Mul(part.load(g + i), grad_scale));
     FloatVector direction = gi;
@@ -162,7 +166,9 @@ void sgd_block(size_t n, const SgdStep& s, const float* g, float* w, float* b) {
       part.store(bi, b + i);
       direction = nesterov ? hn::MulAdd(momentum, bi, gi) : bi;
     }
-    part.store(hn::NegMulAdd(rate, direction, wi), w + i);
+    const FloatVector next = hn::NegMulAdd(rate, direction, wi);
+    part.store(next, w + i);
+    return hn::Mul(next, hn::Zero(FloatTag()));
   });
 }
 
@@ -263,7 +269,7 @@ void activation_backward(Threads& threads, Activation op, size_t n, const float*
   });
 }
 
-void adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
+bool adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
            float* v) {
   const AdamWFactors factors{
       .decay = static_cast<float>(1 - step.learning_rate * step.weight_decay),
@@ -275,15 +281,24 @@ void adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, fl
       .step_size = static_cast<float>(step.learning_rate / step.bias_correction1),
       .grad_scale = step.grad_scale,
   };
-  for_blocks(threads, n, [=, &factors](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(adamw_block)(size, factors, g + i, w + i, m + i, v + i);
+  std::atomic<bool> finite = true;
+  for_blocks(threads, n, [=, &factors, &finite](size_t i, size_t size) {
+    if (HWY_DYNAMIC_DISPATCH(adamw_block)(size, factors, g + i, w + i, m + i, v + i) != 0) {
+      finite = false;
+    }
   });
+  return finite;
 }
 
-void sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b) {
-  for_blocks(threads, n, [=, &step](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(sgd_block)(size, step, g + i, w + i, b == nullptr ? nullptr : b + i);
+bool sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b) {
+  std::atomic<bool> finite = true;
+  for_blocks(threads, n, [=, &step, &finite](size_t i, size_t size) {
+    float* const momenta = b == nullptr ? nullptr : b + i;
+    if (HWY_DYNAMIC_DISPATCH(sgd_block)(size, step, g + i, w + i, momenta) != 0) {
+      finite = false;
+    }
   });
+  return finite;
 }
 
 size_t sum_of_squares_scratch_bytes(size_t n) { return blocks_of(n) * sizeof(double); }

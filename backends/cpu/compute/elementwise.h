@@ -39,6 +39,7 @@ void activation_backward(Threads& threads, Activation op, size_t n, const float*
 //   v = beta2 v + (1 - beta2) g^2
 //   w = w - learning_rate / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps)
 //
+// Returns whether every new w is finite.
 // Source   Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, algorithm 2.
 struct AdamWStep {
   double learning_rate = 0;
@@ -50,7 +51,7 @@ struct AdamWStep {
   double bias_correction2 = 1;  // 1 - beta2^t
   float grad_scale = 1;
 };
-void adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
+bool adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, float* w, float* m,
            float* v);
 
 // SGD on one array, with g multiplied by grad_scale first:
@@ -59,7 +60,7 @@ void adamw(Threads& threads, size_t n, const AdamWStep& step, const float* g, fl
 //   b = momentum * b + g     (b = g at the first step)
 //   w = w - learning_rate * (nesterov ? g + momentum * b : b)
 //
-// Without momentum, b is not used and may be null.
+// Without momentum, b is not used and may be null. Returns whether every new w is finite.
 struct SgdStep {
   float learning_rate = 0;
   float momentum = 0;
@@ -68,7 +69,7 @@ struct SgdStep {
   bool nesterov = false;
   bool first = false;
 };
-void sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b);
+bool sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float* w, float* b);
 
 // Sum of x^2 in f64, over blocks of a fixed size in ascending order.
 size_t sum_of_squares_scratch_bytes(size_t n);

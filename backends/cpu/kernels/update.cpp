@@ -48,7 +48,10 @@ void run_clip(const Launch& l) {
   const double norm = scale * std::sqrt(sum);
   const double max_norm = static_cast<double>(l.attributes<ClipAttributes>().max_norm());
   l.step.grad_norm = static_cast<float>(norm);
-  l.step.non_finite = std::isfinite(l.step.grad_norm) ? 0 : 1;
+  const bool loss_is_finite = !l.has_input(1) || std::isfinite(*l.in[1].f32());
+  if (!std::isfinite(l.step.grad_norm) || !loss_is_finite) {
+    l.step.non_finite = 1;
+  }
   *l.out[0].f32() =
       static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
 }
@@ -61,7 +64,7 @@ void run_sgd(const Launch& l) {
   }
   const auto& t = l.attributes<SgdAttributes>();
   SgdStep step;
-  step.learning_rate = l.step.learning_rate;
+  step.learning_rate = l.step.learning_rate * t.learning_rate_factor();
   step.momentum = t.momentum();
   step.weight_decay = t.weight_decay();
   step.grad_scale = *l.in[2].f32();
@@ -69,8 +72,10 @@ void run_sgd(const Launch& l) {
   step.first = l.step.first_update != 0;
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
     const ListItem& w = l.in[0].list[i];
-    sgd(l.threads, w.elements, step, l.in[1].list[i].data, w.data,
-        l.has_input(3) ? l.in[3].list[i].data : nullptr);
+    if (!sgd(l.threads, w.elements, step, l.in[1].list[i].data, w.data,
+             l.has_input(3) ? l.in[3].list[i].data : nullptr)) {
+      l.step.weights_non_finite = 1;
+    }
   }
 }
 
@@ -80,7 +85,7 @@ void run_adamw(const Launch& l) {
   }
   const auto& t = l.attributes<AdamWAttributes>();
   AdamWStep step;
-  step.learning_rate = static_cast<double>(l.step.learning_rate);
+  step.learning_rate = static_cast<double>(l.step.learning_rate * t.learning_rate_factor());
   step.beta1 = static_cast<double>(t.beta1());
   step.beta2 = static_cast<double>(t.beta2());
   step.eps = static_cast<double>(t.eps());
@@ -90,8 +95,10 @@ void run_adamw(const Launch& l) {
   step.grad_scale = *l.in[4].f32();
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
     const ListItem& w = l.in[0].list[i];
-    adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data,
-          l.in[3].list[i].data);
+    if (!adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data,
+               l.in[3].list[i].data)) {
+      l.step.weights_non_finite = 1;
+    }
   }
 }
 

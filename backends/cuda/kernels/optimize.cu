@@ -39,6 +39,13 @@ __device__ bool halted(const StepScalars* step) {
   return step->error != 0 || step->non_finite != 0;
 }
 
+// A weight that is not finite is reported by every thread that wrote one.
+__device__ void report(bool finite, StepScalars* step) {
+  if (!finite) {
+    atomicExch(&step->weights_non_finite, 1u);
+  }
+}
+
 __global__ void zero_kernel(List grads, const StepScalars* step) {
   if (step->accumulate != 0) {
     return;
@@ -104,15 +111,18 @@ __global__ void squares_kernel(List grads, float* partials) {
 }
 
 // norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
-__global__ void clip_kernel(const float* partials, float* scale, StepScalars* step,
-                            float max_norm) {
+__global__ void clip_kernel(const float* partials, const float* loss, float* scale,
+                            StepScalars* step, float max_norm) {
   const float sum = team_sum<kThreads>(partials[threadIdx.x]);
   if (threadIdx.x == 0) {
     const float norm = step->gradient_scale * sqrtf(sum);
     const bool clips = max_norm > 0 && norm > max_norm;
     *scale = step->gradient_scale * (clips ? max_norm / norm : 1);
     step->grad_norm = norm;
-    step->non_finite = norm - norm == 0 ? 0 : 1;
+    const float watched = loss == nullptr ? 0 : *loss;
+    if (norm - norm != 0 || watched - watched != 0) {
+      step->non_finite = 1;
+    }
   }
 }
 
@@ -121,19 +131,21 @@ uint64_t clip_workspace(const NodeView&) { return kPartials * sizeof(float); }
 void clip(Launch& l) {
   static_assert(kPartials == kThreads);
   l.launch("squares", squares_kernel, kPartials, kThreads, l.in_list(0), l.workspace());
-  l.launch("clip", clip_kernel, 1, kThreads, l.workspace(), l.out(0), l.step(),
+  l.launch("clip", clip_kernel, 1, kThreads, l.workspace(),
+           l.has_input(1) ? l.in(1) : static_cast<const float*>(nullptr), l.out(0), l.step(),
            l.attributes<ClipAttributes>().max_norm());
 }
 
 struct SgdNumbers {
   float momentum;
   float weight_decay;
+  float rate_factor;
   bool nesterov;
   bool has_momentum;
 };
 
 __global__ void sgd_kernel(List weights, List grads, List momenta, const float* scale_at,
-                           const StepScalars* step, SgdNumbers a) {
+                           StepScalars* step, SgdNumbers a) {
   if (halted(step)) {
     return;
   }
@@ -142,7 +154,8 @@ __global__ void sgd_kernel(List weights, List grads, List momenta, const float* 
   const float* const g = grads.entries[chunk.entry].data;
   float* const b = a.has_momentum ? momenta.entries[chunk.entry].data : nullptr;
   const float scale = *scale_at;
-  const float rate = step->learning_rate;
+  const float rate = step->learning_rate * a.rate_factor;
+  bool finite = true;
   const bool first = step->first_update != 0;
   for_chunk(chunk, false, [&](uint64_t i, bool) {
     float d = g[i] * scale + a.weight_decay * w[i];
@@ -152,7 +165,9 @@ __global__ void sgd_kernel(List weights, List grads, List momenta, const float* 
       d = a.nesterov ? d + a.momentum * kept : kept;
     }
     w[i] -= rate * d;
+    finite = finite && w[i] - w[i] == 0;
   });
+  report(finite, step);
 }
 
 void sgd(Launch& l) {
@@ -161,7 +176,8 @@ void sgd(Launch& l) {
   const bool has_momentum = l.has_input(3);
   l.launch("sgd", sgd_kernel, weights.chunk_count, kThreads, weights, l.in_list(1),
            has_momentum ? l.in_list(3) : List(), l.in(2), l.step(),
-           SgdNumbers{t.momentum(), t.weight_decay(), t.nesterov(), has_momentum});
+           SgdNumbers{t.momentum(), t.weight_decay(), t.learning_rate_factor(), t.nesterov(),
+                      has_momentum});
 }
 
 struct AdamWNumbers {
@@ -169,6 +185,7 @@ struct AdamWNumbers {
   float beta2;
   float eps;
   float weight_decay;
+  float rate_factor;
 };
 
 // What is the same for all elements of a step.
@@ -179,16 +196,18 @@ struct AdamWStep {
   float correction1;
   float correction2;
 
-  __device__ void apply(const AdamWNumbers& a, float& w, float g, float& m, float& v) const {
+  // Returns whether the new w is finite.
+  __device__ bool apply(const AdamWNumbers& a, float& w, float g, float& m, float& v) const {
     g *= scale;
     m = a.beta1 * m + (1 - a.beta1) * g;
     v = a.beta2 * v + (1 - a.beta2) * g * g;
     w = w * keep - rate * (m / correction1) / (sqrtf(v / correction2) + a.eps);
+    return w - w == 0;
   }
 };
 
 __global__ void adam_w_kernel(List weights, List grads, List means, List squares,
-                              const float* scale_at, const StepScalars* step, AdamWNumbers a) {
+                              const float* scale_at, StepScalars* step, AdamWNumbers a) {
   if (halted(step)) {
     return;
   }
@@ -197,27 +216,29 @@ __global__ void adam_w_kernel(List weights, List grads, List means, List squares
   const float* const g = grads.entries[chunk.entry].data;
   float* const m = means.entries[chunk.entry].data;
   float* const v = squares.entries[chunk.entry].data;
-  const float rate = step->learning_rate;
+  const float rate = step->learning_rate * a.rate_factor;
+  bool finite = true;
   const AdamWStep s = {*scale_at, rate, 1 - rate * a.weight_decay, step->bias_correction1,
                        step->bias_correction2};
   for_chunk(chunk, fits_16(w) && fits_16(g) && fits_16(m) && fits_16(v),
             [&](uint64_t i, bool four) {
               if (!four) {
-                s.apply(a, w[i], g[i], m[i], v[i]);
+                finite = s.apply(a, w[i], g[i], m[i], v[i]) && finite;
                 return;
               }
               float4 w4 = load4(w + i);
               const float4 g4 = load4(g + i);
               float4 m4 = load4(m + i);
               float4 v4 = load4(v + i);
-              s.apply(a, w4.x, g4.x, m4.x, v4.x);
-              s.apply(a, w4.y, g4.y, m4.y, v4.y);
-              s.apply(a, w4.z, g4.z, m4.z, v4.z);
-              s.apply(a, w4.w, g4.w, m4.w, v4.w);
+              finite = s.apply(a, w4.x, g4.x, m4.x, v4.x) && finite;
+              finite = s.apply(a, w4.y, g4.y, m4.y, v4.y) && finite;
+              finite = s.apply(a, w4.z, g4.z, m4.z, v4.z) && finite;
+              finite = s.apply(a, w4.w, g4.w, m4.w, v4.w) && finite;
               store4(w + i, w4);
               store4(m + i, m4);
               store4(v + i, v4);
             });
+  report(finite, step);
 }
 
 void adam_w(Launch& l) {
@@ -225,7 +246,7 @@ void adam_w(Launch& l) {
   const List weights = l.in_list(0);
   l.launch("adam_w", adam_w_kernel, weights.chunk_count, kThreads, weights, l.in_list(1),
            l.in_list(2), l.in_list(3), l.in(4), l.step(),
-           AdamWNumbers{t.beta1(), t.beta2(), t.eps(), t.weight_decay()});
+           AdamWNumbers{t.beta1(), t.beta2(), t.eps(), t.weight_decay(), t.learning_rate_factor()});
 }
 
 }  // namespace

@@ -63,9 +63,12 @@ void clip(Launch& l) {
   uint64_t count = 0;
   const std::vector<uint32_t> words = chunk_table({l.in_list(0)}, &count);
   Push push;
+  const bool has_loss = l.inputs() > 1;
   push.table(l.table(words)).add(l.workspace()).add(l.out(0)).add(l.step());
+  push.add(has_loss ? l.in(1) : l.out(0));
   push.u32(count).u32(kPartials).f32(
       static_cast<double>(l.attributes<ClipAttributes>().max_norm()));
+  push.u32(has_loss ? 1 : 0);
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), n * 2, n * 4);
   l.barrier();
@@ -85,6 +88,7 @@ void sgd(Launch& l) {
   Push push;
   push.table(l.table(words)).add(l.in(2)).add(l.step()).u32(count).add(attributes.momentum());
   push.add(attributes.weight_decay()).u32(attributes.nesterov() ? 1 : 0).u32(has_momentum ? 1 : 0);
+  push.add(attributes.learning_rate_factor());
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::sgd, {}, push, over_chunks(l, count), n * 8, n * 20);
 }
@@ -101,7 +105,7 @@ void adam_w(Launch& l) {
       .u32(count)
       .add(attributes.beta1())
       .add(attributes.beta2());
-  push.add(attributes.eps()).add(attributes.weight_decay());
+  push.add(attributes.eps()).add(attributes.weight_decay()).add(attributes.learning_rate_factor());
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::adam_w, {}, push, over_chunks(l, count), n * 20, n * 28);
 }
