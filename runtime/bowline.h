@@ -336,6 +336,9 @@ class Model {
 
   // Gives every storage without bytes its initial values, drawn once per storage from `seed`.
   Status materialize(uint64_t seed);
+  // Inside an accumulation of a Trainer tie, untie, freeze and load(assign) are refused: the gradients that it has belong to the
+  // table as it is.
+
   // Makes `b` share the storage of `a` through `view`, or show what `a` shows without one; the storage of `b`
   // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing.
   Status tie(std::string_view a, std::string_view b, const std::optional<View>& view = {});
@@ -353,12 +356,18 @@ class Model {
   Status freeze_storage(std::string_view name, bool frozen = true);
   // Moves every storage: one transfer each. Moving to where the model is does nothing.
   Status to(const Device& device);
+  // Without training state.
   Result<Model> clone() const;
-  // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage.
+  // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with training state, also
+  // if the model was opened from a checkpoint: that is Trainer::save.
   Status save(const std::string& path) const;
   // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
   Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy,
                           bool partial = false);
+
+  // Drops moments, gradients and the position that a checkpoint file brought. Those of a live Trainer go with it; while it
+  // lives this is refused.
+  Status drop_training_state();
 
   // Free text that travels with the model, such as tokenizer = bytes. An empty value removes the entry.
   Status set_metadata(std::string_view key, std::string_view value);
@@ -503,6 +512,7 @@ class Session {
   // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile runs on it.
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
 
+  // Arena, io and backend are 0 while there is no plan: after planning failed, until run() plans again.
   MemoryReport memory() const;
   Counters counters() const;
   // Numbered lines of "build", "forward"; with `columns` names of nodes too, and in "build" launches and every record with
@@ -541,6 +551,27 @@ struct Schedule {
 // The rate of 1-based step `step`.
 float learning_rate_at(const Schedule& schedule, uint64_t step);
 
+// What a step does whose loss or gradient norm is not finite. Its update is never applied.
+enum class OnNonFinite : uint8_t {
+  skip,  // goes on with the next one
+  stop,  // micro_step() fails with non_finite; the step begins anew. The message names the first bad node or parameter.
+  rollback,  // goes back to the last snapshot, and on from there
+};
+
+// Where a Trainer begins.
+enum class TrainStart : uint8_t {
+  fresh,      // at step 0 with new moments; what a checkpoint file brought is dropped
+  continue_,  // with the moments, the step and the counters that the model holds, which was opened from a checkpoint; an
+              // unfinished accumulation begins anew
+};
+
+// Options of the storages whose parameters match a pattern ("*": any characters, "?": one).
+struct ParameterGroup {
+  std::string pattern;
+  float learning_rate_factor = 1;     // of the schedule
+  std::optional<float> weight_decay;  // instead of the optimizer's, whatever the rank
+};
+
 struct TrainOptions {
   std::string entry_point = "loss";
   std::string loss = "loss";  // the scalar output that is minimised
@@ -551,6 +582,12 @@ struct TrainOptions {
   uint32_t accumulation = 1;          // micro-batches per step
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
+  // The first group with a match counts. Two parameters of one storage in two groups are an error that names both, and so
+  // is a pattern without a match among the trainable ones.
+  std::vector<ParameterGroup> groups;
+  TrainStart start = TrainStart::fresh;
+  OnNonFinite on_nonfinite = OnNonFinite::skip;
+  uint32_t max_nonfinite_in_row = 5;  // then micro_step() fails with non_finite; 0: never
 };
 
 struct StepReport {
@@ -558,7 +595,26 @@ struct StepReport {
   float loss = 0;       // mean over the micro-batches
   float grad_norm = 0;  // global L2 norm before clipping
   float learning_rate = 0;
-  bool skipped = false;  // loss or norm was not finite: the weights are as before
+  bool skipped = false;  // a loss or the norm was not finite: the weights are as before
+  bool rolled_back =
+      false;  // and then as in the last snapshot (OnNonFinite::rollback); so is steps()
+  // The update made a weight that is not finite: no later step can mend it.
+  bool weights_non_finite = false;
+  uint32_t nonfinite_in_row = 0;  // steps that were not finite, up to this one
+  uint64_t nonfinite_steps = 0;   // of this Trainer
+};
+
+// What a failed call has left. Every other failure of a Trainer leaves all as before: the call can be made again.
+enum class TrainState : uint8_t {
+  ready,
+  // The last micro-batch was submitted, and reading its result failed. micro_step() with the same batch reads again and
+  // submits nothing; any other batch is refused. Until then nothing but rollback() and resume() is allowed.
+  unread,
+  // The gradients of the unfinished step are lost, the weights are whole: restart_step() and the batches of the step once
+  // more give the bits of a run without failure. So do rollback() and resume().
+  gradients_lost,
+  // Weights or moments may be partly written: rollback() or resume(), again if it was one of these that failed.
+  damaged,
 };
 
 // What a checkpoint says about the run besides the weights; `data_*` and `config` are the caller's.
@@ -569,6 +625,13 @@ struct Progress {
   uint64_t data_cursor = 0;
   uint64_t data_seed = 0;
   std::vector<std::pair<std::string, std::string>> config;
+  // Of resume(): what differs and is no reason to refuse, such as another device. Sentences.
+  std::vector<std::string> notes;
+};
+
+struct ResumeOptions {
+  // Schedule::total_steps may differ from that of the checkpoint: a finished run goes on.
+  bool extend = false;
 };
 
 namespace train {
@@ -576,10 +639,14 @@ class TrainerState;
 }
 
 // Fine-tunes the trainable storages of a Model on one Device. Move-only.
+//
+// The training state has one owner: gradients, moments and the position live and go with the Trainer, of which a Model has
+// at most one at a time. What lasts is written by save() and read by resume() or TrainStart::continue_.
 class Trainer {
  public:
-  // Adds gradients and moments to the table. Errors  bad_argument: a trainable storage gets no gradient, an
-  // operator on a path to one has no gradient (both named), the loss is not a scalar. out_of_memory: with the bytes.
+  // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model lives (busy), an option is out
+  // of its range, a trainable storage gets no gradient, an operator on a path to one has no gradient (both named), the loss
+  // is not a scalar, there is nothing to continue. out_of_memory: with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
@@ -587,17 +654,30 @@ class Trainer {
 
   // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
   // report of the finished step, or none. Errors  index_out_of_range: the weights are as before the
-  // step. cancelled. device_lost.
+  // step, which begins anew with the next micro-batch. cancelled. device_lost. After any failure state() says how to go
+  // on; a call that is made again then gives the bits of a run without failure.
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
-  // A whole step: `batches` holds one batch per micro-batch.
+  // A whole step: `batches` holds one batch per micro-batch. It goes on after those that the unfinished step has, so a
+  // call that failed can be made again.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
   // A micro_step() with the device's clock around every node: a real one, after which the weights are those of micro_step().
   // Errors  as Session::profile().
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   // The loss of a batch; nothing changes, dropout is off.
   Result<float> evaluate(std::span<const Tensor> batch);
+  // The same, and writes outputs of the entry point by name.
+  Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
 
-  // Keeps, or restores, weights and training state in host memory.
+  // The gradient of a trainable parameter, through its view, into f32 of its shape: the sum over the micro-batches of the
+  // unfinished step or, between two steps, of the last one; over all uses of its storage, before the mean and the clip.
+  // Errors  bad_argument: the parameter is not trained, or no micro-batch was run since the start or the last restore.
+  Status gradient(std::string_view name, const Tensor& out) const;
+  // The rate of the next steps instead of the schedule's; none: the schedule's again. A checkpoint keeps it.
+  Status set_learning_rate(std::optional<float> rate);
+
+  // Keeps in host memory, or restores, the weights, the training state and the partition: what tie, untie, freeze, load
+  // and set_value did since is undone. Rows that were added since stay as empty ones. Storages of the same size are written in
+  // place. Errors of rollback  bad_argument: there is no snapshot; parameters were declared since.
   Status snapshot();
   Status rollback();
   // Lets the running or next step return `cancelled` before its next submission; weights stay. Any thread.
@@ -605,10 +685,18 @@ class Trainer {
 
   // A checkpoint: the model with moments, pending gradients and the training state. Atomic.
   Status save(const std::string& path, const Progress& data) const;
-  // Continues from a checkpoint bit for bit. Errors  bad_file: it belongs to another model or run.
-  Result<Progress> resume(const std::string& path);
+  // Continues from a checkpoint bit for bit. Everything is verified first; then storages are written in place. Errors
+  // bad_file: it belongs to another model, partition, graph or run, or its training state is not legal; what differs is named.
+  Result<Progress> resume(const std::string& path, const ResumeOptions& options = {});
 
+  // How to go on after a failure.
+  TrainState state() const;
+  // Forgets the micro-batches of the unfinished step; the next one begins the step anew.
+  Status restart_step();
   uint64_t steps() const;
+  // Micro-batches of the unfinished step.
+  uint32_t accumulated() const;
+  // Arena, io and backend are 0 while there is no plan: after planning failed, until a call plans again.
   MemoryReport memory() const;
   Counters counters() const;
   // As Session::listing(), of "build", "forward", "backward", "update".

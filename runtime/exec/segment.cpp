@@ -119,12 +119,29 @@ Result<StepScalars> submit(device::OpenDevice& device, const Workspace& workspac
   return read_scalars(device, workspace);
 }
 
-uint64_t generation_stamp(const params::Table& table) {
-  uint64_t stamp = table.storages.size();
+Generations Generations::of(const params::Table& table, bool training) {
+  Generations g;
+  g.training_ = training;
   for (const params::Storage& s : table.storages) {
-    stamp = stamp * 1000003 + s.generation;
+    if (g.counts(s)) {
+      g.rows_.push_back(s.generation);
+    }
   }
-  return stamp;
+  return g;
+}
+
+bool Generations::match(const params::Table& table) const {
+  size_t row = 0;
+  for (const params::Storage& s : table.storages) {
+    if (!counts(s)) {
+      continue;
+    }
+    if (row == rows_.size() || rows_[row] != s.generation) {
+      return false;
+    }
+    ++row;
+  }
+  return row == rows_.size();
 }
 
 Status require_on_device(const params::Table& table) {
@@ -132,7 +149,7 @@ Status require_on_device(const params::Table& table) {
                   "The model lies on no device; move it with Model::to().");
   for (size_t i = 0; i < table.storages.size(); ++i) {
     const params::Storage& s = table.storages[i];
-    BOWLINE_REQUIRE(s.empty || s.home.block != nullptr,
+    BOWLINE_REQUIRE(s.empty || is_training(s.role) || s.home.block != nullptr,
                     "Storage {} has no bytes; materialize() or load() gives it some.", i);
   }
   return {};

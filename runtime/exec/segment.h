@@ -13,6 +13,9 @@ struct Workspace {
 
   static Result<Workspace> allocate(const std::shared_ptr<device::OpenDevice>& device,
                                     uint64_t arena_bytes, uint64_t io_bytes);
+  // 0 of one that was not allocated.
+  uint64_t arena_bytes() const { return arena ? arena->bytes() : 0; }
+  uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
 };
 
 // A recorded segment. Move-only; the recording dies with it.
@@ -60,8 +63,18 @@ Result<device::StepScalars> submit(device::OpenDevice& device, const Workspace& 
                                    std::span<const Tensor> inputs,
                                    const device::StepScalars& scalars);
 
-// Changes whenever a storage gets another dtype, shape, encoding or home: plans made before are made again.
-uint64_t generation_stamp(const params::Table& table);
+// The generations of all rows when a plan was made: when one grew, the plan is made again.
+class Generations {
+ public:
+  // `training`: of the rows of a training too.
+  static Generations of(const params::Table& table, bool training);
+  bool match(const params::Table& table) const;
+
+ private:
+  bool counts(const params::Storage& s) const { return training_ || !is_training(s.role); }
+  bool training_ = false;
+  std::vector<uint64_t> rows_;
+};
 
 // Refuses a model of which a storage has no bytes, or that does not lie on a device.
 Status require_on_device(const params::Table& table);

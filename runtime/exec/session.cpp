@@ -10,16 +10,32 @@ namespace exec {
 uint64_t storage_bytes(const params::Table& table) {
   uint64_t bytes = 0;
   for (const params::Storage& s : table.storages) {
-    bytes += s.bytes();
+    bytes += s.home.block ? s.bytes() : 0;
   }
   return bytes;
+}
+
+SessionState::SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
+                           std::vector<BoundDim> dims, const Budget& budget)
+    : model_(std::move(model)),
+      entry_point_(std::move(entry_point)),
+      dims_(std::move(dims)),
+      budget_(budget) {
+  model_->users.push_back(this);
+}
+
+SessionState::~SessionState() { std::erase(model_->users, this); }
+
+void SessionState::leave_device() {
+  forward_.reset();
+  workspace_ = {};
+  device_.reset();
 }
 
 Status SessionState::prepare() {
   const params::Table& table = model_->table;
   BOWLINE_TRY(require_on_device(table));
-  const uint64_t stamp = generation_stamp(table);
-  if (forward_ && stamp == stamp_) {
+  if (forward_ && device_ == table.device() && generations_.match(table)) {
     return {};
   }
   const graph::Graph* generic = model_->find_graph(entry_point_);
@@ -30,11 +46,13 @@ Status SessionState::prepare() {
   BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, budget_));
   forward_.reset();
   workspace_ = {};
-  BOWLINE_ASSIGN(workspace_, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));
-  BOWLINE_ASSIGN(Segment segment, Segment::record(std::move(plan), table, device, workspace_));
+  BOWLINE_ASSIGN(Workspace fresh, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));
+  BOWLINE_ASSIGN(Segment segment, Segment::record(std::move(plan), table, device, fresh));
+  workspace_ = std::move(fresh);
   forward_.emplace(std::move(segment));
   bound_ = std::move(bound);
-  stamp_ = stamp;
+  generations_ = Generations::of(table, false);
+  device_ = device;
   ++counters_.plan_builds;
   ++counters_.recordings;
   counters_.launches = forward_->recording()->launches();
@@ -66,17 +84,18 @@ Result<std::vector<NodeTime>> SessionState::profile(std::span<const Tensor> inpu
 MemoryReport SessionState::memory() const {
   MemoryReport m;
   m.storage_bytes = storage_bytes(model_->table);
-  m.arena_bytes = workspace_.arena->bytes();
-  m.io_bytes = workspace_.io->bytes() + workspace_.step->bytes();
-  m.backend_bytes = forward_->recording()->overhead_bytes();
+  m.arena_bytes = workspace_.arena_bytes();
+  m.io_bytes = workspace_.io_bytes();
+  m.backend_bytes = forward_ ? forward_->recording()->overhead_bytes() : 0;
   m.predicted_bytes = m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes;
-  m.lower_bound_bytes = forward_->plan().arena_lower_bound;
+  m.lower_bound_bytes = forward_ ? forward_->plan().arena_lower_bound : 0;
   return m;
 }
 
 Result<std::string> SessionState::listing(std::string_view part, bool columns) const {
   BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
                   part);
+  BOWLINE_REQUIRE(forward_.has_value(), "There is no plan to list: the last planning failed.");
   if (part == "build") {
     const std::string launches =
         columns ? format("segment forward: {} launches\n", forward_->recording()->launches()) +

@@ -5,19 +5,19 @@
 
 namespace bowline::exec {
 
-class SessionState {
+class SessionState final : public graph::User {
  public:
   SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
-               std::vector<BoundDim> dims, const Budget& budget)
-      : model_(std::move(model)),
-        entry_point_(std::move(entry_point)),
-        dims_(std::move(dims)),
-        budget_(budget) {}
+               std::vector<BoundDim> dims, const Budget& budget);
+  ~SessionState();
+  SessionState(const SessionState&) = delete;
+  SessionState& operator=(const SessionState&) = delete;
 
   // Makes the plan again if the model changed since.
   Status prepare();
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
+  void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
   Result<std::string> listing(std::string_view part, bool columns) const;
@@ -30,11 +30,12 @@ class SessionState {
   graph::Graph bound_;
   Workspace workspace_;
   std::optional<Segment> forward_;
-  uint64_t stamp_ = 0;
+  std::shared_ptr<device::OpenDevice> device_;  // of the plan
+  Generations generations_;
   Counters counters_;
 };
 
-// Bytes of the storages with bytes, as a device allocates them.
+// Bytes of the storages that lie on a device.
 uint64_t storage_bytes(const params::Table& table);
 
 }  // namespace bowline::exec

@@ -6,6 +6,7 @@
 #include "graph/load.h"
 #include "graph/save.h"
 #include "params/file.h"
+#include "params/stage.h"
 #include "params/verbs.h"
 
 namespace bowline {
@@ -34,6 +35,35 @@ class Declaring {
   bool done_ = false;
 };
 
+// The gradients of an unfinished step belong to the partition, shapes and flags that they were made with.
+Status require_no_accumulation(const ModelState& model, std::string_view verb) {
+  BOWLINE_REQUIRE(model.trainer == nullptr || !model.trainer->accumulates(),
+                  "The model is busy: an accumulation is open, and {} would change what its "
+                  "gradients belong to. Finish the step, or call Trainer::restart_step().",
+                  verb);
+  return {};
+}
+
+Status drop_training_state(ModelState& state) {
+  BOWLINE_REQUIRE(state.trainer == nullptr,
+                  "The model is busy: a Trainer lives, and its training state goes with it.");
+  BOWLINE_TRY(params::require_idle(state.busy, "drop_training_state()"));
+  params::drop_training(state.table);
+  state.training.reset();
+  return {};
+}
+
+Status to(ModelState& state, const std::shared_ptr<device::OpenDevice>& device) {
+  const std::shared_ptr<device::OpenDevice> before = state.table.device();
+  BOWLINE_TRY(params::move(state.table, device, state.busy));
+  if (before != device) {
+    for (graph::User* user : state.users) {
+      user->leave_device();
+    }
+  }
+  return {};
+}
+
 Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   auto out = std::make_shared<ModelState>();
   BOWLINE_ASSIGN(out->table, params::clone(state.table));
@@ -51,11 +81,13 @@ Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   copy_all(state.metadata, out->metadata);
   copy_all(state.self_tests, out->self_tests);
   out->base = state.base ? graph::copy_of(*state.base) : nullptr;
-  out->training = state.training ? graph::copy_of(*state.training) : nullptr;
   return out;
 }
 
 Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mode, bool partial) {
+  if (mode == LoadMode::assign) {
+    BOWLINE_TRY(require_no_accumulation(state, "load()"));
+  }
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const params::Table source = params::read_table(*file);
   if (mode == LoadMode::copy) {
@@ -148,13 +180,17 @@ Status Model::materialize(uint64_t seed) {
 }
 
 Status Model::tie(std::string_view a, std::string_view b, const std::optional<View>& view) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return params::tie(s.table, a, b, view, s.busy); });
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(require_no_accumulation(s, "tie()"));
+    return params::tie(s.table, a, b, view, s.busy);
+  });
 }
 
 Result<uint64_t> Model::untie(std::string_view name) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return params::untie(s.table, name, s.busy); });
+  return guarded(state_, "model", [&](ModelState& s) -> Result<uint64_t> {
+    BOWLINE_TRY(require_no_accumulation(s, "untie()"));
+    return params::untie(s.table, name, s.busy);
+  });
 }
 
 Status Model::set_value(std::string_view name, const Tensor& value) {
@@ -168,13 +204,15 @@ Status Model::get_value(std::string_view name, const Tensor& out) const {
 }
 
 Status Model::freeze(std::string_view name, bool frozen) {
-  return guarded(state_, "model", [&](ModelState& s) {
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(require_no_accumulation(s, frozen ? "freeze()" : "thaw()"));
     return params::freeze(s.table, name, frozen, false, s.busy);
   });
 }
 
 Status Model::freeze_storage(std::string_view name, bool frozen) {
-  return guarded(state_, "model", [&](ModelState& s) {
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(require_no_accumulation(s, frozen ? "freeze()" : "thaw()"));
     return params::freeze(s.table, name, frozen, true, s.busy);
   });
 }
@@ -182,7 +220,7 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
 Status Model::to(const Device& device) {
   return guarded(state_, "model", [&](ModelState& s) -> Status {
     BOWLINE_REQUIRE(device.handle() != nullptr, "The device is empty: it was moved from.");
-    return params::move(s.table, device.handle(), s.busy);
+    return bowline::to(s, device.handle());
   });
 }
 
@@ -195,7 +233,7 @@ Result<Model> Model::clone() const {
 
 Status Model::save(const std::string& path) const {
   return guarded(state_, "model",
-                 [&](const ModelState& s) { return graph::save_model(s, path, s.training.get()); });
+                 [&](const ModelState& s) { return graph::save_model(s, path, nullptr); });
 }
 
 Result<LoadReport> Model::load(const std::string& path, LoadMode mode, bool partial) {
@@ -206,6 +244,10 @@ Result<LoadReport> Model::load(const std::string& path, LoadMode mode, bool part
     }
     return report;
   });
+}
+
+Status Model::drop_training_state() {
+  return guarded(state_, "model", [](ModelState& s) { return bowline::drop_training_state(s); });
 }
 
 Status Model::set_metadata(std::string_view key, std::string_view value) {

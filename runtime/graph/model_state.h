@@ -19,6 +19,18 @@ struct NamedDim {
   bool counted = false;
 };
 
+// A Session or Trainer that is made from a model.
+class User {
+ public:
+  // The model has left the device: frees what lies there.
+  virtual void leave_device() = 0;
+  // A Trainer whose gradients belong to the table as it is.
+  virtual bool accumulates() const { return false; }
+
+ protected:
+  ~User() = default;
+};
+
 struct ModelState {
   const uint64_t id = next_id();  // of the handles of its parameters
   params::Table table;
@@ -26,6 +38,8 @@ struct ModelState {
   std::vector<NamedDim> dims;
 
   std::atomic<int> busy = 0;  // who reads the storages now; verbs that would change them refuse
+  std::vector<User*> users;
+  User* trainer = nullptr;  // at most one of them owns the training state
 
   // Kept as they are from load to save; their bytes lie in `source`.
   std::shared_ptr<const model::VerifiedFile> source;
@@ -33,7 +47,7 @@ struct ModelState {
   std::unique_ptr<file::BaseT> base;
   std::vector<std::unique_ptr<file::MetadataT>> metadata;
   std::vector<std::unique_ptr<file::SelfTestT>> self_tests;
-  std::unique_ptr<file::TrainingStateT> training;
+  std::unique_ptr<file::TrainingStateT> training;  // of a checkpoint, until a Trainer begins
 
   // Errors  bad_argument: the handle is of another model, or of none.
   Result<uint32_t> number_of(Parameter p) const {

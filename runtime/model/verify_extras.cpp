@@ -97,6 +97,7 @@ Status check_training(Check& check) {
   BOWLINE_TRY(check_text(check, training->schedule(), "The schedule of the training state"));
   BOWLINE_TRY(check_settings(check, training->config(), "A setting of the training state"));
   BOWLINE_TRY(check_settings(check, training->versions(), "A version of the training state"));
+  BOWLINE_TRY(check_settings(check, training->run(), "An option of the run of the training state"));
   return spend(check, training->loss_log());
 }
 

@@ -7,9 +7,10 @@ namespace bowline::params {
 Result<Table> clone(const Table& table) {
   Table out = table;
   out.shrink(table.used_rows(), table.parameters.size());
+  drop_training(out);
   for (size_t tie = 0; tie < out.storages.size(); ++tie) {
     const device::Block* from = table.storages[tie].home.block.get();
-    if (from == nullptr) {
+    if (from == nullptr || out.storages[tie].empty) {
       continue;
     }
     const std::string place = format("While copying storage {}.", tie);

@@ -9,19 +9,24 @@ bool is_there(const Home& home, const std::shared_ptr<device::OpenDevice>& devic
   return device ? home.block && home.block->device_handle() == device : home.block == nullptr;
 }
 
+bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& device) {
+  const bool waits_for_a_trainer = is_training(s.role) && !s.home.block;
+  return s.home.valid() && !is_there(s.home, device) && !waits_for_a_trainer;
+}
+
 }  // namespace
 
 Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) {
   bool moves = table.device() != device;
   for (const Storage& s : table.storages) {
-    moves = moves || (s.home.valid() && !is_there(s.home, device));
+    moves = moves || has_to_move(s, device);
   }
   if (!moves) {
     return {};
   }
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
-    if (!table.storages[tie].home.valid() || is_there(table.storages[tie].home, device)) {
+    if (!has_to_move(table.storages[tie], device)) {
       continue;
     }
     Storage& storage = stage.storage(tie);

@@ -1,7 +1,7 @@
 // The storage table: storages, parameters, ties, versions and generations.
 //
 // A row number is the tie index. Rows are never removed or reused: a row whose last parameter leaves becomes
-// empty. Empty rows at the end are not listed, and neither saved nor cloned. A verb works on copies of the rows that
+// empty; rows of a training at the end of the table go with it. Empty rows at the end are not listed, and neither saved nor cloned. A verb works on copies of the rows that
 // it changes (they are small and share their bytes), does everything that can fail on the copies, and commits by moving
 // them back: all or nothing. See params/stage.h.
 #pragma once
@@ -31,6 +31,10 @@ enum class Role : uint8_t {
   master,
 };
 std::string_view name_of(Role role);
+// Rows of a training, which belong to the row of a weight: gradients, moments, masters.
+constexpr bool is_training(Role role) {
+  return role == Role::gradient || role == Role::moment || role == Role::master;
+}
 // The dtype that a model cast does not go below; none for most roles.
 std::optional<DType> floor_dtype(Role role);
 

@@ -75,12 +75,16 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
 Status get_value(const Table& table, std::string_view name, const Tensor& out) {
   BOWLINE_ASSIGN(const uint32_t index, table.require(name));
   const ParameterRow& parameter = table.parameters[index];
-  const Storage& storage = table.storages[parameter.tie];
+  return read_values(parameter, table.storages[parameter.tie], out);
+}
+
+Status read_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out) {
   BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
-  BOWLINE_TRY(check_tensor(name, out, window.shape, storage.dtype));
+  BOWLINE_TRY(check_tensor(parameter.name, out, window.shape, storage.dtype));
   std::vector<std::byte> scratch;
   Result<Bytes> run = read_run(storage, window.first, window.count, scratch);
-  BOWLINE_TRY(std::move(run).status().at(format("While reading parameter \"{}\".", name)));
+  BOWLINE_TRY(
+      std::move(run).status().at(format("While reading parameter \"{}\".", parameter.name)));
   Bytes values = run.value();
   std::vector<std::byte> ordered;
   if (parameter.view.transpose) {

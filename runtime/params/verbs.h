@@ -30,16 +30,21 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy);
 // Through the view of the parameter. A write keeps the address of a storage on a device: one copy.
 Status set_value(Table& table, std::string_view name, const Tensor& value, int busy);
 Status get_value(const Table& table, std::string_view name, const Tensor& out);
+// The values that `parameter` shows of `storage`.
+Status read_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out);
 
 // Sets the flag of a storage. `all` says that every parameter of it is meant; without it thawing one of several is
 // refused, for another may be frozen on purpose.
 Status freeze(Table& table, std::string_view name, bool frozen, bool all, int busy);
 
 // Moves every storage with one transfer each (null: back to host memory); one that is there stays
-// as it is.
+// as it is. Rows of a training that no Trainer has brought to a device stay in their file.
 Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy);
 
-// The same rows with bytes of their own, on the same device.
+// Makes the rows of a training empty.
+void drop_training(Table& table);
+
+// The same rows with bytes of their own, on the same device, without those of a training.
 Result<Table> clone(const Table& table);
 
 // Values of `source` by parameter name, per storage of `table`. Unless `partial`, every element of

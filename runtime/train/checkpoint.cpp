@@ -1,22 +1,24 @@
 // Checkpoints: the model file with moments, pending gradients and the training state.
 //
 // The order of data and the dropout masks are functions of counters, so the counters are all that is kept of them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "graph/load.h"
 #include "graph/save.h"
+#include "params/home.h"
+#include "params/stage.h"
+#include "train/optimizer.h"
+#include "train/options.h"
 #include "train/trainer.h"
 
 namespace bowline::train {
 namespace {
 
+using params::Role;
 using params::Storage;
 using params::Table;
-
-// What must not change between the two halves of a run.
-std::string run_text(const TrainOptions& o) {
-  const bool adamw = o.optimizer.kind == Optimizer::Kind::adamw;
-  return format("{} accumulation={} seed={} loss={}.{}", adamw ? "adamw" : "sgd", o.accumulation,
-                o.seed, o.entry_point, o.loss);
-}
 
 std::unique_ptr<file::SettingT> setting(std::string key, std::string value) {
   auto s = std::make_unique<file::SettingT>();
@@ -25,20 +27,129 @@ std::unique_ptr<file::SettingT> setting(std::string key, std::string value) {
   return s;
 }
 
+std::string_view value_of(const std::vector<std::unique_ptr<file::SettingT>>& settings,
+                          std::string_view key) {
+  for (const auto& s : settings) {
+    if (s->key == key) {
+      return s->value;
+    }
+  }
+  return "none";
+}
+
+std::string device_text(const device::OpenDevice& device) {
+  return format("{}: {}", device.info().name, device.info().description);
+}
+
+// Parameters and what they show, as the listing says it; `ties` apart, so that a refusal can say which of the two differs.
+Status check_parameters(const Table& saved, const Table& live) {
+  const auto shapes = [](const Table& t) {
+    std::vector<std::string> out;
+    for (const params::ParameterRow& p : t.parameters) {
+      const Storage& s = t.storages[p.tie];
+      const Result<Shape> shape = params::view_shape(p.view, s.shape);
+      out.push_back(format("\"{}\" {}{}", p.name, s.dtype, shape.ok() ? shape.value() : s.shape));
+    }
+    return out;
+  };
+  const std::vector<std::string> there = shapes(saved);
+  const std::vector<std::string> here = shapes(live);
+  BOWLINE_REQUIRE(there.size() == here.size(),
+                  "it is a checkpoint of another model: it has {} parameters, this one {}.",
+                  there.size(), here.size());
+  const auto [a, b] = std::ranges::mismatch(there, here);
+  BOWLINE_REQUIRE(
+      a == there.end(),
+      "it is a checkpoint of another model: its parameters differ, first {} and {} here.", *a, *b);
+  for (size_t p = 0; p < live.parameters.size(); ++p) {
+    const params::ParameterRow& here_p = live.parameters[p];
+    const params::ParameterRow& there_p = saved.parameters[p];
+    BOWLINE_REQUIRE(
+        here_p.tie == there_p.tie && here_p.view == there_p.view,
+        "its partition differs: parameter \"{}\" has tie {} there and {} here, or another "
+        "view. The ties there are \"{}\", here \"{}\".",
+        here_p.name, there_p.tie, here_p.tie, saved.list_ties(), live.list_ties());
+  }
+  return {};
+}
+
+// Moments as an optimizer makes them: finite, and second moments not negative.
+Status check_moments(const Storage& row, const Optimizer& optimizer) {
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
+  const bool squares = optimizer.kind == Optimizer::Kind::adamw && row.slot == 1;
+  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i, sizeof(value));
+    BOWLINE_REQUIRE(std::isfinite(value) && (!squares || value >= 0),
+                    "moment {} of storage {} holds {}.", row.slot, row.owner, value);
+  }
+  return {};
+}
+
+// Rows of moments and of pending gradients that fit what they belong to. A storage that was thawed after its last step has
+// none: they begin with zeros.
+Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) {
+  for (size_t tie = 0; tie < saved.storages.size(); ++tie) {
+    const Storage& row = saved.storages[tie];
+    if (row.empty) {
+      continue;
+    }
+    BOWLINE_REQUIRE(row.home.valid(), "storage {} ({}) has no bytes.", tie,
+                    params::name_of(row.role));
+    if (!params::is_training(row.role)) {
+      continue;
+    }
+    const bool fits = row.owner >= 0 && static_cast<size_t>(row.owner) < saved.storages.size() &&
+                      row.shape == saved.storages[static_cast<size_t>(row.owner)].shape &&
+                      row.dtype == DType::f32;
+    BOWLINE_REQUIRE(fits, "storage {} ({}) does not fit the storage that it belongs to.", tie,
+                    params::name_of(row.role));
+    if (row.role == Role::moment) {
+      BOWLINE_REQUIRE(row.slot < moments(optimizer), "storage {} is moment {} of {}.", tie,
+                      row.slot, moments(optimizer));
+      BOWLINE_TRY(check_moments(row, optimizer));
+    }
+  }
+  const params::OwnedRows owned(saved);
+  for (const uint32_t tie : trained(saved)) {
+    BOWLINE_REQUIRE(!pending || owned.find(tie, Role::gradient, 0).has_value(),
+                    "storage {} has no gradient in the middle of an accumulation.", tie);
+  }
+  return {};
+}
+
 // The row of the checkpoint that belongs to row `tie` of the live table: weights by tie index, rows
 // of the optimizer by their owner.
-const Storage* counterpart(const Table& saved, const Table& live, uint32_t tie) {
+const Storage* counterpart(const Table& saved, const params::OwnedRows& owned, const Table& live,
+                           uint32_t tie) {
   const Storage& row = live.storages[tie];
   if (row.owner != params::kNoOwner) {
-    const auto found = saved.owned(static_cast<uint32_t>(row.owner), row.role, row.slot);
+    const auto found = owned.find(static_cast<uint32_t>(row.owner), row.role, row.slot);
     return found ? &saved.storages[*found] : nullptr;
   }
-  return tie < saved.storages.size() ? &saved.storages[tie] : nullptr;
+  return tie < saved.storages.size() && !saved.storages[tie].empty ? &saved.storages[tie] : nullptr;
+}
+
+Status check_counterparts(const Table& saved, const Table& live) {
+  const params::OwnedRows owned(saved);
+  for (uint32_t tie = 0; tie < live.storages.size(); ++tie) {
+    const Storage& row = live.storages[tie];
+    if (row.empty || params::is_training(row.role)) {
+      continue;
+    }
+    const Storage* from = counterpart(saved, owned, live, tie);
+    BOWLINE_REQUIRE(from != nullptr && from->shape == row.shape && from->dtype == row.dtype,
+                    "storage {} ({}) is missing or has another shape.", tie,
+                    params::name_of(row.role));
+  }
+  return {};
 }
 
 }  // namespace
 
 Status TrainerState::save(const std::string& path, const Progress& data) const {
+  BOWLINE_TRY(require_state("save()"));
   file::TrainingStateT t;
   t.step = state_.step;
   t.applied_steps = state_.applied;
@@ -48,63 +159,116 @@ Status TrainerState::save(const std::string& path, const Progress& data) const {
   t.micro_step = state_.micro_step;
   t.rng_seed = options_.seed;
   t.rng_counter = state_.counter;
-  t.optimizer = run_text(options_);
   t.loss_log = state_.losses;
+  BOWLINE_ASSIGN(t.plan_hash, graph_hash());
+  for (auto& [key, value] : run_settings(options_)) {
+    t.run.push_back(setting(std::move(key), std::move(value)));
+  }
+  if (state_.rate) {
+    t.learning_rate = *state_.rate;
+  }
   for (const auto& [key, value] : data.config) {
     t.config.push_back(setting(key, value));
   }
   t.versions.push_back(setting("bowline", std::string(version())));
-  if (device_ != nullptr) {
-    t.versions.push_back(
-        setting("device", format("{}: {}", device_->info().name, device_->info().description)));
-  }
+  t.versions.push_back(setting("device", device_text(*model_->table.device())));
   return graph::save_model(*model_, path, &t);
 }
 
-Result<Progress> TrainerState::resume(const std::string& path) {
-  BOWLINE_TRY(prepare());
+Status TrainerState::check_record(const file::TrainingStateT& t, bool same_run, bool extend) const {
+  BOWLINE_REQUIRE(t.applied_steps <= t.step, "it counts {} applied steps of {}.", t.applied_steps,
+                  t.step);
+  BOWLINE_REQUIRE(t.loss_log.size() == t.micro_step,
+                  "it has {} losses of {} micro-batches of the unfinished step.", t.loss_log.size(),
+                  t.micro_step);
+  BOWLINE_REQUIRE(t.rng_counter >= t.micro_step, "it counts {} micro-batches of {} in all.",
+                  t.micro_step, t.rng_counter);
+  BOWLINE_REQUIRE(!t.learning_rate || (std::isfinite(*t.learning_rate) && *t.learning_rate >= 0),
+                  "its learning rate is {}.", *t.learning_rate);
+  for (const auto& [key, value] : run_settings(options_)) {
+    if ((!same_run && key != "optimizer") || (extend && key == "total_steps")) {
+      continue;
+    }
+    BOWLINE_REQUIRE(value_of(t.run, key) == value,
+                    "it belongs to a run with another {}: {}, now {}.", key, value_of(t.run, key),
+                    value);
+  }
+  BOWLINE_REQUIRE(!same_run || t.micro_step < options_.accumulation,
+                  "it stands at micro-batch {} of {} in its step.", t.micro_step,
+                  options_.accumulation);
+  return {};
+}
+
+TrainerState::Position TrainerState::position_of(const file::TrainingStateT& t) const {
+  Position p;
+  p.step = t.step;
+  p.applied = t.applied_steps;
+  p.counter = t.rng_counter;
+  p.micro_step = static_cast<uint32_t>(t.micro_step);
+  p.losses = t.loss_log;
+  if (t.learning_rate) {
+    p.rate = *t.learning_rate;
+  }
+  return p;
+}
+
+Status TrainerState::adopt(Table& staged, Position& position) const {
+  BOWLINE_REQUIRE(model_->training != nullptr,
+                  "The model holds no training state to continue: it was not opened from a "
+                  "checkpoint, or a Trainer has begun since.");
+  const auto refuse = [](Status s) { return std::move(s).at("While continuing its training."); };
+  BOWLINE_TRY(refuse(check_record(*model_->training, false, false)));
+  BOWLINE_TRY(refuse(check_rows(staged, options_.optimizer, false)));
+  for (Storage& row : staged.storages) {
+    if (row.role == Role::moment && !row.empty && !row.home.block) {
+      std::vector<std::byte> scratch;
+      BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
+      BOWLINE_ASSIGN(params::Home home, params::make_home(staged.device(), bytes));
+      params::install(row, std::move(home));
+    } else if (params::is_training(row.role) && row.role != Role::moment && !row.empty) {
+      row.empty = true;
+      row.home = {};
+      ++row.generation;
+    }
+  }
+  position = position_of(*model_->training);
+  position.counter -= position.micro_step;
+  position.micro_step = 0;
+  position.losses.clear();
+  return {};
+}
+
+Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options) {
+  BOWLINE_TRY(params::require_idle(model_->busy, "resume()"));
   BOWLINE_ASSIGN(const auto verified, model::VerifiedFile::open(path));
   // Nothing is used before every checksum matched.
   BOWLINE_TRY(verified->verify_all());
   BOWLINE_ASSIGN(const auto saved, graph::load_model(verified));
-  const auto refuse = [&](std::string why) {
-    return Status(Code::bad_file, format("\"{}\" cannot be resumed: {}", path, why));
-  };
   const file::TrainingStateT* t = saved->training.get();
-  if (t == nullptr) {
-    return refuse("it is a model without a training state.");
+  const auto check = [&]() -> Status {
+    BOWLINE_REQUIRE(t != nullptr, "it is a model without a training state.");
+    BOWLINE_TRY(check_parameters(saved->table, model_->table));
+    BOWLINE_TRY(check_record(*t, true, options.extend));
+    BOWLINE_ASSIGN(const uint64_t hash, graph_hash());
+    BOWLINE_REQUIRE(t->plan_hash == hash,
+                    "its graph differs from that of \"{}\": another operator, attribute (heads, "
+                    "dropout, ...), shape or order.",
+                    options_.entry_point);
+    BOWLINE_TRY(check_rows(saved->table, options_.optimizer, t->micro_step > 0));
+    return check_counterparts(saved->table, model_->table);
+  };
+  if (Status s = check(); !s.ok()) {
+    return Status(Code::bad_file, format("\"{}\" cannot be resumed: {}", path, s.message()));
   }
-  Table& live = model_->table;
-  if (saved->table.list_parameters() != live.list_parameters()) {
-    return refuse("it is a checkpoint of another model: its parameters differ.");
+  if (unread_) {
+    unread_.reset();
+    fault_ = TrainState::damaged;
   }
-  if (t->optimizer != run_text(options_)) {
-    return refuse(format("it belongs to another run ({}; this one is {}).", t->optimizer,
-                         run_text(options_)));
-  }
-  Table staged = live;
-  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
-    Storage& row = staged.storages[tie];
-    if (row.empty) {
-      continue;
-    }
-    const Storage* from = counterpart(saved->table, live, tie);
-    const bool pending = row.role == params::Role::gradient;
-    if (pending && (from == nullptr || !from->home.valid())) {
-      continue;  // between two steps gradients are not kept
-    }
-    if (from == nullptr || !from->home.valid() || !(from->shape == row.shape) ||
-        from->dtype != row.dtype) {
-      return refuse(format("storage {} ({}) is missing or has another shape.", tie,
-                           params::name_of(row.role)));
-    }
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(*from));
-    BOWLINE_ASSIGN(row.home.block, device::Block::allocate(live.device(), bytes.size(),
-                                                           device::MemoryKind::device));
-    BOWLINE_TRY(live.device()->copy_in(row.home.block->buffer(), 0, bytes));
-    ++row.version;
-    ++row.generation;
-  }
+  BOWLINE_TRY(prepare());
+  BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
+  state_ = position_of(*t);
+  gradients_known_ = state_.micro_step > 0;
+  fault_ = TrainState::ready;
   Progress out;
   out.step = t->step;
   out.micro_step = t->micro_step;
@@ -114,11 +278,45 @@ Result<Progress> TrainerState::resume(const std::string& path) {
   for (const auto& s : t->config) {
     out.config.emplace_back(s->key, s->value);
   }
-  Position position = {t->step, t->applied_steps, t->rng_counter,
-                       static_cast<uint32_t>(t->micro_step), t->loss_log};
-  live = std::move(staged);
-  state_ = std::move(position);
+  const std::string here = device_text(*model_->table.device());
+  if (const std::string_view there = value_of(t->versions, "device"); there != here) {
+    out.notes.push_back(
+        format("The checkpoint was written on {}; the run goes on on {}, where other "
+               "bits may follow.",
+               there, here));
+  }
   return out;
+}
+
+// In place: old and new bytes never lie on the device together.
+Status TrainerState::write_rows(const Table& saved, bool pending) {
+  Table staged = model_->table;
+  const params::OwnedRows owned(saved);
+  const params::OwnedRows there(staged);
+  // Rows of storages that are frozen now, for when they are thawed.
+  for (const Storage& row : saved.storages) {
+    if (row.role == Role::moment && !row.empty) {
+      BOWLINE_TRY(add_row(staged, there, static_cast<uint32_t>(row.owner), row.role, row.slot));
+    }
+  }
+  device::OpenDevice& device = *staged.device();
+  std::vector<std::byte> scratch;
+  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
+    Storage& row = staged.storages[tie];
+    if (row.empty || (row.role == Role::gradient && !pending)) {
+      continue;  // between two steps gradients are not kept
+    }
+    if (const Storage* from = counterpart(saved, owned, staged, tie); from != nullptr) {
+      BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
+      BOWLINE_TRY(bytes.empty() ? Status() : device.copy_in(row.home.block->buffer(), 0, bytes));
+    } else {
+      BOWLINE_TRY(device.fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
+    }
+    ++row.version;
+    fault_ = TrainState::damaged;
+  }
+  model_->table = std::move(staged);
+  return {};
 }
 
 }  // namespace bowline::train

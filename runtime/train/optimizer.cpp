@@ -1,7 +1,10 @@
 #include "train/optimizer.h"
 
+#include <map>
+
 #include "graph/infer.h"
 #include "params/owned_rows.h"
+#include "train/options.h"
 
 namespace bowline::train {
 namespace {
@@ -15,25 +18,6 @@ using params::Role;
 using params::Storage;
 
 constexpr uint32_t kGradientSlots = 1;
-
-Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t owner, Role role,
-               uint32_t slot) {
-  if (there.find(owner, role, slot)) {
-    return {};
-  }
-  Storage row;
-  row.dtype = DType::f32;
-  row.shape = table.storages[owner].shape;
-  row.role = role;
-  row.owner = static_cast<int32_t>(owner);
-  row.slot = slot;
-  row.trainable = false;
-  BOWLINE_ASSIGN(row.home.block,
-                 device::Block::allocate(table.device(), row.bytes(), device::MemoryKind::device));
-  BOWLINE_TRY(table.device()->fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
-  table.storages.push_back(std::move(row));
-  return {};
-}
 
 class UpdateBuilder {
  public:
@@ -54,6 +38,14 @@ class UpdateBuilder {
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
     }
     return graph_.add_value(std::move(info));
+  }
+
+  ValueId input(std::string name) {
+    ValueInfo info;
+    info.kind = graph::ValueKind::input;
+    info.name = std::move(name);
+    graph_.inputs.push_back(graph_.add_value(std::move(info)));
+    return graph_.inputs.back();
   }
 
   Result<ValueId> add(Op op, const Attributes& attributes, std::vector<ValueId> inputs) {
@@ -82,11 +74,8 @@ class UpdateBuilder {
   Graph graph_;
 };
 
-Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties, float decay,
-                 ValueId scale) {
-  if (ties.empty()) {
-    return {};
-  }
+Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
+                 const UpdateRule& rule, ValueId scale) {
   BOWLINE_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", ties, Role::gradient));
   if (o.kind == Optimizer::Kind::adamw) {
@@ -96,13 +85,15 @@ Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t>
     a.beta1 = o.beta1;
     a.beta2 = o.beta2;
     a.eps = o.eps;
-    a.weight_decay = decay;
+    a.weight_decay = rule.weight_decay;
+    a.learning_rate_factor = rule.learning_rate_factor;
     return b.add(Op::AdamW, Attributes::of(a), {weights, gradients, m, v, scale}).status();
   }
   SgdAttributesT a;
   a.momentum = o.momentum;
   a.nesterov = o.nesterov;
-  a.weight_decay = decay;
+  a.weight_decay = rule.weight_decay;
+  a.learning_rate_factor = rule.learning_rate_factor;
   std::vector<ValueId> inputs = {weights, gradients, scale};
   if (moments(o) > 0) {
     BOWLINE_ASSIGN(const ValueId momenta, b.list("momenta", ties, Role::moment, 0));
@@ -119,7 +110,8 @@ std::vector<uint32_t> trained(const params::Table& table) {
     const Storage& s = table.storages[tie];
     const bool weight =
         s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
-    if (!s.empty && s.trainable && weight && s.dtype == DType::f32) {
+    const bool has_elements = s.shape.elements() > 0;
+    if (!s.empty && s.trainable && weight && s.dtype == DType::f32 && has_elements) {
       out.push_back(tie);
     }
   }
@@ -128,6 +120,25 @@ std::vector<uint32_t> trained(const params::Table& table) {
 
 uint32_t moments(const Optimizer& optimizer) {
   return optimizer.kind == Optimizer::Kind::adamw ? 2 : optimizer.momentum != 0 ? 1 : 0;
+}
+
+Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t owner, Role role,
+               uint32_t slot) {
+  if (there.find(owner, role, slot)) {
+    return {};
+  }
+  Storage row;
+  row.dtype = DType::f32;
+  row.shape = table.storages[owner].shape;
+  row.role = role;
+  row.owner = static_cast<int32_t>(owner);
+  row.slot = slot;
+  row.trainable = false;
+  BOWLINE_ASSIGN(row.home.block,
+                 device::Block::allocate(table.device(), row.bytes(), device::MemoryKind::device));
+  BOWLINE_TRY(table.device()->fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
+  table.storages.push_back(std::move(row));
+  return {};
 }
 
 Status add_rows(params::Table& table, const Optimizer& optimizer) {
@@ -145,24 +156,22 @@ Status add_rows(params::Table& table, const Optimizer& optimizer) {
   return {};
 }
 
-Result<Graph> update_graph(const params::Table& table, const Optimizer& optimizer,
-                           float clip_norm) {
+Result<Graph> update_graph(const params::Table& table, const TrainOptions& options) {
   const std::vector<uint32_t> all = trained(table);
-  std::vector<uint32_t> decayed;
-  std::vector<uint32_t> plain;
+  std::map<UpdateRule, std::vector<uint32_t>, std::greater<>> groups;
   for (const uint32_t tie : all) {
-    const bool decays = optimizer.weight_decay != 0 &&
-                        (optimizer.decay_all || table.storages[tie].shape.rank() >= 2);
-    (decays ? decayed : plain).push_back(tie);
+    BOWLINE_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
+    groups[rule].push_back(tie);
   }
   UpdateBuilder b(table);
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
   ClipAttributesT clip;
-  clip.max_norm = clip_norm;
-  BOWLINE_ASSIGN(const ValueId scale,
-                 b.add(Op::ClipByGlobalNorm, Attributes::of(clip), {gradients}));
-  BOWLINE_TRY(add_group(b, optimizer, decayed, optimizer.weight_decay, scale));
-  BOWLINE_TRY(add_group(b, optimizer, plain, 0, scale));
+  clip.max_norm = options.clip_norm;
+  BOWLINE_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip),
+                                            {gradients, b.input(options.loss)}));
+  for (const auto& [rule, ties] : groups) {
+    BOWLINE_TRY(add_group(b, options.optimizer, ties, rule, scale));
+  }
   return b.take();
 }
 

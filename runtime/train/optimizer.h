@@ -2,11 +2,11 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "params/table.h"
+#include "params/owned_rows.h"
 
 namespace bowline::train {
 
-// Tie indices of the storages that are trained, ascending.
+// Tie indices of the storages that are trained, ascending; one without elements has nothing to train.
 std::vector<uint32_t> trained(const params::Table& table);
 
 // How many moments the optimizer keeps per storage.
@@ -14,10 +14,13 @@ uint32_t moments(const Optimizer& optimizer);
 
 // Adds the missing gradient and moment rows, on the device of the table and filled with zeros. All or nothing.
 Status add_rows(params::Table& table, const Optimizer& optimizer);
+// One row of them, unless it is `there`.
+Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t owner,
+               params::Role role, uint32_t slot);
 
-// The update segment: clip, then one optimizer node per group of equal options. Its size does not
-// depend on the number of storages. No outputs: norm and flags go into the step scalars.
-Result<graph::Graph> update_graph(const params::Table& table, const Optimizer& optimizer,
-                                  float clip_norm);
+// The update segment: clip, then one optimizer node per group of equal rules. Its size does not
+// depend on the number of storages. Its input is the loss, for a look whether it is finite. No outputs: norm and flags go
+// into the step scalars.
+Result<graph::Graph> update_graph(const params::Table& table, const TrainOptions& options);
 
 }  // namespace bowline::train

@@ -1,9 +1,10 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
 #include "core/escape.h"
-#include "exec/session.h"
+#include "model/checksum.h"
 #include "params/owned_rows.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
+#include "train/options.h"
 #include "train/trainer.h"
 
 namespace bowline::train {
@@ -24,6 +25,17 @@ Result<ValueId> output_named(const Graph& g, std::string_view name) {
 void keep_output(Graph& g, ValueId value, const std::string& name) {
   g.outputs = {value};
   g.output_names = {name};
+}
+
+// The one input of the update is where the accumulate segment leaves the loss.
+void read_loss_at(plan::Plan& update, uint64_t offset) {
+  for (device::Record& r : update.program.records) {
+    for (device::Operand& o : r.inputs) {
+      if (o.slot == device::kIoSlot) {
+        o.offset = offset;
+      }
+    }
+  }
 }
 
 // Marks the owners of the gradient rows that the graph writes.
@@ -64,21 +76,45 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
   return {};
 }
 
-Status TrainerState::prepare() {
-  params::Table& table = model_->table;
-  BOWLINE_TRY(exec::require_on_device(table));
-  if (accumulate_ && device_ == table.device() && exec::generation_stamp(table) == stamp_) {
-    return {};
-  }
+Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
-  BOWLINE_REQUIRE(!trained(table).empty(), "The model has no trainable storage.");
   BOWLINE_ASSIGN(Graph bound, graph::bind(*generic, *model_, options_.dims));
-  BOWLINE_ASSIGN(const ValueId loss, output_named(bound, options_.loss));
+  BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
   keep_output(bound, loss, options_.loss);
   prune(bound);
+  loss = bound.outputs[0];
+  return bound;
+}
 
-  params::Table staged = table;
+Result<uint64_t> TrainerState::graph_hash() const {
+  ValueId loss = 0;
+  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss));
+  const std::string text =
+      plan::list_nodes(bound, 0, bound.nodes.size()) + plan::list_repeat_parameters(bound);
+  return model::checksum(std::as_bytes(std::span(text)));
+}
+
+void TrainerState::drop_plans() {
+  accumulate_.reset();
+  update_.reset();
+  evaluate_.reset();
+  workspace_ = {};
+}
+
+Status TrainerState::prepare() {
+  const params::Table& table = model_->table;
+  BOWLINE_TRY(exec::require_on_device(table));
+  if (accumulate_ && device_ == table.device() && generations_.match(table)) {
+    return {};
+  }
+  return plan(table);
+}
+
+Status TrainerState::plan(params::Table staged) {
+  BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
+  ValueId loss = 0;
+  BOWLINE_ASSIGN(Graph bound, bound_loss(loss));
   BOWLINE_TRY(add_rows(staged, options_.optimizer));
   std::vector<graph::GradientRow> rows(staged.storages.size());
   std::vector<uint64_t> elements(staged.storages.size());
@@ -95,32 +131,29 @@ Status TrainerState::prepare() {
   BOWLINE_TRY(check_gradients(training.graph, staged));
 
   const std::shared_ptr<device::OpenDevice> device = staged.device();
-  BOWLINE_ASSIGN(Graph update, update_graph(staged, options_.optimizer, options_.clip_norm));
+  BOWLINE_ASSIGN(Graph update, update_graph(staged, options_));
   BOWLINE_ASSIGN(plan::Plan accumulate_plan,
                  plan::lower(training.graph, "accumulate", *device, options_.budget));
   BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", *device, options_.budget));
   BOWLINE_ASSIGN(plan::Plan evaluate_plan,
                  plan::lower(evaluated, "forward", *device, options_.budget));
+  read_loss_at(update_plan, accumulate_plan.outputs[0].offset);
   const uint64_t arena =
       std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
   const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);
   // The old plans go first, so that two arenas never live together.
-  accumulate_.reset();
-  update_.reset();
-  evaluate_.reset();
-  workspace_ = {};
-  BOWLINE_ASSIGN(workspace_, exec::Workspace::allocate(device, arena, io));
-  BOWLINE_ASSIGN(auto a,
-                 exec::Segment::record(std::move(accumulate_plan), staged, device, workspace_));
-  BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, workspace_));
-  BOWLINE_ASSIGN(auto e,
-                 exec::Segment::record(std::move(evaluate_plan), staged, device, workspace_));
+  drop_plans();
+  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, arena, io));
+  BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, w));
+  BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));
+  BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
+  workspace_ = std::move(w);
   accumulate_.emplace(std::move(a));
   update_.emplace(std::move(u));
   evaluate_.emplace(std::move(e));
-  table = std::move(staged);
+  model_->table = std::move(staged);
   device_ = device;
-  stamp_ = exec::generation_stamp(table);
+  generations_ = exec::Generations::of(model_->table, true);
   training_ = std::move(training);
   update_graph_ = std::move(update);
   counters_.plan_builds += 1;
@@ -133,17 +166,26 @@ Status TrainerState::prepare() {
 MemoryReport TrainerState::memory() const {
   MemoryReport m;
   m.storage_bytes = exec::storage_bytes(model_->table);
-  m.arena_bytes = workspace_.arena->bytes();
-  m.io_bytes = workspace_.io->bytes() + workspace_.step->bytes();
+  m.arena_bytes = workspace_.arena_bytes();
+  m.io_bytes = workspace_.io_bytes();
   for (const auto* s : {&accumulate_, &update_, &evaluate_}) {
-    m.backend_bytes += (*s)->recording()->overhead_bytes();
-    m.lower_bound_bytes = std::max(m.lower_bound_bytes, (*s)->plan().arena_lower_bound);
+    if (*s) {
+      m.backend_bytes += (*s)->recording()->overhead_bytes();
+      m.lower_bound_bytes = std::max(m.lower_bound_bytes, (*s)->plan().arena_lower_bound);
+    }
+  }
+  if (outputs_) {
+    const MemoryReport more = outputs_->memory();
+    m.arena_bytes += more.arena_bytes;
+    m.io_bytes += more.io_bytes;
+    m.backend_bytes += more.backend_bytes;
   }
   m.predicted_bytes = m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes;
   return m;
 }
 
 Result<std::string> TrainerState::listing(std::string_view part, bool columns) const {
+  BOWLINE_REQUIRE(evaluate_.has_value(), "There is no plan to list: the last planning failed.");
   const Graph& g = training_.graph;
   const size_t begin = training_.backward_begin;
   if (part == "forward") {

@@ -1,24 +1,52 @@
 // One training step.
+#include <algorithm>
 #include <cmath>
 
-#include "core/boundary.h"
 #include "exec/profile.h"
+#include "model/checksum.h"
 #include "train/trainer.h"
 
-namespace bowline {
-namespace train {
+namespace bowline::train {
 
 using device::StepScalars;
 
+namespace {
+
+// No norm is negative: what the step scalars hold until the update writes one.
+constexpr float kNoNorm = -1;
+
+// Of all that a batch says: two calls with equal hashes are the same call.
+uint64_t hash_of(std::span<const Tensor> batch) {
+  std::vector<uint64_t> parts;
+  for (const Tensor& t : batch) {
+    uint64_t elements = 1;
+    for (const int64_t dim : t.shape) {
+      elements *= static_cast<uint64_t>(dim);
+    }
+    const std::span bytes(static_cast<const std::byte*>(t.data), elements * size_of(t.dtype));
+    parts.push_back(model::checksum(std::as_bytes(std::span(t.name))));
+    parts.push_back(model::checksum(std::as_bytes(t.shape)));
+    parts.push_back(static_cast<uint64_t>(t.dtype));
+    parts.push_back(t.data == nullptr ? 0 : model::checksum(bytes));
+  }
+  return model::checksum(std::as_bytes(std::span(parts)));
+}
+
+}  // namespace
+
 StepScalars TrainerState::scalars() const {
   StepScalars s;
+  s.grad_norm = kNoNorm;
   s.accumulate = state_.micro_step > 0 ? 1 : 0;
   s.accumulate_factor = static_cast<float>(s.accumulate);
   s.training = 1;
   s.seed[0] = static_cast<uint32_t>(options_.seed);
   s.seed[1] = static_cast<uint32_t>(options_.seed >> 32);
   s.counter = static_cast<uint32_t>(state_.counter);
-  s.learning_rate = learning_rate_at(options_.schedule, state_.step + 1);
+  // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the last one does.
+  s.non_finite =
+      std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); }) ? 0 : 1;
+  s.learning_rate = state_.rate.value_or(learning_rate_at(options_.schedule, state_.step + 1));
   s.gradient_scale = 1.0f / static_cast<float>(options_.accumulation);
   const double t = static_cast<double>(state_.applied + 1);
   s.bias_correction1 =
@@ -35,6 +63,12 @@ void TrainerState::bump_versions(const plan::Plan& plan) {
   }
 }
 
+void TrainerState::forget_accumulation() {
+  state_.counter -= state_.micro_step;
+  state_.micro_step = 0;
+  state_.losses.clear();
+}
+
 StepReport TrainerState::finish_step(const StepScalars& after) {
   StepReport report;
   report.step = ++state_.step;
@@ -46,6 +80,7 @@ StepReport TrainerState::finish_step(const StepScalars& after) {
   report.grad_norm = after.grad_norm;
   report.learning_rate = after.learning_rate;
   report.skipped = after.non_finite != 0;
+  report.weights_non_finite = after.weights_non_finite != 0;
   state_.applied += report.skipped ? 0 : 1;
   state_.micro_step = 0;
   state_.losses.clear();
@@ -61,6 +96,13 @@ Result<float> TrainerState::read_loss(const plan::Plan& plan) const {
 
 Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
+  if (unread_) {
+    BOWLINE_REQUIRE(hash_of(batch) == unread_->batch,
+                    "The micro-batch before this one was submitted and not read back: call "
+                    "micro_step() with that one again.");
+    return read_back(batch);
+  }
+  BOWLINE_TRY(require_state("micro_step()"));
   BOWLINE_TRY(prepare());
   if (cancelled_.exchange(false)) {
     return Status(Code::cancelled,
@@ -68,20 +110,42 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   const bool last = state_.micro_step + 1 == options_.accumulation;
-  const plan::Plan& plan = accumulate_->plan();
   device::Recording* const recordings[] = {accumulate_->recording(), update_->recording()};
-  BOWLINE_ASSIGN(const StepScalars after,
-                 exec::submit(*device_, workspace_, plan, std::span(recordings).first(last ? 2 : 1),
-                              batch, scalars()));
+  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch));
+  BOWLINE_TRY(exec::write_scalars(*device_, workspace_, scalars()));
+  if (Status s = device_->submit(std::span(recordings).first(last ? 2 : 1)); !s.ok()) {
+    look_after_failed_submit(last);
+    return s;
+  }
   ++counters_.submits;
-  bump_versions(plan);
+  unread_.emplace(Unread{last, 0});
+  Result<std::optional<StepReport>> report = read_back(batch);
+  if (unread_) {
+    unread_->batch = hash_of(batch);
+  }
+  return report;
+}
+
+Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor> batch) {
+  const plan::Plan& plan = accumulate_->plan();
+  BOWLINE_TRY(device_->wait());
+  BOWLINE_ASSIGN(const StepScalars after, exec::read_scalars(*device_, workspace_));
   if (Status s = exec::check_scalars(after, plan); !s.ok()) {
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
-    state_.micro_step = 0;
-    state_.losses.clear();
+    unread_.reset();
+    bump_versions(plan);
+    forget_accumulation();
     return s;
   }
   BOWLINE_ASSIGN(const float loss, read_loss(plan));
+  const bool last = unread_->last;
+  unread_.reset();
+  bump_versions(plan);
+  gradients_known_ = true;
+  const bool bad = !std::isfinite(loss) || (last && after.non_finite != 0);
+  if (bad && options_.on_nonfinite == OnNonFinite::stop) {
+    return stop(batch, loss, after.grad_norm);
+  }
   state_.losses.push_back(loss);
   ++state_.counter;
   ++state_.micro_step;
@@ -91,10 +155,53 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   if (after.non_finite == 0) {
     bump_versions(update_->plan());
   }
-  return std::optional(finish_step(after));
+  return conclude(finish_step(after));
+}
+
+// A submission of several pieces may have run some of them. What the accumulate segment left is overwritten if it was the
+// first of its step; whether the update began is seen by the norm, which it writes first.
+void TrainerState::look_after_failed_submit(bool last) {
+  if (last) {
+    const Status waited = device_->wait();
+    const Result<StepScalars> after =
+        waited.ok() ? exec::read_scalars(*device_, workspace_) : Result<StepScalars>(waited);
+    if (!after.ok() || after.value().grad_norm != kNoNorm) {
+      fault_ = TrainState::damaged;
+      return;
+    }
+  }
+  fault_ = state_.micro_step > 0 ? TrainState::gradients_lost : TrainState::ready;
+}
+
+TrainState TrainerState::state() const { return unread_ ? TrainState::unread : fault_; }
+
+Status TrainerState::require_state(std::string_view call, bool whole_weights_suffice) const {
+  const TrainState now = state();
+  BOWLINE_REQUIRE(now != TrainState::damaged,
+                  "{} needs whole weights, and a failure left them partly written: call rollback() "
+                  "or resume() first.",
+                  call);
+  BOWLINE_REQUIRE(
+      now != TrainState::unread,
+      "{} has to wait: a micro-batch was submitted and not read back. Call micro_step() "
+      "with it again.",
+      call);
+  BOWLINE_REQUIRE(now != TrainState::gradients_lost || whole_weights_suffice,
+                  "{} needs the gradients of the unfinished step, and a failure lost them: call "
+                  "restart_step(), rollback() or resume() first.",
+                  call);
+  return {};
+}
+
+Status TrainerState::restart_step() {
+  BOWLINE_TRY(require_state("restart_step()", true));
+  fault_ = TrainState::ready;
+  forget_accumulation();
+  return {};
 }
 
 Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batch) {
+  BOWLINE_TRY(require_state("profile()"));
   BOWLINE_TRY(prepare());
   BOWLINE_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
   BOWLINE_TRY(micro_step(batch).status());
@@ -106,6 +213,7 @@ Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batc
 
 Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
+  BOWLINE_TRY(require_state("evaluate()", true));
   BOWLINE_TRY(prepare());
   const plan::Plan& plan = evaluate_->plan();
   device::Recording* const recordings[] = {evaluate_->recording()};
@@ -116,115 +224,19 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   return read_loss(plan);
 }
 
-Status TrainerState::snapshot() {
-  Snapshot s;
-  s.position = state_;
-  for (const params::Storage& storage : model_->table.storages) {
-    auto& bytes = s.bytes.emplace_back();
-    if (!storage.empty) {
-      BOWLINE_ASSIGN(bytes, params::read_bytes(storage));
-    }
+Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
+                                     std::span<const Tensor> outputs) {
+  BOWLINE_TRY(require_state("evaluate()", true));
+  if (!outputs_) {
+    outputs_ = std::make_unique<exec::SessionState>(model_, options_.entry_point, options_.dims,
+                                                    options_.budget);
   }
-  snapshot_ = std::move(s);
-  return {};
+  float loss = 0;
+  std::vector<Tensor> all(outputs.begin(), outputs.end());
+  all.push_back({options_.loss, DType::f32, {}, &loss});
+  BOWLINE_TRY(outputs_->run(batch, all));
+  ++counters_.submits;
+  return loss;
 }
 
-Status TrainerState::rollback() {
-  BOWLINE_REQUIRE(snapshot_.has_value(), "There is no snapshot to roll back to.");
-  params::Table& table = model_->table;
-  BOWLINE_REQUIRE(snapshot_->bytes.size() == table.storages.size(),
-                  "The model has other storages than the snapshot.");
-  // New blocks, so that a failure half way leaves the live ones alone.
-  params::Table staged = table;
-  for (size_t tie = 0; tie < staged.storages.size(); ++tie) {
-    params::Storage& storage = staged.storages[tie];
-    const auto& bytes = snapshot_->bytes[tie];
-    if (storage.empty) {
-      continue;
-    }
-    BOWLINE_ASSIGN(storage.home.block, device::Block::allocate(table.device(), bytes.size(),
-                                                               device::MemoryKind::device));
-    BOWLINE_TRY(table.device()->copy_in(storage.home.block->buffer(), 0, bytes));
-    ++storage.version;
-    ++storage.generation;
-  }
-  table = std::move(staged);
-  state_ = snapshot_->position;
-  return {};
-}
-
-}  // namespace train
-
-Trainer::Trainer(std::unique_ptr<train::TrainerState> state) : state_(std::move(state)) {}
-Trainer::~Trainer() = default;
-Trainer::Trainer(Trainer&&) noexcept = default;
-Trainer& Trainer::operator=(Trainer&&) noexcept = default;
-
-Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
-  return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Trainer> {
-    BOWLINE_REQUIRE(options.accumulation >= 1, "The accumulation is 0.");
-    BOWLINE_REQUIRE(device.handle() != nullptr && m.table.device() == device.handle(),
-                    "The model does not lie on device {}; move it with Model::to().",
-                    device.info().name);
-    auto state = std::make_unique<train::TrainerState>(model.state(), options);
-    BOWLINE_TRY(state->prepare());
-    return Trainer(std::move(state));
-  });
-}
-
-using train::TrainerState;
-
-Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> batch) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.micro_step(batch); });
-}
-
-Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {
-  return guarded(state_, "trainer", [&](TrainerState& s) -> Result<StepReport> {
-    const uint32_t k = s.options().accumulation;
-    BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
-                    batches.size(), k);
-    std::optional<StepReport> report;
-    for (const std::span<const Tensor> batch : batches) {
-      BOWLINE_ASSIGN(report, s.micro_step(batch));
-    }
-    BOWLINE_REQUIRE(report.has_value(), "The step began inside an accumulation.");
-    return *report;
-  });
-}
-
-Result<std::vector<NodeTime>> Trainer::profile(std::span<const Tensor> batch) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.profile(batch); });
-}
-Result<float> Trainer::evaluate(std::span<const Tensor> batch) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch); });
-}
-Status Trainer::snapshot() {
-  return guarded(state_, "trainer", [](TrainerState& s) { return s.snapshot(); });
-}
-Status Trainer::rollback() {
-  return guarded(state_, "trainer", [](TrainerState& s) { return s.rollback(); });
-}
-void Trainer::cancel() {
-  if (state_ != nullptr) {
-    state_->cancel();
-  }
-}
-Status Trainer::save(const std::string& path, const Progress& data) const {
-  return guarded(state_, "trainer", [&](const TrainerState& s) { return s.save(path, data); });
-}
-Result<Progress> Trainer::resume(const std::string& path) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.resume(path); });
-}
-uint64_t Trainer::steps() const { return state_ == nullptr ? 0 : state_->steps(); }
-MemoryReport Trainer::memory() const {
-  return guarded(state_, "trainer", [](const TrainerState& s) { return s.memory(); });
-}
-Counters Trainer::counters() const {
-  return guarded(state_, "trainer", [](const TrainerState& s) { return s.counters(); });
-}
-Result<std::string> Trainer::listing(std::string_view part, bool columns) const {
-  return guarded(state_, "trainer",
-                 [&](const TrainerState& s) { return s.listing(part, columns); });
-}
-
-}  // namespace bowline
+}  // namespace bowline::train

@@ -1,30 +1,41 @@
-// What a Trainer holds. One training step is in step.cpp, checkpoints in checkpoint.cpp.
+// What a Trainer holds. Its life is in trainer.cpp, one training step in step.cpp, checkpoints in checkpoint.cpp.
 #pragma once
 
 #include <atomic>
 
-#include "exec/segment.h"
+#include "exec/session.h"
 #include "graph/gradient.h"
 
 namespace bowline::train {
 
-class TrainerState {
+class TrainerState final : public graph::User {
  public:
-  TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options)
-      : model_(std::move(model)), options_(std::move(options)) {}
+  // Takes the training state of the model: start() before anything else.
+  TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options);
+  ~TrainerState();
+  TrainerState(const TrainerState&) = delete;
+  TrainerState& operator=(const TrainerState&) = delete;
 
-  // Adds the rows and makes the plans; again when the model moved or changed since.
-  Status prepare();
+  // Checks the options, makes rows and plans. A failure leaves the model as it was.
+  Status start();
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch);
+  Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
+  Status gradient(std::string_view name, const Tensor& out) const;
+  Status set_learning_rate(std::optional<float> rate);
   Status snapshot();
   Status rollback();
   void cancel() { cancelled_ = true; }
   Status save(const std::string& path, const Progress& data) const;
-  Result<Progress> resume(const std::string& path);
+  Result<Progress> resume(const std::string& path, const ResumeOptions& options);
 
+  void leave_device() override;
+  bool accumulates() const override { return state_.micro_step > 0 || unread_.has_value(); }
+  TrainState state() const;
+  Status restart_step();
   uint64_t steps() const { return state_.step; }
+  uint32_t accumulated() const { return state_.micro_step; }
   const TrainOptions& options() const { return options_; }
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
@@ -38,12 +49,61 @@ class TrainerState {
     uint64_t counter = 0;       // micro-batches since the run began: the counter of Dropout
     uint32_t micro_step = 0;    // inside the accumulation
     std::vector<float> losses;  // of the unfinished accumulation
+    std::optional<float> rate;  // instead of the schedule's
   };
+
+  // A micro-batch that was submitted and not yet read back.
+  struct Unread {
+    bool last = false;   // the update was submitted with it
+    uint64_t batch = 0;  // hash_of() its tensors
+  };
+
+  struct Snapshot {
+    Position position;
+    params::Table layout;                       // without bytes
+    std::vector<std::vector<std::byte>> bytes;  // by tie index
+  };
+
+  // Makes the plans if they are not those of the table: the model moved or changed.
+  Status prepare();
+  // Makes the plans for `staged`, with the rows that training adds, and commits both.
+  Status plan(params::Table staged);
+  // The forward part up to the loss.
+  Result<graph::Graph> bound_loss(graph::ValueId& loss) const;
+  // What the model computes and with which parameters; equal for equal runs.
+  Result<uint64_t> graph_hash() const;
+  void drop_plans();
+
+  // Errors  bad_argument: what an earlier failure left does not allow `call`.
+  Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
+  void look_after_failed_submit(bool last);
+  // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
+  // can be called again.
+  Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
+  // The step begins anew: what its micro-batches added is overwritten by the next one.
+  void forget_accumulation();
+  StepReport finish_step(const device::StepScalars& after);
+  // Counts what is not finite and does what OnNonFinite says.
+  Result<std::optional<StepReport>> conclude(StepReport report);
+  // OnNonFinite::stop: the step begins anew; says what was not finite first.
+  Status stop(std::span<const Tensor> batch, float loss, float norm);
+  std::string find_non_finite(std::span<const Tensor> batch) const;
+  Result<std::string> find_node(std::span<const Tensor> batch) const;
+  // The first trainable parameter with a value, or a gradient, that is not finite; empty: none.
+  Result<std::string> find_parameter(bool gradients) const;
+
+  // Puts back what the snapshot has.
+  Status restore();
+  // Takes moments and position of the record that the model was opened with.
+  Status adopt(params::Table& staged, Position& position) const;
+  // Errors  bad_file: what it says is not legal, or not of this run.
+  Status check_record(const file::TrainingStateT& t, bool same_run, bool extend) const;
+  Position position_of(const file::TrainingStateT& t) const;
+  Status write_rows(const params::Table& saved, bool pending);
 
   // Every trainable storage has a contribution to its gradient.
   Status check_gradients(const graph::Graph& graph, const params::Table& table) const;
   device::StepScalars scalars() const;
-  StepReport finish_step(const device::StepScalars& after);
   // The one output of the accumulate and evaluate segments.
   Result<float> read_loss(const plan::Plan& plan) const;
   void bump_versions(const plan::Plan& plan);
@@ -52,22 +112,24 @@ class TrainerState {
   std::shared_ptr<graph::ModelState> model_;
   TrainOptions options_;
   Position state_;
+  std::optional<Unread> unread_;
+  TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
+  bool gradients_known_ = false;          // the rows hold those of the last micro-batches
+  uint32_t nonfinite_in_row_ = 0;
+  uint64_t nonfinite_steps_ = 0;
   std::atomic<bool> cancelled_ = false;
 
-  std::shared_ptr<device::OpenDevice> device_;
-  uint64_t stamp_ = 0;
+  std::shared_ptr<device::OpenDevice> device_;  // of the plans
+  exec::Generations generations_;
   graph::TrainingGraph training_;
   graph::Graph update_graph_;
   exec::Workspace workspace_;
   std::optional<exec::Segment> accumulate_;
   std::optional<exec::Segment> update_;
   std::optional<exec::Segment> evaluate_;
+  std::unique_ptr<exec::SessionState>
+      outputs_;  // for evaluate() with outputs, from its first use on
   Counters counters_;
-
-  struct Snapshot {
-    Position position;
-    std::vector<std::vector<std::byte>> bytes;  // by tie index
-  };
   std::optional<Snapshot> snapshot_;
 };
 

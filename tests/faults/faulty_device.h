@@ -69,14 +69,30 @@ class FaultyDevice : public WrappedDevice {
     return WrappedDevice::timestamps(recording);
   }
 
- private:
+ protected:
   Status step(const char* call) {
     ++fault_->calls;
     BOWLINE_REQUIRE_CODE(fault_->calls != fault_->fail_at, fault_->code,
                          "Call {} ({}) fails on purpose.", fault_->calls, call);
     return {};
   }
+
+ private:
   std::shared_ptr<Fault> fault_;
+};
+
+// A device whose submissions have a piece per recording, so that one can fail between two of them or after the last.
+class PiecewiseDevice : public FaultyDevice {
+ public:
+  using FaultyDevice::FaultyDevice;
+
+  Status submit(std::span<device::Recording* const> recordings) override {
+    for (device::Recording* const& recording : recordings) {
+      BOWLINE_TRY(step("a piece of submit"));
+      BOWLINE_TRY(inner().submit({&recording, 1}));
+    }
+    return step("the end of submit");
+  }
 };
 
 }  // namespace bowline::test

@@ -1,0 +1,213 @@
+// Losses, norms and weights that are not finite: what a step does then, and where they come from.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "train/trainer.h"
+
+namespace bowline::train {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using graph::ValueInfo;
+using graph::ValueKind;
+
+bool all_finite(std::span<const std::byte> bytes) {
+  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i, sizeof(value));
+    if (!std::isfinite(value)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A graph with a node per iteration of every Repeat, each with a name that says where it was.
+class Unrolled {
+ public:
+  explicit Unrolled(const Graph& from) : from_(from) {
+    graph.name = from.name;
+    std::vector<ValueId> to(from.values.size());
+    for (ValueId v = 0; v < from.values.size(); ++v) {
+      if (from[v].kind != ValueKind::result) {
+        to[v] = graph.add_value(from[v]);
+      }
+    }
+    for (const ValueId v : from.inputs) {
+      graph.inputs.push_back(to[v]);
+    }
+    for (size_t n = 0; n < from.nodes.size(); ++n) {
+      if (from.nodes[n].repeat) {
+        add_repeat(n, to);
+      } else {
+        add_node(from, n, graph::describe(from, n), to);
+      }
+    }
+  }
+
+  Graph graph;
+
+ private:
+  void add_node(const Graph& from, size_t n, std::string name, std::vector<ValueId>& to) {
+    Node node = from.nodes[n];
+    node.name = std::move(name);
+    for (ValueId& v : node.inputs) {
+      v = to[v];
+    }
+    for (ValueId& v : node.outputs) {
+      ValueInfo info = from[v];
+      info.node = static_cast<uint32_t>(graph.nodes.size());
+      to[v] = graph.add_value(std::move(info));
+      v = to[v];
+    }
+    graph.nodes.push_back(std::move(node));
+  }
+
+  void add_repeat(size_t n, std::vector<ValueId>& to) {
+    const Node& node = from_.nodes[n];
+    const Graph& body = *node.repeat->body;
+    std::vector<ValueId> in;
+    for (const ValueId v : node.inputs) {
+      in.push_back(to[v]);
+    }
+    for (uint32_t i = 0; i < node.repeat->count; ++i) {
+      std::vector<ValueId> inner(body.values.size());
+      for (size_t k = 0; k < body.inputs.size(); ++k) {
+        inner[body.inputs[k]] = in[k];
+      }
+      for (ValueId v = 0; v < body.values.size(); ++v) {
+        if (body[v].kind == ValueKind::parameter) {
+          ValueInfo info = body[v];
+          info.uses = {info.uses[i]};
+          inner[v] = graph.add_value(std::move(info));
+        }
+      }
+      for (size_t k = 0; k < body.nodes.size(); ++k) {
+        add_node(body, k,
+                 format("{} in iteration {} of {}", graph::describe(body, k), i,
+                        graph::describe(from_, n)),
+                 inner);
+      }
+      for (uint32_t k = 0; k < node.repeat->carried; ++k) {
+        in[k] = inner[body.outputs[k]];
+      }
+    }
+    for (uint32_t k = 0; k < node.repeat->carried; ++k) {
+      to[node.outputs[k]] = in[k];
+    }
+  }
+
+  const Graph& from_;
+};
+
+}  // namespace
+
+Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
+  if (!report.skipped && !report.weights_non_finite) {
+    nonfinite_in_row_ = 0;
+    report.nonfinite_steps = nonfinite_steps_;
+    return std::optional(report);
+  }
+  report.nonfinite_in_row = ++nonfinite_in_row_;
+  report.nonfinite_steps = ++nonfinite_steps_;
+  const std::string what =
+      format("Step {}: the loss is {}, the gradient norm {}{}.", report.step, report.loss,
+             report.grad_norm,
+             report.weights_non_finite ? ", and the update made weights that are not finite"
+                                       : "; the update was not applied");
+  if (report.weights_non_finite && options_.on_nonfinite == OnNonFinite::stop) {
+    BOWLINE_ASSIGN(const std::string name, find_parameter(false));
+    return Status(Code::non_finite, format("{} The first is parameter \"{}\".", what, name));
+  }
+  if (options_.on_nonfinite == OnNonFinite::rollback) {
+    BOWLINE_REQUIRE_CODE(snapshot_.has_value(), Code::non_finite,
+                         "{} There is no snapshot to roll back to.", what);
+    BOWLINE_TRY(restore().at(what));
+    report.rolled_back = true;
+  }
+  BOWLINE_REQUIRE_CODE(
+      options_.max_nonfinite_in_row == 0 || nonfinite_in_row_ < options_.max_nonfinite_in_row,
+      Code::non_finite, "{} It is number {} in a row.", what, nonfinite_in_row_);
+  return std::optional(report);
+}
+
+Status TrainerState::stop(std::span<const Tensor> batch, float loss, float norm) {
+  const std::string where = find_non_finite(batch);
+  const std::string what = std::isfinite(loss) ? format("the gradient norm is {}", norm)
+                                               : format("the loss is {}", loss);
+  forget_accumulation();
+  return Status(Code::non_finite, format("Step {}: {}; the update was not applied. {}",
+                                         state_.step + 1, what, where));
+}
+
+// A slow look, of help as far as it goes: a failure on the way is told instead.
+std::string TrainerState::find_non_finite(std::span<const Tensor> batch) const {
+  const Result<std::string> weight = find_parameter(false);
+  if (weight.ok() && !weight.value().empty()) {
+    return format("Parameter \"{}\" has a value that is not finite.", weight.value());
+  }
+  std::string out;
+  const Result<std::string> node = find_node(batch);
+  if (!node.ok()) {
+    out = format("Which node is not known: {} ", node.status().message());
+  } else if (!node.value().empty()) {
+    out = format("The first value that is not finite is that of {}. ", node.value());
+  }
+  const Result<std::string> gradient = find_parameter(true);
+  if (gradient.ok() && !gradient.value().empty()) {
+    out += format("The gradient of parameter \"{}\" is not finite.", gradient.value());
+  }
+  return out;
+}
+
+Result<std::string> TrainerState::find_parameter(bool gradients) const {
+  const params::Table& table = model_->table;
+  for (const params::ParameterRow& p : table.parameters) {
+    std::optional<uint32_t> row = p.tie;
+    if (gradients) {
+      row = table.owned(p.tie, params::Role::gradient, 0);
+    }
+    if (!row || table.storages[*row].dtype != DType::f32) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
+    if (!all_finite(bytes)) {
+      return p.name;
+    }
+  }
+  return std::string();
+}
+
+// Runs the forward part once more, with every value as an output.
+Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const {
+  ValueId loss = 0;
+  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss));
+  Graph all = std::move(Unrolled(bound).graph);
+  for (const Node& node : all.nodes) {
+    for (const ValueId v : node.outputs) {
+      all.outputs.push_back(v);
+      all.output_names.push_back(node.name);
+    }
+  }
+  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_));
+  BOWLINE_ASSIGN(const exec::Workspace workspace,
+                 exec::Workspace::allocate(device_, plan.arena_bytes, plan.io_bytes));
+  BOWLINE_ASSIGN(const exec::Segment segment,
+                 exec::Segment::record(std::move(plan), model_->table, device_, workspace));
+  device::Recording* const recordings[] = {segment.recording()};
+  BOWLINE_TRY(
+      exec::submit(*device_, workspace, segment.plan(), recordings, batch, scalars()).status());
+  for (const plan::IoRange& range : segment.plan().outputs) {
+    std::vector<std::byte> bytes(range.bytes());
+    BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));
+    if (range.dtype == DType::f32 && !all_finite(bytes)) {
+      return range.name;
+    }
+  }
+  return std::string();
+}
+
+}  // namespace bowline::train

@@ -1,0 +1,176 @@
+#include "train/options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/optimizer.h"
+
+namespace bowline::train {
+namespace {
+
+Status check_range(std::string_view name, float value, float low, float end) {
+  BOWLINE_REQUIRE(std::isfinite(value), "{} is {}.", name, value);
+  BOWLINE_REQUIRE(value >= low && value < end, "{} is {}, outside [{}, {}).", name, value, low,
+                  end);
+  return {};
+}
+
+Status check_not_negative(std::string_view name, float value) {
+  BOWLINE_REQUIRE(std::isfinite(value) && value >= 0, "{} is {}; it is a number from 0 on.", name,
+                  value);
+  return {};
+}
+
+std::string_view name_of(Schedule::Kind kind) {
+  constexpr std::string_view names[] = {"constant", "linear", "cosine"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::string text_of(const std::vector<BoundDim>& dims) {
+  std::string out;
+  for (const BoundDim& d : dims) {
+    out += format(out.empty() ? "{}={}" : " {}={}", d.name, d.value);
+  }
+  return out;
+}
+
+std::string text_of(const std::vector<ParameterGroup>& groups) {
+  std::string out;
+  for (const ParameterGroup& g : groups) {
+    out += format(out.empty() ? "{} rate {}" : "; {} rate {}", g.pattern, g.learning_rate_factor);
+    out += g.weight_decay ? format(" decay {}", *g.weight_decay) : "";
+  }
+  return out;
+}
+
+// The number of the first group of a name.
+std::optional<size_t> group_of(std::string_view name, const std::vector<ParameterGroup>& groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (matches(groups[i].pattern, name)) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Status check_options(const TrainOptions& o) {
+  const Optimizer& a = o.optimizer;
+  BOWLINE_REQUIRE(o.accumulation >= 1, "The accumulation is 0.");
+  BOWLINE_TRY(check_not_negative("learning_rate", o.schedule.learning_rate));
+  BOWLINE_TRY(check_not_negative("final_fraction", o.schedule.final_fraction));
+  BOWLINE_TRY(check_not_negative("weight_decay", a.weight_decay));
+  BOWLINE_TRY(check_not_negative("clip_norm", o.clip_norm));
+  if (a.kind == Optimizer::Kind::adamw) {
+    BOWLINE_TRY(check_range("beta1", a.beta1, 0, 1));
+    BOWLINE_TRY(check_range("beta2", a.beta2, 0, 1));
+    BOWLINE_REQUIRE(std::isfinite(a.eps) && a.eps > 0, "eps is {}; it is a number above 0.", a.eps);
+  } else {
+    BOWLINE_TRY(check_range("momentum", a.momentum, 0, 1));
+  }
+  for (const ParameterGroup& g : o.groups) {
+    const std::string place = format("In the group \"{}\".", g.pattern);
+    BOWLINE_TRY(check_not_negative("learning_rate_factor", g.learning_rate_factor).at(place));
+    BOWLINE_TRY(check_not_negative("weight_decay", g.weight_decay.value_or(0)).at(place));
+  }
+  return {};
+}
+
+RunSettings run_settings(const TrainOptions& o) {
+  const Optimizer& a = o.optimizer;
+  const bool adamw = a.kind == Optimizer::Kind::adamw;
+  RunSettings s = {{"optimizer", adamw ? "adamw" : "sgd"},
+                   {"weight_decay", format("{}", a.weight_decay)},
+                   {"decay_all", format("{}", a.decay_all)}};
+  if (adamw) {
+    s.emplace_back("beta1", format("{}", a.beta1));
+    s.emplace_back("beta2", format("{}", a.beta2));
+    s.emplace_back("eps", format("{}", a.eps));
+  } else {
+    s.emplace_back("momentum", format("{}", a.momentum));
+    s.emplace_back("nesterov", format("{}", a.nesterov));
+  }
+  s.emplace_back("schedule", name_of(o.schedule.kind));
+  s.emplace_back("learning_rate", format("{}", o.schedule.learning_rate));
+  s.emplace_back("warmup_steps", format("{}", o.schedule.warmup_steps));
+  if (o.schedule.kind != Schedule::Kind::constant) {
+    s.emplace_back("final_fraction", format("{}", o.schedule.final_fraction));
+    s.emplace_back("total_steps", format("{}", o.schedule.total_steps));
+  }
+  s.emplace_back("clip_norm", format("{}", o.clip_norm));
+  s.emplace_back("accumulation", format("{}", o.accumulation));
+  s.emplace_back("seed", format("{}", o.seed));
+  s.emplace_back("entry_point", o.entry_point);
+  s.emplace_back("loss", o.loss);
+  s.emplace_back("dims", text_of(o.dims));
+  s.emplace_back("groups", text_of(o.groups));
+  return s;
+}
+
+Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const TrainOptions& o) {
+  const Optimizer& a = o.optimizer;
+  UpdateRule rule;
+  rule.weight_decay = a.decay_all || table.storages[tie].shape.rank() >= 2 ? a.weight_decay : 0;
+  const params::ParameterRow* first = nullptr;
+  std::optional<size_t> group;
+  for (const params::ParameterRow& p : table.parameters) {
+    const std::optional<size_t> own = p.tie == tie ? group_of(p.name, o.groups) : std::nullopt;
+    if (!own) {
+      continue;
+    }
+    BOWLINE_REQUIRE(
+        !group || *group == *own,
+        "Parameters \"{}\" and \"{}\" are one storage, but the first is in group \"{}\" "
+        "and the second in \"{}\".",
+        first->name, p.name, o.groups[*group].pattern, o.groups[*own].pattern);
+    first = first == nullptr ? &p : first;
+    group = own;
+  }
+  if (group) {
+    rule.learning_rate_factor = o.groups[*group].learning_rate_factor;
+    rule.weight_decay = o.groups[*group].weight_decay.value_or(rule.weight_decay);
+  }
+  return rule;
+}
+
+Status check_groups(const params::Table& table, const TrainOptions& options) {
+  const std::vector<uint32_t> ties = trained(table);
+  for (const ParameterGroup& g : options.groups) {
+    const bool used = std::ranges::any_of(table.parameters, [&](const params::ParameterRow& p) {
+      return matches(g.pattern, p.name) && std::ranges::binary_search(ties, p.tie);
+    });
+    BOWLINE_REQUIRE(used, "The pattern \"{}\" of a group matches no trainable parameter.",
+                    g.pattern);
+  }
+  return {};
+}
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const auto is_rest = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+  size_t p = 0;
+  size_t n = 0;
+  size_t star = std::string_view::npos;  // the last "*" ...
+  size_t kept = 0;                       // ... and where what follows it was tried last
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      kept = n;
+    } else if (p < pattern.size() && pattern[p] == '?') {
+      ++p;
+      for (++n; n < name.size() && is_rest(name[n]); ++n) {
+      }
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++kept;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+}  // namespace bowline::train

@@ -1,0 +1,29 @@
+// What a run is asked to do: limits of the options, what must be the same for a run to go on, parameter groups.
+#pragma once
+
+#include "params/table.h"
+
+namespace bowline::train {
+
+// Errors  bad_argument: an option is not a number or outside its range; its name and value.
+Status check_options(const TrainOptions& options);
+
+// By name; total_steps is not among them.
+using RunSettings = std::vector<std::pair<std::string, std::string>>;
+RunSettings run_settings(const TrainOptions& options);
+
+// How one storage is updated.
+struct UpdateRule {
+  float weight_decay = 0;
+  float learning_rate_factor = 1;
+  auto operator<=>(const UpdateRule&) const = default;
+};
+// Errors  bad_argument: two of its parameters are in different groups; both are named.
+Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const TrainOptions& options);
+// Errors  bad_argument: a pattern matches no parameter of a trainable storage.
+Status check_groups(const params::Table& table, const TrainOptions& options);
+
+// "*" stands for any characters, "?" for one.
+bool matches(std::string_view pattern, std::string_view name);
+
+}  // namespace bowline::train

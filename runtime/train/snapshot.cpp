@@ -1,0 +1,121 @@
+// Snapshots: weights, training state and partition in host memory, and back.
+#include "params/stage.h"
+#include "train/trainer.h"
+
+namespace bowline::train {
+namespace {
+
+using params::ParameterRow;
+using params::Storage;
+using params::Table;
+
+bool same_layout(const Storage& a, const Storage& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.encoding == b.encoding && a.role == b.role &&
+         a.owner == b.owner && a.slot == b.slot && a.trainable == b.trainable && a.empty == b.empty;
+}
+
+void make_empty(Storage& row) {
+  row.generation += row.empty ? 0 : 1;
+  row.empty = true;
+  row.home = {};
+}
+
+// Gives `row` the layout `then`, with the block that it has if that is of the right size.
+Status take_layout(Storage& row, const Storage& then,
+                   const std::shared_ptr<device::OpenDevice>& device) {
+  const bool keeps_block =
+      !row.empty && row.home.block != nullptr && row.home.block->bytes() == then.bytes();
+  if (keeps_block && same_layout(row, then)) {
+    return {};
+  }
+  Storage fresh = then;
+  fresh.version = row.version;
+  fresh.generation = row.generation + 1;
+  if (keeps_block) {
+    fresh.home.block = row.home.block;
+  } else {
+    BOWLINE_ASSIGN(fresh.home.block,
+                   device::Block::allocate(device, then.bytes(), device::MemoryKind::device));
+  }
+  row = std::move(fresh);
+  return {};
+}
+
+// The partition of the snapshot. The rows that a parameter leaves and enters count as changed.
+void take_parameters(Table& table, const Table& then) {
+  for (size_t p = 0; p < table.parameters.size(); ++p) {
+    ParameterRow& now = table.parameters[p];
+    const ParameterRow& before = then.parameters[p];
+    if (now.tie != before.tie || !(now.view == before.view)) {
+      ++table.storages[now.tie].generation;
+      ++table.storages[before.tie].generation;
+      now = before;
+    }
+  }
+}
+
+}  // namespace
+
+Status TrainerState::snapshot() {
+  BOWLINE_TRY(require_state("snapshot()"));
+  Snapshot s;
+  s.position = state_;
+  s.layout = model_->table;
+  for (Storage& row : s.layout.storages) {
+    auto& bytes = s.bytes.emplace_back();
+    // Between two steps gradients mean nothing.
+    if (!row.empty && (row.role != params::Role::gradient || state_.micro_step > 0)) {
+      BOWLINE_ASSIGN(bytes, params::read_bytes(row));
+    }
+    row.home = {};
+  }
+  snapshot_ = std::move(s);
+  return {};
+}
+
+Status TrainerState::rollback() {
+  BOWLINE_TRY(params::require_idle(model_->busy, "rollback()"));
+  return restore();
+}
+
+Status TrainerState::restore() {
+  BOWLINE_REQUIRE(snapshot_.has_value(), "There is no snapshot to roll back to.");
+  const Table& then = snapshot_->layout;
+  BOWLINE_REQUIRE(then.parameters.size() == model_->table.parameters.size(),
+                  "The snapshot has {} parameters, the model {}: some were declared since.",
+                  then.parameters.size(), model_->table.parameters.size());
+  Table staged = model_->table;
+  take_parameters(staged, then);
+  for (size_t tie = 0; tie < staged.storages.size(); ++tie) {
+    Storage& row = staged.storages[tie];
+    if (tie >= then.storages.size() || then.storages[tie].empty) {
+      make_empty(row);
+    } else {
+      BOWLINE_TRY(take_layout(row, then.storages[tie], staged.device()));
+    }
+  }
+  // New blocks first: until a live one is written a failure changes nothing.
+  for (const bool live : {false, true}) {
+    for (size_t tie = 0; tie < then.storages.size(); ++tie) {
+      Storage& row = staged.storages[tie];
+      const auto& bytes = snapshot_->bytes[tie];
+      if (bytes.empty() || live != (row.home.block == model_->table.storages[tie].home.block)) {
+        continue;
+      }
+      BOWLINE_TRY(staged.device()->copy_in(row.home.block->buffer(), 0, bytes));
+      ++row.version;
+      if (live) {
+        unread_.reset();
+        fault_ = TrainState::damaged;
+      }
+    }
+  }
+  model_->table = std::move(staged);
+  state_ = snapshot_->position;
+  gradients_known_ = state_.micro_step > 0;
+  unread_.reset();
+  fault_ = TrainState::ready;
+  return {};
+}
+
+}  // namespace bowline::train
