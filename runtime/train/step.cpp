@@ -19,13 +19,11 @@ constexpr float kNoNorm = -1;
 uint64_t hash_of(std::span<const Tensor> batch) {
   std::vector<uint64_t> parts;
   for (const Tensor& t : batch) {
-    uint64_t elements = 1;
-    for (const int64_t dim : t.shape) {
-      elements *= static_cast<uint64_t>(dim);
-    }
+    const Result<Shape> shape = Shape::checked(t.shape);
+    const auto elements = static_cast<uint64_t>(shape.ok() ? shape.value().elements() : 0);
     const std::span bytes(static_cast<const std::byte*>(t.data), elements * size_of(t.dtype));
     parts.push_back(model::checksum(std::as_bytes(std::span(t.name))));
-    parts.push_back(model::checksum(std::as_bytes(t.shape)));
+    parts.push_back(model::checksum(std::as_bytes(std::span(t.shape.begin(), t.shape.end()))));
     parts.push_back(static_cast<uint64_t>(t.dtype));
     parts.push_back(t.data == nullptr ? 0 : model::checksum(bytes));
   }
