@@ -358,7 +358,14 @@ Status LineReader::add(const Scope& scope, const std::string& label,
     given.push_back(std::move(a));
     c.text += format(" {}={}", attributes_[i].name, attributes[i]);
   }
-  BOWLINE_ASSIGN(c.attributes, attributes_from(op_, given));
+  Result<Attributes> made = attributes_from(op_, given);
+  if (made.ok()) {
+    c.attributes = std::move(made).value();
+  } else if (refused_) {
+    c.attributes_refused = made.status();
+  } else {
+    return made.status();
+  }
   for (size_t i = 0; i < options.size(); ++i) {
     BOWLINE_TRY(set_option(c, options_[i].name, options[i], scope));
     c.text += format(" {}={}", options_[i].name, options[i]);

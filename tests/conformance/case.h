@@ -80,7 +80,8 @@ struct Case {
   uint32_t step_error = 0;
   uint32_t step_non_finite = 0;
   bool refused = false;
-  std::string refusal;  // the message, without its full stop
+  std::string refusal;        // the message, without its full stop
+  Status attributes_refused;  // where the attributes alone are refused
   std::vector<std::optional<std::vector<double>>> expected;
   std::vector<BoundDim> dims;
   std::string where;  // "add.cases:12"

@@ -16,6 +16,7 @@ struct Harmless {
 };
 constexpr Harmless kHarmless[] = {
     {Op::ClipByGlobalNorm, "sign of input 0"},    // it is squared
+    {Op::ClipByGlobalNorm, "sign of input 1"},    // asked alone whether it is finite
     {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
     {Op::CrossEntropy, "shift of output 0"},      // one element
     {Op::Fill, "shift of output 0"},              // all alike

@@ -243,7 +243,7 @@ class Rig {
     std::vector<device::Buffer> buffers;
     for (uint32_t s = 0; s < program_.slots; ++s) {
       const uint64_t bytes = s == device::kArenaSlot         ? arena_bytes
-                             : s < device::kFirstStorageSlot ? 64
+                             : s < device::kFirstStorageSlot ? sizeof(StepScalars)
                                                              : bytes_;
       const auto kind = s == device::kArenaSlot || s >= device::kFirstStorageSlot
                             ? device::MemoryKind::device

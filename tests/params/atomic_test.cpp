@@ -48,7 +48,7 @@ TEST(AllOrNothing, Move) {
   const int calls = expect_all_or_nothing(
       [](const auto&) { return make_table(); },
       [](Table& t, const auto& fault) { return params::move(t, test::faulty_device(fault), 0); });
-  EXPECT_EQ(calls, 10);
+  EXPECT_EQ(calls, 8) << "rows of training without a trainer stay";
   EXPECT_EQ(expect_all_or_nothing(
                 on_device, [](Table& t, const auto&) { return params::move(t, nullptr, 0); }),
             5);
@@ -106,7 +106,7 @@ TEST(AllOrNothing, Load) {
 }
 
 TEST(AllOrNothing, Clone) {
-  for (int n = 1; n <= 11; ++n) {
+  for (int n = 1; n <= 9; ++n) {
     const auto fault = std::make_shared<Fault>();
     const Table t = on_device(fault);
     const std::string before = state_of(t);
@@ -114,7 +114,7 @@ TEST(AllOrNothing, Clone) {
     fault->arm(n);
     const auto c = params::clone(t);
     fault->disarm();
-    EXPECT_EQ(c.ok(), n == 11) << n;
+    EXPECT_EQ(c.ok(), n == 9) << n;
     EXPECT_EQ(state_of(t), before);
     if (!c.ok()) {
       EXPECT_EQ(t.device()->counters().live_bytes, live) << "nothing leaks";

@@ -137,9 +137,11 @@ TEST_P(Verbs, MoveIsOneTransferPerStorageAndComesBackEqual) {
   const std::string ties = t.list_ties();
   const auto before = test::values_of(t, "emb_t");
   ASSERT_TRUE(params::move(t, d, 0).ok());
-  EXPECT_EQ(d->counters().allocations, 5u);
-  EXPECT_EQ(d->counters().copies_in, 5u);
-  EXPECT_EQ(d->counters().live_bytes, 24u + 16 + 24 + 16 + 16);
+  // A moment in host memory waits there for a trainer.
+  const bool with_moment = std::string_view(GetParam()) != "host";
+  EXPECT_EQ(d->counters().allocations, with_moment ? 5u : 4u);
+  EXPECT_EQ(d->counters().copies_in, with_moment ? 5u : 4u);
+  EXPECT_EQ(d->counters().live_bytes, 24u + 16 + 16 + 16 + (with_moment ? 24u : 0u));
   EXPECT_EQ(t.list_ties(), ties);
   const std::string there = state_of(t);
   d->reset_counters();
@@ -156,7 +158,8 @@ TEST_P(Verbs, CloneIsIsomorphicWithItsOwnBytes) {
   Table t = make_table(device());
   auto c = params::clone(t);
   ASSERT_TRUE(c.ok());
-  EXPECT_EQ(state_of(c.value()), state_of(t));
+  params::drop_training(t);
+  EXPECT_EQ(state_of(c.value()), state_of(t)) << "without the rows of training";
   Floats v = {9, 9, 9, 9};
   ASSERT_TRUE(params::set_value(c.value(), "tail", tensor_of(v, {2, 2}), 0).ok());
   EXPECT_EQ(values_of(t, "emb"), (Floats{1, 2, 3, 4, 5, 6}));

@@ -47,11 +47,15 @@ uint64_t number(const json& all, const char* key) { return all.at(key).get<uint6
 
 // "1,234,567"
 std::string grouped(uint64_t value) {
-  std::string digits = std::to_string(value);
-  for (size_t at = digits.size(); at > 3; at -= 3) {
-    digits.insert(at - 3, ",");
+  const std::string digits = std::to_string(value);
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) {
+      out += ',';
+    }
+    out += digits[i];
   }
-  return digits;
+  return out;
 }
 
 std::string shortened(const std::string& text) {
@@ -211,7 +215,7 @@ class Inspection {
           number(t, "micro_step") == 0
               ? ""
               : fmt::format(" and {} micro-batches", number(t, "micro_step")),
-          t["optimizer"].get<std::string>());
+          t["run"].value("optimizer", "an optimizer that is not known"));
     std::string settings;
     for (const auto& [key, value] : t["settings"].items()) {
       settings += fmt::format(" {}={}", key, value.get<std::string>());

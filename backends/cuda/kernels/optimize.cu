@@ -42,7 +42,7 @@ __device__ bool halted(const StepScalars* step) {
 // A weight that is not finite is reported by every thread that wrote one.
 __device__ void report(bool finite, StepScalars* step) {
   if (!finite) {
-    atomicExch(&step->weights_non_finite, 1u);
+    step->weights_non_finite = 1;
   }
 }
 

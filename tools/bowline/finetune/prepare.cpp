@@ -64,7 +64,7 @@ Status Run::resume_auto() {
 Status Run::resume_from(const std::string& path) {
   BOWLINE_ASSIGN(Config saved, read_config(path));
   BOWLINE_TRY(check_same_run(path, saved, config_));
-  const Result<Progress> resumed = trainer_->resume(path);
+  const Result<Progress> resumed = trainer_->resume(path, {.extend = true});
   if (!resumed.ok()) {
     return Status(resumed.status()).as(Code::bad_file);
   }

@@ -145,7 +145,7 @@ Status Run::choose() {
     if (!store_.saved(samples_)) {
       BOWLINE_TRY(store_.save(*trainer_, progress()));
     }
-    BOWLINE_TRY(trainer_->resume(store_.best()).status());
+    BOWLINE_TRY(trainer_->resume(store_.best(), {.extend = true}).status());
     print(out_, "kept: step {}, the best\n", held_.best_step());
   }
   return o_.out.empty() ? Status() : write_out();

@@ -148,12 +148,17 @@ json training_of(const file::TrainingStateT& t) {
   for (const auto& entry : t.config) {
     settings[entry->key] = entry->value;
   }
+  // What must be the same for the run to go on; the optimizer is the first of it.
+  json run = json::object();
+  for (const auto& entry : t.run) {
+    run[entry->key] = entry->value;
+  }
   json versions = json::object();
   for (const auto& entry : t.versions) {
     versions[entry->key] = entry->value;
   }
-  return {{"step", t.step},           {"micro_step", t.micro_step}, {"epoch", t.epoch},
-          {"optimizer", t.optimizer}, {"settings", settings},       {"versions", versions}};
+  return {{"step", t.step}, {"micro_step", t.micro_step}, {"epoch", t.epoch},
+          {"run", run},     {"settings", settings},       {"versions", versions}};
 }
 
 }  // namespace
