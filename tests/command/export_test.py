@@ -26,7 +26,7 @@ class Export(harness.Case):
     def test_a_checkpoint_says_what_it_is(self):
         text = self.expect(run("inspect", self.checkpoint), OK).stdout
         self.assertTrue(text.startswith(f"{self.checkpoint}: a checkpoint, "), text)
-        self.assertIn("\ncheckpoint  of step 3, adamw ", text)
+        self.assertIn("\ncheckpoint  of step 3, adamw\n", text)
         info = self.inspect(self.checkpoint)
         self.assertEqual((info["kind"], info["training"]["step"]), ("checkpoint", 3))
         self.assertEqual(info["sizes"]["elements"], self.inspect(self.model)["sizes"]["elements"])
