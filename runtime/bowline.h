@@ -340,9 +340,10 @@ class Model {
   // table as it is.
 
   // Makes `b` share the storage of `a` through `view`, or show what `a` shows without one; the storage of `b`
-  // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing.
+  // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing. Errors  bad_argument: `b`
+  // would change its shape, or be the only one of a list of a Repeat that is transposed, or that is not.
   Status tie(std::string_view a, std::string_view b, const std::optional<View>& view = {});
-  // Gives `name` an own storage, a copy. Returns the bytes that this costs, owned rows included.
+  // Gives `name` an own storage, a copy; a transpose stays one. Returns the bytes that this costs, owned rows included.
   Result<uint64_t> untie(std::string_view name);
   // Writes the values of one parameter (through its view); every parameter of the tie sees them.
   Status set_value(std::string_view name, const Tensor& value);
@@ -467,7 +468,8 @@ struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
   uint64_t arena_bytes = 0;        // activations and temporaries
   uint64_t io_bytes = 0;           // inputs, outputs, step scalars
-  uint64_t backend_bytes = 0;      // tables of the backend; without staging (Vulkan: 4 MiB)
+  uint64_t backend_bytes = 0;      // tables of the backend
+  uint64_t staging_bytes = 0;      // of the device, for copies to memory that the host does not see
   uint64_t predicted_bytes = 0;    // the sum: the peak on the device, known before the first launch
   uint64_t lower_bound_bytes = 0;  // of the arena: the largest sum of live values
 };
@@ -568,8 +570,8 @@ enum class TrainStart : uint8_t {
 // Options of the storages whose parameters match a pattern ("*": any characters, "?": one).
 struct ParameterGroup {
   std::string pattern;
-  float learning_rate_factor = 1;     // of the schedule
-  std::optional<float> weight_decay;  // instead of the optimizer's, whatever the rank
+  float learning_rate_factor = 1;          // of the schedule
+  std::optional<float> weight_decay = {};  // instead of the optimizer's, whatever the rank
 };
 
 struct TrainOptions {

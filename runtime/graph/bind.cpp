@@ -1,101 +1,153 @@
 #include "graph/bind.h"
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 namespace bowline::graph {
 namespace {
 
-// The part of the storage that parameter `index` shows, before a transpose.
-Result<std::pair<StorageUse, Shape>> use_of(const params::Table& table, uint32_t index) {
+// The part of the storage that parameter `index` shows.
+StorageUse use_of(const params::Table& table, uint32_t index) {
   const params::ParameterRow& row = table.parameters[index];
-  const params::Storage& storage = table.storages[row.tie];
-  View flat = row.view;
-  flat.transpose = false;
-  BOWLINE_ASSIGN(const Shape shape, params::view_shape(flat, storage.shape));
-  const int64_t row_elements =
-      storage.shape.rank() == 0 ? 1 : storage.shape.elements(1, storage.shape.rank());
-  const StorageUse use{row.tie, static_cast<uint64_t>(row.view.row_start * row_elements),
-                       static_cast<uint64_t>(shape.elements())};
-  return std::pair(use, shape);
+  const Shape& shape = table.storages[row.tie].shape;
+  const int64_t row_elements = shape.rank() == 0 ? 1 : shape.elements(1, shape.rank());
+  return {row.tie, static_cast<uint64_t>(row.view.row_start * row_elements), 0};
 }
 
-Attributes swap_last_axes(int rank) {
+Shape swapped(Shape shape) {
+  std::swap(shape[shape.rank() - 1], shape[shape.rank() - 2]);
+  return shape;
+}
+
+// Returns whether the graph reads the transpose of what the storage holds.
+Result<bool> bind_parameter(ValueInfo& info, const params::Table& table) {
+  BOWLINE_TRY(set_parameters(info, table));
+  for (const uint32_t p : info.parameters) {
+    info.uses.push_back(use_of(table, p));
+    info.uses.back().elements = static_cast<uint64_t>(info.shape.elements());
+  }
+  const bool transpose = table.parameters[info.parameters[0]].view.transpose;
+  if (transpose) {
+    info.shape = swapped(info.shape);
+  }
+  return transpose;
+}
+
+Node transpose_of(Graph& graph, ValueId v) {
+  const int rank = graph[v].shape.rank();
   TransposeAttributesT t;
   for (int a = 0; a < rank; ++a) {
     t.permutation.push_back(a);
   }
   std::swap(t.permutation[static_cast<size_t>(rank - 1)],
             t.permutation[static_cast<size_t>(rank - 2)]);
-  return Attributes::of(t);
-}
-
-Status bind_parameter(Graph& graph, ValueId v, const params::Table& table,
-                      std::vector<Node>& transposes) {
-  bool transpose = false;
-  for (size_t i = 0; i < graph[v].parameters.size(); ++i) {
-    const uint32_t p = graph[v].parameters[i];
-    BOWLINE_ASSIGN(const auto bound, use_of(table, p));
-    ValueInfo& info = graph[v];
-    const params::ParameterRow& row = table.parameters[p];
-    if (i == 0) {
-      info.shape = bound.second;
-      info.dtype = table.storages[row.tie].dtype;
-      info.name = row.name;
-      transpose = row.view.transpose;
-    }
-    BOWLINE_REQUIRE(info.shape == bound.second && transpose == row.view.transpose,
-                    "Parameter {} ({}) differs in shape or transpose from {} ({}), which is in the "
-                    "same list of a Repeat.",
-                    row.name, bound.second, info.name, info.shape);
-    info.uses.push_back(bound.first);
-  }
-  if (!transpose) {
-    return {};
-  }
-  BOWLINE_REQUIRE(graph[v].shape.rank() >= 2, "Parameter {} is a transpose of rank {}.",
-                  graph[v].name, graph[v].shape.rank());
   Node node;
   node.op = Op::Transpose;
-  node.attributes = swap_last_axes(graph[v].shape.rank());
+  node.attributes = Attributes::of(t);
   node.name = graph[v].name + ".view";
   node.inputs = {v};
-  ValueInfo result;
-  result.kind = ValueKind::result;
-  node.outputs = {graph.add_value(std::move(result))};
-  transposes.push_back(std::move(node));
-  return {};
+  node.outputs = {graph.add_value({})};
+  return node;
 }
 
-// Inserts the transposes before all other nodes and lets these read the transposed value.
-void insert_transposes(Graph& graph, std::vector<Node> transposes) {
-  std::vector<ValueId> now(graph.values.size());
-  for (ValueId v = 0; v < now.size(); ++v) {
-    now[v] = v;
-  }
-  for (const Node& t : transposes) {
-    now[t.inputs[0]] = t.outputs[0];
-  }
-  for (Node& node : graph.nodes) {
-    for (ValueId& v : node.inputs) {
-      v = now[v];
+// The nodes of a graph with parameters that are transposes: read as they lie where the operator can, else copied by a node
+// in front of all others.
+class TransposedParameters {
+ public:
+  TransposedParameters(Graph& graph, std::vector<bool> transposed)
+      : graph_(graph), transposed_(std::move(transposed)) {}
+
+  void rewrite() {
+    for (Node& node : graph_.nodes) {
+      add(std::move(node));
+    }
+    for (ValueId& v : graph_.outputs) {
+      v = is_transposed(v) ? copy_of(v) : v;
+    }
+    nodes_.insert(nodes_.begin(), std::make_move_iterator(copies_.begin()),
+                  std::make_move_iterator(copies_.end()));
+    graph_.nodes = std::move(nodes_);
+    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
+      for (uint32_t o = 0; o < graph_.nodes[n].outputs.size(); ++o) {
+        graph_[graph_.nodes[n].outputs[o]].node = n;
+        graph_[graph_.nodes[n].outputs[o]].output = o;
+      }
     }
   }
-  for (ValueId& v : graph.outputs) {
-    v = now[v];
-  }
-  graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(transposes.begin()),
-                     std::make_move_iterator(transposes.end()));
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
-    for (const ValueId v : graph.nodes[n].outputs) {
-      graph[v].node = n;
+
+ private:
+  bool is_transposed(ValueId v) const { return v < transposed_.size() && transposed_[v]; }
+
+  ValueId copy_of(ValueId v) {
+    const auto [it, is_new] = made_.try_emplace(v, kNoValue);
+    if (is_new) {
+      copies_.push_back(transpose_of(graph_, v));
+      it->second = copies_.back().outputs[0];
     }
+    return it->second;
   }
-}
+
+  void add(Node node) {
+    ValueId addend = kNoValue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!is_transposed(node.inputs[i])) {
+        continue;
+      }
+      const TransposedInput t = read_as_it_lies(node, i);
+      if (t.op == Op::Invalid) {
+        node.inputs[i] = copy_of(node.inputs[i]);
+        continue;
+      }
+      if (t.addend >= 0 && std::cmp_less(t.addend, node.inputs.size())) {
+        addend = node.inputs[static_cast<size_t>(t.addend)];
+        node.inputs.erase(node.inputs.begin() + t.addend);
+      }
+      node.op = t.op;
+      node.attributes = t.attributes;
+    }
+    if (addend == kNoValue) {
+      nodes_.push_back(std::move(node));
+      return;
+    }
+    Node sum;
+    sum.op = Op::Add;
+    sum.attributes = Attributes::of(NoAttributesT{});
+    sum.name = node.name;
+    sum.outputs = node.outputs;
+    node.outputs = {graph_.add_value({})};
+    sum.inputs = {node.outputs[0], is_transposed(addend) ? copy_of(addend) : addend};
+    nodes_.push_back(std::move(node));
+    nodes_.push_back(std::move(sum));
+  }
+
+  TransposedInput read_as_it_lies(const Node& node, size_t i) const {
+    const auto rule = op_def(node.op).with_transposed;
+    if (rule == nullptr) {
+      return {};
+    }
+    TransposedInput t = rule(node.attributes, static_cast<int>(i));
+    for (size_t other = 0; other < node.inputs.size(); ++other) {
+      const bool stays = std::cmp_not_equal(other, t.addend);
+      if (stays && graph_[node.inputs[other]].shape.rank() < 2) {
+        return {};
+      }
+    }
+    return t;
+  }
+
+  Graph& graph_;
+  std::vector<bool> transposed_;  // by value
+  std::map<ValueId, ValueId> made_;
+  std::vector<Node> copies_;
+  std::vector<Node> nodes_;
+};
 
 Status bind_parameters(Graph& graph, const params::Table& table) {
-  std::vector<Node> transposes;
-  const size_t values = graph.values.size();
-  for (ValueId v = 0; v < values; ++v) {
+  std::vector<bool> transposed(graph.values.size());
+  for (ValueId v = 0; v < graph.values.size(); ++v) {
     if (graph[v].kind == ValueKind::parameter) {
-      BOWLINE_TRY(bind_parameter(graph, v, table, transposes));
+      BOWLINE_ASSIGN(transposed[v], bind_parameter(graph[v], table));
     }
   }
   for (Node& node : graph.nodes) {
@@ -103,8 +155,8 @@ Status bind_parameters(Graph& graph, const params::Table& table) {
       BOWLINE_TRY(bind_parameters(*node.repeat->body, table));
     }
   }
-  if (!transposes.empty()) {
-    insert_transposes(graph, std::move(transposes));
+  if (std::ranges::find(transposed, true) != transposed.end()) {
+    TransposedParameters(graph, std::move(transposed)).rewrite();
   }
   return {};
 }
@@ -143,19 +195,55 @@ Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims) {
   return graph;
 }
 
+namespace {
+
+Status check_alike(const params::ParameterRow& row, bool transpose,
+                   const params::ParameterRow& other) {
+  const auto shows = [](bool transposed) { return transposed ? "transposed" : "as it lies"; };
+  BOWLINE_REQUIRE(transpose == other.view.transpose,
+                  "Parameter \"{}\" shows its storage {}, but \"{}\", in the same list of a "
+                  "Repeat, {}.",
+                  row.name, shows(transpose), other.name, shows(other.view.transpose));
+  return {};
+}
+
+}  // namespace
+
 Status set_parameters(ValueInfo& info, const params::Table& table) {
   for (size_t i = 0; i < info.parameters.size(); ++i) {
     const params::ParameterRow& row = table.parameters[info.parameters[i]];
     const params::Storage& storage = table.storages[row.tie];
     BOWLINE_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
+    const params::ParameterRow& first = table.parameters[info.parameters[0]];
     if (i == 0) {
       info.name = row.name;
       info.shape = shape;
       info.dtype = storage.dtype;
     }
+    BOWLINE_TRY(check_alike(row, row.view.transpose, first));
     BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
                     "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.", row.name,
                     storage.dtype, shape, info.name, info.dtype, info.shape);
+  }
+  return {};
+}
+
+Status check_orientation(const Graph& graph, const params::Table& table, uint32_t parameter,
+                         bool transpose) {
+  for (const ValueInfo& info : graph.values) {
+    if (std::ranges::find(info.parameters, parameter) == info.parameters.end()) {
+      continue;
+    }
+    for (const uint32_t other : info.parameters) {
+      if (other != parameter) {
+        BOWLINE_TRY(check_alike(table.parameters[parameter], transpose, table.parameters[other]));
+      }
+    }
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.repeat) {
+      BOWLINE_TRY(check_orientation(*node.repeat->body, table, parameter, transpose));
+    }
   }
   return {};
 }

@@ -1,4 +1,5 @@
-// Makes a bound graph of a generic one: real dims, storages instead of parameters, declared transposes as nodes.
+// Makes a bound graph of a generic one: real dims, storages instead of parameters, declared transposes read by operators that
+// can, else as nodes.
 #pragma once
 
 #include "graph/infer.h"
@@ -13,8 +14,12 @@ Graph deep_copy(const Graph& graph);
 Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims);
 
 // Shape and dtype of a parameter value of a generic graph, and its name, from the parameters that it stands for.
-// Errors  bad_argument: they differ in shape or dtype.
+// Errors  bad_argument: they differ in shape, dtype or transpose.
 Status set_parameters(ValueInfo& info, const params::Table& table);
+
+// Errors  bad_argument: `parameter`, shown transposed or not, would be in the list of a Repeat with one that is not.
+Status check_orientation(const Graph& graph, const params::Table& table, uint32_t parameter,
+                         bool transpose);
 
 // The generic graphs of a model with the shapes that the parameters have in `table`.
 // Errors  bad_argument: a graph cannot take them.

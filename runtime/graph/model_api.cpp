@@ -44,6 +44,18 @@ Status require_no_accumulation(const ModelState& model, std::string_view verb) {
   return {};
 }
 
+Status require_one_orientation(const ModelState& state, std::string_view a, std::string_view b,
+                               const std::optional<View>& view) {
+  BOWLINE_ASSIGN(const uint32_t first, state.table.require(a));
+  BOWLINE_ASSIGN(const uint32_t second, state.table.require(b));
+  const View wanted = view.value_or(state.table.parameters[first].view);
+  for (const graph::Graph& g : state.graphs) {
+    BOWLINE_TRY(graph::check_orientation(g, state.table, second, wanted.transpose)
+                    .at(format("While tying \"{}\" to \"{}\".", b, a)));
+  }
+  return {};
+}
+
 Status drop_training_state(ModelState& state) {
   BOWLINE_REQUIRE(state.trainer == nullptr,
                   "The model is busy: a Trainer lives, and its training state goes with it.");
@@ -182,6 +194,7 @@ Status Model::materialize(uint64_t seed) {
 Status Model::tie(std::string_view a, std::string_view b, const std::optional<View>& view) {
   return guarded(state_, "model", [&](ModelState& s) -> Status {
     BOWLINE_TRY(require_no_accumulation(s, "tie()"));
+    BOWLINE_TRY(require_one_orientation(s, a, b, view));
     return params::tie(s.table, a, b, view, s.busy);
   });
 }

@@ -49,6 +49,14 @@ Status gradient(GradientContext& c) {
   return {};
 }
 
+// x w^T is a MatMul whose b is transposed.
+TransposedInput with_transposed(const Attributes&, int i) {
+  MatMulAttributesT t;
+  t.transpose_a = i == 0;
+  t.transpose_b = i != 1;
+  return {i < 2 ? Op::MatMul : Op::Invalid, Attributes::of(t), 2};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const size_t in = c.last_axis(0);
   const size_t out = c.last_axis(0) == 0 ? static_cast<size_t>(c.shape(1)[0]) : c.in(1).size() / in;
@@ -78,6 +86,7 @@ const OpDef op_linear{
     .inputs = 2,
     .optional_inputs = 1,
     .infer = infer,
+    .with_transposed = with_transposed,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -6,7 +6,8 @@
 // Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y [..., M, N].
 //           Rank >= 2; the batch axes broadcast by the rules of numpy.
 // Numerics  accumulated in f32. A sum over K = 0 is 0.
-// Gradient  two MatMuls; summed over the batch axes that were broadcast.
+// Gradient  two MatMuls; summed over the batch axes that were broadcast. One matrix b for all of a takes the rows of a as one
+//           matrix, so that the sum over the batch is part of the product.
 #include <cmath>
 
 #include "ops/build.h"
@@ -55,22 +56,38 @@ Attributes transposed(bool a, bool b) {
   return Attributes::of(t);
 }
 
+// All batches of rows as one matrix.
+GradientValue as_matrix(GradientContext& c, GradientValue v) {
+  const Shape& s = c.shape(v);
+  return reshaped(c, v, Shape{s.rows(), s.back()});
+}
+
 // With A and B as they enter the product: dA = dY B^T, dB = A^T dY; of a transposed input the transpose of it.
 Status gradient(GradientContext& c) {
   const bool ta = c.attributes<MatMulAttributes>().transpose_a();
   const bool tb = c.attributes<MatMulAttributes>().transpose_b();
-  const GradientValue a = c.in(0), b = c.in(1), dy = c.dout(0);
+  GradientValue a = c.in(0), dy = c.dout(0);
+  const GradientValue b = c.in(1);
   if (c.needs(0)) {
     const GradientValue d = ta ? c.add1(Op::MatMul, {b, dy}, transposed(tb, true))
                                : c.add1(Op::MatMul, {dy, b}, transposed(false, !tb));
     BOWLINE_TRY(c.din(0, summed_to(c, d, c.shape(a))));
   }
   if (c.needs(1)) {
+    if (c.shape(b).rank() == 2 && !ta) {
+      a = as_matrix(c, a);
+      dy = as_matrix(c, dy);
+    }
     const GradientValue d = tb ? c.add1(Op::MatMul, {dy, a}, transposed(true, ta))
                                : c.add1(Op::MatMul, {a, dy}, transposed(!ta, false));
     BOWLINE_TRY(c.din(1, summed_to(c, d, c.shape(b))));
   }
   return {};
+}
+
+TransposedInput with_transposed(const Attributes& attributes, int i) {
+  const auto& t = attributes.as<MatMulAttributes>();
+  return {Op::MatMul, transposed(t.transpose_a() != (i == 0), t.transpose_b() != (i == 1))};
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -109,6 +126,7 @@ const OpDef op_mat_mul{
     .name = "MatMul",
     .inputs = 2,
     .infer = infer,
+    .with_transposed = with_transposed,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -197,6 +197,14 @@ struct InPlace {
   int input = -1;
 };
 
+// A node that reads one of its inputs with the last two axes swapped: another operator on the same inputs, or the same one
+// with other attributes.
+struct TransposedInput {
+  Op op = Op::Invalid;
+  Attributes attributes;
+  int addend = -1;  // an input that the other operator does not take: it is added to the result
+};
+
 struct OpDef {
   const char* name = "";
   int inputs = 1;
@@ -217,6 +225,9 @@ struct OpDef {
   // Output i is a storage that input j held before: the operator writes state.
   InPlace updates[4] = {};
   Status (*infer)(InferContext& c) = nullptr;
+  // (optional) How a node reads input `i`, of rank >= 2 as all its inputs but the addend, as it lies where the node needs
+  // its transpose. Null, or Op::Invalid: the transpose is a node that copies.
+  TransposedInput (*with_transposed)(const Attributes& attributes, int i) = nullptr;
   // (optional) null: the operator is not differentiable.
   Status (*gradient)(GradientContext& c) = nullptr;
   void (*oracle)(const OracleContext& c) = nullptr;

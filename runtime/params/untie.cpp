@@ -8,11 +8,11 @@
 namespace bowline::params {
 namespace {
 
-// What `parameter` shows of `storage`, on the device without a detour if it is one run.
+// What `parameter` shows of `storage`, as it lies; on the device without a detour.
 Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
                      const std::shared_ptr<device::OpenDevice>& device) {
   BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
-  if (storage.home.block && !parameter.view.transpose) {
+  if (storage.home.block) {
     Home home;
     BOWLINE_ASSIGN(home.block,
                    device::Block::allocate(device, window.count, device::MemoryKind::device));
@@ -23,12 +23,7 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
     return home;
   }
   std::vector<std::byte> scratch;
-  BOWLINE_ASSIGN(Bytes run, read_run(storage, window.first, window.count, scratch));
-  std::vector<std::byte> ordered;
-  if (parameter.view.transpose) {
-    ordered = to_parameter_order(run, window.shape, size_of(storage.dtype));
-    run = ordered;
-  }
+  BOWLINE_ASSIGN(const Bytes run, read_run(storage, window.first, window.count, scratch));
   return make_home(device, run);
 }
 
@@ -37,7 +32,9 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
                           int32_t owner) {
   const Table& table = stage.before();
   Storage row = table.storages[tie];
-  BOWLINE_ASSIGN(row.shape, view_shape(parameter.view, row.shape));
+  View flat = parameter.view;
+  flat.transpose = false;
+  BOWLINE_ASSIGN(row.shape, view_shape(flat, row.shape));
   row.owner = owner;
   row.version = 0;
   row.generation = 0;
@@ -73,7 +70,10 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
     cost += bytes.value();
   }
   parameter.tie = fresh;
+  // A transpose stays one: the list of a Repeat that the parameter is in shows all its storages alike.
+  const bool transpose = parameter.view.transpose;
   parameter.view = {};
+  parameter.view.transpose = transpose;
   ++stage.storage(old).generation;
   stage.commit();
   return cost;

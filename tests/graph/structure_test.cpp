@@ -65,9 +65,95 @@ TEST(Bind, NamesStoragesOfTiesAndIterations) {
   }
 }
 
-TEST(Bind, MakesDeclaredTransposesNodes) {
+TEST(Bind, ReadsATransposedParameterAsItLies) {
   const test::Seed s = test::ae23();
-  EXPECT_EQ(ops_of(bound(s.model, {})), "Transpose Linear Linear ReduceSum ");
+  EXPECT_EQ(ops_of(bound(s.model, {})), "Linear MatMul ReduceSum ");
+}
+
+// A model with the [3, 3] storage "w", its transpose "t" and the bias "b"; `build` makes a graph of them and of x, [2, 3].
+template <class Build>
+Graph with_transpose(Build build) {
+  Model model;
+  const Parameter w = must(model.parameter("w", {3, 3}, Init::zeros()));
+  View transposed;
+  transposed.transpose = true;
+  const Parameter t = must(model.tied_parameter("t", w, transposed));
+  const Parameter b = must(model.parameter("b", {3}, Init::zeros()));
+  GraphBuilder g(model, "g");
+  const Value x = g.input("x", DType::f32, {2, 3});
+  g.output("y", build(g, x, g.parameter(t), g.parameter(b)));
+  EXPECT_OK(g.finish());
+  return bound(model, {});
+}
+
+TEST(Bind, ATransposeIsANodeOnlyWhereAnOperatorNeedsItsBytes) {
+  const Graph biased = with_transpose([](GraphBuilder& g, Value x, Value t, Value b) {
+    return g.op("Linear", {x, t, b});
+  });
+  EXPECT_EQ(ops_of(biased), "MatMul Add ");
+  EXPECT_EQ(biased[biased.outputs[0]].node, 1u);
+  const Graph both = with_transpose([](GraphBuilder& g, Value, Value t, Value b) {
+    return g.op("Linear", {t, t, b});
+  });
+  EXPECT_EQ(ops_of(both), "MatMul Add ");
+  const Graph as_bytes = with_transpose([](GraphBuilder& g, Value x, Value t, Value) {
+    return g.op("Add", {g.op("MatMul", {x, t}), g.op("Slice", {t}, {{"axis", 0}, {"length", 2}})});
+  });
+  EXPECT_EQ(ops_of(as_bytes), "Transpose MatMul Slice Add ");
+  const Graph row = with_transpose([](GraphBuilder& g, Value x, Value t, Value b) {
+    const Value first = g.op("ReduceSum", {x}, {{"axes", std::vector<GraphDim>{0}}});
+    return g.op("Linear", {first, t, b});
+  });
+  EXPECT_EQ(ops_of(row), "Transpose ReduceSum Linear ") << "a MatMul takes no vector";
+  const Graph output = with_transpose([](GraphBuilder&, Value, Value t, Value) { return t; });
+  EXPECT_EQ(ops_of(output), "Transpose ");
+}
+
+// One plan serves all iterations, so all show their storage alike.
+TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
+  Model model;
+  const ParameterList w = must(model.parameters("w.{}", 2, {3, 3}, Init::zeros()));
+  GraphBuilder g(model, "g");
+  const Value x = g.input("x", DType::f32, {2, 3});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
+    return std::vector<Value>{body.op("Linear", {in[0], body.parameter(w)})};
+  });
+  g.output("y", y.at(0));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(model.materialize(1));
+  View transposed;
+  transposed.transpose = true;
+  const auto before = model.ties();
+  const Status refused = model.tie("w.0", "w.1", transposed);
+  EXPECT_EQ(refused.code(), Code::bad_argument);
+  EXPECT_EQ(refused.message(),
+            "Parameter \"w.1\" shows its storage transposed, but \"w.0\", in the same list of a "
+            "Repeat, as it lies.\n- While tying \"w.1\" to \"w.0\".");
+  EXPECT_EQ(model.ties(), before);
+  ASSERT_OK(model.tie("w.0", "w.1"));
+  ASSERT_OK(model.untie("w.1").status());
+  EXPECT_EQ(ops_of(bound(model, {})), "Repeat ( Linear ) ");
+}
+
+TEST(Bind, AListOfTransposesOutlivesAnUntie) {
+  Model model;
+  const Parameter o = must(model.parameter("o", {3, 3}, Init::zeros()));
+  View transposed;
+  transposed.transpose = true;
+  ParameterList w;
+  for (const char* name : {"w.0", "w.1"}) {
+    w.items.push_back(must(model.tied_parameter(name, o, transposed)));
+  }
+  GraphBuilder g(model, "g");
+  const Value x = g.input("x", DType::f32, {2, 3});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
+    return std::vector<Value>{body.op("Linear", {in[0], body.parameter(w)})};
+  });
+  g.output("y", y.at(0));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(model.materialize(1));
+  ASSERT_OK(model.untie("w.1").status());
+  EXPECT_EQ(ops_of(bound(model, {})), "Repeat ( MatMul ) ");
 }
 
 TEST(Prune, DropsWhatReachesNoOutput) {

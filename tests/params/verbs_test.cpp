@@ -67,7 +67,8 @@ TEST_P(Verbs, UntieCopiesWhatTheParameterShowsWithItsMoments) {
 
   ASSERT_TRUE(params::untie(t, "emb_t", 0).ok());
   EXPECT_EQ(values_of(t, "emb_t"), v);
-  EXPECT_EQ(t.storages[t.parameters[2].tie].shape, (Shape{2, 3}));
+  EXPECT_EQ(t.storages[t.parameters[2].tie].shape, (Shape{3, 2})) << "still a transpose";
+  EXPECT_TRUE(t.parameters[2].view.transpose);
   EXPECT_EQ(params::untie(t, "w", 0).value(), 0u) << "nobody shares it";
 }
 

@@ -83,5 +83,34 @@ TEST(Memory, ASumThatDoesNotFitIsRefused) {
   }
 }
 
+// The arenas of a session and of a trainer of products with "embed" [512, 512] and with what `view` shows of it.
+std::pair<uint64_t, uint64_t> arenas_of_products(const View& view) {
+  Model model;
+  const Parameter e = must(model.parameter("embed", {512, 512}, Init::normal(0.02f)));
+  const Parameter head = must(model.tied_parameter("head", e, view));
+  GraphBuilder g(model, "loss");
+  const Value x = g.input("x", DType::f32, {2, 1, 512});
+  const Value y = g.op("MatMul", {g.op("Linear", {x, g.parameter(head)}), g.parameter(head)});
+  g.output("loss", g.op("ReduceSum", {y}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(model.materialize(1));
+  const Device cpu = must(Device::open("cpu"));
+  EXPECT_OK(model.to(cpu));
+  const Session session = must(Session::create(model, cpu, "loss", {}));
+  TrainOptions options;
+  options.entry_point = "loss";
+  options.loss = "loss";
+  options.optimizer.kind = Optimizer::Kind::sgd;
+  const Trainer trainer = must(Trainer::create(model, cpu, options));
+  return {session.memory().arena_bytes, trainer.memory().arena_bytes};
+}
+
+// It is read as it lies: forward, backward and into its gradient.
+TEST(Memory, ATransposedParameterHasNoCopyInTheArena) {
+  View transposed;
+  transposed.transpose = true;
+  EXPECT_EQ(arenas_of_products(transposed), arenas_of_products({}));
+}
+
 }  // namespace
 }  // namespace bowline::test

@@ -313,6 +313,9 @@ std::optional<Ref> Drawer::parameter(Scope& s, const Shape& shape, double size, 
       return {};
     }
     node.parameters.push_back(*p);
+    // One after the other the verb would leave a list of which some are transposed, which it refuses.
+    ParameterRow& row = recipe_.parameters[*p];
+    row.by_verb = row.by_verb && (items == 1 || !transpose);
   }
   return append(s, std::move(node));
 }
