@@ -61,8 +61,14 @@ class Filling {
     const Storage& from = source_.storages[supply.from->tie];
     BOWLINE_ASSIGN(const Window to_window, window_of(*supply.to, storage_));
     BOWLINE_ASSIGN(const Window from_window, window_of(*supply.from, from));
-    BOWLINE_REQUIRE(from.dtype == storage_.dtype && from_window.shape == to_window.shape,
-                    "Parameter \"{}\" is {}{} here and {}{} in the file.", supply.to->name,
+    const bool fits = from.dtype == storage_.dtype && from_window.shape == to_window.shape;
+    BOWLINE_REQUIRE(
+        fits || taken_from_.empty(),
+        "Parameters \"{}\" and \"{}\" share storage {}. By the file's \"{}\", \"{}\" would "
+        "be {}{}; the file has it as {}{}.",
+        taken_from_, supply.to->name, tie_, taken_from_, supply.to->name, storage_.dtype,
+        to_window.shape, from.dtype, from_window.shape);
+    BOWLINE_REQUIRE(fits, "Parameter \"{}\" is {}{} here and {}{} in the file.", supply.to->name,
                     storage_.dtype, to_window.shape, from.dtype, from_window.shape);
     std::vector<std::byte> scratch;
     BOWLINE_ASSIGN(Bytes run, read_run(from, from_window.first, from_window.count, scratch));
@@ -116,6 +122,7 @@ class Filling {
     storage_.shape = from.shape;
     storage_.encoding = from.encoding;
     storage_.home = {};
+    taken_from_ = name;
     return {};
   }
 
@@ -166,6 +173,7 @@ class Filling {
   Storage& storage_;
   const Table& source_;
   uint32_t tie_;
+  std::string_view taken_from_;  // with LoadMode::assign: whose dtype and shape the storage has
   std::vector<Supply> added_;
   std::vector<Covered> covered_;  // in order of their begin
   std::vector<std::byte> bytes_;

@@ -107,6 +107,20 @@ TEST(Load, AssignedShapeMustFitTheViewsOfTheTie) {
   EXPECT_TRUE(t.storages[2].empty) << "a moment of another shape is dropped";
 }
 
+TEST(Load, ParametersOfATieThatTheFileHasInTwoShapesAreBothNamed) {
+  Table t = make_table();
+  Source s;
+  s.add("emb", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  s.add("head", {3, 2}, {1, 2, 3, 4, 5, 6});
+  const std::string before = state_of(t);
+  const Status refused = params::load(t, s.table, LoadMode::assign, true, 0).status();
+  EXPECT_EQ(
+      refused.message(),
+      "Parameters \"emb\" and \"head\" share storage 0. By the file's \"emb\", \"head\" would be "
+      "f32[4,2]; the file has it as f32[3,2].\n- While loading storage 0 (\"emb\").");
+  EXPECT_EQ(state_of(t), before);
+}
+
 TEST(Load, ASkeletonIsFilledOnItsDevice) {
   Table t;
   t.set_device(test::host_device());
