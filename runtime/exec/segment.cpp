@@ -144,6 +144,21 @@ bool Generations::match(const params::Table& table) const {
   return row == rows_.size();
 }
 
+Status require_on_device(const params::Table& table, const Device& device) {
+  const device::OpenDevice* const here = table.device().get();
+  BOWLINE_REQUIRE(
+      here == nullptr || here == device.handle().get() || here->info().name != device.info().name,
+      "The model lies on device {}, but {} was opened again since, and each opening has "
+      "memory of its own. Give the Device that the model was moved to, or move it with "
+      "Model::to().",
+      here->info().name, here->info().name);
+  BOWLINE_REQUIRE(device.handle() != nullptr && here == device.handle().get(),
+                  "The model does not lie on device {} but {}; move it with Model::to().",
+                  device.info().name,
+                  here == nullptr ? "in host memory" : "on " + here->info().name);
+  return {};
+}
+
 Status require_on_device(const params::Table& table) {
   BOWLINE_REQUIRE(table.device() != nullptr,
                   "The model lies on no device; move it with Model::to().");

@@ -78,5 +78,7 @@ class Generations {
 
 // Refuses a model of which a storage has no bytes, or that does not lie on a device.
 Status require_on_device(const params::Table& table);
+// Refuses a model that does not lie on this opened device.
+Status require_on_device(const params::Table& table, const Device& device);
 
 }  // namespace bowline::exec

@@ -82,9 +82,7 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
   return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Trainer> {
-    BOWLINE_REQUIRE(device.handle() != nullptr && m.table.device() == device.handle(),
-                    "The model does not lie on device {}; move it with Model::to().",
-                    device.info().name);
+    BOWLINE_TRY(exec::require_on_device(m.table, device));
     auto state = std::make_unique<train::TrainerState>(model.state(), options);
     BOWLINE_TRY(state->start());
     return Trainer(std::move(state));

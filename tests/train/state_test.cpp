@@ -169,6 +169,31 @@ TEST(Owner, NothingStaysOnTheDeviceThatTheModelLeft) {
   EXPECT_GT(t.memory().io_bytes, 0u);
 }
 
+TEST(Owner, AModelOnTheWrongDeviceIsToldWhereItLies) {
+  const Device a = open_test_device("cpu");
+  const Device b = open_test_device("cpu");
+  Seed s = lm32();
+  const auto session = [&](const Device& device) {
+    return Session::create(s.model, device, "loss", {}).status().message();
+  };
+  const auto trainer = [&](const Device& device) {
+    return Trainer::create(s.model, device, plain_sgd(0.1f)).status().message();
+  };
+  const char* in_host_memory =
+      "The model does not lie on device cpu but in host memory; move it with Model::to().";
+  EXPECT_EQ(session(a), in_host_memory);
+  EXPECT_EQ(trainer(a), in_host_memory);
+  ASSERT_OK(s.model.to(a));
+  const char* opened_again =
+      "The model lies on device cpu, but cpu was opened again since, and each opening has memory "
+      "of "
+      "its own. Give the Device that the model was moved to, or move it with Model::to().";
+  EXPECT_EQ(session(b), opened_again);
+  EXPECT_EQ(trainer(b), opened_again);
+  EXPECT_EQ(session(open_test_device("null")),
+            "The model does not lie on device null but on cpu; move it with Model::to().");
+}
+
 TEST(Owner, NothingToTrainInAStorageWithoutElements) {
   Seed s;
   s.shape = {1, 2};
