@@ -1,5 +1,7 @@
 #include "device/device.h"
 
+#include "core/boundary.h"
+
 namespace bowline::device {
 namespace {
 
@@ -175,7 +177,7 @@ Status OpenDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte
 Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
   const std::lock_guard lock(mutex_);
   ++counters_.copies_out;
-  return device_->copy_out(to, from, offset);
+  return guarded([&] { return device_->copy_out(to, from, offset); });
 }
 
 Status OpenDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
@@ -212,7 +214,8 @@ void OpenDevice::release(std::unique_ptr<Recording> recording) {
 Status OpenDevice::submit(std::span<Recording* const> recordings) {
   const std::lock_guard lock(mutex_);
   ++counters_.submits;
-  return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings);
+  return guarded(
+      [&] { return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings); });
 }
 
 Status OpenDevice::submit_timed(std::span<Recording* const> recordings) {
@@ -237,7 +240,7 @@ void OpenDevice::stop_clock() {
 
 Status OpenDevice::wait() {
   const std::lock_guard lock(mutex_);
-  return device_->wait();
+  return guarded([&] { return device_->wait(); });
 }
 
 DeviceCounters OpenDevice::counters() const {

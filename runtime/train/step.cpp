@@ -15,20 +15,34 @@ namespace {
 // No norm is negative: what the step scalars hold until the update writes one.
 constexpr float kNoNorm = -1;
 
-// Of all that a batch says: two calls with equal hashes are the same call.
+// Of all that a batch says: two calls with equal hashes are the same call. Of a batch that was submitted nothing is allocated.
 uint64_t hash_of(std::span<const Tensor> batch) {
-  std::vector<uint64_t> parts;
+  uint64_t hash = batch.size();
   for (const Tensor& t : batch) {
     const Result<Shape> shape = Shape::checked(t.shape);
     const auto elements = static_cast<uint64_t>(shape.ok() ? shape.value().elements() : 0);
     const std::span bytes(static_cast<const std::byte*>(t.data), elements * size_of(t.dtype));
-    parts.push_back(model::checksum(std::as_bytes(std::span(t.name))));
-    parts.push_back(model::checksum(std::as_bytes(std::span(t.shape.begin(), t.shape.end()))));
-    parts.push_back(static_cast<uint64_t>(t.dtype));
-    parts.push_back(t.data == nullptr ? 0 : model::checksum(bytes));
+    const uint64_t parts[] = {
+        hash, model::checksum(std::as_bytes(std::span(t.name))),
+        model::checksum(std::as_bytes(std::span(t.shape.begin(), t.shape.end()))),
+        static_cast<uint64_t>(t.dtype), t.data == nullptr ? 0 : model::checksum(bytes)};
+    hash = model::checksum(std::as_bytes(std::span(parts)));
   }
-  return model::checksum(std::as_bytes(std::span(parts)));
+  return hash;
 }
+
+// Runs on every way out, that of a failed allocation too.
+template <class Function>
+class AtTheEnd {
+ public:
+  explicit AtTheEnd(Function function) : function_(std::move(function)) {}
+  ~AtTheEnd() { function_(); }
+  AtTheEnd(const AtTheEnd&) = delete;
+  AtTheEnd& operator=(const AtTheEnd&) = delete;
+
+ private:
+  Function function_;
+};
 
 }  // namespace
 
@@ -117,11 +131,12 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   ++counters_.submits;
   unread_.emplace(Unread{last, 0});
-  Result<std::optional<StepReport>> report = read_back(batch);
-  if (unread_) {
-    unread_->batch = hash_of(batch);
-  }
-  return report;
+  const AtTheEnd remember_what_is_unread([&] {
+    if (unread_) {
+      unread_->batch = hash_of(batch);
+    }
+  });
+  return read_back(batch);
 }
 
 Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor> batch) {
