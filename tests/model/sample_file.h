@@ -1,6 +1,7 @@
 // A small valid model file as a tree that tests change before they turn it into bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 
@@ -91,10 +92,8 @@ struct Sample {
     header.file_length = header.data_start + data.size() + model::kTrailerBytes;
     Bytes out(header.file_length);
     std::memcpy(out.data(), &header, sizeof(header));
-    std::memcpy(out.data() + model::kHeaderBytes, tables.data(), tables.size());
-    if (!data.empty()) {
-      std::memcpy(out.data() + header.data_start, data.data(), data.size());
-    }
+    std::ranges::copy(std::as_bytes(tables), out.begin() + model::kHeaderBytes);
+    std::ranges::copy(data, out.begin() + static_cast<std::ptrdiff_t>(header.data_start));
     seal(out);
     return out;
   }
