@@ -1,6 +1,7 @@
 #include "open_device.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "vk_status.h"
 
@@ -47,11 +48,26 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   BOWLINE_TRY(self->check(self->device_->call().vkAllocateCommandBuffers(self->device_->handle(),
                                                                          &info, &self->copies_),
                           "making the command buffer for copies"));
+  BOWLINE_TRY(self->find_out_staging());
   self->capabilities_.alignment = kAlignment;
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
   self->capabilities_.denormals =
       false;  // the shaders do not ask for DenormPreserve, which few drivers offer
   return std::unique_ptr<device::Device>(std::move(self));
+}
+
+// Copies are staged where the host does not see the device's memory or reads it slowly. BOWLINE_VULKAN_STAGING=1 stages
+// them everywhere, for tests.
+Status OpenVulkan::find_out_staging() {
+  Buffer any;
+  BOWLINE_TRY(check(create_buffer(*device_, 4, MemoryUse::device, &any), "allocating a buffer", 4));
+  const char* always = std::getenv("BOWLINE_VULKAN_STAGING");
+  stages_all_ = always != nullptr && always[0] == '1';
+  if (stages_all_ || any.mapped == nullptr || !any.cached) {
+    capabilities_.staging_bytes = kStagingBytes;
+  }
+  destroy_buffer(*device_, &any);
+  return {};
 }
 
 OpenVulkan::~OpenVulkan() {
@@ -119,6 +135,9 @@ Result<device::Buffer> OpenVulkan::allocate(uint64_t bytes, device::MemoryKind k
   Buffer buffer;
   const MemoryUse use = kind == device::MemoryKind::io ? MemoryUse::staging : MemoryUse::device;
   BOWLINE_TRY(check(create_buffer(*device_, bytes, use, &buffer), "allocating a buffer", bytes));
+  if (stages_all_ && use == MemoryUse::device) {
+    buffer.mapped = nullptr;
+  }
   const uint64_t id = next_id_++;
   buffers_.emplace(id, buffer);
   return device::Buffer{id};

@@ -38,6 +38,7 @@ class OpenVulkan final : public device::Device {
   Status check(VkResult result, std::string_view doing, uint64_t bytes = 0);
   Status check_alive() const;
   Result<Buffer*> find(device::Buffer buffer, uint64_t offset, uint64_t bytes);
+  Status find_out_staging();
   // Runs what `write` puts into the command buffer for copies, and waits for it.
   template <class Write>
   VkResult run_now(const Write& write);
@@ -53,6 +54,7 @@ class OpenVulkan final : public device::Device {
   std::unordered_map<uint64_t, Buffer> buffers_;
   uint64_t next_id_ = 1;
   device::Capabilities capabilities_;
+  bool stages_all_ = false;
   bool lost_ = false;
 };
 

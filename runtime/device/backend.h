@@ -62,6 +62,7 @@ struct Capabilities {
   // its elements: a parameter may show rows from the middle.
   uint64_t alignment = 64;
   uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
+  uint64_t staging_bytes = 0;     // held for copies to and from memory that the host does not see
   // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
   // Operation of SPIR-V Instructions").
   bool denormals = true;

@@ -21,7 +21,9 @@ struct RecordingTimes {
 class OpenDevice {
  public:
   OpenDevice(DeviceInfo info, std::unique_ptr<Device> device)
-      : info_(std::move(info)), device_(std::move(device)) {}
+      : info_(std::move(info)), device_(std::move(device)) {
+    counters_.live_bytes = counters_.peak_bytes = device_->capabilities().staging_bytes;
+  }
 
   const DeviceInfo& info() const { return info_; }
   const Capabilities& capabilities() const { return device_->capabilities(); }
@@ -39,6 +41,7 @@ class OpenDevice {
                                             std::span<const Buffer> buffers);
   // Recordings are destroyed here: a device takes one call at a time.
   void release(std::unique_ptr<Recording> recording);
+  // This, wait() and copy_out() let no failed allocation of host memory out: the caller has a submission to look after.
   Status submit(std::span<Recording* const> recordings);
   Status wait();
   // From now on a submission runs with a clock around every record, whose times are added to `into`.

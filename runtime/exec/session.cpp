@@ -7,6 +7,10 @@
 namespace bowline {
 namespace exec {
 
+uint64_t staging_bytes(const params::Table& table) {
+  return table.device() == nullptr ? 0 : table.device()->capabilities().staging_bytes;
+}
+
 uint64_t storage_bytes(const params::Table& table) {
   uint64_t bytes = 0;
   for (const params::Storage& s : table.storages) {
@@ -87,7 +91,9 @@ MemoryReport SessionState::memory() const {
   m.arena_bytes = workspace_.arena_bytes();
   m.io_bytes = workspace_.io_bytes();
   m.backend_bytes = forward_ ? forward_->recording()->overhead_bytes() : 0;
-  m.predicted_bytes = m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes;
+  m.staging_bytes = exec::staging_bytes(model_->table);
+  m.predicted_bytes =
+      m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes + m.staging_bytes;
   m.lower_bound_bytes = forward_ ? forward_->plan().arena_lower_bound : 0;
   return m;
 }
@@ -117,9 +123,7 @@ Result<Session> Session::create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
                                 const Budget& budget) {
   return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Session> {
-    BOWLINE_REQUIRE(device.handle() != nullptr && m.table.device() == device.handle(),
-                    "The model does not lie on device {}; move it with Model::to().",
-                    device.info().name);
+    BOWLINE_TRY(exec::require_on_device(m.table, device));
     auto state = std::make_unique<exec::SessionState>(
         model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()),
         budget);

@@ -37,5 +37,6 @@ class SessionState final : public graph::User {
 
 // Bytes of the storages that lie on a device.
 uint64_t storage_bytes(const params::Table& table);
+uint64_t staging_bytes(const params::Table& table);
 
 }  // namespace bowline::exec

@@ -180,7 +180,9 @@ MemoryReport TrainerState::memory() const {
     m.io_bytes += more.io_bytes;
     m.backend_bytes += more.backend_bytes;
   }
-  m.predicted_bytes = m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes;
+  m.staging_bytes = exec::staging_bytes(model_->table);
+  m.predicted_bytes =
+      m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes + m.staging_bytes;
   return m;
 }
 

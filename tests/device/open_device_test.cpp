@@ -98,6 +98,19 @@ TEST(OpenDevice, RefusesWhatTheDeviceCannotHoldBeforeItIsAsked) {
   EXPECT_EQ(small.allocations, 2);
 }
 
+TEST(OpenDevice, CountsWhatTheDeviceHoldsForCopies) {
+  class Staging : public HostDevice {
+   public:
+    const device::Capabilities& capabilities() const override { return own_; }
+
+   private:
+    device::Capabilities own_ = {.staging_bytes = 4096};
+  };
+  const auto device = open_for_test("staging", std::make_unique<Staging>());
+  EXPECT_EQ(device->counters().live_bytes, 4096u);
+  EXPECT_EQ(device->counters().peak_bytes, 4096u);
+}
+
 TEST(OpenDevice, EveryDeviceRefusesMoreThanThereIs) {
   for (const DeviceInfo& info : Device::list()) {
     if (!info.unusable.empty()) {
@@ -110,7 +123,7 @@ TEST(OpenDevice, EveryDeviceRefusesMoreThanThereIs) {
     EXPECT_EQ(buffer.status().code(), Code::out_of_memory);
     EXPECT_NE(buffer.status().message().find("1125899906842624 bytes"), std::string::npos)
         << buffer.status().message();
-    EXPECT_EQ(device.counters().live_bytes, 0u);
+    EXPECT_EQ(device.counters().live_bytes, device.handle()->capabilities().staging_bytes);
   }
 }
 

@@ -268,7 +268,8 @@ class Inspection {
           "backend {}\n",
           name, bytes_text(number(m, "predicted_bytes")), bytes_text(number(m, "storage_bytes")),
           bytes_text(number(m, "arena_bytes")), bytes_text(number(m, "arena_lower_bound_bytes")),
-          bytes_text(number(m, "io_bytes")), bytes_text(number(m, "backend_bytes")));
+          bytes_text(number(m, "io_bytes")),
+          bytes_text(number(m, "backend_bytes") + number(m, "staging_bytes")));
     }
   }
 

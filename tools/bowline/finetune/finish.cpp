@@ -105,7 +105,7 @@ void Run::describe() const {
         "memory         {} predicted: weights, gradients, moments {}, activations {}, inputs {}, "
         "backend {}\n",
         bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), bytes_text(m.arena_bytes),
-        bytes_text(m.io_bytes), bytes_text(m.backend_bytes));
+        bytes_text(m.io_bytes), bytes_text(m.backend_bytes + m.staging_bytes));
 }
 
 void Run::show(const StepReport& report, double loss, double rate) {

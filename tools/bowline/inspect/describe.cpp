@@ -202,7 +202,8 @@ json describe_memory(const MemoryReport& m) {
           {"arena_bytes", m.arena_bytes},
           {"arena_lower_bound_bytes", m.lower_bound_bytes},
           {"io_bytes", m.io_bytes},
-          {"backend_bytes", m.backend_bytes}};
+          {"backend_bytes", m.backend_bytes},
+          {"staging_bytes", m.staging_bytes}};
 }
 
 }  // namespace bowline::command
