@@ -5,6 +5,7 @@
 
 #include "device.h"
 #include "kernel.h"
+#include "stream.h"
 
 namespace bowline::vulkan {
 namespace {
@@ -58,6 +59,47 @@ TEST(Vulkan, AKernelThatPushesTooMuchIsRefused) {
     EXPECT_EQ(list.status.message(),
               too_much ? "The kernel of Add pushes 132 bytes; there is room for 128." : "");
   }
+}
+
+// A driver in software runs dispatches one after the other and needs no barrier, so that only the commands show them.
+TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
+  PhysicalDevice physical;
+  physical.subgroup_size = 4;
+  using Kind = device::Record::Kind;
+  device::Program program;
+  program.slots = device::kFirstStorageSlot;
+  const auto add = [&](Kind kind, uint32_t level) {
+    device::Record& r = program.records.emplace_back();
+    r.kind = kind;
+    r.level = level;
+    r.count = 2;
+    if (kind == Kind::op) {
+      r.op = Op::Add;
+      r.inputs.resize(2);
+      r.outputs.resize(1);
+      for (device::Operand* o : {&r.inputs[0], &r.inputs[1], &r.outputs[0]}) {
+        o->shape = Shape{8};
+      }
+    }
+  };
+  add(Kind::op, 0);
+  add(Kind::op, 1);
+  add(Kind::op, 0);  // run with the first
+  add(Kind::repeat_begin, 0);
+  add(Kind::op, 0);
+  add(Kind::op, 0);
+  add(Kind::repeat_end, 0);
+  add(Kind::op, 1);
+  const Buffer buffer;
+  const std::vector<const Buffer*> slots(program.slots, &buffer);
+  CommandList list;
+  const Status s = lower(physical, program, slots, &list);
+  ASSERT_TRUE(s.ok()) << s.message();
+  std::string text;
+  for (const Command& c : list.commands) {
+    text += c.kind == Command::Kind::barrier ? "|" : std::to_string(c.record);
+  }
+  EXPECT_EQ(text, "|02|1|45|45|7");
 }
 
 }  // namespace

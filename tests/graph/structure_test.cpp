@@ -45,6 +45,8 @@ TEST(Bind, RefusesDims) {
   EXPECT_EQ(refusal({{"batch", 4}}), "Dim \"seq\" is not bound.");
   EXPECT_EQ(refusal({{"batch", 4}, {"foo", 1}}), "The model has no dim \"foo\".");
   EXPECT_EQ(refusal({{"batch", 0}, {"seq", 1}}), "Dim batch = 0 lies outside 1..2147483647.");
+  EXPECT_EQ(refusal({{"batch", 1}, {"seq", int64_t{1} << 31}}),
+            "Dim seq = 2147483648 lies outside 1..2147483647.");
 }
 
 TEST(Bind, NamesStoragesOfTiesAndIterations) {

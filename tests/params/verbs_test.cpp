@@ -130,6 +130,14 @@ TEST_P(Verbs, MaterializeDrawsOncePerStorage) {
           .ok());
   ASSERT_TRUE(params::materialize(other, 7, 0).ok());
   EXPECT_EQ(values_of(other, "x"), v) << "the same seed and tie index, on any device";
+  ASSERT_TRUE(
+      params::add_parameter(other, "y", DType::f32, Shape{1000, 3}.dims(), Init::normal(2), 0)
+          .ok());
+  ASSERT_TRUE(params::materialize(other, 7, 0).ok());
+  const Floats of_y = values_of(other, "y");
+  for (size_t i = 0; i < v.size(); ++i) {
+    ASSERT_NE(of_y[i], v[i]) << "another tie index draws other numbers";
+  }
 }
 
 TEST_P(Verbs, MoveIsOneTransferPerStorageAndComesBackEqual) {

@@ -11,7 +11,7 @@ using device::Operand;
 using device::Program;
 using device::Record;
 
-// Some bytes of a few slots, or a table of one or two of them.
+// Some bytes of a few slots, at one place or step by step of a Repeat, or a table of one or two slots.
 Operand random_operand(Program& program, uint32_t seed, uint32_t number) {
   const RandomBlock r = philox({number, seed, 0, 0}, {4, 4});
   Operand o;
@@ -19,6 +19,10 @@ Operand random_operand(Program& program, uint32_t seed, uint32_t number) {
   o.slot = r[0] % 3;
   o.offset = r[1] % 200;
   o.shape = Shape{static_cast<int64_t>(r[2] % 12)};
+  if (r[3] % 16 == 1) {
+    o.modulo = 2 + (r[3] >> 8) % 2;
+    o.step_bytes = o.bytes();
+  }
   if (r[3] % 16 == 0) {
     o.table = static_cast<uint32_t>(program.tables.size());
     program.tables.emplace_back().entries = {{o.slot, 0, 8, false}, {3 + r[2] % 2, 0, 8, false}};
@@ -34,7 +38,11 @@ Program random_program(uint32_t seed) {
     Record& r = program.records.emplace_back();
     r.inputs = {random_operand(program, seed, number++), random_operand(program, seed, number++)};
     r.outputs = {random_operand(program, seed, number++)};
-    r.workspace.shape = Shape{0};
+    r.workspace = random_operand(program, seed, number++);
+    r.workspace.table = device::kNoTable;
+    if (i % 4 != 0) {
+      r.workspace.shape = Shape{0};
+    }
   }
   return program;
 }
@@ -44,7 +52,8 @@ bool touches(const Program& p, const Operand& a, uint32_t slot, uint64_t byte) {
     return std::ranges::any_of(p.tables[a.table].entries,
                                [&](const device::TableEntry& e) { return e.slot == slot; });
   }
-  return a.slot == slot && a.offset <= byte && byte < a.offset + a.bytes();
+  const uint64_t bytes = a.modulo == 0 ? a.bytes() : a.step_bytes * a.modulo;
+  return a.slot == slot && a.offset <= byte && byte < a.offset + bytes;
 }
 
 // Byte by byte.
@@ -52,10 +61,13 @@ bool depends(const Program& p, const Record& a, const Record& b) {
   const auto any = [&](const std::vector<Operand>& of, uint32_t slot, uint64_t byte) {
     return std::ranges::any_of(of, [&](const Operand& o) { return touches(p, o, slot, byte); });
   };
+  const auto writes = [&](const Record& r, uint32_t slot, uint64_t byte) {
+    return any(r.outputs, slot, byte) || touches(p, r.workspace, slot, byte);
+  };
   for (uint32_t slot = 0; slot < p.slots; ++slot) {
-    for (uint64_t byte = 0; byte < 220; ++byte) {
-      const bool a_writes = any(a.outputs, slot, byte);
-      const bool b_writes = any(b.outputs, slot, byte);
+    for (uint64_t byte = 0; byte < 240; ++byte) {
+      const bool a_writes = writes(a, slot, byte);
+      const bool b_writes = writes(b, slot, byte);
       if ((a_writes && (b_writes || any(b.inputs, slot, byte))) ||
           (b_writes && any(a.inputs, slot, byte))) {
         return true;

@@ -234,5 +234,30 @@ TEST_P(Contributions, PartsOfOneStorage) {
   }
 }
 
+// The use through a Reshape contributes last, though its product is the first that the backward pass computes: of the sums of
+// 2^25, -2^25 and 1 only (2^25 - 2^25) + 1 is 1.
+TEST_P(Contributions, AreAddedInTheOrderOfTheGraph) {
+  Model m;
+  const Dims shape = {1, 1};
+  const Parameter w = must(m.parameter("w", shape, Init::ones()));
+  GraphBuilder g(m, "loss");
+  const auto input = [&](std::string_view name) { return g.input(name, DType::f32, {1, 1}); };
+  const Value reshaped = g.op("Reshape", {g.parameter(w)}, {{"dims", std::vector<GraphDim>{1, 1}}});
+  const Value a = g.op("MatMul", {input("a"), g.parameter(w)});
+  const Value b = g.op("MatMul", {input("b"), g.parameter(w)});
+  const Value c = g.op("MatMul", {input("c"), reshaped});
+  g.output("loss", g.op("ReduceSum", {g.op("Add", {g.op("Add", {a, b}), c})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  Trainer t = must(Trainer::create(m, device_, plain_sgd(0)));
+  Floats values[] = {{-33554432}, {33554432}, {1}};
+  must(t.micro_step({{tensor("a", shape, values[0]), tensor("b", shape, values[1]),
+                      tensor("c", shape, values[2])}}));
+  Floats gradient(1);
+  ASSERT_OK(t.gradient("w", tensor("", shape, gradient)));
+  EXPECT_EQ(gradient[0], 1);
+}
+
 }  // namespace
 }  // namespace bowline::test

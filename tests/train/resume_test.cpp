@@ -153,6 +153,25 @@ TEST_F(Resume, MomentsThatNoOptimizerMakesAreRefused) {
   EXPECT_EQ(with(1, -1), "moment 1 of storage 0 holds -1.");
 }
 
+TEST_F(Resume, SkippedStepsAreNotCountedAsApplied) {
+  TinyLm lm = tiny_lm(2);
+  ASSERT_OK(lm.model.to(cpu_));
+  Trainer t = must(Trainer::create(lm.model, cpu_, options_));
+  must(train_step(t, lm, 0, 2));
+  const Floats norm = values(lm.model, "norm");
+  Floats broken = norm;
+  broken[0] = NAN;
+  ASSERT_OK(set(lm.model, "norm", {16}, broken));
+  EXPECT_TRUE(must(train_step(t, lm, 2, 2)).skipped);
+  ASSERT_OK(set(lm.model, "norm", {16}, norm));
+  ASSERT_OK(t.save(path_, {}));
+  Trainer again = must(Trainer::create(lm_.model, cpu_, options_));
+  EXPECT_EQ(must(again.resume(path_)).step, 2u);
+  must(train_step(t, lm, 4, 2));
+  must(train_step(again, lm_, 4, 2));
+  EXPECT_EQ(all_bytes(lm_.model), all_bytes(lm.model));
+}
+
 TEST_F(Resume, AnotherDeviceIsReported) {
   EXPECT_EQ(resume(options_), "resumed");
   EXPECT_TRUE(notes_.empty());

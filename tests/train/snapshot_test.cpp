@@ -93,6 +93,27 @@ TEST_P(Rollback, UndoesTheVerb) {
   EXPECT_EQ(run(true), run(false));
 }
 
+TEST(Rollback, ReturnsIntoAStep) {
+  const Device cpu = open_test_device("cpu");
+  TinyLm lm = tiny_lm();
+  ASSERT_OK(lm.model.to(cpu));
+  TrainOptions o = adamw(lm);
+  o.accumulation = 3;
+  Trainer t = must(Trainer::create(lm.model, cpu, o));
+  must(t.micro_step(lm.data(0)));
+  ASSERT_OK(t.snapshot());
+  std::vector<Floats> ends;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(t.accumulated(), 1u);
+    must(t.micro_step(lm.data(1)));
+    EXPECT_EQ(must(t.micro_step(lm.data(2)))->step, 1u);
+    ends.push_back(values(lm.model, "embed.weight"));
+    must(train_step(t, lm, 3, 3));  // other gradients
+    ASSERT_OK(t.rollback());
+  }
+  EXPECT_EQ(ends[0], ends[1]);
+}
+
 TEST(Rollback, NewParametersAreRefused) {
   Seed s = lm32();
   const Device cpu = open_test_device("cpu");

@@ -66,6 +66,22 @@ TEST_P(Training, SameBitsTwice) {
   EXPECT_FALSE(std::ranges::equal(untrained, std::span(once).first(untrained.size())));
 }
 
+TEST_P(Training, EveryBitOfTheSeedCounts) {
+  const auto loss = [&](uint64_t seed) {
+    TinyLm lm = tiny_lm(2, 0.5f);
+    EXPECT_OK(lm.model.to(device_));
+    TrainOptions o = adamw(lm);
+    o.seed = seed;
+    Trainer t = must(Trainer::create(lm.model, device_, o));
+    return must(train_step(t, lm, 0)).loss;
+  };
+  const float first = loss(5);
+  EXPECT_EQ(loss(5), first);
+  EXPECT_NE(loss(4), first);
+  EXPECT_NE(loss(5 | uint64_t{1} << 32), first);
+  EXPECT_NE(loss(5 | uint64_t{1} << 63), first);
+}
+
 TEST_P(Training, AccumulationIsTheMeanOfTheBatches) {
   // Two micro-batches against the mean of two losses, by the norm of the gradient.
   TrainOptions o;
@@ -99,6 +115,33 @@ TEST_P(Training, AccumulationIsTheMeanOfTheBatches) {
   EXPECT_GT(once.grad_norm, 0);
   EXPECT_NEAR(twice.loss, once.loss, 1e-5f * once.loss);
   EXPECT_NEAR(twice.grad_norm, once.grad_norm, 1e-4f * once.grad_norm);
+}
+
+TEST_P(Training, AWholeStepGoesOnAfterItsMicroBatches) {
+  const auto trained = [&](uint32_t before) {
+    TinyLm lm = tiny_lm();
+    EXPECT_OK(lm.model.to(device_));
+    TrainOptions o = adamw(lm);
+    o.accumulation = 3;
+    Trainer t = must(Trainer::create(lm.model, device_, o));
+    std::vector<TinyLm> copies;
+    copies.reserve(3);  // batches point into them
+    std::vector<std::vector<Tensor>> data;
+    for (uint32_t i = 0; i < 3; ++i) {
+      data.push_back(copies.emplace_back(tiny_lm()).data(i));
+    }
+    for (uint32_t i = 0; i < before; ++i) {
+      EXPECT_FALSE(must(t.micro_step(data[i])).has_value());
+    }
+    EXPECT_EQ(t.accumulated(), before);
+    const std::span<const Tensor> batches[] = {data[0], data[1], data[2]};
+    must(t.step(batches));
+    EXPECT_EQ(t.accumulated(), 0u);
+    return values(lm.model, "embed.weight");
+  };
+  const Floats whole = trained(0);
+  EXPECT_EQ(trained(1), whole);
+  EXPECT_EQ(trained(2), whole);
 }
 
 TEST_P(Training, ABadTokenLeavesTheWeights) {
@@ -137,6 +180,50 @@ TEST_P(Training, ANonFiniteStepIsSkippedAndReported) {
   EXPECT_TRUE(r.skipped);
   EXPECT_TRUE(std::isnan(r.loss));
   EXPECT_EQ(values(lm.model, "embed.weight"), before);
+}
+
+TEST_P(Training, ASkippedStepLeavesNoTrace) {
+  // Neither in the moments nor in their bias correction.
+  const auto trained = [&](bool skips) {
+    TinyLm lm = tiny_lm(2, 0);
+    EXPECT_OK(lm.model.to(device_));
+    Trainer t = must(Trainer::create(lm.model, device_, adamw(lm)));
+    must(train_step(t, lm, 0));
+    if (skips) {
+      const Floats norm = values(lm.model, "norm");
+      Floats broken = norm;
+      broken[0] = std::numeric_limits<float>::quiet_NaN();
+      EXPECT_OK(set(lm.model, "norm", {16}, broken));
+      EXPECT_TRUE(must(train_step(t, lm, 1)).skipped);
+      EXPECT_OK(set(lm.model, "norm", {16}, norm));
+    }
+    EXPECT_FALSE(must(train_step(t, lm, 2)).skipped);
+    return values(lm.model, "embed.weight");
+  };
+  EXPECT_EQ(trained(true), trained(false));
+}
+
+TEST_P(Training, ARefusedBatchLeavesNoTrace) {
+  // The step begins anew, with the masks that it began with.
+  const auto trained = [&](bool refuses) {
+    TinyLm lm = tiny_lm();
+    EXPECT_OK(lm.model.to(device_));
+    TrainOptions o = adamw(lm);
+    o.accumulation = 2;
+    Trainer t = must(Trainer::create(lm.model, device_, o));
+    must(train_step(t, lm, 0, 2));
+    if (refuses) {
+      must(t.micro_step(lm.data(2)));
+      lm.data(3);
+      lm.tokens[3] = 29;
+      const std::vector<Tensor> batch = {tensor("tokens", lm.shape, lm.tokens),
+                                         tensor("labels", lm.shape, lm.labels)};
+      EXPECT_EQ(t.micro_step(batch).status().code(), Code::index_out_of_range);
+    }
+    must(train_step(t, lm, 2, 2));
+    return values(lm.model, "embed.weight");
+  };
+  EXPECT_EQ(trained(true), trained(false));
 }
 
 TEST_P(Training, CancelLeavesTheWeights) {

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 
+#include "compute/vector-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,14 +82,13 @@ HWY_INLINE void multiply_tile(const TileOperands& o, size_t depth, size_t column
   }
   // Only the last vector can be partial.
   const size_t rest = columns - (kVectors - 1) * lanes;
-  const auto mask = hn::FirstN(d, rest);
+  const PartialVector part(rest);
   const bool whole = rest == lanes;
   HWY_UNROLL(4)
   for (size_t v = 0; v < kVectors; ++v) {
-    const bool masked = v == kVectors - 1 && !whole;
+    const bool partial = v == kVectors - 1 && !whole;
     if (bias != nullptr) {
-      const V add =
-          masked ? hn::MaskedLoad(mask, d, bias + v * lanes) : hn::LoadU(d, bias + v * lanes);
+      const V add = partial ? part.load(bias + v * lanes) : hn::LoadU(d, bias + v * lanes);
       HWY_UNROLL(6)
       for (size_t r = 0; r < kRows; ++r) {
         sum[r][v] = hn::Add(sum[r][v], add);
@@ -97,11 +97,11 @@ HWY_INLINE void multiply_tile(const TileOperands& o, size_t depth, size_t column
     HWY_UNROLL(6)
     for (size_t r = 0; r < kRows; ++r) {
       float* HWY_RESTRICT c = o.c + r * o.c_row + v * lanes;
-      if (masked) {
+      if (partial) {
         if (accumulate) {
-          sum[r][v] = hn::Add(hn::MaskedLoad(mask, d, c), sum[r][v]);
+          sum[r][v] = hn::Add(part.load(c), sum[r][v]);
         }
-        hn::BlendedStore(sum[r][v], mask, d, c);
+        part.store(sum[r][v], c);
       } else {
         if (accumulate) {
           sum[r][v] = hn::Add(hn::LoadU(d, c), sum[r][v]);

@@ -6,6 +6,7 @@
 #define BOWLINE_CPU_VECTOR_INL_H
 #endif
 
+#include <algorithm>
 #include <cstddef>
 
 #include "hwy/highway.h"
@@ -25,11 +26,33 @@ struct WholeVector {
   FloatVector or_else(FloatVector x, FloatVector) const { return x; }
 };
 
-struct PartialVector {
-  hn::Mask<FloatTag> mask;
-  FloatVector load(const float* p) const { return hn::MaskedLoad(mask, FloatTag(), p); }
-  void store(FloatVector v, float* p) const { hn::BlendedStore(v, mask, FloatTag(), p); }
-  FloatVector or_else(FloatVector x, FloatVector v) const { return hn::IfThenElse(mask, x, v); }
+// The first lanes of a vector. What lies behind them in memory is not touched, not even to write
+// back what was read: it may be another thread's, or nobody's. AVX2 and AVX-512 have such loads and
+// stores; those of Highway for other sets touch a whole vector.
+class PartialVector {
+ public:
+  explicit PartialVector(size_t count) : count_(count), mask_(hn::FirstN(FloatTag(), count)) {}
+
+#if HWY_TARGET <= HWY_AVX2
+  FloatVector load(const float* p) const { return hn::MaskedLoad(mask_, FloatTag(), p); }
+  void store(FloatVector v, float* p) const { hn::BlendedStore(v, mask_, FloatTag(), p); }
+#else
+  FloatVector load(const float* p) const {
+    HWY_ALIGN float lanes[hn::MaxLanes(FloatTag())] = {};
+    std::copy_n(p, count_, lanes);
+    return hn::Load(FloatTag(), lanes);
+  }
+  void store(FloatVector v, float* p) const {
+    HWY_ALIGN float lanes[hn::MaxLanes(FloatTag())];
+    hn::Store(v, FloatTag(), lanes);
+    std::copy_n(lanes, count_, p);
+  }
+#endif
+  FloatVector or_else(FloatVector x, FloatVector v) const { return hn::IfThenElse(mask_, x, v); }
+
+ private:
+  size_t count_;
+  hn::Mask<FloatTag> mask_;
 };
 
 // f(i, part) for i = 0, lanes, 2 lanes ... below n; `part` loads and stores what is there of the
@@ -43,7 +66,7 @@ HWY_INLINE void for_vectors(size_t n, F&& f) {
     f(i, WholeVector{});
   }
   if (i < n) {
-    f(i, PartialVector{hn::FirstN(d, n - i)});
+    f(i, PartialVector(n - i));
   }
 }
 
@@ -67,7 +90,7 @@ HWY_INLINE float sum_vectors(size_t n, F&& f) {
     s0 = hn::Add(s0, f(i, WholeVector{}));
   }
   if (i < n) {
-    const PartialVector part{hn::FirstN(d, n - i)};
+    const PartialVector part(n - i);
     s1 = hn::Add(s1, part.or_else(f(i, part), hn::Zero(d)));
   }
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));

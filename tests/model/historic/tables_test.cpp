@@ -75,6 +75,8 @@ const Hostile kStorages[] = {
      [](Sample& s) { row(s, 3).owner = 4; }},
     {"moment_of_another_shape", "heap overflow in an update",
      "shape [3,2] is not that of the owner 1", [](Sample& s) { row(s, 3).owner = 1; }},
+    {"moment_with_as_many_elements", "heap overflow in an update",
+     "shape [6] is not that of the owner 0", [](Sample& s) { row(s, 3).shape = {6}; }},
     {"moment_without_owner", "missing optional (CVE-2021-37681)", "has no owner",
      [](Sample& s) { row(s, 3).owner = -1; }},
     {"weight_with_owner", "role confusion", "has an owner", [](Sample& s) { row(s, 1).owner = 0; }},

@@ -1,0 +1,207 @@
+// No kernel of the CPU touches what lies behind its operands, on any instruction set that this machine has: it may be
+// another thread's, or nobody's.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+// targets.h comes before any header of Highway.
+#include "compute/attention.h"
+#include "compute/elementwise.h"
+#include "compute/gemm.h"
+#include "compute/rope.h"
+#include "compute/row.h"
+#include "compute/targets.h"
+#include "hwy/targets.h"
+
+namespace bowline::cpu {
+namespace {
+
+// `n` numbers that end where a page begins that nobody may read or write.
+class Edge {
+ public:
+  explicit Edge(size_t n, float value = 0.5f) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t pages = (n * sizeof(float) + page - 1) / page + 1;
+    bytes_ = pages * page;
+    all_ = static_cast<char*>(
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(mprotect(all_ + bytes_ - page, page, PROT_NONE), 0);
+    data_ = reinterpret_cast<float*>(all_ + bytes_ - page) - n;
+    std::fill_n(data_, n, value);
+  }
+  ~Edge() { munmap(all_, bytes_); }
+  Edge(const Edge&) = delete;
+  Edge& operator=(const Edge&) = delete;
+
+  operator float*() { return data_; }
+
+ private:
+  char* all_ = nullptr;
+  size_t bytes_ = 0;
+  float* data_ = nullptr;
+};
+
+std::vector<int64_t> instruction_sets() {
+  std::vector<int64_t> sets;
+  for (int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+    sets.push_back(left & -left);
+  }
+  return sets;
+}
+
+class Bounds : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { use(GetParam()); }
+  void TearDown() override { use(0); }
+
+  // 0: what the machine has.
+  static void use(int64_t set) {
+    hwy::SetSupportedTargetsForTest(set);
+    hwy::GetChosenTarget().DeInit();
+  }
+
+  static void* scratch(size_t bytes) {
+    static std::vector<std::byte> memory;
+    memory.resize(std::max(memory.size(), bytes + 64));
+    const auto at = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + (64 - at % 64);
+  }
+
+  Threads threads_{1};
+};
+
+constexpr size_t kLongest = 67;  // past four vectors of every set
+
+TEST_P(Bounds, OfElements) {
+  for (size_t n = 1; n <= kLongest; ++n) {
+    Edge a(n), b(n), y(n);
+    for (const Binary op : {Binary::add, Binary::sub, Binary::mul}) {
+      binary(threads_, op, n, a, b, y);
+    }
+    scale(threads_, n, 2, a, y);
+    add_scaled(threads_, n, 2, a, y);
+    for (const Activation op : {Activation::relu, Activation::silu, Activation::gelu,
+                                Activation::gelu_tanh, Activation::tanh}) {
+      activation(threads_, op, n, a, y);
+      activation_backward(threads_, op, n, a, b, y);
+    }
+    add_bias(threads_, 2, n, Edge(2 * n), a, Edge(2 * n));
+    EXPECT_FLOAT_EQ(static_cast<float>(
+                        sum_of_squares(threads_, n, a, scratch(sum_of_squares_scratch_bytes(n)))),
+                    0.25f * static_cast<float>(n));
+  }
+}
+
+TEST_P(Bounds, OfOptimizers) {
+  for (size_t n = 1; n <= kLongest; ++n) {
+    Edge g(n), w(n), m(n), v(n);
+    EXPECT_TRUE(adamw(threads_, n, {}, g, w, m, v));
+    SgdStep s;
+    s.momentum = 0.9f;
+    EXPECT_TRUE(sgd(threads_, n, s, g, w, m));
+  }
+}
+
+TEST_P(Bounds, OfRows) {
+  for (size_t n = 1; n <= kLongest; ++n) {
+    constexpr size_t kRows = 3;
+    Edge x(kRows * n), dy(kRows * n), y(kRows * n), gamma(n), beta(n), dgamma(n), dbeta(n);
+    void* memory =
+        scratch(std::max(norm_backward_scratch_bytes(kRows, n), sum_rows_scratch_bytes(kRows, n)));
+    layer_norm(threads_, kRows, n, x, gamma, beta, 1e-5f, y);
+    layer_norm_backward(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, dbeta, memory);
+    rms_norm(threads_, kRows, n, x, gamma, 1e-5f, y);
+    rms_norm_backward(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, memory);
+    sum_rows(threads_, kRows, n, x, true, dbeta, memory);
+    softmax(threads_, kRows, n, x, y);
+    softmax_backward(threads_, kRows, n, y, dy, x);
+    Edge sums(kRows);
+    log_sum_exp(threads_, kRows, n, x, sums);
+    const int32_t labels[kRows] = {};
+    cross_entropy(threads_, kRows, n, x, labels, -1, sums);
+    cross_entropy_backward(threads_, kRows, n, x, labels, -1, 1, y);
+  }
+}
+
+TEST_P(Bounds, OfRope) {
+  for (size_t dim = 2; dim <= kLongest; ++dim) {
+    RopeShape s;
+    s.outer = s.heads = 1;
+    s.positions = 3;
+    s.dim = dim;
+    s.rotary_dims = dim / 2 * 2;
+    s.x_outer = s.y_outer = s.positions * dim;
+    s.x_position = s.y_position = s.x_head = s.y_head = dim;
+    void* table = scratch(rope_table_bytes(s));
+    rope_table(threads_, s, table);
+    for (const bool interleaved : {false, true}) {
+      s.interleaved = interleaved;
+      rope(threads_, s, Edge(s.x_outer), Edge(s.y_outer), table);
+    }
+  }
+}
+
+TEST_P(Bounds, OfProducts) {
+  for (const GemmLayout layout : {GemmLayout::nn, GemmLayout::nt, GemmLayout::tn, GemmLayout::tt}) {
+    for (const size_t m : {1, 2, 6, 7, 13}) {
+      for (const size_t k : {1, 5, 33}) {
+        for (size_t n = 1; n <= kLongest; ++n) {
+          GemmShape s;
+          s.layout = layout;
+          s.m = m;
+          s.n = n;
+          s.k = k;
+          s.lda = layout == GemmLayout::tn || layout == GemmLayout::tt ? m : k;
+          s.ldb = layout == GemmLayout::nt || layout == GemmLayout::tt ? k : n;
+          s.ldc = n;
+          Edge c(m * n);
+          Edge bias(n);
+          gemm(threads_, s, Edge(m * k), Edge(k * n), c, {true, bias},
+               scratch(gemm_scratch_bytes(s, threads_)));
+          ASSERT_FLOAT_EQ(c[m * n - 1], 1 + 0.25f * static_cast<float>(k));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Bounds, OfAttention) {
+  for (size_t dim = 1; dim <= kLongest; ++dim) {
+    for (const size_t queries : {1, 3, 8, 17}) {
+      AttentionShape s;
+      s.batch = s.heads = s.kv_heads = 1;
+      s.queries = queries;
+      s.keys = 5;
+      s.dim = dim;
+      s.causal = true;
+      const AttentionStrides strides{0, 0, dim};
+      Edge q(queries * dim), k(s.keys * dim), v(s.keys * dim), o(queries * dim), lse(queries);
+      attention(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse,
+                scratch(attention_scratch_bytes(s, threads_)));
+      Edge dout(queries * dim), dq(queries * dim), dk(s.keys * dim), dv(s.keys * dim);
+      attention_backward(threads_, s,
+                         {{q, strides},
+                          {k, strides},
+                          {v, strides},
+                          {o, strides},
+                          {dout, strides},
+                          lse,
+                          {dq, strides},
+                          {dk, strides},
+                          {dv, strides}},
+                         scratch(attention_backward_scratch_bytes(s, threads_)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sets, Bounds, testing::ValuesIn(instruction_sets()),
+                         [](const testing::TestParamInfo<int64_t>& set) {
+                           return std::string(hwy::TargetName(set.param));
+                         });
+
+}  // namespace
+}  // namespace bowline::cpu
