@@ -555,7 +555,7 @@ float learning_rate_at(const Schedule& schedule, uint64_t step);
 enum class OnNonFinite : uint8_t {
   skip,  // goes on with the next one
   stop,  // micro_step() fails with non_finite; the step begins anew. The message names the first bad node or parameter.
-  rollback,  // goes back to the last snapshot, and on from there
+  rollback,  // goes back to the last snapshot, and on from there; a row goes on until a step after the bad one is finite
 };
 
 // Where a Trainer begins.

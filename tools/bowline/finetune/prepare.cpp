@@ -71,7 +71,6 @@ Status Run::resume_from(const std::string& path) {
   const Progress& p = resumed.value();
   BOWLINE_TRY(check_steps(path, saved, p.step, o_));
   samples_ = p.data_cursor;
-  micro_step_ = p.micro_step;
   store_.set_saved(samples_, path);
   print(out_, "resumed at step {} from {}\n", p.step, path);
   const std::string device = find_setting(saved, "device").value_or(device_->info().name);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/status.h"
 #include "graph/model_state.h"
 #include "model/checksum.h"
@@ -35,6 +37,8 @@ TrainOptions train_options(const FinetuneOptions& o) {
   t.clip_norm = o.clip;
   t.accumulation = o.accumulate;
   t.seed = o.seed;
+  t.on_nonfinite = static_cast<OnNonFinite>(std::ranges::find(kOnNonFinite, o.on_nonfinite) -
+                                            kOnNonFinite.begin());
   return t;
 }
 
