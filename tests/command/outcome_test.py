@@ -137,6 +137,22 @@ class GoingOn(harness.Case):
         self.assertIn("resumed at step 8", done.stdout)
         self.expect(self.train(8, "--extend"), USAGE, "--resume")
 
+    def test_extend_before_the_end(self):
+        self.expect(self.train(6, "--save-every", 4), OK)
+        (self.checkpoints / "step-00000006.bowline").unlink()
+        self.expect(self.train(9, "--resume", "auto"), FAILED, "is of step 4 of a run of 6 steps, now 9", "another curve",
+                    "--extend")
+        self.expect(self.train(9, "--resume", "auto", "--extend", "--force"), OK, "resumed at step 4")
+
+    def test_a_damaged_checkpoint_is_not_said_to_be_finished(self):
+        self.expect(self.train(5), OK)
+        newest = self.checkpoints / "step-00000005.bowline"
+        content = bytearray(newest.read_bytes())
+        content[len(content) // 2] ^= 1
+        newest.write_bytes(content)
+        done = self.expect(self.train(8, "--resume", "auto"), BAD_FILE, "is passed over", "do not match the hash")
+        self.assertNotIn("--extend", done.stderr)
+
     def test_fewer_steps_than_made(self):
         self.expect(self.train(7, "--schedule", "constant"), OK)
         before = self.out.read_bytes()

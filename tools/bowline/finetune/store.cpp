@@ -92,11 +92,11 @@ Status Store::adopt(const std::string& resumed, const Config& config) {
   std::vector<std::string> mine;
   bool found = false;
   for (const CheckpointFile& file : list_checkpoints(o_.checkpoint)) {
-    const Result<Config> saved = read_config(file.path);
+    const Result<SavedRun> saved = read_run(file.path);
     if (!saved.ok()) {
       continue;  // damaged: it is no save, and takes the place of none
     }
-    BOWLINE_TRY(check_same_run(file.path, saved.value(), config));
+    BOWLINE_TRY(check_same_run(file.path, saved.value().config, config));
     found = found || same_place(file.path, resumed);
     if (found) {
       mine.insert(mine.begin(), file.path);
