@@ -111,10 +111,23 @@ class Outcome(harness.Case):
         for flag, value in (("weight-decay", "0.01"), ("beta2", "0.999"), ("clip", "0"), ("learning-rate", "0.001"), ("seed", "0")):
             self.assertRegex(help_text, rf"--{flag} \w+:\S*={value} ")
 
-    def test_a_device_for_tests(self):
-        self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "null", "for tests", "--allow-test-device")
+    def test_a_device_that_computes_nothing(self):
+        self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "Device null computes nothing")
         self.assertFalse(self.out.exists())
-        self.expect(run("eval", self.model, "--data", self.text, "--device", "null"), BAD_DEVICE, "for tests")
+        self.expect(run("eval", self.model, "--data", self.text, "--device", "null"), BAD_DEVICE, "computes nothing")
+
+    def test_a_slow_device_for_tests(self):
+        """It trains as the CPU does when it is named, and says what it is."""
+        harness.need_device("cuda-emu:0")
+        said = "Device cuda-emu:0 is for tests: it computes, but slowly."
+        losses = []
+        for device in ("cpu", "cuda-emu:0"):
+            done = self.expect(self.train(2, "--device", device, "--eval-batches", 1, "--force", "-o", "json", timeout=600), OK)
+            self.assertEqual(said in done.stderr, device != "cpu")
+            losses.append(json.loads(done.stdout)["bits_per_byte_after"])
+        self.assertAlmostEqual(*losses, delta=1e-3)
+        done = run("eval", self.model, "--data", self.text, "--device", "cuda-emu:0", "--batch", 2, "--seq", 16, "--batches", 1)
+        self.assertIn(said, self.expect(done, OK).stderr)
 
 
 class GoingOn(harness.Case):

@@ -123,7 +123,6 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
-  verb->add_flag("--allow-test-device", o.allow_test_device)->group("");
   verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
   verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))

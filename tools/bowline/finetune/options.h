@@ -50,7 +50,6 @@ struct FinetuneOptions {
   bool force = false;
   bool extend = false;
   bool with_training_state = false;
-  bool allow_test_device = false;
   bool dry_run = false;
 };
 
