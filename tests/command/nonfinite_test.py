@@ -115,8 +115,8 @@ class Ruined(harness.Case):
 
     def not_finite(self, path):
         """Number of weights that are no numbers."""
-        folder = self.folder / path.stem
-        self.expect(run("inspect", path, "--export-weights", folder), OK)
+        folder = self.folder / f"{path.parent.name}_{path.stem}"
+        self.expect(run("export", path, "--weights", folder), OK)
         values = array.array("f", b"".join(file.read_bytes() for file in folder.glob("storage_*.bin")))
         self.assertGreater(len(values), 10000)
         return sum(not math.isfinite(value) for value in values)
