@@ -192,7 +192,8 @@ struct DeviceInfo {
   std::string description;  // "llvmpipe (LLVM 15.0.6, 256 bits), Mesa 22.3.6"
   std::string unusable;     // why it cannot be opened; empty if it can
   bool software = false;    // a software driver: `best` does not prefer it to the CPU
-  bool for_tests = false;   // computes nothing or breaks on purpose: `best` never takes it
+  bool for_tests = false;  // slow, or computes nothing, or breaks on purpose: `best` never takes it
+  bool computes = true;    // false: it checks what it is given, and its numbers mean nothing
 };
 
 // Counted where memory is obtained and where work is handed over.
@@ -557,7 +558,7 @@ float learning_rate_at(const Schedule& schedule, uint64_t step);
 enum class OnNonFinite : uint8_t {
   skip,  // goes on with the next one
   stop,  // micro_step() fails with non_finite; the step begins anew. The message names the first bad node or parameter.
-  rollback,  // goes back to the last snapshot, and on from there
+  rollback,  // goes back to the last snapshot, and on from there; a row goes on until a step after the bad one is finite
 };
 
 // Where a Trainer begins.

@@ -137,12 +137,15 @@ class CpuRecording : public Recording {
                         step,
                         threads,
                         iteration};
-    const auto start = std::chrono::steady_clock::now();
-    kKernels[static_cast<size_t>(index_of(r.op))]->run(launch);
-    if (times != nullptr) {
-      const std::chrono::duration<double, std::nano> d = std::chrono::steady_clock::now() - start;
-      times->push_back({static_cast<uint32_t>(index), d.count()});
+    const Kernel& kernel = *kKernels[static_cast<size_t>(index_of(r.op))];
+    if (times == nullptr) {
+      kernel.run(launch);
+      return;
     }
+    const auto start = std::chrono::steady_clock::now();
+    kernel.run(launch);
+    const std::chrono::duration<double, std::nano> d = std::chrono::steady_clock::now() - start;
+    times->push_back({static_cast<uint32_t>(index), d.count()});
   }
 
   const Program program_;

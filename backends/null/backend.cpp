@@ -166,6 +166,7 @@ class NullBackend : public device::Backend {
     DeviceInfo info;
     info.description = "validates everything, computes nothing";
     info.for_tests = true;
+    info.computes = false;
     return {info};
   }
   Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions&) const override {

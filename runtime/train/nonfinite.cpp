@@ -107,7 +107,8 @@ class Unrolled {
 
 Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
   if (!report.skipped && !report.weights_non_finite) {
-    nonfinite_in_row_ = 0;
+    // Steps that a rollback made go again end no row: they would lead to the same bad one for ever.
+    nonfinite_in_row_ = report.step > rolled_back_from_ ? 0 : nonfinite_in_row_;
     report.nonfinite_steps = nonfinite_steps_;
     return std::optional(report);
   }
@@ -127,6 +128,7 @@ Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
                          "{} There is no snapshot to roll back to.", what);
     BOWLINE_TRY(restore().at(what));
     report.rolled_back = true;
+    rolled_back_from_ = report.step;
   }
   BOWLINE_REQUIRE_CODE(
       options_.max_nonfinite_in_row == 0 || nonfinite_in_row_ < options_.max_nonfinite_in_row,

@@ -117,6 +117,7 @@ class TrainerState final : public graph::User {
   bool gradients_known_ = false;          // the rows hold those of the last micro-batches
   uint32_t nonfinite_in_row_ = 0;
   uint64_t nonfinite_steps_ = 0;
+  uint64_t rolled_back_from_ = 0;  // the step that OnNonFinite::rollback undid last
   std::atomic<bool> cancelled_ = false;
 
   std::shared_ptr<device::OpenDevice> device_;  // of the plans

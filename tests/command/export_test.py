@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""bowline export: a checkpoint becomes a model of the same weights; inspect tells one from the other."""
+"""bowline export: a checkpoint becomes a model of the same weights, or their bytes; inspect tells one from the other."""
 
 import json
 import unittest
 
 import harness
-from harness import BAD_FILE, OK, USAGE, run
+from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 
 class Export(harness.Case):
@@ -20,7 +20,7 @@ class Export(harness.Case):
 
     def weights(self, path):
         folder = self.folder / ("weights_" + path.name)
-        self.expect(run("inspect", path, "--export-weights", folder), OK)
+        self.expect(run("export", path, "--weights", folder), OK)
         return {p.name: p.read_bytes() for p in folder.iterdir()}
 
     def test_a_checkpoint_says_what_it_is(self):
@@ -50,7 +50,34 @@ class Export(harness.Case):
         self.expect(run("export", self.checkpoint, "--strip", "--out", self.out, "--force"), OK)
         self.assertEqual(self.inspect(self.out)["kind"], "model")
         self.expect(run("export", self.checkpoint, "--out", self.folder / "other"), USAGE, "--strip")
+        self.expect(run("export", self.checkpoint, "--strip"), USAGE, "--out")
+        self.expect(run("export", self.checkpoint), USAGE, "--out", "--weights")
         self.expect(run("export", self.text, "--strip", "--out", self.folder / "other"), BAD_FILE, "a text file")
+
+    def test_weights(self):
+        folder = self.folder / "weights"
+        done = self.expect(run("export", self.checkpoint, "--weights", folder, "-o", "json"), OK)
+        whole = self.inspect(self.checkpoint)["sizes"]
+        self.assertEqual(json.loads(done.stdout), {"file": str(self.checkpoint), "weights": str(folder), "parameters": 19,
+                                                   "storages": 18, "bytes": whole["bytes"]})
+        rows = {row["name"]: row for row in json.loads((folder / "parameters.json").read_text())}
+        self.assertEqual(len(rows), 19)
+        self.assertEqual(rows["embedding.weight"]["tie"], rows["head.weight"]["tie"])
+        self.assertEqual((rows["embedding.weight"]["shape"], rows["embedding.weight"]["dtype"]), ([256, 16], "f32"))
+        files = {f"storage_{row['tie']}.bin" for row in rows.values()}
+        self.assertEqual({f.name for f in folder.iterdir()}, files | {"parameters.json"})
+        self.assertEqual((folder / f"storage_{rows['embedding.weight']['tie']}.bin").stat().st_size, 256 * 16 * 4)
+        self.assertEqual(sum((folder / name).stat().st_size for name in files), whole["bytes"])
+
+    def test_weights_replace_nothing_unasked(self):
+        folder = self.folder / "weights"
+        folder.mkdir()
+        (folder / "parameters.json").write_text("mine")
+        self.expect(run("export", self.model, "--weights", folder), USAGE, "is there already", "--force")
+        self.assertEqual([(f.name, f.read_text()) for f in folder.iterdir()], [("parameters.json", "mine")])
+        self.expect(run("export", self.model, "--weights", folder, "--strip", "--out", self.out), USAGE, "--weights")
+        self.expect(run("export", self.model, "--weights", folder, "--force"), OK)
+        self.expect(run("export", self.model, "--weights", self.text / "x"), FAILED, "cannot be made")
 
 
 if __name__ == "__main__":

@@ -40,11 +40,18 @@ def vulkan_device():
     return next((name for name in real_devices() if name.startswith("vulkan")), None)
 
 
-def need_tool(name):
-    """Skips a test whose tool is not there; under BOWLINE_STRICT its absence is a failure."""
-    if shutil.which(name) is None:
-        sentence = f"There is no program '{name}' here (tools/setup installs it)."
+def need(found, sentence):
+    """Skips a test that lacks something; under BOWLINE_STRICT that is a failure."""
+    if not found:
         raise AssertionError(sentence) if STRICT else unittest.SkipTest(sentence)
+
+
+def need_tool(name):
+    need(shutil.which(name), f"There is no program '{name}' here (tools/setup installs it).")
+
+
+def need_device(name):
+    need(any(d["name"] == name and d["usable"] for d in devices()), f"There is no usable device {name} here: {devices()}")
 
 
 def make_text(lines, seed=1):

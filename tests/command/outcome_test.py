@@ -111,10 +111,23 @@ class Outcome(harness.Case):
         for flag, value in (("weight-decay", "0.01"), ("beta2", "0.999"), ("clip", "0"), ("learning-rate", "0.001"), ("seed", "0")):
             self.assertRegex(help_text, rf"--{flag} \w+:\S*={value} ")
 
-    def test_a_device_for_tests(self):
-        self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "null", "for tests", "--allow-test-device")
+    def test_a_device_that_computes_nothing(self):
+        self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "Device null computes nothing")
         self.assertFalse(self.out.exists())
-        self.expect(run("eval", self.model, "--data", self.text, "--device", "null"), BAD_DEVICE, "for tests")
+        self.expect(run("eval", self.model, "--data", self.text, "--device", "null"), BAD_DEVICE, "computes nothing")
+
+    def test_a_slow_device_for_tests(self):
+        """It trains as the CPU does when it is named, and says what it is."""
+        harness.need_device("cuda-emu:0")
+        said = "Device cuda-emu:0 is for tests: it computes, but slowly."
+        losses = []
+        for device in ("cpu", "cuda-emu:0"):
+            done = self.expect(self.train(2, "--device", device, "--eval-batches", 1, "--force", "-o", "json", timeout=600), OK)
+            self.assertEqual(said in done.stderr, device != "cpu")
+            losses.append(json.loads(done.stdout)["bits_per_byte_after"])
+        self.assertAlmostEqual(*losses, delta=1e-3)
+        done = run("eval", self.model, "--data", self.text, "--device", "cuda-emu:0", "--batch", 2, "--seq", 16, "--batches", 1)
+        self.assertIn(said, self.expect(done, OK).stderr)
 
 
 class GoingOn(harness.Case):
@@ -136,6 +149,22 @@ class GoingOn(harness.Case):
         done = self.expect(self.train(8, "--resume", "auto"), OK, "the run is finished; a larger --steps with --extend goes on")
         self.assertIn("resumed at step 8", done.stdout)
         self.expect(self.train(8, "--extend"), USAGE, "--resume")
+
+    def test_extend_before_the_end(self):
+        self.expect(self.train(6, "--save-every", 4), OK)
+        (self.checkpoints / "step-00000006.bowline").unlink()
+        self.expect(self.train(9, "--resume", "auto"), FAILED, "is of step 4 of a run of 6 steps, now 9", "another curve",
+                    "--extend")
+        self.expect(self.train(9, "--resume", "auto", "--extend", "--force"), OK, "resumed at step 4")
+
+    def test_a_damaged_checkpoint_is_not_said_to_be_finished(self):
+        self.expect(self.train(5), OK)
+        newest = self.checkpoints / "step-00000005.bowline"
+        content = bytearray(newest.read_bytes())
+        content[len(content) // 2] ^= 1
+        newest.write_bytes(content)
+        done = self.expect(self.train(8, "--resume", "auto"), BAD_FILE, "is passed over", "do not match the hash")
+        self.assertNotIn("--extend", done.stderr)
 
     def test_fewer_steps_than_made(self):
         self.expect(self.train(7, "--schedule", "constant"), OK)

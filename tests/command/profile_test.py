@@ -2,6 +2,7 @@
 """bowline profile: every node has a time, on every device that computes; the trace is what Chrome reads."""
 
 import json
+import pathlib
 import unittest
 
 import harness
@@ -22,6 +23,7 @@ class Profile(harness.Case):
             self.assertLessEqual({"Embedding", "Attention", "RmsNorm", "Linear"}, {n["op"] for n in nodes})
             self.assertAlmostEqual(sum(n["ms"] for n in nodes), result["nodes_ms"], places=6)
             self.assertGreater(result["percent_on_nodes"], 0)
+            self.assertLess(result["nodes_ms"], result["clocked_ms"])
             for node in nodes:
                 self.assertRegex(node["name"], r"node \d+ ")
                 self.assertGreaterEqual(node["ms"], 0)
@@ -37,6 +39,16 @@ class Profile(harness.Case):
             self.assertLessEqual({"CrossEntropy", "AttentionGrad"}, ops["accumulate"])
             self.assertIn("AdamW", ops["update"])
         self.assertEqual(self.model.read_bytes(), before)
+
+    def test_nearly_all_of_a_step_is_on_nodes(self):
+        """At least 95 percent, as README says: of the steps with clocks, so that a busy machine slows both sides."""
+        base = pathlib.Path(__file__).resolve().parents[2] / "samples" / "finetune_text" / "base.bowline"
+        done = run("profile", base, "--train", "--batch", 8, "--seq", 256, "--steps", 3, "--device", "cpu", "-o", "json")
+        result = json.loads(self.expect(done, OK).stdout)
+        print(f"{result['nodes_ms']:.3f} of {result['clocked_ms']:.3f} ms on nodes: {result['percent_on_nodes']:.2f} percent")
+        self.assertAlmostEqual(result["percent_on_nodes"], 100 * result["nodes_ms"] / result["clocked_ms"], places=6)
+        self.assertGreaterEqual(result["percent_on_nodes"], 95)
+        self.assertLessEqual(result["percent_on_nodes"], 100)
 
     def test_trace(self):
         trace = self.folder / "trace.json"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checkpoints: resume equals no interruption; damaged and foreign ones; Ctrl-C once and twice; no space."""
 
+import json
 import os
 import resource
 import shutil
@@ -39,6 +40,9 @@ class Resume(harness.Case):
         """Steps in the log, after its header."""
         return max(0, len(self.log.read_text().splitlines()) - 1) if self.log.exists() else 0
 
+    def inspect(self, path):
+        return json.loads(self.expect(run("inspect", path, "-o", "json"), OK).stdout)
+
     def names(self):
         return sorted(f.name for f in self.checkpoints.iterdir())
 
@@ -70,6 +74,40 @@ class Resume(harness.Case):
         self.expect(self.train(2), OK)
         self.assertLess(abs(self.out.stat().st_size - self.model.stat().st_size), 8192)
         self.expect(run("verify", self.out), OK)
+
+    def test_output_with_training_state(self):
+        self.expect(self.train(8), OK)
+        log, weights = self.log.read_bytes(), self.out.read_bytes()
+        self.log.unlink()
+        shutil.rmtree(self.checkpoints)
+        half = self.folder / "half.bowline"
+        self.expect(self.train(3, "--with-training-state", "--force"), OK)
+        self.out.rename(half)
+        info = self.inspect(half)
+        self.assertEqual((info["kind"], info["training"]["step"]), ("checkpoint", 3))
+        self.assertEqual(info["sizes"]["training_bytes"], 2 * info["sizes"]["bytes"])
+        shutil.rmtree(self.checkpoints)
+        self.expect(self.train(8, "--resume", half), OK, f"resumed at step 3 from {half}")
+        self.assertEqual(self.log.read_bytes(), log)
+        self.assertEqual(self.out.read_bytes(), weights)
+        self.expect(self.finetune("--steps", 1, "--checkpoint", self.checkpoints, "--with-training-state"), USAGE, "--out")
+
+    def test_output_of_a_run_that_begins_with_a_checkpoint(self):
+        """The moments that the file brings are not those of this run, and go neither into it nor into its output."""
+        self.expect(self.train(3), OK)
+        whole = self.checkpoints / "step-00000003.bowline"
+        self.assertGreater(whole.stat().st_size, 2 * self.model.stat().st_size)
+        sizes = {}
+        for flags in ((), ("--with-training-state",)):
+            out = self.folder / f"tuned{len(flags)}.bowline"
+            self.expect(run("finetune", whole, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu", "--steps", 2,
+                            "--out", out, *flags), OK)
+            sizes[flags] = out.stat().st_size
+            info = self.inspect(out)
+            self.assertEqual(info["sizes"]["training_bytes"], 2 * info["sizes"]["bytes"] if flags else 0)
+            self.assertEqual(info["training"]["step"] if flags else info["kind"], 2 if flags else "model")
+        self.assertLess(abs(sizes[()] - self.model.stat().st_size), 8192)
+        self.assertLess(abs(sizes[("--with-training-state",)] - whole.stat().st_size), 8192)
 
     def test_refuses_to_mix_two_runs(self):
         self.expect(self.train(2), OK)

@@ -48,14 +48,6 @@ class Samples(harness.Case):
             out = self.expect(run("inspect", self.model, "--listing", part, "--batch", 2, "--seq", 16), OK).stdout
             self.assertTrue(out.strip(), part)
 
-    def test_export_weights(self):
-        self.expect(run("inspect", self.model, "--export-weights", self.folder / "w"), OK)
-        rows = {r["name"]: r for r in json.loads((self.folder / "w" / "parameters.json").read_text())}
-        self.assertEqual(rows["embedding.weight"]["tie"], rows["head.weight"]["tie"])
-        self.assertEqual(rows["embedding.weight"]["shape"], [256, 16])
-        tie = rows["embedding.weight"]["tie"]
-        self.assertEqual((self.folder / "w" / f"storage_{tie}.bin").stat().st_size, 256 * 16 * 4)
-
     def test_dry_run_writes_nothing(self):
         done = self.finetune("--steps", 10, "--dry-run", "--out", self.folder / "out.bowline")
         self.expect(done, OK, "memory")

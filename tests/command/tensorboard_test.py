@@ -110,6 +110,13 @@ class TensorBoard(harness.Case):
         self.assertEqual((start[2], fields(start[7])), (4, {1: 1}), "hides what an earlier run drew from step 4 on")
         self.assertEqual(sorted(points["loss/training"]), [4, 5])
 
+    def test_going_back(self):
+        self.expect(self.train(20, "--optimizer", "sgd", "--learning-rate", "1e6", "--weight-decay", "1e6", "--save-every", 1,
+                               "--on-nonfinite", "rollback"), FAILED, "Step 4: ", "number 5 in a row")
+        (path,) = self.events.iterdir()
+        starts = [event for event in map(fields, records(path.read_bytes())) if 7 in event]
+        self.assertEqual([event[2] for event in starts], [1, 4, 4, 4, 4], "hides what was drawn of the step that is made again")
+
     def test_a_folder_that_cannot_be_made(self):
         self.events.write_text("mine")
         self.expect(self.train(2), FAILED, "events", "cannot be made")

@@ -136,6 +136,7 @@ class Usage(harness.Case):
         shown = json.loads(self.expect(run("devices", "-o", "json"), OK).stdout)
         self.assertEqual([d["name"] for d in shown], [name for name, d in rows.items() if not d["for_tests"]])
         self.assertTrue(any(d["for_tests"] for d in rows.values()))
+        self.assertEqual([name for name, d in rows.items() if not d["computes"]], ["null"])
         self.assertNotIn("null", self.expect(run("devices"), OK).stdout)
         self.assertIn("null", self.expect(run("devices", "--all"), OK).stdout)
 

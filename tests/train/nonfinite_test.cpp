@@ -161,6 +161,31 @@ TEST(NonFinite, RollbackGoesBackToTheSnapshot) {
   EXPECT_EQ(t.steps(), at);
 }
 
+TEST(NonFinite, StepsThatARollbackRepeatsEndNoRow) {
+  const Device cpu = open_test_device("cpu");
+  Seed s = scalar2(1);
+  ASSERT_OK(s.model.to(cpu));
+  TrainOptions o = plain_sgd(0.1f);
+  o.on_nonfinite = OnNonFinite::rollback;
+  o.max_nonfinite_in_row = 3;
+  Trainer t = must(Trainer::create(s.model, cpu, o));
+  ASSERT_OK(t.snapshot());
+  const auto two_steps = [&](float second) {
+    s.x = {1};
+    must(t.micro_step(s.batch()));
+    s.x = {second};
+    return t.micro_step(s.batch());
+  };
+  EXPECT_EQ(must(two_steps(kInfinity))->nonfinite_in_row, 1u);
+  EXPECT_EQ(must(two_steps(kInfinity))->nonfinite_in_row, 2u);
+  EXPECT_EQ(two_steps(kInfinity).status().code(), Code::non_finite);
+  // Beyond the bad step the row is over.
+  must(two_steps(1));
+  must(two_steps(1));
+  s.x = {kInfinity};
+  EXPECT_EQ(step(t, s).nonfinite_in_row, 1u);
+}
+
 TEST(Options, WhatIsNoNumberOrOutsideItsRangeIsRefused) {
   const Device cpu = open_test_device("cpu");
   Seed s = lm32();

@@ -37,6 +37,7 @@ int list(const Options& o) {
                       {"reason", d.unusable},
                       {"software", d.software},
                       {"for_tests", d.for_tests},
+                      {"computes", d.computes},
                       {"best", d.name == best}});
     }
     print_json(rows);

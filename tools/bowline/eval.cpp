@@ -21,7 +21,6 @@ struct EvalOptions {
   Evaluation how;
   int threads = 0;
   bool as_text = false;
-  bool allow_test_device = false;
 };
 
 Result<double> evaluate(const EvalOptions& o, const Device& device, std::string_view text) {
@@ -42,7 +41,7 @@ Result<int> run(const EvalOptions& o) {
   BOWLINE_ASSIGN(const std::string text, read_text(o.data, o.as_text));
   BOWLINE_REQUIRE_CODE(text.size() >= 2, Code::bad_file, "Text \"{}\" has {} bytes.", o.data,
                        text.size());
-  BOWLINE_ASSIGN(const Device device, open_real_device(o.device, o.threads, o.allow_test_device));
+  BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads));
   BOWLINE_ASSIGN(const double bits, evaluate(o, device, text));
   const double perplexity = std::exp2(bits);
   if (o.format == "json") {
@@ -83,7 +82,6 @@ void add_eval(CLI::App& app, Context& context) {
   add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
-  verb->add_flag("--allow-test-device", o->allow_test_device)->group("");
   add_format(verb, o->format);
   on_run(verb, context, [o]() -> Result<int> {
     o->how.stride = o->how.stride == 0 ? o->how.seq : o->how.stride;

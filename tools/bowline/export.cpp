@@ -1,6 +1,8 @@
-// bowline export: a model file without what a training left in it.
+// bowline export: a model without what a training left in it, as a model file or as the bytes of its storages.
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/flags.h"
 #include "common/report.h"
@@ -11,32 +13,69 @@
 namespace bowline::command {
 namespace {
 
+using nlohmann::json;
+
 struct ExportOptions {
   std::string model;
   std::string out;
+  std::string weights;
   std::string format = "text";
   bool strip = false;
   bool force = false;
 };
 
-// Moments, gradients, and the record of the run. Their rows stay as empty ones: tie indices are names.
-void strip(graph::ModelState& state) {
-  for (params::Storage& s : state.table.storages) {
-    if (s.role == params::Role::moment || s.role == params::Role::gradient) {
-      s.empty = true;
-      s.home = {};
-    }
-  }
-  state.training.reset();
+Status write_file(const std::filesystem::path& path, const char* data, size_t bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(data, static_cast<std::streamsize>(bytes));
+  file.close();
+  BOWLINE_REQUIRE_CODE(file.good(), Code::io_error, "\"{}\" cannot be written.", path.string());
+  return {};
 }
 
-Result<int> run(const ExportOptions& o) {
-  if (const Status s = check_new(o.out, o.force); !s.ok()) {
-    return fail_flags(s);
+// storage_<tie>.bin with the bytes of each storage that holds weights, and parameters.json, which names them.
+Result<json> write_weights(const params::Table& table, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", folder,
+                       error.message());
+  json rows = json::array();
+  std::set<uint32_t> ties;
+  uint64_t written = 0;
+  for (const params::ParameterRow& p : table.parameters) {
+    const params::Storage& s = table.storages[p.tie];
+    rows.push_back({{"name", p.name},
+                    {"tie", p.tie},
+                    {"dtype", format("{}", s.dtype)},
+                    {"shape", std::vector<int64_t>(s.shape.dims().begin(), s.shape.dims().end())}});
+    if (!ties.insert(p.tie).second) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(s));
+    BOWLINE_TRY(write_file(std::filesystem::path(folder) / format("storage_{}.bin", p.tie),
+                           reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    written += bytes.size();
   }
-  BOWLINE_ASSIGN(const Model model, open_model(o.model));
-  strip(*model.state());
-  BOWLINE_TRY(model.save(o.out));
+  const std::string text = rows.dump(2) + "\n";
+  BOWLINE_TRY(
+      write_file(std::filesystem::path(folder) / "parameters.json", text.data(), text.size()));
+  return json{{"parameters", rows.size()}, {"storages", ties.size()}, {"bytes", written}};
+}
+
+Status export_weights(const ExportOptions& o, const Model& model) {
+  BOWLINE_ASSIGN(json result, write_weights(model.state()->table, o.weights));
+  if (o.format == "json") {
+    result["file"] = o.model;
+    result["weights"] = o.weights;
+    print_json(result);
+  } else {
+    print("{}: {} storages of {} parameters, {}\n", o.weights, result["storages"].get<size_t>(),
+          result["parameters"].get<size_t>(), bytes_text(result["bytes"].get<uint64_t>()));
+  }
+  return {};
+}
+
+Status export_model(const ExportOptions& o, const Model& model) {
+  BOWLINE_TRY(model.save(o.out));  // without the training
   const uint64_t before = std::filesystem::file_size(o.model);
   const uint64_t after = std::filesystem::file_size(o.out);
   if (o.format == "json") {
@@ -44,6 +83,19 @@ Result<int> run(const ExportOptions& o) {
   } else {
     print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
   }
+  return {};
+}
+
+Result<int> run(const ExportOptions& o) {
+  const bool storages = !o.weights.empty();
+  if (!storages && o.out.empty()) {
+    return fail(kUsage, "What is written? --strip --out FILE, or --weights FOLDER.");
+  }
+  if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
+    return fail_flags(s);
+  }
+  BOWLINE_ASSIGN(const Model model, open_model(o.model));
+  BOWLINE_TRY(storages ? export_weights(o, model) : export_model(o, model));
   return static_cast<int>(kOk);
 }
 
@@ -54,10 +106,15 @@ void add_export(CLI::App& app, Context& context) {
                             "bowline export run/step-00000300.bowline --strip --out tuned.bowline");
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
-  verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record of the run")
-      ->required();
-  verb->add_option("--out", o->out, "Where the model is written")->required();
-  verb->add_flag("--force", o->force, "Replace a file that is there");
+  CLI::Option* strip =
+      verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record of the run");
+  CLI::Option* out = verb->add_option("--out", o->out, "Where the model is written")->needs(strip);
+  verb->add_option("--weights", o->weights,
+                   "Instead a folder for storage_<tie>.bin, the bytes of each storage, and "
+                   "parameters.json, with the name, tie, dtype and shape of each parameter")
+      ->excludes(out)
+      ->excludes(strip);
+  verb->add_flag("--force", o->force, "Replace what is there");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -1,4 +1,6 @@
 // bowline finetune: trains a model on a text, with checkpoints.
+#include <fmt/format.h>
+
 #include "common/numbers.h"
 #include "finetune/run.h"
 #include "verb.h"
@@ -35,6 +37,16 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str();
   verb->add_option("--accumulate", o.accumulate, "Batches per step")
       ->check(whole_number(1, 1 << 16))
+      ->capture_default_str();
+  verb->add_option(
+          "--on-nonfinite", o.on_nonfinite,
+          fmt::format("What happens when a loss or gradient is not finite: skip leaves the "
+                      "update out; stop ends the run and names the first bad node and "
+                      "parameter; rollback goes back to the last checkpoint, which it "
+                      "holds in memory too, and on with the next windows; {} such steps "
+                      "in a row end every run",
+                      TrainOptions{}.max_nonfinite_in_row))
+      ->check(CLI::IsMember(std::vector<std::string>(kOnNonFinite.begin(), kOnNonFinite.end())))
       ->capture_default_str();
   verb->add_option("--seed", o.seed, "Of the order of the data and of dropout")
       ->check(whole_number(0, UINT64_MAX))
@@ -111,7 +123,6 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
-  verb->add_flag("--allow-test-device", o.allow_test_device)->group("");
   verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
   verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))

@@ -1,6 +1,5 @@
 // bowline inspect: what is in a model file, who is tied to whom, and the memory that it takes.
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -25,7 +24,6 @@ struct InspectOptions {
   std::string device = "cpu";
   std::string listing;
   std::string entry;
-  std::string export_weights;
   std::string format = "text";
   DimFlags dims;
   bool parameters = false;
@@ -76,9 +74,7 @@ class Inspection {
       return fail_flags(dims.status());
     }
     dims_ = std::move(dims).value();
-    if (!o_.export_weights.empty()) {
-      BOWLINE_TRY(export_weights());
-    } else if (!o_.listing.empty()) {
+    if (!o_.listing.empty()) {
       BOWLINE_TRY(print_listing());
     } else {
       BOWLINE_TRY(print_description());
@@ -144,38 +140,6 @@ class Inspection {
     } else {
       print("{}", Lines{text});
     }
-    return {};
-  }
-
-  // storage_<tie>.bin with the bytes of each storage that holds weights, and parameters.json.
-  Status export_weights() {
-    const std::filesystem::path folder = o_.export_weights;
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.",
-                         o_.export_weights, error.message());
-    const params::Table& table = model_->state()->table;
-    json rows = json::array();
-    for (const params::ParameterRow& p : table.parameters) {
-      const params::Storage& s = table.storages[p.tie];
-      rows.push_back(
-          {{"name", p.name},
-           {"tie", p.tie},
-           {"dtype", format("{}", s.dtype)},
-           {"shape", std::vector<int64_t>(s.shape.dims().begin(), s.shape.dims().end())}});
-      BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(s));
-      std::ofstream file(folder / format("storage_{}.bin", p.tie), std::ios::binary);
-      file.write(reinterpret_cast<const char*>(bytes.data()),
-                 static_cast<std::streamsize>(bytes.size()));
-      file.close();
-      BOWLINE_REQUIRE_CODE(file.good(), Code::io_error, "Storage {} cannot be written to \"{}\".",
-                           p.tie, o_.export_weights);
-    }
-    std::ofstream file(folder / "parameters.json");
-    file << rows.dump(2) << '\n';
-    file.close();
-    BOWLINE_REQUIRE_CODE(file.good(), Code::io_error, "\"{}/parameters.json\" cannot be written.",
-                         o_.export_weights);
     return {};
   }
 
@@ -316,8 +280,6 @@ void add_inspect(CLI::App& app, Context& context) {
   verb->add_option("--entry", o->entry, "Entry point of --listing (default: training of 'loss')");
   verb->add_flag("--columns", o->columns,
                  "Add names of nodes to --listing; to build, each record with its arena offsets");
-  verb->add_option("--export-weights", o->export_weights,
-                   "Write the bytes of each storage, and parameters.json, to a folder");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Inspection(*o).run(); });
 }

@@ -295,7 +295,7 @@ class Bowline:
         return (result[0] if isinstance(result, list) else result), peak
 
     def export(self, model, folder):
-        self("inspect", model, "--export-weights", folder)
+        self("export", model, "--weights", folder)
         return folder
 
     def train(self, batch, seq, device):

@@ -82,7 +82,7 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
 
 std::string best_checkpoint(const std::string& folder) { return folder + "/best.bowline"; }
 
-Result<Config> read_config(const std::string& path) {
+Result<SavedRun> read_run(const std::string& path) {
   Result<Model> model = Model::open(path);
   if (!model.ok()) {
     return std::move(model).status().as(Code::bad_file);
@@ -90,11 +90,12 @@ Result<Config> read_config(const std::string& path) {
   const auto& training = model.value().state()->training;
   BOWLINE_REQUIRE_CODE(training != nullptr, Code::bad_file,
                        "\"{}\" is a model without a training state, not a checkpoint.", path);
-  Config config;
+  SavedRun run;
+  run.step = training->step;
   for (const auto& setting : training->config) {
-    config.emplace_back(setting->key, setting->value);
+    run.config.emplace_back(setting->key, setting->value);
   }
-  return config;
+  return run;
 }
 
 std::optional<std::string> find_setting(const Config& config, std::string_view key) {

@@ -25,8 +25,13 @@ struct CheckpointFile {
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
 std::string best_checkpoint(const std::string& folder);
 
-// What the run noted in a checkpoint. Errors  bad_file: it is damaged, or no checkpoint.
-Result<Config> read_config(const std::string& path);
+// What a checkpoint says of its run.
+struct SavedRun {
+  Config config;
+  uint64_t step = 0;
+};
+// Errors  bad_file: it is damaged, or no checkpoint.
+Result<SavedRun> read_run(const std::string& path);
 // Value of a key, or none.
 std::optional<std::string> find_setting(const Config& config, std::string_view key);
 // Every checksum is right.

@@ -41,12 +41,14 @@ Result<Model> open_text_model(const std::string& path) {
   return model;
 }
 
-Result<Device> open_real_device(const std::string& name, int threads, bool allow_for_tests) {
+Result<Device> open_computing_device(const std::string& name, int threads) {
   BOWLINE_ASSIGN(Device device, open_device(name, threads));
-  BOWLINE_REQUIRE_CODE(allow_for_tests || !device.info().for_tests, Code::unsupported,
-                       "Device {} is for tests: its numbers mean nothing. --allow-test-device uses "
-                       "it all the same.",
-                       device.info().name);
+  BOWLINE_REQUIRE_CODE(device.info().computes, Code::unsupported,
+                       "Device {} computes nothing: its numbers mean nothing.", device.info().name);
+  if (device.info().for_tests) {
+    print(stderr, "bowline: Device {} is for tests: it computes, but slowly.\n",
+          device.info().name);
+  }
   return device;
 }
 

@@ -101,9 +101,16 @@ Result<EventFile> EventFile::create(const std::string& folder, uint64_t step) {
                        events.path_, std::strerror(errno));
   file.value().release();
   BOWLINE_TRY(events.record(event_at(0) + bytes_field(3, "brain.Event:2")));  // file_version
-  const std::string start = key(1, kVarint) + varint(1);  // SessionLog.status = START
-  BOWLINE_TRY(events.record(event_at(step + 1) + bytes_field(7, start)));
+  BOWLINE_TRY(events.go_back(step));
   return events;
+}
+
+Status EventFile::go_back(uint64_t step) {
+  if (!file_) {
+    return {};
+  }
+  const std::string start = key(1, kVarint) + varint(1);  // SessionLog.status = START
+  return record(event_at(step + 1) + bytes_field(7, start));
 }
 
 Status EventFile::scalar(std::string_view tag, uint64_t step, double value) {

@@ -16,6 +16,8 @@ class EventFile {
   // Makes a new file in `folder`, which is made too. Points of steps after `step` in older files of the folder are
   // hidden: the run goes on from there. Errors  io_error.
   static Result<EventFile> create(const std::string& folder, uint64_t step);
+  // The same for the points of this file.
+  Status go_back(uint64_t step);
 
   Status scalar(std::string_view tag, uint64_t step, double value);
 

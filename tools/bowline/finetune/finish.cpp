@@ -25,10 +25,12 @@ int Run::finish(Status status) {
   }
   const std::string kept = keep_work();
   if (interrupted()) {
-    return fail(
-        kInterrupted,
-        fmt::format("Interrupted after step {}. {}\n- --checkpoint {} --resume auto goes on.",
-                    trainer_->steps(), kept, store_.folder()));
+    const std::string how =
+        store_.last().empty()
+            ? ""
+            : fmt::format("\n- --checkpoint {} --resume auto goes on.", store_.folder());
+    return fail(kInterrupted,
+                fmt::format("Interrupted after step {}. {}{}", trainer_->steps(), kept, how));
   }
   if (!status.ok()) {
     return fail(std::move(status).at(kept));
@@ -54,10 +56,16 @@ std::string Run::worse_text() const {
 // A checkpoint of all that was done, if there is none. Returns a sentence about it.
 std::string Run::keep_work() {
   if (!store_.saved(samples_) && (samples_ > 0 || interrupted())) {
-    const std::string before = store_.last();
-    if (const Status s = store_.save(*trainer_, progress()); !s.ok()) {
+    const std::string before =
+        store_.last().empty() ? "none" : fmt::format("\"{}\"", store_.last());
+    if (const Status s = save(); !s.ok()) {
       return fmt::format("No checkpoint can be written: {} The last one is {}.", s.message(),
-                         before.empty() ? "none" : fmt::format("\"{}\"", before));
+                         before);
+    }
+    if (!not_finite_.empty()) {
+      return fmt::format(
+          "Step {} is not kept: parameter \"{}\" is no longer finite. The last checkpoint is {}.",
+          trainer_->steps(), not_finite_, before);
     }
   }
   return store_.last().empty()
@@ -76,7 +84,7 @@ Config Run::state_config() const {
 Progress Run::progress() const {
   Progress p;
   p.step = trainer_->steps();
-  p.micro_step = micro_step_;
+  p.micro_step = trainer_->accumulated();
   p.epoch = samples_ / windows_->per_epoch();
   p.data_cursor = samples_;
   p.data_seed = o_.seed;
@@ -109,14 +117,18 @@ void Run::describe() const {
 }
 
 void Run::show(const StepReport& report, double loss, double rate) {
-  const bool plain = report.step == o_.steps || report.skipped ||
-                     report.step % std::max<uint64_t>(1, o_.steps / 20) == 0;
+  const bool bad = report.skipped || report.weights_non_finite;
+  const bool plain =
+      bad || report.step == o_.steps || report.step % std::max<uint64_t>(1, o_.steps / 20) == 0;
   const double per_step = train_seconds_ / static_cast<double>(made_);
-  const std::string skipped =
-      report.skipped ? fmt::format("  norm {:g}  (not finite: skipped)", report.grad_norm) : "";
+  const std::string done = report.rolled_back ? fmt::format("back to step {}", trainer_->steps())
+                           : report.skipped   ? "skipped"
+                                              : "the weights";
+  const std::string remark =
+      bad ? fmt::format("  norm {:g}  (not finite: {})", report.grad_norm, done) : "";
   line_.show(
       fmt::format("step {}/{}  loss {}{}  {:.0f} tokens/s  {}  {} left", report.step, o_.steps,
-                  loss_text(loss), skipped, rate, bytes_text(device_->counters().peak_bytes),
+                  loss_text(loss), remark, rate, bytes_text(device_->counters().peak_bytes),
                   seconds_text(static_cast<double>(o_.steps - report.step) * per_step)),
       plain);
 }

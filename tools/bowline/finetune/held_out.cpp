@@ -54,6 +54,13 @@ bool HeldOut::add(uint64_t step, double loss) {
   return true;
 }
 
+void HeldOut::go_back(uint64_t step) {
+  if (last_step_ > step) {
+    last_ = before_;
+    last_step_ = first_step_;
+  }
+}
+
 uint64_t HeldOut::stale(uint64_t step, uint64_t every) const {
   return every == 0 || step < best_step_ ? 0 : step / every - best_step_ / every;
 }

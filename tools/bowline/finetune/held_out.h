@@ -20,6 +20,8 @@ class HeldOut {
   void begin(uint64_t step, double loss);
   // A later one. True if it is the best so far.
   bool add(uint64_t step, double loss);
+  // The run went back to `step`: evaluations after it are due again.
+  void go_back(uint64_t step);
 
   bool begun() const { return begun_; }
   double before() const { return before_; }

@@ -80,8 +80,7 @@ Status LossLog::begin(const Place& place) {
                   "choose another name.",
                   path_);
   if (first == header && place.resumed) {
-    BOWLINE_ASSIGN(const std::string text, read_begin(file_.get(), SIZE_MAX));
-    return cut_to(kept_length(text, place.step));
+    return go_back(place.step);
   }
   BOWLINE_REQUIRE(cut || place.force,
                   "--log \"{}\" holds the steps of {} run. Choose another name{}, or begin it anew "
@@ -118,6 +117,14 @@ Status LossLog::write(const StepReport& report, double loss) {
   }
   return append(fmt::format("{}\t{:.9g}\t{:.9g}\t{:.9g}{}\n", report.step, loss, report.grad_norm,
                             report.learning_rate, report.skipped ? "\tskipped" : ""));
+}
+
+Status LossLog::go_back(uint64_t step) {
+  if (file_.get() < 0) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const std::string text, read_begin(file_.get(), SIZE_MAX));
+  return cut_to(kept_length(text, step));
 }
 
 Status LossLog::sync() {

@@ -27,6 +27,8 @@ class LossLog {
 
   // `loss` in bits per byte.
   Status write(const StepReport& report, double loss);
+  // Drops the lines of the steps after `step`, which are made again.
+  Status go_back(uint64_t step);
   // Makes what was written durable, before a checkpoint says that it was.
   Status sync();
 

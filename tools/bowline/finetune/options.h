@@ -1,12 +1,15 @@
 // The flags of `bowline finetune`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
 #include "bowline.h"
 
 namespace bowline::command {
+
+constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFinite
 
 // What the library has a default for has the same one here.
 struct FinetuneOptions {
@@ -22,6 +25,7 @@ struct FinetuneOptions {
   std::string schedule = "cosine";  // the number of steps is known here
   std::string optimizer = "adamw";
   std::string keep = "last";
+  std::string on_nonfinite = kOnNonFinite[static_cast<size_t>(TrainOptions{}.on_nonfinite)];
   std::string output = "text";
   uint64_t steps = 200;
   uint64_t warmup = Schedule{}.warmup_steps;
@@ -46,7 +50,6 @@ struct FinetuneOptions {
   bool force = false;
   bool extend = false;
   bool with_training_state = false;
-  bool allow_test_device = false;
   bool dry_run = false;
 };
 

@@ -20,7 +20,7 @@ Status Run::prepare() {
 }
 
 Status Run::open_model() {
-  BOWLINE_ASSIGN(Device device, open_real_device(o_.device, o_.threads, o_.allow_test_device));
+  BOWLINE_ASSIGN(Device device, open_computing_device(o_.device, o_.threads));
   device_.emplace(std::move(device));
   BOWLINE_ASSIGN(Model model, open_text_model(o_.model));
   model_.emplace(std::move(model));
@@ -62,19 +62,20 @@ Status Run::resume_auto() {
 }
 
 Status Run::resume_from(const std::string& path) {
-  BOWLINE_ASSIGN(Config saved, read_config(path));
-  BOWLINE_TRY(check_same_run(path, saved, config_));
-  const Result<Progress> resumed = trainer_->resume(path, {.extend = true});
+  BOWLINE_ASSIGN(SavedRun saved, read_run(path));
+  BOWLINE_TRY(check_same_run(path, saved.config, config_));
+  const Result<Progress> resumed = trainer_->resume(path, {.extend = o_.extend});
   if (!resumed.ok()) {
+    // Of a damaged file nothing else is worth saying.
+    BOWLINE_TRY(is_whole(path) ? explain_steps(path, saved, o_) : Status());
     return Status(resumed.status()).as(Code::bad_file);
   }
   const Progress& p = resumed.value();
-  BOWLINE_TRY(check_steps(path, saved, p.step, o_));
+  BOWLINE_TRY(check_steps(path, p.step, o_.steps));
   samples_ = p.data_cursor;
-  micro_step_ = p.micro_step;
   store_.set_saved(samples_, path);
   print(out_, "resumed at step {} from {}\n", p.step, path);
-  const std::string device = find_setting(saved, "device").value_or(device_->info().name);
+  const std::string device = find_setting(saved.config, "device").value_or(device_->info().name);
   if (device != device_->info().name) {
     print(out_, "the run was on device {} and is on {} now: from here on the bits may differ\n",
           device, device_->info().name);
@@ -82,11 +83,11 @@ Status Run::resume_from(const std::string& path) {
   if (p.step == o_.steps) {
     print(out_, "the run is finished; a larger --steps with --extend goes on\n");
   }
-  if (!held_.read_from(saved)) {
+  if (!held_.read_from(saved.config)) {
     print(out_, "held-out losses are of another text or other windows: they begin anew\n");
     held_ = HeldOut(evaluation_key(o_, data_));
   }
-  saved_config_ = std::move(saved);
+  saved_config_ = std::move(saved.config);
   return {};
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/status.h"
 #include "graph/model_state.h"
 #include "model/checksum.h"
@@ -35,6 +37,8 @@ TrainOptions train_options(const FinetuneOptions& o) {
   t.clip_norm = o.clip;
   t.accumulation = o.accumulate;
   t.seed = o.seed;
+  t.on_nonfinite = static_cast<OnNonFinite>(std::ranges::find(kOnNonFinite, o.on_nonfinite) -
+                                            kOnNonFinite.begin());
   return t;
 }
 
@@ -103,27 +107,31 @@ Status check_same_run(const std::string& path, const Config& saved, const Config
   return {};
 }
 
-Status check_steps(const std::string& path, const Config& saved, uint64_t step,
-                   const FinetuneOptions& o) {
+Status check_steps(const std::string& path, uint64_t step, uint64_t steps) {
   BOWLINE_REQUIRE(
-      step <= o.steps,
+      step <= steps,
       "Checkpoint \"{}\" is of step {}, beyond --steps {}: its weights cannot be those of "
       "step {}.",
-      path, step, o.steps, o.steps);
-  const std::optional<std::string> total = find_setting(saved, kSteps);
+      path, step, steps, steps);
+  return {};
+}
+
+Status explain_steps(const std::string& path, const SavedRun& saved, const FinetuneOptions& o) {
+  BOWLINE_TRY(check_steps(path, saved.step, o.steps));
+  const std::optional<std::string> total = find_setting(saved.config, kSteps);
   const std::string now = std::to_string(o.steps);
   if (!total || *total == now || o.extend) {
     return {};
   }
-  BOWLINE_REQUIRE(*total != std::to_string(step),
+  BOWLINE_REQUIRE(*total != std::to_string(saved.step),
                   "The run of checkpoint \"{}\" is finished: it has made its {} steps. To go on to "
                   "step {}, add --extend.",
-                  path, step, now);
+                  path, saved.step, now);
   return Status(Code::bad_argument,
                 fmt::format("Checkpoint \"{}\" is of step {} of a run of {} steps, now {}: the "
                             "learning rate would follow another curve. To change the number of "
                             "steps, add --extend.",
-                            path, step, *total, now));
+                            path, saved.step, *total, now));
 }
 
 }  // namespace bowline::command

@@ -20,8 +20,10 @@ std::string run_id(const Config& config, const Model& model);
 // The checkpoint "path" with the config `saved` belongs to the run `config`, but for its number of steps.
 // Errors  bad_file: what differs, as a sentence.
 Status check_same_run(const std::string& path, const Config& saved, const Config& config);
-// Its number of steps is the same, or may be changed.
-Status check_steps(const std::string& path, const Config& saved, uint64_t step,
-                   const FinetuneOptions& options);
+// It is not beyond the last of `steps` steps.
+Status check_steps(const std::string& path, uint64_t step, uint64_t steps);
+// The library has refused it: whether that is for its number of steps, in the words of the flags.
+Status explain_steps(const std::string& path, const SavedRun& saved,
+                     const FinetuneOptions& options);
 
 }  // namespace bowline::command

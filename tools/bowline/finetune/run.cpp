@@ -47,7 +47,7 @@ Status Run::work() {
   BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted.");
   if (!o_.checkpoint.empty() && !store_.saved(samples_)) {
     BOWLINE_TRY(log_.sync());
-    BOWLINE_TRY(store_.save(*trainer_, progress()));
+    BOWLINE_TRY(save());
   }
   if (trainer_->steps() != held_.last_step()) {
     BOWLINE_TRY(evaluate());
@@ -56,6 +56,7 @@ Status Run::work() {
 }
 
 Status Run::train() {
+  BOWLINE_TRY(snapshot());
   while (trainer_->steps() < o_.steps && !interrupted()) {
     if (evaluation_due()) {
       BOWLINE_TRY(evaluate());
@@ -80,12 +81,8 @@ Status Run::train_step() {
     for (int64_t row = 0; row < o_.batch; ++row) {
       batch.set_row(row, data_.train(), windows_->begin(samples_ + static_cast<uint64_t>(row)));
     }
-    const Clock::time_point start = Clock::now();
-    BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer_->micro_step(batch.inputs()));
-    train_seconds_ += seconds_since(start);
-    samples_ += static_cast<uint64_t>(o_.batch);
+    BOWLINE_ASSIGN(const std::optional<StepReport> report, micro_step(batch.inputs()));
     finished = report.has_value();
-    micro_step_ = finished ? 0 : micro_step_ + 1;
     if (report) {
       BOWLINE_TRY(report_step(*report));
     }
@@ -94,10 +91,47 @@ Status Run::train_step() {
     const bool at_batch = o_.save_every_batches != 0 && batches % o_.save_every_batches == 0;
     if ((at_step || at_batch) && !interrupted()) {
       BOWLINE_TRY(log_.sync());
-      BOWLINE_TRY(store_.save(*trainer_, progress()));
+      BOWLINE_TRY(save());
+      BOWLINE_TRY(snapshot());
     }
   }
   return {};
+}
+
+// The data goes on, unless the step begins anew: then with its first batch.
+Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch) {
+  const uint64_t step = trainer_->steps();
+  const uint32_t before = trainer_->accumulated();
+  const Clock::time_point start = Clock::now();
+  Result<std::optional<StepReport>> report = trainer_->micro_step(batch);
+  train_seconds_ += seconds_since(start);
+  const auto size = static_cast<uint64_t>(o_.batch);
+  if (report.ok() || trainer_->steps() != step) {
+    samples_ += size;
+  } else {
+    samples_ -= size * (before - trainer_->accumulated());
+  }
+  return report;
+}
+
+// Writes a checkpoint, unless no run can go on from it: it would take the place of a good one.
+Status Run::save() {
+  BOWLINE_ASSIGN(not_finite_, Store::find_not_finite(*model_));
+  if (!not_finite_.empty()) {
+    return {};
+  }
+  return store_.save(*trainer_, progress());
+}
+
+// Where a rollback goes back to.
+Status Run::snapshot() {
+  return o_.on_nonfinite == "rollback" && not_finite_.empty() ? trainer_->snapshot() : Status();
+}
+
+Status Run::go_back() {
+  held_.go_back(trainer_->steps());
+  BOWLINE_TRY(events_.go_back(trainer_->steps()));
+  return log_.go_back(trainer_->steps());
 }
 
 Status Run::report_step(const StepReport& report) {
@@ -105,6 +139,9 @@ Status Run::report_step(const StepReport& report) {
   loss_ = bits_of_nats(static_cast<double>(report.loss));
   const double tokens_per_second = rate();
   show(report, loss_, tokens_per_second);
+  if (report.rolled_back) {
+    return go_back();
+  }
   BOWLINE_TRY(log_.write(report, loss_));
   BOWLINE_TRY(events_.scalar("loss/training", report.step, loss_));
   BOWLINE_TRY(events_.scalar("gradient_norm", report.step, static_cast<double>(report.grad_norm)));
@@ -143,7 +180,7 @@ Status Run::choose() {
   }
   if (earlier) {
     if (!store_.saved(samples_)) {
-      BOWLINE_TRY(store_.save(*trainer_, progress()));
+      BOWLINE_TRY(save());
     }
     BOWLINE_TRY(trainer_->resume(store_.best(), {.extend = true}).status());
     print(out_, "kept: step {}, the best\n", held_.best_step());

@@ -41,7 +41,11 @@ class Run {
   Status train();
   Status train_step();
   Status evaluate();
+  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   Status report_step(const StepReport& report);
+  Status go_back();
+  Status save();
+  Status snapshot();
   Status choose();
   Status write_out();
   bool evaluation_due() const {
@@ -79,13 +83,13 @@ class Run {
   HeldOut held_;
   LossLog log_;
   EventFile events_;
-  uint64_t samples_ = 0;     // windows shown since the run began
-  uint64_t micro_step_ = 0;  // batches of the unfinished step
+  uint64_t samples_ = 0;  // windows shown since the run began
   uint64_t first_step_ = 0;
   uint64_t made_ = 0;  // steps of this process
   double chosen_ = 0;  // held-out loss of the weights that are written
   double loss_ = 0;
   double train_seconds_ = 0;
+  std::string not_finite_;  // the parameter for which the last checkpoint was not written
   bool worse_ = false;
   bool written_ = false;
 };

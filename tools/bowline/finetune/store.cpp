@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "common/files.h"
 #include "core/status.h"
 #include "finetune/recipe.h"
 #include "graph/model_state.h"
+#include "train/optimizer.h"
 
 namespace bowline::command {
 namespace {
@@ -30,6 +34,17 @@ uint64_t bytes_of(const Model& model, bool training) {
     bytes += s.role == Role::gradient || (state && !training) ? 0 : s.bytes();
   }
   return bytes;
+}
+
+bool all_finite(std::span<const std::byte> bytes) {
+  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i, sizeof(value));
+    if (!std::isfinite(value)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -77,11 +92,11 @@ Status Store::adopt(const std::string& resumed, const Config& config) {
   std::vector<std::string> mine;
   bool found = false;
   for (const CheckpointFile& file : list_checkpoints(o_.checkpoint)) {
-    const Result<Config> saved = read_config(file.path);
+    const Result<SavedRun> saved = read_run(file.path);
     if (!saved.ok()) {
       continue;  // damaged: it is no save, and takes the place of none
     }
-    BOWLINE_TRY(check_same_run(file.path, saved.value(), config));
+    BOWLINE_TRY(check_same_run(file.path, saved.value().config, config));
     found = found || same_place(file.path, resumed);
     if (found) {
       mine.insert(mine.begin(), file.path);
@@ -114,6 +129,20 @@ Status Store::take_folder() {
       return {};
     }
   }
+}
+
+Result<std::string> Store::find_not_finite(const Model& model) {
+  const params::Table& table = model.state()->table;
+  for (const uint32_t tie : train::trained(table)) {
+    uint32_t slot = 0;
+    for (std::optional row = tie; row; row = table.owned(tie, Role::moment, slot++)) {
+      BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
+      if (!all_finite(bytes)) {
+        return std::ranges::find(table.parameters, tie, &params::ParameterRow::tie)->name;
+      }
+    }
+  }
+  return std::string();
 }
 
 Status Store::save(const Trainer& trainer, const Progress& progress) {

@@ -22,6 +22,9 @@ class Store {
   // another run, which must not be overwritten.
   Status adopt(const std::string& resumed, const Config& config);
 
+  // The first trained parameter whose values or moments are not all finite; empty: there is none.
+  static Result<std::string> find_not_finite(const Model& model);
+
   // Goes to --checkpoint, else to a new folder beside --out.
   Status save(const Trainer& trainer, const Progress& progress);
   Status save_best(const Trainer& trainer, const Progress& progress);
