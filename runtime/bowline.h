@@ -185,6 +185,8 @@ struct BoundDim {
 struct DeviceOptions {
   int threads = 0;           // CPU: worker threads, the caller's included; 0: one per core
   std::string cache_folder;  // Vulkan: where compiled pipelines are kept; empty: not kept
+  // Vulkan: copies are staged even where the host sees the device's memory, as most GPUs of their own need it. For tests.
+  bool stage_copies = false;
 };
 
 struct DeviceInfo {

@@ -1,7 +1,6 @@
 #include "open_device.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "vk_status.h"
 
@@ -48,6 +47,7 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   BOWLINE_TRY(self->check(self->device_->call().vkAllocateCommandBuffers(self->device_->handle(),
                                                                          &info, &self->copies_),
                           "making the command buffer for copies"));
+  self->stages_all_ = options.stage_copies;
   BOWLINE_TRY(self->find_out_staging());
   self->capabilities_.alignment = kAlignment;
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
@@ -56,13 +56,10 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   return std::unique_ptr<device::Device>(std::move(self));
 }
 
-// Copies are staged where the host does not see the device's memory or reads it slowly. BOWLINE_VULKAN_STAGING=1 stages
-// them everywhere, for tests.
+// Copies are staged where the host does not see the device's memory or reads it slowly.
 Status OpenVulkan::find_out_staging() {
   Buffer any;
   BOWLINE_TRY(check(create_buffer(*device_, 4, MemoryUse::device, &any), "allocating a buffer", 4));
-  const char* always = std::getenv("BOWLINE_VULKAN_STAGING");
-  stages_all_ = always != nullptr && always[0] == '1';
   if (stages_all_ || any.mapped == nullptr || !any.cached) {
     capabilities_.staging_bytes = kStagingBytes;
   }

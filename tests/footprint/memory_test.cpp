@@ -1,7 +1,6 @@
 // Predicted memory against memory that is counted by code that cannot see the plan: an allocator and the resident set on the
 // CPU, the allocations of the driver on Vulkan. What a prediction covers is what lies on the device; the graph, the plan and
 // the batch lie in host memory besides, and take some 0.3 MB here.
-#include <cstdlib>
 #include <fstream>
 
 #include "footprint/counted.h"
@@ -70,17 +69,17 @@ TEST(Memory, OfVulkanIsThatOfTheDriver) {
 TEST(Memory, OfVulkanCountsWhatCopiesAreStagedIn) {
   BOWLINE_NEED(why_missing("vulkan:0"));
   Counted& counted = counted_vulkan();
-  const auto predicted_and_counted = [&](const char* staging) {
-    setenv("BOWLINE_VULKAN_STAGING", staging, 1);
-    const Device device = open_test_device("vulkan:0");
-    unsetenv("BOWLINE_VULKAN_STAGING");
+  const auto predicted_and_counted = [&](bool staged) {
+    DeviceOptions options;
+    options.stage_copies = staged;
+    const Device device = must(Device::open("vulkan:0", options));
     const int64_t before = counted.live;
     counted.reset();
     const auto predicted = static_cast<int64_t>(train(device));
     return std::pair(predicted, counted.peak - before);
   };
-  const auto mapped = predicted_and_counted("0");
-  const auto staged = predicted_and_counted("1");
+  const auto mapped = predicted_and_counted(false);
+  const auto staged = predicted_and_counted(true);
   constexpr int64_t kStaging = 4 << 20;
   EXPECT_EQ(staged.first - mapped.first, kStaging);
   EXPECT_EQ(staged.second - mapped.second, kStaging);

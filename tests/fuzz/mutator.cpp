@@ -247,9 +247,17 @@ bool is_model(const std::vector<uint8_t>& tables) {
   return tables.size() >= 8 && file::VerifyModelBuffer(verifier);
 }
 
-// Writes the tables anew, with every field present, and nothing shared or left over.
+// Writes the tables anew, with every field present, and nothing shared or left over. An operator without attributes, which
+// the object API cannot write, becomes none.
 std::vector<uint8_t> normal(const std::vector<uint8_t>& tables) {
   const auto model = file::UnPackModel(tables.data());
+  for (const auto& graph : model->graphs) {
+    for (const auto& node : graph->nodes) {
+      if (node->op.value == nullptr) {
+        node->op.Reset();
+      }
+    }
+  }
   flatbuffers::FlatBufferBuilder builder;
   builder.ForceDefaults(true);
   file::FinishModelBuffer(builder, file::Model::Pack(builder, model.get()));
