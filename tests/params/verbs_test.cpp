@@ -69,6 +69,12 @@ TEST_P(Verbs, UntieCopiesWhatTheParameterShowsWithItsMoments) {
   EXPECT_EQ(values_of(t, "emb_t"), v);
   EXPECT_EQ(t.storages[t.parameters[2].tie].shape, (Shape{3, 2})) << "still a transpose";
   EXPECT_TRUE(t.parameters[2].view.transpose);
+
+  Floats rows = {7, 8, 9, 10, 11, 12};
+  ASSERT_TRUE(params::set_value(t, "emb", tensor_of(rows, {3, 2}), 0).ok());
+  ASSERT_TRUE(params::untie(t, "tail", 0).ok());
+  EXPECT_EQ(t.parameters[3].view, View{}) << "it shows all of its own storage";
+  EXPECT_EQ(values_of(t, "tail"), (Floats{9, 10, 11, 12}));
   EXPECT_EQ(params::untie(t, "w", 0).value(), 0u) << "nobody shares it";
 }
 
