@@ -143,7 +143,7 @@ class Change {
     const Scalar& to = one_of(places_.scalars);
     const size_t bytes = flatbuffers::GetTypeSize(to.type);
     const Scalar& other = one_of(places_.scalars);
-    const int64_t old = flatbuffers::GetAnyValueI(to.type, to.at);
+    const auto old = static_cast<uint64_t>(flatbuffers::GetAnyValueI(to.type, to.at));
     constexpr int64_t kEdges[] = {0,         1,          2,         -1,        127,
                                   128,       255,        65535,     65536,     INT32_MAX,
                                   INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN, int64_t{1} << 40};
@@ -155,9 +155,9 @@ class Change {
         }
         return flatbuffers::SetAnyValueI(to.type, to.at, kEdges[below(std::size(kEdges))]);
       case 1:
-        return flatbuffers::SetAnyValueI(to.type, to.at, old + 1);
+        return flatbuffers::SetAnyValueI(to.type, to.at, static_cast<int64_t>(old + 1));
       case 2:
-        return flatbuffers::SetAnyValueI(to.type, to.at, old - 1);
+        return flatbuffers::SetAnyValueI(to.type, to.at, static_cast<int64_t>(old - 1));
       case 3:
         return flatbuffers::SetAnyValueI(to.type, to.at, static_cast<int64_t>(below(64)));
       default:
