@@ -62,6 +62,22 @@ TEST(Load, EqualPayloadsAgree) {
   EXPECT_EQ(values_of(t, "head"), (Floats{6, 5, 4, 3, 2, 1}));
 }
 
+TEST(Load, OnePayloadFillsSeveralPlacesOfAStorage) {
+  Table t;
+  ASSERT_TRUE(
+      params::add_parameter(t, "all", DType::f32, Shape{4, 2}.dims(), Init::zeros(), 0).ok());
+  ASSERT_TRUE(params::add_tied_parameter(t, "upper", 0, View{0, 2, {}, false}, 0).ok());
+  ASSERT_TRUE(params::add_tied_parameter(t, "lower", 0, View{2, 2, {}, false}, 0).ok());
+  ASSERT_TRUE(params::materialize(t, 1, 0).ok());
+  Source s;
+  s.add("upper", {2, 2}, {1, 2, 3, 4});
+  s.table.add({"lower", 0, {}, {}});
+  const auto report = params::load(t, s.table, LoadMode::copy, true, 0);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(values_of(t, "all"), (Floats{1, 2, 3, 4, 1, 2, 3, 4}));
+  EXPECT_TRUE(report.value().missing.empty());
+}
+
 TEST(Load, PartOfAStorageIsMergedOnlyWhenPartial) {
   Table t = make_table();
   Source s;

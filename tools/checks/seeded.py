@@ -90,7 +90,7 @@ def try_defect(defect, tree, build, jobs):
         made = call(["cmake", "--build", str(build), "--parallel", jobs])
         if made.returncode:
             # A fault that the compiler sees needs no test; it does not belong into the list.
-            return "does not compile: " + (re.search(r".*error.*", made.stdout) or ["?"])[0], False
+            return "does not compile: " + (re.search(r".*(?:error|Error).*", made.stdout) or ["?"])[0], False
         test = caught_by(str(build), jobs, defect["tests"]) or caught_by(str(build), jobs, None)
         return test, test is not None
     finally:
@@ -123,7 +123,7 @@ def run(defects, report):
         begin = time.monotonic()
         by, caught = try_defect(defect, tree, build, jobs)
         rows.append({"defect": defect["name"], "file": defect["file"], "caught": caught, "by": by})
-        print(f"{'caught' if caught else 'MISSED':8}{defect['name']:34}{by}  ({time.monotonic() - begin:.0f} s)", flush=True)
+        print(f"{'caught' if caught else 'MISSED':8}{defect['name']:40}{by}  ({time.monotonic() - begin:.0f} s)", flush=True)
     count = sum(r["caught"] for r in rows)
     print(f"{count} of {len(rows)} seeded defects were caught.")
     if report:
