@@ -221,8 +221,9 @@ class Setup {
     for (const uint64_t n : elements) {
       // Copies for the iterations of a Repeat follow each other at a multiple of the alignment.
       p.step_bytes = copies() == 1 ? 0 : round_up(n * 4 + kGuard, alignment_);
-      const uint64_t at = images_[slot].place(n * 4 + (copies() - 1) * p.step_bytes);
-      p.parts.push_back({at, n});
+      const uint64_t before = placement_.rows && slot != kArenaSlot ? 4 : 0;
+      const uint64_t at = images_[slot].place(before + n * 4 + (copies() - 1) * p.step_bytes);
+      p.parts.push_back({at + before, n});
     }
     return p;
   }

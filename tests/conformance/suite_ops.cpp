@@ -54,6 +54,10 @@ std::vector<Placement> placements(const Case& c, std::span<const Array> inputs, 
     p.repeat = kRepeatCount;
     p.reverse = number % 8 == 4;
   }
+  // Every fourth with the weights as views of rows.
+  if (number % 4 == 2) {
+    out.emplace_back().rows = true;
+  }
   return out;
 }
 
@@ -61,6 +65,7 @@ std::string name_of(const Placement& p) {
   return p.in_place      ? format(", output {} on input {}", p.in_place->output, p.in_place->input)
          : p.reverse     ? ", in a Repeat that runs backwards"
          : p.repeat != 0 ? ", in a Repeat"
+         : p.rows        ? ", with storages at odd elements"
                          : "";
 }
 
