@@ -148,7 +148,8 @@ Status check_counterparts(const Table& saved, const Table& live) {
 
 }  // namespace
 
-Status TrainerState::save(const std::string& path, const Progress& data) const {
+Status TrainerState::save(const std::string& path, const Progress& data,
+                          model::FileSystem& files) const {
   BOWLINE_TRY(require_state("save()"));
   file::TrainingStateT t;
   t.step = state_.step;
@@ -172,7 +173,7 @@ Status TrainerState::save(const std::string& path, const Progress& data) const {
   }
   t.versions.push_back(setting("bowline", std::string(version())));
   t.versions.push_back(setting("device", device_text(*model_->table.device())));
-  return graph::save_model(*model_, path, &t);
+  return graph::save_model(*model_, path, &t, files);
 }
 
 Status TrainerState::check_record(const file::TrainingStateT& t, bool same_run, bool extend) const {
@@ -238,9 +239,10 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   return {};
 }
 
-Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options) {
+Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options,
+                                      model::FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->busy, "resume()"));
-  BOWLINE_ASSIGN(const auto verified, model::VerifiedFile::open(path));
+  BOWLINE_ASSIGN(const auto verified, model::VerifiedFile::open(path, files));
   // Nothing is used before every checksum matched.
   BOWLINE_TRY(verified->verify_all());
   BOWLINE_ASSIGN(const auto saved, graph::load_model(verified));

@@ -27,8 +27,10 @@ class TrainerState final : public graph::User {
   Status snapshot();
   Status rollback();
   void cancel() { cancelled_ = true; }
-  Status save(const std::string& path, const Progress& data) const;
-  Result<Progress> resume(const std::string& path, const ResumeOptions& options);
+  Status save(const std::string& path, const Progress& data,
+              model::FileSystem& files = model::real_file_system()) const;
+  Result<Progress> resume(const std::string& path, const ResumeOptions& options,
+                          model::FileSystem& files = model::real_file_system());
 
   void leave_device() override;
   bool accumulates() const override { return state_.micro_step > 0 || unread_.has_value(); }
