@@ -45,14 +45,18 @@ void append_erased(std::string& out, const void* value) {
 }
 }  // namespace detail
 
-// Replaces each "{}" of `text` by the next argument. Surplus braces stay as they are.
-inline std::string format(std::string_view text) { return std::string(text); }
+// Replaces each "{}" of `text` by the next argument. Surplus braces stay as they are. An object and no function, beside which
+// an argument of namespace std would bring std::format into the call.
+struct Format {
+  std::string operator()(std::string_view text) const { return std::string(text); }
 
-template <class... Ts>
-std::string format(std::string_view text, const Ts&... values) {
-  const detail::FormatArg args[] = {
-      {static_cast<const void*>(&values), detail::append_erased<Ts>}...};
-  return detail::format_args(text, args);
-}
+  template <class... Ts>
+  std::string operator()(std::string_view text, const Ts&... values) const {
+    const detail::FormatArg args[] = {
+        {static_cast<const void*>(&values), detail::append_erased<Ts>}...};
+    return detail::format_args(text, args);
+  }
+};
+inline constexpr Format format{};
 
 }  // namespace bowline

@@ -239,6 +239,30 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   return {};
 }
 
+namespace {
+
+Progress progress_of(const file::TrainingStateT& t, const device::OpenDevice& device) {
+  Progress out;
+  out.step = t.step;
+  out.micro_step = t.micro_step;
+  out.epoch = t.epoch;
+  out.data_cursor = t.sample_cursor;
+  out.data_seed = t.shuffle_seed;
+  for (const auto& s : t.config) {
+    out.config.emplace_back(s->key, s->value);
+  }
+  const std::string here = device_text(device);
+  if (const std::string_view there = value_of(t.versions, "device"); there != here) {
+    out.notes.push_back(
+        format("The checkpoint was written on {}; the run goes on on {}, where other "
+               "bits may follow.",
+               there, here));
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptions& options,
                                       model::FileSystem& files) {
   BOWLINE_TRY(params::require_idle(model_->busy, "resume()"));
@@ -262,31 +286,18 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   if (Status s = check(); !s.ok()) {
     return Status(Code::bad_file, format("\"{}\" cannot be resumed: {}", path, s.message()));
   }
+  Result<Progress> out = progress_of(*t, *model_->table.device());
+  Position position = position_of(*t);
   if (unread_) {
     unread_.reset();
     fault_ = TrainState::damaged;
   }
   BOWLINE_TRY(prepare());
   BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
-  state_ = position_of(*t);
+  // Nothing fails any more.
+  state_ = std::move(position);
   gradients_known_ = state_.micro_step > 0;
   fault_ = TrainState::ready;
-  Progress out;
-  out.step = t->step;
-  out.micro_step = t->micro_step;
-  out.epoch = t->epoch;
-  out.data_cursor = t->sample_cursor;
-  out.data_seed = t->shuffle_seed;
-  for (const auto& s : t->config) {
-    out.config.emplace_back(s->key, s->value);
-  }
-  const std::string here = device_text(*model_->table.device());
-  if (const std::string_view there = value_of(t->versions, "device"); there != here) {
-    out.notes.push_back(
-        format("The checkpoint was written on {}; the run goes on on {}, where other "
-               "bits may follow.",
-               there, here));
-  }
   return out;
 }
 

@@ -147,13 +147,15 @@ Status TrainerState::plan(params::Table staged) {
   BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, w));
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));
   BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
+  exec::Generations generations = exec::Generations::of(staged, true);
+  // From here on nothing fails.
   workspace_ = std::move(w);
   accumulate_.emplace(std::move(a));
   update_.emplace(std::move(u));
   evaluate_.emplace(std::move(e));
   model_->table = std::move(staged);
   device_ = device;
-  generations_ = exec::Generations::of(model_->table, true);
+  generations_ = std::move(generations);
   training_ = std::move(training);
   update_graph_ = std::move(update);
   counters_.plan_builds += 1;
