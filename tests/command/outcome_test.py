@@ -109,7 +109,7 @@ class Outcome(harness.Case):
         self.assertEqual(plan["memory"]["training"]["predicted_bytes"], summary["predicted_bytes"])
         help_text = " ".join(self.expect(run("finetune", "--help"), OK).stdout.split())
         for flag, value in (("weight-decay", "0.01"), ("beta2", "0.999"), ("clip", "0"), ("learning-rate", "0.001"), ("seed", "0")):
-            self.assertRegex(help_text, rf"--{flag} \w+:\S*={value} ")
+            self.assertRegex(help_text, rf"--{flag} \w+:\S*(={value}| \[{value}\]) ")
 
     def test_a_device_that_computes_nothing(self):
         self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "Device null computes nothing")
