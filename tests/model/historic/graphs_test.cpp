@@ -21,7 +21,8 @@ void replace(file::NodeT& n, file::Op op, Attributes attributes) {
 const Hostile kGraphs[] = {
     {"input_from_the_future", "CVE-2020-15213: a cyclic graph", "value 4",
      [](Sample& s) { node(s, 0).inputs[0] = 4; }},
-    {"input_is_own_output", "CVE-2020-15210: one tensor both input and output", "node 0",
+    {"input_is_own_output", "CVE-2020-15210: one tensor both input and output",
+     "Input 0 is value 3, which is not made before the node (3 values are)",
      [](Sample& s) { node(s, 0).inputs[0] = 3; }},
     {"input_out_of_range", "CVE-2020-15211", "value 4294967295",
      [](Sample& s) { node(s, 0).inputs[0] = UINT32_MAX; }},
