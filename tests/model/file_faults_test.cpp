@@ -80,6 +80,38 @@ TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
   EXPECT_GE(continued, 12);
 }
 
+// What a power failure leaves is decided by the order: bytes that are not on the disk when the name changes may be lost with it.
+TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
+  class Ordered : public model::FileSystem {
+   public:
+    ssize_t write(int fd, const void* data, size_t size) override {
+      note('w');
+      return FileSystem::write(fd, data, size);
+    }
+    int sync(int fd) override {
+      note('s');
+      return FileSystem::sync(fd);
+    }
+    int rename(const char* from, const char* to) override {
+      note('r');
+      return FileSystem::rename(from, to);
+    }
+    std::string order;  // of writes, syncs and renames, each once however often in a row
+
+   private:
+    void note(char what) {
+      if (order.empty() || order.back() != what) {
+        order += what;
+      }
+    }
+  } files;
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(1).ok());
+  ASSERT_TRUE(graph::save_model(*model.state(), folder / "m", nullptr, files).ok());
+  EXPECT_EQ(files.order, "wsrs") << "the file, its name, the folder";
+}
+
 TEST(FileFaults, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
   class SmallDisk : public model::FileSystem {
    public:
