@@ -7,16 +7,14 @@
 namespace bowline {
 namespace exec {
 
-uint64_t staging_bytes(const params::Table& table) {
-  return table.device() == nullptr ? 0 : table.device()->capabilities().staging_bytes;
-}
-
-uint64_t storage_bytes(const params::Table& table) {
-  uint64_t bytes = 0;
+void complete(MemoryReport& report, const params::Table& table) {
   for (const params::Storage& s : table.storages) {
-    bytes += s.home.block ? s.bytes() : 0;
+    report.storage_bytes += s.home.block ? s.bytes() : 0;
   }
-  return bytes;
+  report.staging_bytes =
+      table.device() == nullptr ? 0 : table.device()->capabilities().staging_bytes;
+  report.predicted_bytes = report.storage_bytes + report.arena_bytes + report.io_bytes +
+                           report.backend_bytes + report.staging_bytes;
 }
 
 SessionState::SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
@@ -87,14 +85,11 @@ Result<std::vector<NodeTime>> SessionState::profile(std::span<const Tensor> inpu
 
 MemoryReport SessionState::memory() const {
   MemoryReport m;
-  m.storage_bytes = storage_bytes(model_->table);
   m.arena_bytes = workspace_.arena_bytes();
   m.io_bytes = workspace_.io_bytes();
   m.backend_bytes = forward_ ? forward_->recording()->overhead_bytes() : 0;
-  m.staging_bytes = exec::staging_bytes(model_->table);
-  m.predicted_bytes =
-      m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes + m.staging_bytes;
   m.lower_bound_bytes = forward_ ? forward_->plan().arena_lower_bound : 0;
+  complete(m, model_->table);
   return m;
 }
 

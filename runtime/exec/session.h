@@ -35,8 +35,7 @@ class SessionState final : public graph::User {
   Counters counters_;
 };
 
-// Bytes of the storages that lie on a device.
-uint64_t storage_bytes(const params::Table& table);
-uint64_t staging_bytes(const params::Table& table);
+// What lies on the device besides the plans: storages and staging. Then the sum of all.
+void complete(MemoryReport& report, const params::Table& table);
 
 }  // namespace bowline::exec

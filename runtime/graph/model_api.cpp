@@ -49,6 +49,9 @@ Status require_one_orientation(const ModelState& state, std::string_view a, std:
   BOWLINE_ASSIGN(const uint32_t first, state.table.require(a));
   BOWLINE_ASSIGN(const uint32_t second, state.table.require(b));
   const View wanted = view.value_or(state.table.parameters[first].view);
+  if (wanted.transpose == state.table.parameters[second].view.transpose) {
+    return {};
+  }
   for (const graph::Graph& g : state.graphs) {
     BOWLINE_TRY(graph::check_orientation(g, state.table, second, wanted.transpose)
                     .at(format("While tying \"{}\" to \"{}\".", b, a)));

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <cmath>
+#include <cstring>
+
 namespace bowline::params {
 
 Status require_host_memory(uint64_t bytes) {
@@ -41,6 +44,17 @@ Result<std::vector<std::byte>> read_bytes(const Storage& storage) {
     return scratch;
   }
   return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+bool all_finite(Bytes bytes) {
+  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + i, sizeof(value));
+    if (!std::isfinite(value)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes bytes) {

@@ -1,8 +1,8 @@
 // Losses, norms and weights that are not finite: what a step does then, and where they come from.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "params/home.h"
 #include "train/trainer.h"
 
 namespace bowline::train {
@@ -13,17 +13,6 @@ using graph::Node;
 using graph::ValueId;
 using graph::ValueInfo;
 using graph::ValueKind;
-
-bool all_finite(std::span<const std::byte> bytes) {
-  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
-    float value = 0;
-    std::memcpy(&value, bytes.data() + i, sizeof(value));
-    if (!std::isfinite(value)) {
-      return false;
-    }
-  }
-  return true;
-}
 
 // A graph with a node per iteration of every Repeat, each with a name that says where it was.
 class Unrolled {
@@ -176,7 +165,7 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
       continue;
     }
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
-    if (!all_finite(bytes)) {
+    if (!params::all_finite(bytes)) {
       return p.name;
     }
   }
@@ -205,7 +194,7 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));
-    if (range.dtype == DType::f32 && !all_finite(bytes)) {
+    if (range.dtype == DType::f32 && !params::all_finite(bytes)) {
       return range.name;
     }
   }

@@ -167,7 +167,6 @@ Status TrainerState::plan(params::Table staged) {
 
 MemoryReport TrainerState::memory() const {
   MemoryReport m;
-  m.storage_bytes = exec::storage_bytes(model_->table);
   m.arena_bytes = workspace_.arena_bytes();
   m.io_bytes = workspace_.io_bytes();
   for (const auto* s : {&accumulate_, &update_, &evaluate_}) {
@@ -182,9 +181,7 @@ MemoryReport TrainerState::memory() const {
     m.io_bytes += more.io_bytes;
     m.backend_bytes += more.backend_bytes;
   }
-  m.staging_bytes = exec::staging_bytes(model_->table);
-  m.predicted_bytes =
-      m.storage_bytes + m.arena_bytes + m.io_bytes + m.backend_bytes + m.staging_bytes;
+  exec::complete(m, model_->table);
   return m;
 }
 

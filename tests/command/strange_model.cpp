@@ -1,13 +1,9 @@
 // Writes a small model whose names and metadata hold what must not reach a terminal.
-#include <cstdio>
-
-#include "bowline.h"
+#include "writer_main.h"
 
 using namespace bowline;
 
-namespace {
-
-Status write(const char* path) {
+Status write_model(const char* path) {
   Model model;
   const int64_t shape[] = {4, 4};
   const Result<Parameter> a = model.parameter("w\u009b31m\u202e", shape, Init::normal(1));
@@ -31,14 +27,4 @@ Status write(const char* path) {
     return s;
   }
   return model.save(path);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Status s = argc == 2 ? write(argv[1]) : Status(Code::bad_argument, "One path, please.");
-  if (!s.ok()) {
-    std::fprintf(stderr, "%s\n", s.message().c_str());
-  }
-  return s.ok() ? 0 : 1;
 }

@@ -1,9 +1,8 @@
 // Writes a model of byte pairs whose loss and gradient are finite, but for windows with the byte 'Z'.
 #include <algorithm>
-#include <cstdio>
 #include <vector>
 
-#include "bowline.h"
+#include "writer_main.h"
 
 using namespace bowline;
 
@@ -21,7 +20,9 @@ Status add_loss(Model& model, Parameter pairs) {
   return graph.finish();
 }
 
-Status write(const char* path) {
+}  // namespace
+
+Status write_model(const char* path) {
   Model model;
   const std::vector<int64_t> shape = {kBytes, kBytes};
   const Result<Parameter> pairs = model.parameter("pairs", shape, Init::zeros());
@@ -40,14 +41,4 @@ Status write(const char* path) {
     return s;
   }
   return model.save(path);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Status s = argc == 2 ? write(argv[1]) : Status(Code::bad_argument, "One path, please.");
-  if (!s.ok()) {
-    std::fprintf(stderr, "%s\n", s.message().c_str());
-  }
-  return s.ok() ? 0 : 1;
 }

@@ -111,10 +111,8 @@ TEST(Bind, ATransposeIsANodeOnlyWhereAnOperatorNeedsItsBytes) {
   EXPECT_EQ(ops_of(output), "Transpose ");
 }
 
-// One plan serves all iterations, so all show their storage alike.
-TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
-  Model model;
-  const ParameterList w = must(model.parameters("w.{}", 2, {3, 3}, Init::zeros()));
+// A Repeat of a Linear over a list of two.
+void add_two_layers(Model& model, const ParameterList& w) {
   GraphBuilder g(model, "g");
   const Value x = g.input("x", DType::f32, {2, 3});
   const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
@@ -123,6 +121,13 @@ TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
   g.output("y", y.at(0));
   ASSERT_OK(g.finish());
   ASSERT_OK(model.materialize(1));
+}
+
+// One plan serves all iterations, so all show their storage alike.
+TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
+  Model model;
+  const ParameterList w = must(model.parameters("w.{}", 2, {3, 3}, Init::zeros()));
+  add_two_layers(model, w);
   View transposed;
   transposed.transpose = true;
   const auto before = model.ties();
@@ -146,14 +151,7 @@ TEST(Bind, AListOfTransposesOutlivesAnUntie) {
   for (const char* name : {"w.0", "w.1"}) {
     w.items.push_back(must(model.tied_parameter(name, o, transposed)));
   }
-  GraphBuilder g(model, "g");
-  const Value x = g.input("x", DType::f32, {2, 3});
-  const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
-    return std::vector<Value>{body.op("Linear", {in[0], body.parameter(w)})};
-  });
-  g.output("y", y.at(0));
-  ASSERT_OK(g.finish());
-  ASSERT_OK(model.materialize(1));
+  add_two_layers(model, w);
   ASSERT_OK(model.untie("w.1").status());
   EXPECT_EQ(ops_of(bound(model, {})), "Repeat ( MatMul ) ");
 }

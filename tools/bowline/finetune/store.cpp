@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 
 #include "common/files.h"
 #include "core/status.h"
 #include "finetune/recipe.h"
 #include "graph/model_state.h"
+#include "params/home.h"
 #include "train/optimizer.h"
 
 namespace bowline::command {
@@ -34,17 +33,6 @@ uint64_t bytes_of(const Model& model, bool training) {
     bytes += s.role == Role::gradient || (state && !training) ? 0 : s.bytes();
   }
   return bytes;
-}
-
-bool all_finite(std::span<const std::byte> bytes) {
-  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
-    float value = 0;
-    std::memcpy(&value, bytes.data() + i, sizeof(value));
-    if (!std::isfinite(value)) {
-      return false;
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -137,7 +125,7 @@ Result<std::string> Store::find_not_finite(const Model& model) {
     uint32_t slot = 0;
     for (std::optional row = tie; row; row = table.owned(tie, Role::moment, slot++)) {
       BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
-      if (!all_finite(bytes)) {
+      if (!params::all_finite(bytes)) {
         return std::ranges::find(table.parameters, tie, &params::ParameterRow::tie)->name;
       }
     }
