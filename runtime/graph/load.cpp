@@ -218,7 +218,9 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
   unpack_all(model.self_tests(), state->self_tests);
   state->base.reset(model.base() == nullptr ? nullptr : model.base()->UnPack());
   state->training.reset(model.training() == nullptr ? nullptr : model.training()->UnPack());
-  state->source = std::move(file);
+  if (!state->assets.empty() || !state->self_tests.empty()) {
+    state->source = std::move(file);
+  }
   return state;
 }
 

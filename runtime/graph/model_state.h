@@ -41,7 +41,8 @@ struct ModelState {
   std::vector<User*> users;
   User* trainer = nullptr;  // at most one of them owns the training state
 
-  // Kept as they are from load to save; their bytes lie in `source`.
+  // Kept as they are from load to save; the bytes of assets and self-tests lie in `source`, which is null without them: a
+  // model whose storages have left its file gives it back.
   std::shared_ptr<const model::VerifiedFile> source;
   std::vector<std::unique_ptr<file::AssetT>> assets;
   std::unique_ptr<file::BaseT> base;

@@ -3,6 +3,8 @@
 
 #include <sys/stat.h>
 
+#include <fstream>
+
 #include "graph/load.h"
 #include "model/sample_file.h"
 #include "model/tied_model.h"
@@ -43,6 +45,31 @@ TEST(Save, ALoadedModelThatIsSavedUnchangedGivesTheSameBytes) {
   ASSERT_TRUE(loaded.value().save(folder / "a").ok());
   EXPECT_EQ(read_file(folder / "a"), read_file(folder / "b"));
   EXPECT_EQ(folder.files(), 2u) << "no temporary file is left";
+}
+
+// Whether a file of this name is mapped into this process.
+bool is_mapped(const std::string& path) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.ends_with(path)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST(Open, AModelWhoseStoragesHaveLeftItsFileGivesItBack) {
+  const Folder folder;
+  Model model = make_tied_model();
+  ASSERT_TRUE(model.materialize(1).ok());
+  ASSERT_TRUE(model.save(folder / "a").ok());
+  auto loaded = Model::open(folder / "a");
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  EXPECT_TRUE(is_mapped(folder / "a"));
+  const auto device = Device::open("cpu");
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  ASSERT_TRUE(loaded.value().to(device.value()).ok());
+  EXPECT_FALSE(is_mapped(folder / "a"));
 }
 
 TEST(Save, TheSampleWithEverythingInItGivesTheSameBytes) {
