@@ -35,6 +35,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace bowline {
@@ -401,7 +402,7 @@ struct Value {
   uint32_t graph = 0;
 };
 
-// A dim of an input or of a Reshape: a number, or the name of a dim that is bound when a plan is made.
+// A dim of an input, or a size among attributes: a number, or the name of a dim that is bound when a plan is made.
 struct GraphDim {
   int64_t value = 0;
   std::string name;
@@ -413,12 +414,24 @@ struct GraphDim {
 
 // An attribute of an operator by its name in schemas/ops.fbs.
 struct Attribute {
+  // A text is that, or the name of an enum value, or, where a size stands, of a dim.
+  using Value = std::variant<int64_t, double, std::string, std::vector<GraphDim>,
+                             std::vector<double>, std::vector<std::string>>;
   std::string_view name;
-  double number = 0;                // numbers, booleans (0 or 1), enum values
-  std::vector<GraphDim> list = {};  // axes, permutations, dims
+  Value value;
 
-  Attribute(std::string_view n, double v) : name(n), number(v) {}
-  Attribute(std::string_view n, std::vector<GraphDim> l) : name(n), list(std::move(l)) {}
+  Attribute(std::string_view n, std::integral auto v) : name(n), value(static_cast<int64_t>(v)) {}
+  Attribute(std::string_view n, std::floating_point auto v)
+      : name(n), value(static_cast<double>(v)) {}
+  template <std::convertible_to<std::string_view> Text>
+  Attribute(std::string_view n, const Text& text)
+      : name(n), value(std::string(std::string_view(text))) {}
+  // What stands in braces is a list of these: {"dims", {"batch", 4}}.
+  Attribute(std::string_view n, std::vector<GraphDim> list) : name(n), value(std::move(list)) {}
+  template <class List>
+    requires(std::same_as<List, std::vector<double>> ||
+             std::same_as<List, std::vector<std::string>>)
+  Attribute(std::string_view n, List list) : name(n), value(std::move(list)) {}
 };
 
 // Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
@@ -457,7 +470,8 @@ class GraphBuilder {
  private:
   struct State;
   explicit GraphBuilder(std::unique_ptr<State> body_state);
-  Value keep_last(Result<std::vector<Value>> outputs, size_t count);
+  template <class Count>
+  Value keep_last(Result<std::vector<Value>> outputs, const Count& count);
   std::unique_ptr<State> state_;
 };
 

@@ -1,11 +1,11 @@
 #include "core/rules.h"
 
+#include <cmath>
+
 #include "core/shape.h"
 #include "core/utf8.h"
 
 namespace bowline {
-
-static_assert(kMaxListEntries == kMaxRank);
 
 Status check_name(std::string_view name, std::string_view what) {
   BOWLINE_REQUIRE(!name.empty(), "{} has no name.", what);
@@ -40,9 +40,20 @@ Status check_repeat(int64_t count, int64_t carried) {
   return {};
 }
 
-Status check_list(size_t entries, std::string_view attribute) {
-  BOWLINE_REQUIRE(entries <= kMaxListEntries, "The attribute {} has {} entries, above {}.",
-                  attribute, entries, kMaxListEntries);
+Status check_list(size_t entries, std::string_view attribute, size_t most) {
+  BOWLINE_REQUIRE(entries <= most, "The attribute {} has {} entries, above {}.", attribute, entries,
+                  most);
+  return {};
+}
+
+Status check_size(int64_t value, std::string_view attribute) {
+  BOWLINE_REQUIRE(value >= -kMaxDim && value <= kMaxDim, "The attribute {} is {}, outside {}..{}.",
+                  attribute, value, -kMaxDim, kMaxDim);
+  return {};
+}
+
+Status check_number(double value, std::string_view attribute) {
+  BOWLINE_REQUIRE(!std::isnan(value), "The attribute {} is not a number.", attribute);
   return {};
 }
 

@@ -11,7 +11,6 @@ namespace bowline {
 constexpr size_t kMaxNameBytes = 1024;     // of a parameter, graph, dim, node, key, asset, ...
 constexpr size_t kMaxTextBytes = 1 << 20;  // of a metadata value
 constexpr int64_t kMaxRepeat = 65'536;     // iterations
-constexpr size_t kMaxListEntries = 8;      // of an attribute: the largest rank
 
 // Not empty, not too long, valid UTF-8 without control characters.
 Status check_name(std::string_view name, std::string_view what);
@@ -22,6 +21,9 @@ Status check_text(std::string_view text, std::string_view what);
 // A dim that is a number, in lowest..kMaxDim.
 Status check_dim(int64_t value, int64_t lowest);
 Status check_repeat(int64_t count, int64_t carried);
-Status check_list(size_t entries, std::string_view attribute);
+// Of attributes: the entries of a list; a size, in -kMaxDim..kMaxDim; a float, which is a number.
+Status check_list(size_t entries, std::string_view attribute, size_t most);
+Status check_size(int64_t value, std::string_view attribute);
+Status check_number(double value, std::string_view attribute);
 
 }  // namespace bowline

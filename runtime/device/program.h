@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "core/attributes.h"
 #include "core/dtype.h"
 #include "core/shape.h"
-#include "ops/attributes.h"
 
 namespace bowline::device {
 

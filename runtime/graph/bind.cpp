@@ -184,12 +184,30 @@ Graph deep_copy(const Graph& graph) {
   return out;
 }
 
+namespace {
+
+Status bind_attributes(Graph& graph, Dims dims) {
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    Result<Attributes> bound = attributes_bound(node.op, node.attributes, dims);
+    BOWLINE_TRY(Status(bound.status()).at(format("While binding {}.", describe(graph, n))));
+    node.attributes = std::move(bound).value();
+    if (node.repeat) {
+      BOWLINE_TRY(bind_attributes(*node.repeat->body, dims));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims) {
   BOWLINE_TRY(check_dims(model.dims, dims));
   Graph graph = deep_copy(generic);
   for (const ValueId v : graph.inputs) {
     BOWLINE_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
   }
+  BOWLINE_TRY(bind_attributes(graph, dims));
   BOWLINE_TRY(bind_parameters(graph, model.table));
   BOWLINE_TRY(infer(graph, dims));
   return graph;

@@ -68,16 +68,13 @@ uint32_t next_graph_id() {
   return next++;
 }
 
-// Registers the names of dims, so that they can be bound.
-Status declare_dims(graph::ModelState& model, const std::vector<GraphDim>& dims) {
-  for (const GraphDim& d : dims) {
-    if (!d.name.empty() &&
-        std::ranges::find(model.dims, d.name, &graph::NamedDim::name) == model.dims.end()) {
-      BOWLINE_TRY(check_name(d.name, "A dim"));
-      graph::NamedDim dim;
-      dim.name = d.name;
-      model.dims.push_back(std::move(dim));
-    }
+// Registers the name of a dim, so that it can be bound.
+Status declare_dim(graph::ModelState& model, const std::string& name) {
+  if (std::ranges::find(model.dims, name, &graph::NamedDim::name) == model.dims.end()) {
+    BOWLINE_TRY(check_name(name, "A dim"));
+    graph::NamedDim dim;
+    dim.name = name;
+    model.dims.push_back(std::move(dim));
   }
   return {};
 }
@@ -96,6 +93,21 @@ Status check_free(const graph::ModelState& model, std::string_view graph) {
 }
 
 bool is_of_models(Op op) { return op != Op::Invalid && !is_internal(op) && op != Op::Repeat; }
+
+// The outputs that a node would have, as far as its attributes make sense.
+size_t outputs_despite(Op op, size_t inputs, const std::vector<Attribute>& attributes) {
+  if (!is_of_models(op)) {
+    return 1;
+  }
+  std::vector<Attribute> legal;
+  std::ranges::copy_if(attributes, std::back_inserter(legal), [&](const Attribute& a) {
+    return attributes_from(op, {&a, 1}).ok();
+  });
+  const Result<Attributes> made = attributes_from(op, legal);
+  const OpDef& def = op_def(op);
+  const size_t taken = check_inputs(def, inputs).ok() ? inputs : static_cast<size_t>(def.inputs);
+  return made.ok() ? static_cast<size_t>(outputs_of(def, made.value(), taken)) : 1;
+}
 
 const Status& status_of(const Status& s) { return s; }
 template <class T>
@@ -156,7 +168,9 @@ Result<Value> GraphBuilder::State::input(graph::ModelState& model, std::string_v
   BOWLINE_TRY(check_new_name(input_names, name, "An input"));
   BOWLINE_REQUIRE(dtype <= DType::boolean, "Input \"{}\" has the unknown dtype {}.", name,
                   static_cast<int>(dtype));
-  BOWLINE_TRY(declare_dims(model, shape));
+  for (const GraphDim& d : shape) {
+    BOWLINE_TRY(d.name.empty() ? Status() : declare_dim(model, d.name));
+  }
   ValueInfo info;
   info.dtype = dtype;
   info.name = name;
@@ -208,13 +222,15 @@ Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op 
                     parent != nullptr ? " (capture() brings in one of the graph around)" : "");
     node.inputs.push_back(v.index);
   }
-  for (const Attribute& a : attributes) {
-    BOWLINE_TRY(declare_dims(model, a.list));
-  }
   auto packed = attributes_from(op, attributes);
   BOWLINE_TRY(Status(packed.status()).at(format("While adding {}.", name)));
   node.attributes = std::move(packed).value();
-  std::vector<Value> out = add_outputs(node, op_def(op).outputs);
+  for (const AttributeDim& d : node.attributes.dims()) {
+    BOWLINE_TRY(declare_dim(model, d.dim));
+  }
+  BOWLINE_TRY(check_inputs(op_def(op), inputs.size()));
+  std::vector<Value> out =
+      add_outputs(node, outputs_of(op_def(op), node.attributes, inputs.size()));
   BOWLINE_TRY(add_node(model, std::move(node)));
   return out;
 }
@@ -337,12 +353,11 @@ Value GraphBuilder::capture(Value outer) {
 Value GraphBuilder::op(std::string_view name, const std::vector<Value>& inputs,
                        const std::vector<Attribute>& attributes) {
   const Op op = op_named(name);
-  const int outputs = is_of_models(op) ? op_def(op).outputs : 1;
   return keep_last(attempt(state_.get(),
                            [&](State& s, graph::ModelState& model) {
                              return s.op(model, op, name, inputs, attributes);
                            }),
-                   static_cast<size_t>(outputs));
+                   [&] { return outputs_despite(op, inputs.size(), attributes); });
 }
 
 std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& carried,
@@ -351,17 +366,18 @@ std::vector<Value> GraphBuilder::repeat(int count, const std::vector<Value>& car
                     [&](State& s, graph::ModelState& model) {
                       return s.repeat(model, count, carried, body);
                     }),
-            carried.size());
+            [&] { return carried.size(); });
   return last_outputs();
 }
 
 // The outputs of a call, or as many values of nothing. Returns the first.
-Value GraphBuilder::keep_last(Result<std::vector<Value>> outputs, size_t count) {
+template <class Count>
+Value GraphBuilder::keep_last(Result<std::vector<Value>> outputs, const Count& count) {
   if (state_ == nullptr) {
     return {};
   }
   auto kept = guarded([&]() -> Result<std::vector<Value>> {
-    return outputs.ok() ? std::move(outputs).value() : std::vector<Value>(count);
+    return outputs.ok() ? std::move(outputs).value() : std::vector<Value>(count());
   });
   state_->keep(kept.status());
   state_->last = kept.ok() ? std::move(kept).value() : std::vector<Value>();

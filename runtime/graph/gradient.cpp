@@ -133,7 +133,7 @@ Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> 
   node.inputs = std::move(inputs);
   node.name = std::move(name);
   const uint32_t index = static_cast<uint32_t>(graph_.nodes.size());
-  for (int i = 0; i < outputs_of(op_def(op), static_cast<int>(node.inputs.size())); ++i) {
+  for (int i = 0; i < outputs_of(op_def(op), node.attributes, node.inputs.size()); ++i) {
     ValueInfo info;
     info.node = index;
     info.output = static_cast<uint32_t>(i);

@@ -5,8 +5,8 @@ namespace {
 
 class NodeInfer : public InferContext {
  public:
-  NodeInfer(Graph& graph, const Node& node, Dims bound)
-      : InferContext(node.attributes), graph_(graph), node_(node), bound_(bound) {}
+  NodeInfer(Graph& graph, const Node& node, const Attributes& bound)
+      : InferContext(bound), graph_(graph), node_(node) {}
 
   int inputs() const override { return static_cast<int>(node_.inputs.size()); }
   const Shape& in(int i) const override { return value(i).shape; }
@@ -20,20 +20,11 @@ class NodeInfer : public InferContext {
     v.dtype = type;
     return {};
   }
-  Result<int64_t> dim(std::string_view name) const override {
-    for (const BoundDim& d : bound_) {
-      if (d.name == name) {
-        return d.value;
-      }
-    }
-    return Status(Code::bad_argument, format("Dim \"{}\" is not bound.", name));
-  }
 
  private:
   const ValueInfo& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
   Graph& graph_;
   const Node& node_;
-  Dims bound_;
 };
 
 Shape slice_of(const Shape& stacked) { return Shape(stacked.dims().subspan(1)); }
@@ -84,16 +75,14 @@ Status infer_op(Graph& graph, const Node& node, Dims bound) {
   if (node.op == Op::Repeat) {
     return infer_repeat(graph, node, bound);
   }
-  const int inputs = static_cast<int>(node.inputs.size());
-  BOWLINE_REQUIRE(inputs >= def.inputs && inputs <= def.inputs + def.optional_inputs,
-                  "The operator takes {} to {} inputs, not {}.", def.inputs,
-                  def.inputs + def.optional_inputs, inputs);
+  BOWLINE_TRY(check_inputs(def, node.inputs.size()));
   std::vector<DType> dtypes;
   for (const ValueId v : node.inputs) {
     dtypes.push_back(graph[v].dtype);
   }
   BOWLINE_TRY(check_dtypes(def, dtypes));
-  NodeInfer context(graph, node, bound);
+  BOWLINE_ASSIGN(const Attributes attributes, attributes_bound(node.op, node.attributes, bound));
+  NodeInfer context(graph, node, attributes);
   return def.infer(context);
 }
 

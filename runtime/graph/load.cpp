@@ -127,10 +127,13 @@ class GraphReader {
     if (node.op == Op::Repeat) {
       BOWLINE_TRY(add_body(*from.op_as_Repeat(), node));
     } else {
-      node.attributes = attributes_copy(node.op, from.op());
-      BOWLINE_REQUIRE(from.outputs() == static_cast<uint32_t>(op_def(node.op).outputs),
+      node.attributes = attributes_copy(node.op, from.op(), named_sizes(from));
+      BOWLINE_TRY(check_inputs(op_def(node.op), node.inputs.size())
+                      .at(format("While loading node {} ({}).", index, node.op)));
+      const int outputs = outputs_of(op_def(node.op), node.attributes, node.inputs.size());
+      BOWLINE_REQUIRE(std::cmp_equal(from.outputs(), outputs),
                       "Node {} ({}) has {} outputs, not {}.", index, node.op, from.outputs(),
-                      op_def(node.op).outputs);
+                      outputs);
     }
     for (uint32_t i = 0; i < from.outputs(); ++i) {
       ValueInfo info;
@@ -140,6 +143,15 @@ class GraphReader {
     }
     graph_.nodes.push_back(std::move(node));
     return {};
+  }
+
+  static std::vector<AttributeDim> named_sizes(const file::Node& from) {
+    std::vector<AttributeDim> out;
+    for (uint32_t i = 0; i < count_of(from.attribute_dims()); ++i) {
+      const file::AttributeDim& d = *from.attribute_dims()->Get(i);
+      out.push_back({string_of(d.attribute()), d.index(), string_of(d.dim())});
+    }
+    return out;
   }
 
   Status add_body(const file::RepeatAttributes& from, Node& node) {

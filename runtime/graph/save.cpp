@@ -100,6 +100,10 @@ class GraphWriter {
     const auto type = static_cast<file::Op>(node.op);
     out->op.type = type;
     out->op.value = file::OpUnion::UnPack(node.attributes.root(), type, nullptr);
+    for (const AttributeDim& d : node.attributes.dims()) {
+      out->attribute_dims.push_back(std::make_unique<file::AttributeDimT>());
+      *out->attribute_dims.back() = {{}, d.attribute, d.index, d.dim};
+    }
     to.nodes.push_back(std::move(out));
     return {};
   }

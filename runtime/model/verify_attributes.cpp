@@ -1,19 +1,122 @@
 #include "model/verify_attributes.h"
 
+#include "generated/attribute_fields.h"
+
 namespace bowline::model {
 namespace {
 
 template <class T>
-Status check_numbers(Check& check, const flatbuffers::Vector<T>* list, std::string_view what) {
-  BOWLINE_TRY(check_list(count_of(list), what));
-  return spend(check, list);
+  requires std::is_arithmetic_v<T>
+Status check_value(T value, std::string_view name) {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return check_size(value, name);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return check_number(value, name);
+  }
+  return {};
 }
 
-Status check_reshape(Check& check, const file::ReshapeAttributes& reshape) {
-  BOWLINE_TRY(check_list(count_of(reshape.dims()), "dims"));
-  for (uint32_t i = 0; i < count_of(reshape.dims()); ++i) {
-    const file::TargetDim& dim = *reshape.dims()->Get(i);
-    BOWLINE_TRY(check_dim(check, dim.value(), dim.name(), -1));
+// What holds for a field of each kind that core/attributes.h lists.
+class FieldCheck {
+ public:
+  explicit FieldCheck(Check& check) : check_(check) {}
+
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Status operator()(const AttributeField& field, T value) {
+    return check_value(value, field.name);
+  }
+  template <class E>
+    requires std::is_enum_v<E>
+  Status operator()(const AttributeField& field, E value) {
+    BOWLINE_REQUIRE(static_cast<size_t>(value) < EnumNames<E>::values.size(),
+                    "The attribute {} has the unknown value {}.", field.name,
+                    static_cast<int>(value));
+    return {};
+  }
+  Status operator()(const AttributeField& field, const flatbuffers::String* text) {
+    return check_text(check_, text, format("The attribute {}", field.name));
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Status operator()(const AttributeField& field, const flatbuffers::Vector<T>* list) {
+    BOWLINE_TRY(check_list(count_of(list), field.name, field.most));
+    BOWLINE_TRY(spend(check_, list));
+    for (uint32_t i = 0; i < count_of(list); ++i) {
+      BOWLINE_TRY(check_value(list->Get(i), field.name));
+    }
+    return {};
+  }
+  Status operator()(const AttributeField& field,
+                    const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>* list) {
+    BOWLINE_TRY(check_list(count_of(list), field.name, field.most));
+    for (uint32_t i = 0; i < count_of(list); ++i) {
+      BOWLINE_TRY((*this)(field, list->Get(i)));
+    }
+    return {};
+  }
+  // Of Repeat, which is checked with its body.
+  Status operator()(const AttributeField&,
+                    const flatbuffers::Vector<flatbuffers::Offset<file::ParameterList>>*) {
+    return {};
+  }
+
+ private:
+  Check& check_;
+};
+
+// Whether a size stands where a dim is named, and what it is.
+class SizeAt {
+ public:
+  SizeAt(std::string_view attribute, uint32_t index) : attribute_(attribute), index_(index) {}
+
+  Status operator()(const AttributeField& field, int64_t value) {
+    take(field.name == attribute_ && index_ == 0, value);
+    return {};
+  }
+  Status operator()(const AttributeField& field, const flatbuffers::Vector<int64_t>* list) {
+    if (field.name == attribute_ && index_ < count_of(list)) {
+      take(true, list->Get(index_));
+    }
+    return {};
+  }
+  template <class V>
+  Status operator()(const AttributeField&, const V&) {
+    return {};
+  }
+  bool found() const { return found_; }
+  int64_t value() const { return value_; }
+
+ private:
+  void take(bool here, int64_t value) {
+    if (here) {
+      found_ = true;
+      value_ = value;
+    }
+  }
+  std::string_view attribute_;
+  uint32_t index_;
+  bool found_ = false;
+  int64_t value_ = 0;
+};
+
+template <class Table>
+Status check_named_sizes(Check& check, const file::Node& node, const Table& table) {
+  std::unordered_set<std::string> named;
+  for (uint32_t i = 0; i < count_of(node.attribute_dims()); ++i) {
+    const file::AttributeDim& dim = *node.attribute_dims()->Get(i);
+    const std::string_view attribute = text_of(dim.attribute());
+    BOWLINE_TRY(check_name(check, dim.attribute(), "An attribute"));
+    BOWLINE_TRY(check_dim(check, 0, dim.dim(), 0));
+    SizeAt size(attribute, dim.index());
+    BOWLINE_TRY(visit_fields(table, size));
+    BOWLINE_REQUIRE(size.found() && count_of(dim.dim()) > 0,
+                    "Dim {} \"{}\" of the attributes stands for no size: {} has none at {}.", i,
+                    text_of(dim.dim()), attribute, dim.index());
+    BOWLINE_REQUIRE(size.value() == 0, "The attribute {} is {} where it is the dim \"{}\".",
+                    attribute, size.value(), text_of(dim.dim()));
+    BOWLINE_REQUIRE(named.insert(format("{} {}", attribute, dim.index())).second,
+                    "The attribute {} names two dims at {}.", attribute, dim.index());
   }
   return {};
 }
@@ -31,27 +134,12 @@ Status check_dim(Check& check, int64_t value, const flatbuffers::String* name, i
 }
 
 Status check_attributes(Check& check, const file::Node& node) {
-  switch (node.op_type()) {
-    case file::Op::Gelu:
-      BOWLINE_REQUIRE(node.op_as_Gelu()->form() <= file::GeluForm::MAX, "The form {} is unknown.",
-                      static_cast<int>(node.op_as_Gelu()->form()));
-      return {};
-    case file::Op::CrossEntropy:
-      BOWLINE_REQUIRE(node.op_as_CrossEntropy()->reduction() <= file::Reduction::MAX,
-                      "The reduction {} is unknown.",
-                      static_cast<int>(node.op_as_CrossEntropy()->reduction()));
-      return {};
-    case file::Op::Reshape:
-      return check_reshape(check, *node.op_as_Reshape());
-    case file::Op::Transpose:
-      return check_numbers(check, node.op_as_Transpose()->permutation(), "permutation");
-    case file::Op::ReduceSum:
-      return check_numbers(check, node.op_as_ReduceSum()->axes(), "axes");
-    case file::Op::ReduceMean:
-      return check_numbers(check, node.op_as_ReduceMean()->axes(), "axes");
-    default:
-      return {};
-  }
+  const auto op = static_cast<Op>(node.op_type());
+  return with_attribute_table(op, [&]<class Table>(AttributeTable<Table>) {
+    const Table& table = *static_cast<const Table*>(node.op());
+    BOWLINE_TRY(visit_fields(table, FieldCheck(check)));
+    return check_named_sizes(check, node, table);
+  });
 }
 
 }  // namespace bowline::model

@@ -118,8 +118,8 @@ class GraphCheck {
     } else {
       BOWLINE_REQUIRE(node.outputs() >= 1 && node.outputs() <= kMaxNodeOutputs,
                       "The node has {} outputs.", node.outputs());
-      BOWLINE_TRY(check_attributes(check_, node));
     }
+    BOWLINE_TRY(check_attributes(check_, node));
     values_ += node.outputs();  // at most the number of inputs or kMaxNodeOutputs: no overflow
     BOWLINE_REQUIRE(values_ < UINT32_MAX, "The graph has more than {} values.", UINT32_MAX);
     return {};

@@ -14,7 +14,7 @@
 
 namespace bowline::model {
 
-constexpr uint32_t kMaxNodeOutputs = 16;
+constexpr uint32_t kMaxNodeOutputs = 1024;
 constexpr uint32_t kMaxSlots = 16;
 
 // One byte range as the tables name it, with the row for messages.

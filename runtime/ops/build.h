@@ -13,10 +13,7 @@ inline Attributes dims_attributes(const Shape& shape) {
 
 inline Attributes reshape_attributes(const Shape& shape) {
   ReshapeAttributesT t;
-  for (const int64_t d : shape.dims()) {
-    t.dims.push_back(std::make_unique<file::TargetDimT>());
-    t.dims.back()->value = d;
-  }
+  t.dims.assign(shape.dims().begin(), shape.dims().end());
   return Attributes::of(t);
 }
 

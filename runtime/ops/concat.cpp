@@ -1,4 +1,4 @@
-// Concat: joins 1 to 8 tensors along one axis.
+// Concat: joins any number of tensors along one axis.
 //
 //   y[.., offset_k + i, ..] = x_k[.., i, ..] with offset_k the sum of the dims of the inputs before k
 //
@@ -66,7 +66,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_concat;
 const OpDef op_concat{
     .name = "Concat",
-    .optional_inputs = 7,
+    .variadic = true,
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

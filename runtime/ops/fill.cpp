@@ -11,9 +11,7 @@ namespace {
 
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<FillAttributes>().dims();
-  BOWLINE_ASSIGN(const Shape y,
-                 Shape::checked(dims == nullptr ? std::span<const int64_t>()
-                                                : std::span(dims->data(), dims->size())));
+  BOWLINE_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
   return c.out(0, y, DType::f32);
 }
 

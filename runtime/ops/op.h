@@ -7,11 +7,12 @@
 
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "core/attributes.h"
 #include "core/dtype.h"
 #include "core/shape.h"
-#include "ops/attributes.h"
 
 #ifdef BOWLINE_ORACLES
 #define BOWLINE_ORACLE(f) f
@@ -31,9 +32,8 @@ class InferContext {
   // Sets output i. The dtype of a float output is that of input 0 unless given.
   virtual Status out(int i, const Shape& shape, DType dtype) = 0;
   Status out(int i, const Shape& shape) { return out(i, shape, dtype(0)); }
-  // The number that a named dim is bound to.
-  virtual Result<int64_t> dim(std::string_view name) const = 0;
 
+  // Sizes that name dims have their values.
   template <class Table>
   const Table& attributes() const {
     return attributes_->as<Table>();
@@ -209,8 +209,11 @@ struct OpDef {
   const char* name = "";
   int inputs = 1;
   int optional_inputs = 0;  // after the required ones
+  bool variadic = false;    // any number of inputs more, each like the last
   int outputs = 1;
   int optional_outputs = 0;  // after the required ones, one for each optional input that is given
+  // (optional) The number of outputs of an operator whose attributes say it, instead of `outputs`.
+  int (*count_outputs)(const Attributes& attributes) = nullptr;
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
   // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose
@@ -234,8 +237,23 @@ struct OpDef {
   Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
 };
 
-// How many outputs a node with this many inputs has.
-inline int outputs_of(const OpDef& def, int inputs) {
+// Errors  bad_argument: a node of this operator has not so many inputs.
+inline Status check_inputs(const OpDef& def, size_t inputs) {
+  const int most = def.inputs + def.optional_inputs;
+  const bool takes = std::cmp_greater_equal(inputs, def.inputs) &&
+                     (def.variadic || std::cmp_less_equal(inputs, most));
+  BOWLINE_REQUIRE(takes, "{} takes {}{} input{}, not {}.", def.name,
+                  most == def.inputs ? format("{}", most) : format("{} to {}", def.inputs, most),
+                  def.variadic ? " or more" : "", most == 1 && !def.variadic ? "" : "s", inputs);
+  return {};
+}
+
+// How many outputs a node with these attributes and this many inputs has.
+inline int outputs_of(const OpDef& def, const Attributes& attributes, size_t given) {
+  if (def.count_outputs != nullptr) {
+    return def.count_outputs(attributes);
+  }
+  const auto inputs = static_cast<int>(given);
   return def.outputs +
          (inputs - def.inputs < def.optional_outputs ? inputs - def.inputs : def.optional_outputs);
 }

@@ -12,10 +12,9 @@ struct Reduced {
 };
 
 inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
-  const auto* axes = t.axes();
-  uint32_t gone = axes == nullptr || axes->size() == 0 ? (1u << x.rank()) - 1 : 0;
-  for (flatbuffers::uoffset_t a = 0; axes != nullptr && a < axes->size(); ++a) {
-    BOWLINE_ASSIGN(const int axis, normalise_axis(axes->Get(a), x.rank()));
+  uint32_t gone = t.axes()->size() == 0 ? (1u << x.rank()) - 1 : 0;
+  for (const int given : *t.axes()) {
+    BOWLINE_ASSIGN(const int axis, normalise_axis(given, x.rank()));
     BOWLINE_REQUIRE((gone >> axis & 1) == 0, "Axis {} is named twice.", axis);
     gone |= 1u << axis;
   }

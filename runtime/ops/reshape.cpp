@@ -2,8 +2,7 @@
 //
 //   y[flat i] = x[flat i]
 //
-// Shapes    any x -> y of shape dims. A dim is a number or the name of a bound dim; one -1 stands
-//           for what is left.
+// Shapes    any x -> y of shape dims; one -1 stands for what is left.
 // Gradient  Reshape to the shape of x. View y is the bytes of x: no kernel.
 #include "ops/build.h"
 #include "ops/op.h"
@@ -20,18 +19,12 @@ Result<int64_t> inferred_dim(const Shape& x, const Shape& others) {
 }
 
 Status infer(InferContext& c) {
-  const auto* dims = c.attributes<ReshapeAttributes>().dims();
-  const size_t rank = dims == nullptr ? 0 : dims->size();
-  BOWLINE_REQUIRE(rank <= kMaxRank, "The shape has rank {}, above the limit of {}.", rank,
-                  kMaxRank);
+  const auto& dims = *c.attributes<ReshapeAttributes>().dims();
   Shape y;
   int open = -1;
-  for (size_t a = 0; a < rank; ++a) {
-    const file::TargetDim* d = dims->Get(static_cast<flatbuffers::uoffset_t>(a));
-    int64_t value = d->value();
-    if (d->name() != nullptr && d->name()->size() > 0) {
-      BOWLINE_ASSIGN(value, c.dim(d->name()->string_view()));
-    } else if (value == -1) {
+  for (uint32_t a = 0; a < dims.size(); ++a) {
+    int64_t value = dims.Get(a);
+    if (value == -1) {
       BOWLINE_REQUIRE(open < 0, "Two dims ({} and {}) are -1.", open, a);
       open = static_cast<int>(a);
       value = 1;

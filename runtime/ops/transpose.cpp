@@ -13,7 +13,7 @@ namespace {
 Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   const auto* permutation = c.attributes<TransposeAttributes>().permutation();
-  const size_t rank = permutation == nullptr ? 0 : permutation->size();
+  const size_t rank = permutation->size();
   BOWLINE_REQUIRE(rank == static_cast<size_t>(x.rank()),
                   "The permutation names {} axes, the input has {}.", rank, x.rank());
   Shape y;

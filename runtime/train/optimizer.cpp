@@ -53,7 +53,7 @@ class UpdateBuilder {
     node.op = op;
     node.attributes = attributes;
     node.inputs = std::move(inputs);
-    const int outputs = outputs_of(op_def(op), static_cast<int>(node.inputs.size()));
+    const int outputs = outputs_of(op_def(op), node.attributes, node.inputs.size());
     for (int i = 0; i < outputs; ++i) {
       ValueInfo info;
       info.node = static_cast<uint32_t>(graph_.nodes.size());

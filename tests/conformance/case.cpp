@@ -145,23 +145,7 @@ Result<Input> input_of(std::string_view text, const Scope& scope) {
   return out;
 }
 
-// The number of an enum value by its name: the one whose attributes print with this name.
-Result<double> enum_number(Op op, const std::string& field, std::string_view name) {
-  for (int i = 0; i < 16; ++i) {
-    const Attribute a(field, static_cast<double>(i));
-    const Result<Attributes> made = attributes_from(op, {&a, 1});
-    if (!made.ok()) {
-      break;
-    }
-    const std::string all = format(" {} ", attributes_text(op, made.value()));
-    if (all.find(format(" {}={} ", field, name)) != all.npos) {
-      return static_cast<double>(i);
-    }
-  }
-  return Status(Code::bad_argument, format("Attribute {} has no value \"{}\".", field, name));
-}
-
-Result<Attribute> attribute_of(Op op, const std::string& field, std::string_view text,
+Result<Attribute> attribute_of(const std::string& field, std::string_view text,
                                const Scope& scope) {
   if (is_bracketed(text, '[', ']')) {
     std::vector<GraphDim> list;
@@ -187,14 +171,14 @@ Result<Attribute> attribute_of(Op op, const std::string& field, std::string_view
     return Attribute(field, std::move(list));
   }
   if (text == "true" || text == "false") {
-    return Attribute(field, text == "true" ? 1.0 : 0.0);
+    return Attribute(field, text == "true");
   }
-  Result<double> value = number(text, scope);
-  if (!value.ok()) {
-    value = enum_number(op, field, text);
+  if (is_bracketed(text, '\'', '\'')) {
+    return Attribute(field, inside(text));
   }
-  BOWLINE_TRY(Status(value.status()));
-  return Attribute(field, value.value());
+  const Result<double> value = number(text, scope);
+  // What is no number is the name of a value of an enum.
+  return value.ok() ? Attribute(field, value.value()) : Attribute(field, text);
 }
 
 Status set_option(Case& c, std::string_view name, std::string_view text, const Scope& scope) {
@@ -345,20 +329,25 @@ Status LineReader::add(const Scope& scope, const std::string& label,
   c.refusal = refusal_;
   c.where = where_;
   c.text = where_ + label;
-  for (const auto& [name, value] : scope.numbers) {
-    c.dims.push_back({name, value});
-  }
   for (const std::string& text : inputs_) {
     BOWLINE_ASSIGN(Input input, input_of(text, scope));
     c.inputs.push_back(std::move(input));
   }
   std::vector<Attribute> given;
   for (size_t i = 0; i < attributes.size(); ++i) {
-    BOWLINE_ASSIGN(Attribute a, attribute_of(op_, attributes_[i].name, attributes[i], scope));
+    BOWLINE_ASSIGN(Attribute a, attribute_of(attributes_[i].name, attributes[i], scope));
     given.push_back(std::move(a));
     c.text += format(" {}={}", attributes_[i].name, attributes[i]);
   }
-  Result<Attributes> made = attributes_from(op_, given);
+  std::vector<BoundDim> dims;
+  for (const auto& [name, value] : scope.numbers) {
+    dims.push_back({name, value});
+  }
+  const auto make = [&]() -> Result<Attributes> {
+    BOWLINE_ASSIGN(const Attributes named, attributes_from(op_, given));
+    return attributes_bound(op_, named, dims);
+  };
+  Result<Attributes> made = make();
   if (made.ok()) {
     c.attributes = std::move(made).value();
   } else if (refused_) {

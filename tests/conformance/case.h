@@ -83,7 +83,6 @@ struct Case {
   std::string refusal;        // the message, without its full stop
   Status attributes_refused;  // where the attributes alone are refused
   std::vector<std::optional<std::vector<double>>> expected;
-  std::vector<BoundDim> dims;
   std::string where;  // "add.cases:12"
   std::string text;   // "add.cases:12 n=7 [7] [7] eps=1e-05 values=normal"
 };

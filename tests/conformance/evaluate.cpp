@@ -13,8 +13,8 @@ namespace {
 class CaseInfer : public InferContext {
  public:
   CaseInfer(const Attributes& attributes, std::span<const Shape> inputs,
-            std::span<const DType> dtypes, std::span<const BoundDim> dims, Signature& out)
-      : InferContext(attributes), inputs_(inputs), dtypes_(dtypes), dims_(dims), out_(out) {}
+            std::span<const DType> dtypes, Signature& out)
+      : InferContext(attributes), inputs_(inputs), dtypes_(dtypes), out_(out) {}
 
   int inputs() const override { return static_cast<int>(inputs_.size()); }
   const Shape& in(int i) const override { return inputs_[static_cast<size_t>(i)]; }
@@ -25,16 +25,10 @@ class CaseInfer : public InferContext {
     out_.dtypes[static_cast<size_t>(i)] = type;
     return {};
   }
-  Result<int64_t> dim(std::string_view name) const override {
-    const auto it = std::ranges::find(dims_, name, &BoundDim::name);
-    BOWLINE_REQUIRE(it != dims_.end(), "Dim \"{}\" is not bound.", name);
-    return it->value;
-  }
 
  private:
   std::span<const Shape> inputs_;
   std::span<const DType> dtypes_;
-  std::span<const BoundDim> dims_;
   Signature& out_;
 };
 
@@ -120,7 +114,7 @@ Result<Array> derive(const Case& c, const Derived& from, const std::vector<Array
     taken.push_back(inputs[static_cast<size_t>(i)]);
   }
   BOWLINE_ASSIGN(Expected e,
-                 run_oracle(op_def(from.op).oracle, from.op, c.attributes, taken, c.step, c.dims));
+                 run_oracle(op_def(from.op).oracle, from.op, c.attributes, taken, c.step));
   Array out = std::move(e.outputs[static_cast<size_t>(from.output)]);
   for (double& v : out.values) {
     v = static_cast<double>(static_cast<float>(v));
@@ -152,18 +146,15 @@ std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stre
 }
 
 Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Shape> inputs,
-                        std::span<const DType> dtypes, std::span<const BoundDim> dims) {
+                        std::span<const DType> dtypes) {
   const OpDef& def = op_def(op);
-  const int n = static_cast<int>(inputs.size());
-  BOWLINE_REQUIRE(n >= def.inputs && n <= def.inputs + def.optional_inputs,
-                  "{} takes {} to {} inputs, not {}.", op, def.inputs,
-                  def.inputs + def.optional_inputs, n);
+  BOWLINE_TRY(check_inputs(def, inputs.size()));
   BOWLINE_TRY(graph::check_dtypes(def, dtypes));
   Signature out;
-  const auto outputs = static_cast<size_t>(outputs_of(def, n));
+  const auto outputs = static_cast<size_t>(outputs_of(def, attributes, inputs.size()));
   out.shapes.resize(outputs);
   out.dtypes.assign(outputs, DType::f32);
-  CaseInfer context(attributes, inputs, dtypes, dims, out);
+  CaseInfer context(attributes, inputs, dtypes, out);
   BOWLINE_TRY(def.infer(context));
   for (const InPlace& u : def.updates) {
     if (u.output >= 0 && static_cast<size_t>(u.output) < outputs) {
@@ -174,8 +165,7 @@ Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Sha
 }
 
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
-                            std::span<const Array> inputs, const OracleContext::Step& step,
-                            std::span<const BoundDim> dims) {
+                            std::span<const Array> inputs, const OracleContext::Step& step) {
   BOWLINE_REQUIRE_CODE(oracle != nullptr, Code::internal, "{} has no oracle in this build.", op);
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
@@ -183,7 +173,7 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
     shapes.push_back(inputs[i].shape);
     dtypes.push_back(dtype_of_input(op_def(op), i));
   }
-  BOWLINE_ASSIGN(const Signature signature, infer(op, attributes, shapes, dtypes, dims));
+  BOWLINE_ASSIGN(const Signature signature, infer(op, attributes, shapes, dtypes));
   Expected out;
   for (const Shape& s : signature.shapes) {
     out.outputs.push_back({s, std::vector<double>(static_cast<size_t>(s.elements()))});

@@ -17,7 +17,7 @@ struct Signature {
 
 // Runs the inference. Errors  its own, and a wrong number or dtype of inputs.
 Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Shape> inputs,
-                        std::span<const DType> dtypes, std::span<const BoundDim> dims = {});
+                        std::span<const DType> dtypes);
 
 // The dtype that an operator asks of its input i.
 DType dtype_of_input(const OpDef& def, size_t i);
@@ -31,8 +31,7 @@ struct Expected {
 };
 
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
-                            std::span<const Array> inputs, const OracleContext::Step& step,
-                            std::span<const BoundDim> dims = {});
+                            std::span<const Array> inputs, const OracleContext::Step& step);
 
 // The inputs of a case, each exact in f32 or i32. The same seed and case text give the same
 // numbers.

@@ -75,7 +75,7 @@ Fault on_step(std::string name, const std::function<void(OracleContext::Step&)>&
 
 void add_input_faults(Op op, std::vector<Fault>& out) {
   const OpDef& def = op_def(op);
-  // Optional inputs of Concat are alike; one is enough.
+  // One optional input is enough.
   const int inputs = def.inputs + (def.optional_inputs > 0 ? 1 : 0);
   for (int i = 0; i < inputs; ++i) {
     const auto input = static_cast<size_t>(i);

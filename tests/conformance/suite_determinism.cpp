@@ -26,7 +26,7 @@ std::string check(Run& run, std::span<Bench> benches, const Case& c) {
     return inputs.status().message();
   }
   const Result<Expected> e =
-      run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs.value(), c.step, c.dims);
+      run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs.value(), c.step);
   if (!e.ok()) {
     return e.status().message();
   }

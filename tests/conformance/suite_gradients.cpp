@@ -15,7 +15,7 @@ constexpr int64_t kMostElements = 400;  // of all float inputs; each costs two r
 Result<double> weighted(const Case& c, std::span<const Array> inputs,
                         std::span<const double> weights) {
   BOWLINE_ASSIGN(const Expected e,
-                 run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step, c.dims));
+                 run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step));
   double sum = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     sum += weights[i] * e.outputs[0].values[i];
@@ -53,7 +53,7 @@ std::string check(Run& run, const Case& c) {
     }
   }
   const Result<Expected> forward =
-      run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step, c.dims);
+      run_oracle(op_def(c.op).oracle, c.op, c.attributes, inputs, c.step);
   if (!forward.ok()) {
     return forward.status().message();
   }
@@ -64,8 +64,7 @@ std::string check(Run& run, const Case& c) {
   const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77)};
   const auto execute = [&](Op op, const Attributes& attributes,
                            std::span<const Array> taken) -> Result<std::vector<Array>> {
-    BOWLINE_ASSIGN(Expected made,
-                   run_oracle(op_def(op).oracle, op, attributes, taken, c.step, c.dims));
+    BOWLINE_ASSIGN(Expected made, run_oracle(op_def(op).oracle, op, attributes, taken, c.step));
     return std::move(made.outputs);
   };
   OracleGradient context(c.op, c.attributes, inputs, forward.value().outputs, {dout}, execute);

@@ -126,8 +126,7 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
   if (!inputs.ok()) {
     return inputs.status().message();
   }
-  Result<Expected> expected =
-      run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step, c.dims);
+  Result<Expected> expected = run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step);
   if (!expected.ok()) {
     return expected.status().message();
   }
@@ -149,7 +148,7 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
       step.iteration = p.reverse ? 0 : p.repeat - 1;
     }
     const auto expect = [&](std::span<const Array> given) {
-      return run_oracle(def.oracle, c.op, c.attributes, given, step, c.dims).value();
+      return run_oracle(def.oracle, c.op, c.attributes, given, step).value();
     };
     const Expected wanted = p.repeat == 0 ? expected.value() : expect(inputs.value());
     const std::optional<Expected> flushed =
@@ -177,7 +176,7 @@ std::string check_dtypes(Run& run, Bench& bench, const Case& c) {
     return inputs.status().message();
   }
   const Result<Expected> expected =
-      run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step, c.dims);
+      run_oracle(def.oracle, c.op, c.attributes, inputs.value(), c.step);
   return expected.ok() ? bench.check_dtypes(c, inputs.value(), expected.value())
                        : expected.status().message();
 }
@@ -193,7 +192,7 @@ std::string check_refused(const Case& c) {
   }
   Status refused = c.attributes_refused;
   if (refused.ok()) {
-    refused = infer(c.op, c.attributes, shapes, dtypes, c.dims).status();
+    refused = infer(c.op, c.attributes, shapes, dtypes).status();
   }
   if (refused.ok()) {
     return "inference accepts what it should refuse";

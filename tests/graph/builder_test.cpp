@@ -271,6 +271,21 @@ TEST(Freeze, ThawingOneOfSeveralNeedsTheIntent) {
             "There is no parameter \"haed\" among the 2 of the model.");
 }
 
+TEST(Builder, AnErrorLeavesAsManyValuesAsWithoutIt) {
+  Model m;
+  GraphBuilder g(m, "g");
+  const Value x = g.input("x", DType::f32, {6});
+  g.op("Split", {x}, {{"axis", 7}, {"sizes", {1, 2, 3}}});
+  EXPECT_EQ(g.last_outputs().size(), 3u);
+  g.op("Split", {x}, {{"axis", "first"}, {"sizes", {1, 5}}});
+  EXPECT_EQ(g.last_outputs().size(), 2u);
+  g.op("Tanh", {x});
+  EXPECT_EQ(g.last_outputs().size(), 1u);
+  EXPECT_EQ(g.finish().message(),
+            "Axis 7 lies outside the rank (1).\n- While checking node 0 (Split).\n- While building "
+            "graph \"g\".");
+}
+
 TEST(Tensors, OwnTheirShape) {
   Model m;
   must(m.parameter("w", {1, 3}, Init::ones()));

@@ -121,7 +121,7 @@ class RandomModel {
       g.named(name());
     }
     const double number = odd() ? one_of<double>({9, -1, 0.5, 1e300, -1e300}) : pick(2);
-    switch (pick(hostile_ ? 10 : 6)) {
+    switch (pick(hostile_ ? 12 : 6)) {
       case 0:
         return g.op("Add", {a, a});
       case 1:
@@ -140,7 +140,15 @@ class RandomModel {
       case 6:
         return g.op("Mul", {a, b});
       case 7:
-        return g.op("Concat", {a, b}, {{"axis", number}});
+        return g.op("Concat", std::vector<Value>(static_cast<size_t>(pick(12)), a),
+                    {{"axis", number}});
+      case 10:
+        return g.op("Slice", {a}, {{"axis", 0}, {"length", odd() ? name() : "rows"}});
+      case 9: {
+        g.op("Split", {a}, {{"axis", number}, {"sizes", dims()}});
+        const std::vector<Value> parts = g.last_outputs();
+        return parts.empty() ? a : parts.back();
+      }
       case 8:
         return g.op("Reshape", {a}, {{"dims", dims()}});
       default:

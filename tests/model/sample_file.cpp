@@ -20,12 +20,9 @@ void add_graphs(file::ModelT& model) {
   repeat.parameters[0]->parameters = {3, 4};
   forward->nodes.push_back(make_node("layers", {4}, std::move(repeat), file::Op::Repeat));  // 5
   file::ReshapeAttributesT reshape;
-  for (const char* name : {"batch", ""}) {
-    reshape.dims.push_back(std::make_unique<file::TargetDimT>());
-    reshape.dims.back()->name = name;
-    reshape.dims.back()->value = 2;
-  }
+  reshape.dims = {0, 2};
   forward->nodes.push_back(make_node("", {5}, std::move(reshape), file::Op::Reshape));  // 6
+  name_size(*forward->nodes.back(), "dims", 0, "batch");
   forward->outputs.push_back(make_output("y", 6));
   model.graphs.push_back(std::move(forward));
 

@@ -39,6 +39,15 @@ std::unique_ptr<file::NodeT> make_node(const char* name, std::vector<uint32_t> i
   return node;
 }
 
+// Entry `index` of an attribute is the value of a dim.
+inline void name_size(file::NodeT& node, const char* attribute, uint32_t index, const char* dim) {
+  node.attribute_dims.push_back(std::make_unique<file::AttributeDimT>());
+  file::AttributeDimT& named = *node.attribute_dims.back();
+  named.attribute = attribute;
+  named.index = index;
+  named.dim = dim;
+}
+
 inline std::unique_ptr<file::OutputT> make_output(const char* name, uint32_t value) {
   auto output = std::make_unique<file::OutputT>();
   output->name = name;

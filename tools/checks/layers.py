@@ -15,10 +15,8 @@ ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "t
 # Above its room by purpose: the public types of every room, and what the build makes of the schemas.
 PUBLIC = "bowline.h"
 GENERATED = re.compile(r"generated/")
-# The attributes of operators are generated tables; a Program carries them, and backends read them.
-ATTRIBUTES = {"ops/attributes.h"}
 # What an op file may include, besides core/ and the generated tables.
-OP_FILES = {"ops/op.h", "ops/build.h", "ops/index.h", "ops/attributes.h", "ops/reduced.h"}
+OP_FILES = {"ops/op.h", "ops/build.h", "ops/index.h", "ops/reduced.h"}
 GPU_HEADERS = re.compile(r"vulkan|cuda|cudnn|cublas|metal", re.IGNORECASE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
@@ -44,7 +42,7 @@ def check_runtime(root):
         for quote, include in includes(path):
             if quote == "<" and GPU_HEADERS.search(include):
                 yield f"runtime/{name} includes {include}: runtime/ knows no GPU header."
-            if quote == "<" or include == PUBLIC or GENERATED.match(include) or include in ATTRIBUTES:
+            if quote == "<" or include == PUBLIC or GENERATED.match(include):
                 continue
             target = room_of(include)
             if name == PUBLIC:
@@ -54,7 +52,7 @@ def check_runtime(root):
             elif room and target and ROOMS.index(target) > ROOMS.index(room):
                 yield f"runtime/{name} includes {include}: {target}/ lies above {room}/."
             elif room == "ops" and target != "core" and include not in OP_FILES:
-                yield f"runtime/{name} includes {include}: an op file includes ops/op.h, its attributes and core/."
+                yield f"runtime/{name} includes {include}: an op file includes ops/op.h and core/."
 
 
 def check_backends(root):
@@ -65,7 +63,7 @@ def check_backends(root):
         for path in files_of(folder):
             name = path.relative_to(root).as_posix()
             for quote, include in includes(path):
-                if quote == "<" or include == PUBLIC or GENERATED.match(include) or include in ATTRIBUTES:
+                if quote == "<" or include == PUBLIC or GENERATED.match(include):
                     continue
                 target = room_of(include)
                 own = (folder / include).exists() or (path.parent / include).exists()

@@ -2,7 +2,8 @@
 """Reads the two op lists (the unions of ops.fbs and internal_ops.fbs) and writes what follows from them.
 
   generated/ops.h                  enum class Op, names, attribute tables by their short names
-  generated/op_table.cpp           Op -> OpDef, attribute text, copy, packing and construction by name
+  generated/attribute_fields.h     every attribute table field by field, and the names of enum values
+  generated/op_table.cpp           Op -> OpDef, names
   generated/op_files.txt           the op files, one per line (for CMake)
   generated/kernels_<backend>.cpp  with --kernels: one row per op, null where no file claims it
 
@@ -15,6 +16,7 @@ import sys
 from pathlib import Path
 
 INTERNAL_BASE = 256
+MOST_ENTRIES = 8  # of a list that does not say it: the largest rank
 
 
 def fail(sentence):
@@ -48,26 +50,35 @@ def read_union(path, union):
 
 
 def read_tables(paths):
-    """{table: [(field, type)]} and the set of enum names."""
-    tables, enums = {}, set()
+    """{table: [(field, type, most entries)]} and {enum: [value names]}, whose numbers are 0, 1, ..."""
+    tables, enums = {}, {}
     for path in paths:
         text = strip_comments(path.read_text())
         for name, body in re.findall(r"table\s+(\w+)\s*\{([^}]*)\}", text):
-            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*[^;]+)?;", body)
-            tables[name] = fields
-        enums |= set(re.findall(r"enum\s+(\w+)\s*:", text))
+            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*[^;(]+)?(?:\(most:\s*\"(\d+)\"\))?\s*;", body)
+            if len(fields) != body.count(";"):
+                fail(f"{path}: table {name} has a field that is not of the form name: type = default (most: \"n\").")
+            tables[name] = [(field, kind, int(most) if most else MOST_ENTRIES) for field, kind, most in fields]
+        for name, body in re.findall(r"enum\s+(\w+)\s*:\s*ubyte\s*\{([^}]*)\}", text):
+            values = re.findall(r"(\w+)\s*=\s*(\d+)", body)
+            if [int(number) for _, number in values] != list(range(len(values))):
+                fail(f"{path}: the values of enum {name} are not 0, 1, ... in order.")
+            enums[name] = [value for value, _ in values]
     return tables, enums
 
 
 HEADER = "// Generated from schemas/ops.fbs and schemas/internal_ops.fbs by tools/cmake/generate_ops.py.\n"
-CPP_TYPES = {
-    "bool": "bool", "byte": "int8_t", "ubyte": "uint8_t", "int": "int32_t", "uint": "uint32_t",
-    "long": "int64_t", "ulong": "uint64_t", "float": "float", "double": "double",
-}
 
 
-def ops_header(file_ops, internal_ops, tables, enums):
-    used = sorted({t for _, t, _ in file_ops + internal_ops})
+def attribute_tables(ops):
+    """{table: [operators that have it]}"""
+    used = {}
+    for name, table, _ in ops:
+        used.setdefault(table, []).append(name)
+    return used
+
+
+def ops_header(file_ops, internal_ops, enums):
     lines = [HEADER, "#pragma once\n", "#include <string_view>\n", '#include "core/status.h"',
              '#include "generated/internal_ops_generated.h"\n', "namespace bowline {\n",
              "enum class Op : uint16_t {", "  Invalid = 0,"]
@@ -88,102 +99,47 @@ def ops_header(file_ops, internal_ops, tables, enums):
               "std::string_view name_of(Op op);",
               "// Op::Invalid if there is none of this name.", "Op op_named(std::string_view name);",
               "inline void append_text(std::string& out, Op op) { out += name_of(op); }\n"]
-    for t in used:
+    for t in sorted(attribute_tables(file_ops + internal_ops)):
         lines += [f"using file::{t};", f"using file::{t}T;"]
-    lines += [f"using file::{e};" for e in sorted(enums) if e in ("GeluForm", "Reduction")]
+    lines += [f"using file::{e};" for e in sorted(enums)]
     lines += ["\n}  // namespace bowline\n"]
     return "\n".join(lines)
 
 
-def setter(field, kind, enums):
-    """Code that sets one field of the object `t` from Attribute `a`; returns false for the wrong kind."""
-    if kind in CPP_TYPES or kind in enums:
-        cpp = CPP_TYPES.get(kind, f"file::{kind}")
-        check = f"if (!a.list.empty()) {{ return wrong_kind(a); }} "
-        if kind == "bool":
-            value = "a.number != 0"
-        elif kind in enums:
-            check += (f"if (!is_whole(a.number, 0, static_cast<double>(file::{kind}::MAX))) "
-                      f'{{ return unknown_value(a); }} ')
-            value = f"static_cast<{cpp}>(static_cast<int>(a.number))"
-        elif kind in ("float", "double"):
-            value = f"static_cast<{cpp}>(a.number)"
-        else:
-            check += f"if (!is_whole<{cpp}>(a.number)) {{ return wrong_kind(a); }} "
-            value = f"static_cast<{cpp}>(a.number)"
-        return f"{check}t.{field} = {value};"
-    inner = kind.strip("[]")
-    if inner == "TargetDim":
-        return ("BOWLINE_TRY(check_list(a.list.size(), a.name)); for (const GraphDim& d : a.list) { "
-                "if (d.name.empty()) { BOWLINE_TRY(check_dim(d.value, -1)); } "
-                "auto e = std::make_unique<file::TargetDimT>(); "
-                f"e->value = d.value; e->name = d.name; t.{field}.push_back(std::move(e)); }}")
-    if inner in CPP_TYPES:
-        return ("BOWLINE_TRY(check_list(a.list.size(), a.name)); "
-                f"for (const GraphDim& d : a.list) {{ if (!d.name.empty() || "
-                f"!std::in_range<{CPP_TYPES[inner]}>(d.value)) {{ return wrong_kind(a); }} "
-                f"t.{field}.push_back(static_cast<{CPP_TYPES[inner]}>(d.value)); }}")
-    return "return wrong_kind(a);"
+def attribute_fields(ops, tables, enums):
+    """Every attribute table as something that can be walked over, field by field."""
+    used = attribute_tables(ops)
+    lines = [HEADER, "#pragma once\n", "#include <array>", "#include <string_view>\n",
+             '#include "generated/ops.h"\n', "namespace bowline {\n",
+             "template <class E>", "struct EnumNames;"]
+    for e, values in sorted(enums.items()):
+        names = ", ".join(f'"{v}"' for v in values)
+        lines += ["template <>", f"struct EnumNames<file::{e}> {{",
+                  f"  static constexpr std::array<std::string_view, {len(values)}> values = {{{names}}};", "};"]
+    lines += ["\nstruct AttributeField {", "  std::string_view name;", "  size_t most;  // entries of a list", "};"]
+    lines += ["\n// visit(field, value) for every field, of a table or of its object; ends at the first that fails."]
+    for t in sorted(used):
+        for kind, get in ((f"const file::{t}& t", "t.{}()"), (f"file::{t}T& t", "t.{}")):
+            lines += ["template <class Visit>", f"Status visit_fields([[maybe_unused]] {kind}, [[maybe_unused]] Visit&& visit) {{"]
+            lines += [f'  BOWLINE_TRY(visit(AttributeField{{"{f}", {most}}}, {get.format(f)}));'
+                      for f, _, most in tables[t]]
+            lines += ["  return {};", "}"]
+    lines += ["\ntemplate <class T>", "struct AttributeTable {};", "// f(AttributeTable<T>()), with the attribute table of the operator.",
+              "template <class F>", "auto with_attribute_table(Op op, F&& f) {", "  switch (op) {"]
+    for t in sorted(used, key=lambda t: t == "NoAttributes"):
+        lines += [f"    case Op::{n}:" for n in used[t]]
+        lines += ["    case Op::Invalid:"] if t == "NoAttributes" else []
+        lines += ["      break;"] if t == "NoAttributes" else [f"      return f(AttributeTable<file::{t}>());"]
+    lines += ["  }", "  return f(AttributeTable<file::NoAttributes>());", "}", "\n}  // namespace bowline\n"]
+    return "\n".join(lines)
 
 
-def text_of(field, kind, enums):
-    """Code that appends one field of table `t` to `out`."""
-    get = f"t.{field}()"
-    if kind in enums:
-        return f'field(out, "{field}"); append_text(out, file::EnumName{kind}({get}));'
-    if kind in CPP_TYPES:
-        return f'field(out, "{field}"); append_text(out, {get});'
-    inner = kind.strip("[]")
-    if inner in CPP_TYPES:
-        return f'field(out, "{field}"); numbers(out, {get});'
-    if inner == "TargetDim":
-        return f'field(out, "{field}"); target_dims(out, {get});'
-    return ""  # parameter lists are printed by the graph listing
-
-
-def op_table(file_ops, internal_ops, tables, enums):
-    ops = file_ops + internal_ops
-    lines = [HEADER, "#include <array>", "#include <cmath>", "#include <limits>", "#include <memory>",
-             "#include <utility>\n", '#include "core/rules.h"', '#include "graph/op_table.h"\n',
-             "namespace bowline {\n"]
+def op_table(ops):
+    lines = [HEADER, "#include <array>\n", '#include "graph/op_table.h"\n', "namespace bowline {\n"]
     lines += [f"extern const OpDef op_{stem_of(n)};" for n, _, _ in ops]
-    lines += ["namespace {\n",
-              "constexpr std::array<std::string_view, kOps> kNames = {"]
+    lines += ["namespace {\n", "constexpr std::array<std::string_view, kOps> kNames = {"]
     lines += [f'    "{n}",' for n, _, _ in ops]
-    lines += ["};\n",
-              "void field(std::string& out, std::string_view name) {",
-              "  if (!out.empty()) {", "    out += ' ';", "  }", "  out += name;", "  out += '=';", "}",
-              "template <class V>", "void numbers(std::string& out, const V* v) {",
-              "  out += '[';", "  for (flatbuffers::uoffset_t i = 0; v != nullptr && i < v->size(); ++i) {",
-              "    if (i > 0) {", "      out += ',';", "    }", "    append_text(out, v->Get(i));", "  }", "  out += ']';", "}",
-              "void target_dims(std::string& out, const flatbuffers::Vector<flatbuffers::Offset<file::TargetDim>>* v) {",
-              "  out += '[';", "  for (flatbuffers::uoffset_t i = 0; v != nullptr && i < v->size(); ++i) {",
-              "    if (i > 0) {", "      out += ',';", "    }",
-              "    const file::TargetDim* d = v->Get(i);",
-              "    if (d->name() != nullptr && d->name()->size() > 0) {", "      out += d->name()->string_view();",
-              "    } else {", "      append_text(out, d->value());", "    }", "  }", "  out += ']';", "}",
-              "Status wrong_kind(const Attribute& a) {",
-              '  return Status(Code::bad_argument, format("Attribute {} has a value of the wrong kind.", a.name));', "}",
-              "Status unknown_value(const Attribute& a) {",
-              '  return Status(Code::bad_argument, format("Attribute {} has the unknown value {}.", a.name, a.number));', "}",
-              "bool is_whole(double v, double lowest, double highest) {",
-              "  return v >= lowest && v <= highest && std::trunc(v) == v;", "}",
-              "// The largest int64 rounds up as a double; the next one below is the last that converts back.",
-              "template <class T>", "bool is_whole(double v) {",
-              "  constexpr double highest = sizeof(T) < 8 ? static_cast<double>(std::numeric_limits<T>::max())",
-              "                                           : 9223372036854774784.0;",
-              "  return is_whole(v, static_cast<double>(std::numeric_limits<T>::lowest()), highest);", "}\n"]
-    used = sorted({t for _, t, _ in ops})
-    for t in used:
-        fields = tables[t]
-        body = [text_of(f, k, enums) for f, k in fields]
-        unused = "" if any(body) else "  (void)t;\n  (void)out;\n"
-        lines += [f"void text_{t}(const {t}& t, std::string& out) {{", unused + "\n".join("  " + b for b in body if b), "}",
-                  f"Status set_{t}({t}T& t, const Attribute& a) {{"]
-        for f, k in fields:
-            lines += [f'  if (a.name == "{f}") {{', f"    {setter(f, k, enums)}", "    return {};", "  }"]
-        lines += ["  (void)t;", '  return Status(Code::bad_argument, format("There is no attribute {}.", a.name));', "}"]
-    lines += ["\n}  // namespace\n",
+    lines += ["};\n", "}  // namespace\n",
               "std::string_view name_of(Op op) {",
               '  return op == Op::Invalid ? std::string_view("Invalid") : kNames[static_cast<size_t>(index_of(op))];', "}\n",
               "Op op_named(std::string_view name) {", "  for (int i = 0; i < kOps; ++i) {",
@@ -191,29 +147,7 @@ def op_table(file_ops, internal_ops, tables, enums):
               "  return Op::Invalid;", "}\n",
               "const OpDef& op_def(Op op) {", "  static constexpr std::array<const OpDef*, kOps> table = {"]
     lines += [f"      &op_{stem_of(n)}," for n, _, _ in ops]
-    lines += ["  };", "  return *table[static_cast<size_t>(index_of(op))];", "}\n"]
-
-    def switch(signature, case, default):
-        out = [signature + " {", "  switch (op) {"]
-        for n, t, _ in ops:
-            out += [f"    case Op::{n}:", f"      {case(t, n)}"]
-        return out + ["    case Op::Invalid:", "      break;", "  }", f"  {default}", "}\n"]
-
-    lines += switch("std::string attributes_text(Op op, const Attributes& attributes)",
-                    lambda t, n: f"{{ std::string out; text_{t}(attributes.as<{t}>(), out); return out; }}",
-                    "return {};")
-    lines += switch("Result<Attributes> attributes_from(Op op, std::span<const Attribute> values)",
-                    lambda t, n: (f"{{ {t}T t; for (const Attribute& a : values) {{ BOWLINE_TRY(set_{t}(t, a)); }} "
-                                  "return Attributes::of(t); }"),
-                    'return Status(Code::bad_argument, "The operator is not known.");')
-    lines += switch("Attributes attributes_copy(Op op, const void* table)",
-                    lambda t, n: (f"{{ const std::unique_ptr<{t}T> t(static_cast<const {t}*>(table)->UnPack()); "
-                                  "return Attributes::of(*t); }"), "return {};")
-    lines += switch("flatbuffers::Offset<void> attributes_pack(Op op, const Attributes& attributes,\n"
-                    "                                          flatbuffers::FlatBufferBuilder& builder)",
-                    lambda t, n: (f"{{ const std::unique_ptr<{t}T> t(attributes.as<{t}>().UnPack()); "
-                                  f"return {t}::Pack(builder, t.get()).Union(); }}"), "return {};")
-    lines += ["}  // namespace bowline\n"]
+    lines += ["  };", "  return *table[static_cast<size_t>(index_of(op))];", "}\n", "}  // namespace bowline\n"]
     return "\n".join(lines)
 
 
@@ -270,8 +204,9 @@ def main():
         if path.stem not in {stem_of(n) for n, _, _ in ops}:
             fail(f"{path.relative_to(args.root)} belongs to no operator of the op lists.")
     generated = args.out / "generated"
-    write(generated / "ops.h", ops_header(file_ops, internal_ops, tables, enums))
-    write(generated / "op_table.cpp", op_table(file_ops, internal_ops, tables, enums))
+    write(generated / "ops.h", ops_header(file_ops, internal_ops, enums))
+    write(generated / "attribute_fields.h", attribute_fields(ops, tables, enums))
+    write(generated / "op_table.cpp", op_table(ops))
     write(generated / "op_files.txt", "\n".join(op_files) + "\n")
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)

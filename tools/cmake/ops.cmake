@@ -12,8 +12,13 @@ function(bowline_generate_ops)
     set(schema "${PROJECT_SOURCE_DIR}/schemas/${name}.fbs")
     set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${schema}")
     set(header "${out}/${name}_generated.h")
+    # A list or text among attributes is never null.
+    set(empty "")
+    if(NOT name STREQUAL model)
+      set(empty --force-empty)
+    endif()
     if("${schema}" IS_NEWER_THAN "${header}")
-      execute_process(COMMAND "${BOWLINE_FLATC}" --cpp --scoped-enums --gen-object-api
+      execute_process(COMMAND "${BOWLINE_FLATC}" --cpp --scoped-enums --gen-object-api ${empty}
         -o "${out}" "${schema}" COMMAND_ERROR_IS_FATAL ANY)
     endif()
   endforeach()

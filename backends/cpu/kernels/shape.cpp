@@ -1,4 +1,4 @@
-//! ops Copy Fill Transpose Slice SliceGrad Concat BroadcastTo SumTo ReduceSum ReduceMean
+//! ops Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo SumTo ReduceSum ReduceMean
 // Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
 #include <algorithm>
 #include <cstring>
@@ -167,6 +167,26 @@ void run_concat(const Launch& l) {
   }
 }
 
+void run_split(const Launch& l) {
+  const Shape& in = *l.in[0].shape;
+  const int axis = axis_of(l.attributes<SplitAttributes>().axis(), in.rank());
+  const auto [outer, inner] = around(in, axis);
+  const int64_t step = in[axis] * inner;
+  int64_t start = 0;
+  for (const Arg& out : l.out) {
+    const int64_t size = (*out.shape)[axis] * inner;
+    const float* x = l.in[0].f32() + start;
+    float* y = out.f32();
+    parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+                    [&, size](int64_t begin, int64_t end) {
+                      for (int64_t o = begin; o < end; ++o) {
+                        std::copy_n(x + o * step, size, y + o * size);
+                      }
+                    });
+    start += size;
+  }
+}
+
 // Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
 // trailing axes go), and the general one with an index walk per output element.
 void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
@@ -247,7 +267,7 @@ std::array<bool, kMaxRank> reduced_axes(const Launch& l, int64_t& terms) {
   const Shape& in = *l.in[0].shape;
   const auto* axes = l.attributes<ReduceAttributes>().axes();
   std::array<bool, kMaxRank> reduced{};
-  const bool all = axes == nullptr || axes->size() == 0;
+  const bool all = axes->size() == 0;
   for (int a = 0; a < in.rank(); ++a) {
     reduced[static_cast<size_t>(a)] = all;
   }
@@ -277,13 +297,15 @@ void run_reduce_mean(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad,
-    kernel_concat, kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum, kernel_reduce_mean;
+    kernel_concat, kernel_split, kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum,
+    kernel_reduce_mean;
 const Kernel kernel_copy{.run = run_copy, .types = {.bytes = true}};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};
 const Kernel kernel_slice{.run = run_slice};
 const Kernel kernel_slice_grad{.run = run_slice_grad};
 const Kernel kernel_concat{.run = run_concat};
+const Kernel kernel_split{.run = run_split};
 const Kernel kernel_broadcast_to{.run = run_broadcast};
 const Kernel kernel_sum_to{.run = run_sum_to};
 const Kernel kernel_reduce_sum{.run = run_reduce_sum};

@@ -1,4 +1,4 @@
-//! ops Transpose Slice SliceGrad Concat BroadcastTo Copy Fill
+//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Copy Fill
 // What moves elements and computes nothing.
 #include "device/loops.cuh"
 #include "device/rows.cuh"
@@ -215,6 +215,17 @@ void concat(Launch& l) {
   }
 }
 
+void split(Launch& l) {
+  const Shape& x = l.in_shape(0);
+  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x);
+  const float* from = l.in(0);
+  for (size_t i = 0; i < l.outputs(); ++i) {
+    const Shape& y = l.out_shape(i);
+    strided(l, from, l.out(i), loops_over(y, x, y));
+    from += y[axis] * strides_of(x)[static_cast<size_t>(axis)];
+  }
+}
+
 void broadcast_to(Launch& l) {
   const Shape& y = l.out_shape(0);
   const auto from = broadcast_strides(l.in_shape(0), y);
@@ -240,6 +251,7 @@ BOWLINE_CUDA_KERNEL(transpose, .run = transpose);
 BOWLINE_CUDA_KERNEL(slice, .run = slice);
 BOWLINE_CUDA_KERNEL(slice_grad, .run = slice_grad);
 BOWLINE_CUDA_KERNEL(concat, .run = concat);
+BOWLINE_CUDA_KERNEL(split, .run = split);
 BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
 BOWLINE_CUDA_KERNEL(copy, .run = copy, .types = {.bytes = true});
 BOWLINE_CUDA_KERNEL(fill, .run = fill);

@@ -79,7 +79,7 @@ using Axes = std::array<bool, kMaxRank>;
 Axes axes_of(const ReduceAttributes& attributes, const Shape& x) {
   Axes out{};
   const auto* axes = attributes.axes();
-  if (axes == nullptr || axes->size() == 0) {
+  if (axes->size() == 0) {
     out.fill(true);
   } else {
     for (const int axis : *axes) {

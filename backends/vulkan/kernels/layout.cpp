@@ -1,4 +1,4 @@
-//! ops Transpose Slice SliceGrad Concat BroadcastTo Copy Fill
+//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Copy Fill
 // Copies with strides: what moves elements and computes nothing.
 #include <algorithm>
 
@@ -94,6 +94,17 @@ void concat(Launch& l) {
   }
 }
 
+void split(Launch& l) {
+  const Shape& x = l.in_shape(0);
+  const size_t axis = positive_axis(l.attributes<SplitAttributes>().axis(), x);
+  int64_t start = 0;
+  for (size_t i = 0; i < l.outputs(); ++i) {
+    const Shape& y = l.out_shape(i);
+    strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(i), 0, part_of(y, x, true));
+    start += y[static_cast<int>(axis)];
+  }
+}
+
 void broadcast_to(Launch& l) {
   const Shape& y = l.out_shape(0);
   const auto from = broadcast_strides(l.in_shape(0), y);
@@ -126,6 +137,7 @@ BOWLINE_VULKAN_KERNEL(transpose, .launch = transpose);
 BOWLINE_VULKAN_KERNEL(slice, .launch = slice);
 BOWLINE_VULKAN_KERNEL(slice_grad, .launch = slice_grad);
 BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
+BOWLINE_VULKAN_KERNEL(split, .launch = split);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .types = {.bytes = true});
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);

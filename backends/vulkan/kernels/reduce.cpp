@@ -43,7 +43,7 @@ void reduce_axes(Launch& l, bool mean) {
   const Shape& x = l.in_shape(0);
   std::array<bool, kMaxRank> reduced{};
   const auto* axes = l.attributes<ReduceAttributes>().axes();
-  if (axes == nullptr || axes->size() == 0) {
+  if (axes->size() == 0) {
     reduced.fill(true);
   } else {
     for (const int axis : *axes) {

@@ -53,6 +53,7 @@ class Drawer {
   bool transpose(Scope& s);
   bool slice(Scope& s);
   bool concat(Scope& s);
+  bool split(Scope& s);
   bool reduce(Scope& s);
   bool mat_mul(Scope& s);
   bool product(Scope& s);
@@ -83,13 +84,13 @@ class Drawer {
 };
 
 const std::vector<Drawer::Maker> Drawer::kMakers = {
-    &Drawer::unary,        &Drawer::unary,   &Drawer::binary,    &Drawer::binary,
-    &Drawer::scaled,       &Drawer::scaled,  &Drawer::scaled,    &Drawer::reshape,
-    &Drawer::transpose,    &Drawer::slice,   &Drawer::concat,    &Drawer::reduce,
-    &Drawer::mat_mul,      &Drawer::mat_mul, &Drawer::product,   &Drawer::linear,
-    &Drawer::linear,       &Drawer::linear,  &Drawer::embedding, &Drawer::layer_norm,
-    &Drawer::rms_norm,     &Drawer::rope,    &Drawer::attention, &Drawer::dropout,
-    &Drawer::cross_entropy};
+    &Drawer::unary,      &Drawer::unary,        &Drawer::binary,  &Drawer::binary,
+    &Drawer::scaled,     &Drawer::scaled,       &Drawer::scaled,  &Drawer::reshape,
+    &Drawer::transpose,  &Drawer::slice,        &Drawer::concat,  &Drawer::split,
+    &Drawer::reduce,     &Drawer::mat_mul,      &Drawer::mat_mul, &Drawer::product,
+    &Drawer::linear,     &Drawer::linear,       &Drawer::linear,  &Drawer::embedding,
+    &Drawer::layer_norm, &Drawer::rms_norm,     &Drawer::rope,    &Drawer::attention,
+    &Drawer::dropout,    &Drawer::cross_entropy};
 
 Ref Drawer::append(Scope& s, Node node) {
   s.graph->nodes.push_back(std::move(node));
@@ -415,11 +416,30 @@ bool Drawer::concat(Scope& s) {
     return false;
   }
   std::vector<Ref> parts = {*x};
-  while (parts.size() < 3 && (parts.size() < 2 || dice_.chance(0.3))) {
+  const size_t most = dice_.chance(0.1) ? 11 : 3;
+  while (parts.size() < most && (parts.size() < 2 || dice_.chance(most > 3 ? 0.95 : 0.3))) {
     parts.push_back(*of_shape(s, s.graph->shape(*x)));
   }
   const int64_t axis = dice_.below(s.graph->shape(*x).rank());
   return op(s, Op::Concat, parts, {{"axis", static_cast<double>(axis)}}).has_value();
+}
+
+bool Drawer::split(Scope& s) {
+  const auto x = of_rank(s, 1, kMostRank);
+  if (!x) {
+    return false;
+  }
+  const Shape shape = s.graph->shape(*x);
+  const int axis = static_cast<int>(dice_.below(shape.rank()));
+  std::vector<GraphDim> sizes;
+  for (int64_t left = shape[axis]; left > 0; left -= sizes.back().value) {
+    sizes.push_back(GraphDim(dice_.between(1, left)));
+  }
+  const auto first = op(s, Op::Split, {*x}, {{"axis", axis}, {"sizes", sizes}});
+  for (uint32_t o = 1; first && o < sizes.size(); ++o) {
+    s.floats.push_back({first->node, o});
+  }
+  return first.has_value();
 }
 
 bool Drawer::reduce(Scope& s) {
@@ -614,9 +634,13 @@ void Drawer::fold_unused(Scope& s, std::vector<Ref>& results) {
   std::set<Ref> read = read_in(*s.graph);
   read.insert(results.begin(), results.end());
   for (uint32_t n = 0, nodes = static_cast<uint32_t>(s.graph->nodes.size()); n < nodes; ++n) {
-    if (s.graph->nodes[n].kind == Node::Kind::op && !read.contains({n, 0})) {
-      const auto mean = op(s, Op::ReduceMean, {{n, 0}});
-      results[0] = *op(s, Op::Add, {results[0], *mean});
+    const Node& node = s.graph->nodes[n];
+    const size_t outputs = node.kind == Node::Kind::op ? results_of(node) : 0;
+    for (uint32_t o = 0; o < outputs; ++o) {
+      if (!read.contains({n, o})) {
+        const auto mean = op(s, Op::ReduceMean, {{n, o}});
+        results[0] = *op(s, Op::Add, {results[0], *mean});
+      }
     }
   }
 }
@@ -717,8 +741,8 @@ void Drawer::finish_loss(Scope& s) {
   std::optional<Ref> sum;
   for (uint32_t n = 0, nodes = static_cast<uint32_t>(s.graph->nodes.size()); n < nodes; ++n) {
     const Node::Kind kind = s.graph->nodes[n].kind;
-    const size_t outputs =
-        kind == Node::Kind::repeat ? s.graph->nodes[n].shapes.size() : kind == Node::Kind::op;
+    const bool made = kind == Node::Kind::repeat || kind == Node::Kind::op;
+    const size_t outputs = made ? results_of(s.graph->nodes[n]) : 0;
     for (uint32_t o = 0; o < outputs; ++o) {
       if (!read.contains({n, o}) && (o == 0 || dice_.chance(0.9))) {
         const Ref term = to_scalar(s, {n, o});

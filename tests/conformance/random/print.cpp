@@ -27,6 +27,30 @@ std::string literal(double v) {
   return text.find_first_of(".en") == text.npos ? text + ".0f" : text + "f";
 }
 
+std::string quoted(const std::string& text) { return format("\"{}\"", text); }
+
+// The value of an attribute.
+struct Literal {
+  std::string operator()(int64_t v) const { return format("{}", v); }
+  std::string operator()(double v) const {
+    const std::string text = format("{}", v);
+    return text.find_first_of(".en") == text.npos ? text + ".0" : text;
+  }
+  std::string operator()(const std::string& v) const { return quoted(v); }
+  std::string operator()(const std::vector<GraphDim>& list) const {
+    const auto dim = [](const GraphDim& d) {
+      return d.name.empty() ? format("{}", d.value) : quoted(d.name);
+    };
+    return "std::vector<GraphDim>" + braced(joined(list, dim));
+  }
+  std::string operator()(const std::vector<double>& list) const {
+    return "std::vector<double>" + braced(joined(list, *this));
+  }
+  std::string operator()(const std::vector<std::string>& list) const {
+    return "std::vector<std::string>" + braced(joined(list, quoted));
+  }
+};
+
 std::string view_text(const View& v) {
   return format("View{}{}, {}, {}, {}}", "{", v.row_start, v.rows, braces(v.shape), v.transpose);
 }
@@ -147,6 +171,10 @@ class Printer {
         continue;
       }
       line(format("const Value {} = {};", v, expression(node, b, at, outer, inside, iteration)));
+      for (size_t o = 1; o < results_of(node); ++o) {
+        at[n].push_back(format("v{}", next_++));
+        line(format("const Value {} = {}.last_outputs()[{}];", at[n].back(), b, o));
+      }
     }
     return names_of(g.outputs, at);
   }
@@ -193,11 +221,7 @@ class Printer {
       return "";
     }
     return ", " + braced(joined(items, [](const Attribute& a) {
-             const auto dim = [](const GraphDim& d) { return format("{}", d.value); };
-             const std::string value = a.list.empty()
-                                           ? format("{}", a.number)
-                                           : "std::vector<GraphDim>" + braced(joined(a.list, dim));
-             return braced(format("\"{}\", {}", a.name, value));
+             return braced(format("\"{}\", {}", a.name, std::visit(Literal(), a.value)));
            }));
   }
 

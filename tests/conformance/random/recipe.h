@@ -39,6 +39,11 @@ struct Node {
   std::vector<Graph> body;  // of a Repeat: one
 };
 
+// Outputs that others may read: what an operator keeps for its gradient has none itself.
+inline size_t results_of(const Node& node) {
+  return node.kind == Node::Kind::op && node.op != Op::Split ? 1 : node.shapes.size();
+}
+
 struct Graph {
   std::vector<Node> nodes;  // in topological order; the carried values of a body come first
   std::vector<Ref> outputs;

@@ -71,9 +71,9 @@ const Hostile kGraphs[] = {
      [](Sample& s) { node(s, 3).outputs = 2; }},
     {"inputs_missing", "CVE-2021-37681: missing optional", "inputs",
      [](Sample& s) { node(s, 0).inputs.clear(); }},
-    {"enum_attribute_unknown", "TFLite: enum from a file", "form 9",
+    {"enum_attribute_unknown", "TFLite: enum from a file", "form has the unknown value 9",
      [](Sample& s) { graph(s, 1).nodes[1]->op.AsGelu()->form = static_cast<file::GeluForm>(9); }},
-    {"reduction_unknown", "TFLite: enum from a file", "reduction 9",
+    {"reduction_unknown", "TFLite: enum from a file", "reduction has the unknown value 9",
      [](Sample& s) {
        file::CrossEntropyAttributesT a;
        a.reduction = static_cast<file::Reduction>(9);
@@ -125,11 +125,21 @@ const Hostile kGraphs[] = {
        replace(node(s, 3), file::Op::Slice, a);
      }},
     {"reshape_to_other_size", "CVE-2022-23559", "node 3",
-     [](Sample& s) { node(s, 3).op.AsReshape()->dims[1]->value = 1000; }},
-    {"reshape_to_a_dim_below_minus_one", "CVE-2021-29593: division by zero", "Dim -2",
-     [](Sample& s) { node(s, 3).op.AsReshape()->dims[1]->value = -2; }},
+     [](Sample& s) { node(s, 3).op.AsReshape()->dims[1] = 1000; }},
+    {"reshape_to_a_dim_below_minus_one", "CVE-2021-29593: division by zero", "Dim 1 is -2",
+     [](Sample& s) { node(s, 3).op.AsReshape()->dims[1] = -2; }},
     {"reshape_by_an_unknown_dim", "dangling name", "\"who\"",
-     [](Sample& s) { node(s, 3).op.AsReshape()->dims[0]->name = "who"; }},
+     [](Sample& s) { node(s, 3).attribute_dims[0]->dim = "who"; }},
+    {"dim_of_an_attribute_without_a_name", "dangling name", "stands for no size",
+     [](Sample& s) { node(s, 3).attribute_dims[0]->dim.clear(); }},
+    {"dim_of_no_attribute", "dangling name", "width has none at 0",
+     [](Sample& s) { node(s, 3).attribute_dims[0]->attribute = "width"; }},
+    {"dim_behind_the_end_of_an_attribute", "CVE-2021-29591: index past a list",
+     "dims has none at 2", [](Sample& s) { node(s, 3).attribute_dims[0]->index = 2; }},
+    {"two_dims_for_one_attribute", "two writers of one value", "names two dims at 0",
+     [](Sample& s) { test::name_size(node(s, 3), "dims", 0, "batch"); }},
+    {"dim_where_a_number_stands", "two writers of one value", "dims is 2 where",
+     [](Sample& s) { node(s, 3).attribute_dims[0]->index = 1; }},
     {"matrices_that_do_not_fit", "CVE-2021-29599", "node 1",
      [](Sample& s) {
        node(s, 1).inputs = {3, 3};

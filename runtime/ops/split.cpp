@@ -1,0 +1,84 @@
+// Split: a tensor as parts along one axis.
+//
+//   y_k[.., i, ..] = x[.., offset_k + i, ..] with offset_k the sum of the sizes before k
+//
+// Shapes    x of rank >= 1 -> one y per size; the sizes add up to the axis.
+// Gradient  Concat of the gradients, zeros for parts that the loss does not reach.
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+int count_outputs(const Attributes& attributes) {
+  return static_cast<int>(attributes.as<SplitAttributes>().sizes()->size());
+}
+
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<SplitAttributes>();
+  Shape y = c.in(0);
+  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
+  int64_t sum = 0;
+  for (uint32_t k = 0; k < t.sizes()->size(); ++k) {
+    const int64_t size = t.sizes()->Get(k);
+    BOWLINE_REQUIRE(size >= 0, "Size {} is {}.", k, size);
+    y[axis] = size;
+    sum += size;
+    BOWLINE_TRY(c.out(static_cast<int>(k), y));
+  }
+  BOWLINE_REQUIRE(t.sizes()->size() > 0, "There are no sizes.");
+  BOWLINE_REQUIRE(sum == c.in(0)[axis], "The sizes add up to {}, the axis has {}.", sum,
+                  c.in(0)[axis]);
+  return {};
+}
+
+Status gradient(GradientContext& c) {
+  const auto& t = c.attributes<SplitAttributes>();
+  GradientValues parts;
+  for (int k = 0; k < count_outputs(c.attributes()); ++k) {
+    GradientValue part = c.dout(k);
+    if (!part.valid()) {
+      FillAttributesT zeros;
+      const Shape& shape = c.shape(c.out(k));
+      zeros.dims.assign(shape.dims().begin(), shape.dims().end());
+      part = c.add1(Op::Fill, {}, Attributes::of(zeros));
+    }
+    parts.push_back(part);
+  }
+  ConcatAttributesT a;
+  a.axis = t.axis();
+  return c.din(0, c.add1(Op::Concat, parts, Attributes::of(a)));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<SplitAttributes>();
+  const Shape& x = c.shape(0);
+  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  int64_t offset = 0;
+  for (int k = 0; k < static_cast<int>(t.sizes()->size()); ++k) {
+    for (Index i(c.out_shape(k)); i.valid(); i.next()) {
+      int64_t position = 0;
+      for (int a = 0; a < x.rank(); ++a) {
+        position = position * x[a] + i[a] + (a == axis ? offset : 0);
+      }
+      c.out(k)[i.flat()] = c.in(0)[static_cast<size_t>(position)];
+    }
+    offset += c.out_shape(k)[axis];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_split;
+const OpDef op_split{
+    .name = "Split",
+    .count_outputs = count_outputs,
+    .infer = infer,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline
