@@ -17,7 +17,7 @@ function(bowline_generate_ops)
     if(NOT name STREQUAL model)
       set(empty --force-empty)
     endif()
-    if("${schema}" IS_NEWER_THAN "${header}")
+    if("${schema}" IS_NEWER_THAN "${header}" OR "${CMAKE_CURRENT_FUNCTION_LIST_FILE}" IS_NEWER_THAN "${header}")
       execute_process(COMMAND "${BOWLINE_FLATC}" --cpp --scoped-enums --gen-object-api ${empty}
         -o "${out}" "${schema}" COMMAND_ERROR_IS_FATAL ANY)
     endif()
