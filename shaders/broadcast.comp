@@ -3,9 +3,10 @@
 #extension GL_GOOGLE_include_directive : require
 // y[i] = f(a, b) with numpy broadcasting: the host gives merged dims with strides per operand, 0 where one stretches.
 #include "common.glsl"
+#include "functions.glsl"
 #include "index.glsl"
 
-layout(constant_id = 1) const uint FUNCTION = 0;  // 0 add, 1 subtract, 2 multiply
+layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
 layout(constant_id = 2) const uint RANK = 1;
 
 layout(push_constant, scalar) uniform Push {
@@ -35,8 +36,6 @@ void main() {
       at_a += at * stride_a[axis];
       at_b += at * stride_b[axis];
     }
-    const A x = p.a.v[at_a];
-    const A z = p.b.v[at_b];
-    p.y.v[i] = FUNCTION == 0 ? x + z : FUNCTION == 1 ? x - z : x * z;
+    p.y.v[i] = call(FUNCTION, p.a.v[at_a], p.b.v[at_b], 0, 0);
   }
 }

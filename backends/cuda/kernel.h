@@ -65,6 +65,7 @@ class Launch {
       : context_(context), record_(record), iteration_(iteration) {}
 
   Op op() const { return record_.op; }
+  const Attributes& attributes() const { return record_.attributes; }
   template <class Table>
   const Table& attributes() const {
     return record_.attributes.as<Table>();

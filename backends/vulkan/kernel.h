@@ -118,6 +118,7 @@ class Launch {
   const PhysicalDevice& physical() const { return physical_; }
   uint32_t lanes() const { return physical_.subgroup_size; }
   Op op() const { return record().op; }
+  const Attributes& attributes() const { return record().attributes; }
   template <class Table>
   const Table& attributes() const {
     return record().attributes.as<Table>();

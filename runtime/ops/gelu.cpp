@@ -4,50 +4,49 @@
 //   form = tanh:  y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 //
 // Shapes    any x  ->  y of the shape of x.
-// Gradient  GeluGrad.
-// In place  on x.
+// Gradient  GeluGrad. form = erf:   dx = dy * ((1 + erf(x / sqrt(2))) / 2 + x * exp(-x^2 / 2) / sqrt(2 pi))
+//                     form = tanh:  dx = dy * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2))
+//                                   with t = tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
+// In place  on x; the gradient on x or dy.
 // Source    Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016.
-#include <cmath>
-
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
+bool is_erf(const Attributes& a) { return a.as<GeluAttributes>().form() == GeluForm::erf; }
 
-Status gradient(GradientContext& c) {
-  return c.din(0, c.add1(Op::GeluGrad, {c.in(0), c.dout(0)}, c.attributes()));
+double root() { return std::sqrt(2 / std::acos(-1.0)); }
+
+double bend(double x, bool exact) {
+  return exact ? std::erf(x / std::sqrt(2.0)) : std::tanh(root() * (x + 0.044715 * x * x * x));
 }
 
-[[maybe_unused]] void oracle(const OracleContext& c) {
-  const bool exact = c.attributes<GeluAttributes>().form() == GeluForm::erf;
-  const double root = std::sqrt(2 / std::acos(-1.0));
-  const auto magnitude = c.zero_magnitude(0);
-  for (size_t i = 0; i < c.in(0).size(); ++i) {
-    const double x = c.in(0)[i];
-    const double t =
-        exact ? std::erf(x / std::sqrt(2.0)) : std::tanh(root * (x + 0.044715 * x * x * x));
-    c.out(0)[i] = x / 2 * (1 + t);
-    magnitude[i] = std::abs(x) / 2 * (1 + std::abs(t));
+elementwise::Point value(double x, const Attributes& a) {
+  const double t = bend(x, is_erf(a));
+  return {x / 2 * (1 + t), std::abs(x) / 2 * (1 + std::abs(t))};
+}
+
+elementwise::Point slope(double x, const Attributes& a) {
+  const double t = bend(x, is_erf(a));
+  if (is_erf(a)) {
+    const double bell = x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
+    return {(1 + t) / 2 + bell, (1 + std::abs(t)) / 2 + std::abs(bell) * (1 + x * x / 2)};
   }
+  const double inner = x / 2 * root() * (1 + 3 * 0.044715 * x * x);
+  return {(1 + t) / 2 + inner * (1 - t * t), (1 + std::abs(t)) / 2 + std::abs(inner) * (1 + t * t)};
 }
 
-// 1 + t cancels where x is negative. The distribution function costs about ten roundings of 1: two
-// for the argument of its polynomial, three each for Horner's rule at that argument and for the
-// exponential, two for products; then the product with x.
+// 1 + t and 1 - t^2 cancel; exp(-x^2 / 2) pays for the rounding of its argument. The distribution
+// function costs about ten roundings of 1: two for the argument of its polynomial, three each for
+// Horner's rule at that argument and for the exponential, two for products; then the product with x,
+// or the two of the gradient.
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(12); }
 
 }  // namespace
 
-extern const OpDef op_gelu;
-const OpDef op_gelu{
-    .name = "Gelu",
-    .in_place = {{0, 0}},
-    .infer = infer,
-    .gradient = gradient,
-    .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
-};
+extern const OpDef op_gelu, op_gelu_grad;
+const OpDef op_gelu = elementwise::definition<value, Op::GeluGrad>("Gelu", tolerance);
+const OpDef op_gelu_grad = elementwise::gradient_definition<slope>("GeluGrad", tolerance);
 
 }  // namespace bowline

@@ -5,6 +5,7 @@
 // implement the contexts.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -142,6 +143,7 @@ class OracleContext {
     magnitude(i).assign(out(i).size(), 0.0);
     return magnitude(i);
   }
+  const Attributes& attributes() const { return *attributes_; }
   size_t last_axis(int i) const { return static_cast<size_t>(shape(i).back()); }
 
   template <class Table>
@@ -249,13 +251,12 @@ inline Status check_inputs(const OpDef& def, size_t inputs) {
 }
 
 // How many outputs a node with these attributes and this many inputs has.
-inline int outputs_of(const OpDef& def, const Attributes& attributes, size_t given) {
+inline int outputs_of(const OpDef& def, const Attributes& attributes, size_t inputs) {
   if (def.count_outputs != nullptr) {
     return def.count_outputs(attributes);
   }
-  const auto inputs = static_cast<int>(given);
-  return def.outputs +
-         (inputs - def.inputs < def.optional_outputs ? inputs - def.inputs : def.optional_outputs);
+  const int given = static_cast<int>(inputs) - def.inputs;
+  return def.outputs + std::clamp(given, 0, def.optional_outputs);
 }
 
 }  // namespace bowline

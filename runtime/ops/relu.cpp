@@ -3,21 +3,19 @@
 //   y = x < 0 ? 0 : x
 //
 // Shapes    any x  ->  y of the shape of x. NaN stays NaN.
-// Gradient  ReluGrad.
-// In place  on x.
-#include "ops/op.h"
+// Gradient  ReluGrad: dx = x > 0 ? dy : 0. Where x is NaN, dx is 0.
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext& c) { return c.out(0, c.in(0)); }
+elementwise::Point value(double x, const Attributes&) { return {x < 0 ? 0 : x, 0}; }
 
-Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::ReluGrad, {c.in(0), c.dout(0)})); }
-
-[[maybe_unused]] void oracle(const OracleContext& c) {
+// As a choice: 0 times an infinite dy would be NaN.
+[[maybe_unused]] void gradient_oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {
-    const double x = c.in(0)[i];
-    c.out(0)[i] = x < 0 ? 0 : x;
+    c.out(0)[i] = c.in(0)[i] > 0 ? c.in(1)[i] : 0;
   }
 }
 
@@ -25,13 +23,14 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 
 }  // namespace
 
-extern const OpDef op_relu;
-const OpDef op_relu{
-    .name = "Relu",
-    .in_place = {{0, 0}},
-    .infer = infer,
-    .gradient = gradient,
-    .oracle = BOWLINE_ORACLE(oracle),
+extern const OpDef op_relu, op_relu_grad;
+const OpDef op_relu = elementwise::definition<value, Op::ReluGrad>("Relu", tolerance);
+const OpDef op_relu_grad{
+    .name = "ReluGrad",
+    .inputs = 2,
+    .in_place = {{0, 0}, {0, 1}},
+    .infer = elementwise::infer_gradient,
+    .oracle = BOWLINE_ORACLE(gradient_oracle),
     .tolerance = tolerance,
 };
 

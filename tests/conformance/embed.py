@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # leaves nothing in the source tree
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools/cmake"))
-from generate_ops import read_union, stem_of, write  # noqa: E402
+from generate_ops import Lists, stem_of, write  # noqa: E402
 
 
 def literal(text):
@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--names", action="store_true", help="only print the names of the operators")
     parser.add_argument("--backends", default="", help="names of the backends with a conformance.cpp, comma-separated")
     args = parser.parse_args()
-    ops = read_union(args.root / "schemas/ops.fbs", "Op") + read_union(args.root / "schemas/internal_ops.fbs", "InternalOp")
+    ops = Lists(args.root).ops()
     if args.names:
         print(";".join(name for name, _, _ in ops), end="")
         return

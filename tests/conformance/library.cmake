@@ -11,7 +11,8 @@ foreach(name IN LISTS gap_backends)
     list(APPEND gap_names ${name})
   endif()
 endforeach()
-file(GLOB case_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/ops/*.cases")
+file(GLOB case_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${PROJECT_SOURCE_DIR}/schemas/*.fbs"
+  "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
 list(JOIN gap_names "," gap_names)
 add_custom_command(
   OUTPUT "${conformance_generated}/generated/cases.cpp" "${conformance_generated}/generated/gaps.h"

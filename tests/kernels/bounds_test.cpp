@@ -79,16 +79,15 @@ constexpr size_t kLongest = 67;  // past four vectors of every set
 TEST_P(Bounds, OfElements) {
   for (size_t n = 1; n <= kLongest; ++n) {
     Edge a(n), b(n), y(n);
-    for (const Binary op : {Binary::add, Binary::sub, Binary::mul}) {
-      binary(threads_, op, n, a, b, y);
+    for (uint32_t f = 0; f < kFunctions; ++f) {
+      elementwise(threads_, {static_cast<Function>(f)}, n, a, b, y);
     }
-    scale(threads_, n, 2, a, y);
+#define BOWLINE_BINARY(name)                                 \
+  elementwise_row({Function::name}, n, a, 1, Edge(1), 0, y); \
+  elementwise_row({Function::name}, n, Edge(1), 0, b, 1, y); \
+  elementwise_row({Function::name}, n, Edge(1), 0, Edge(1), 0, y);
+#include "generated/functions.inc"
     add_scaled(threads_, n, 2, a, y);
-    for (const Activation op : {Activation::relu, Activation::silu, Activation::gelu,
-                                Activation::gelu_tanh, Activation::tanh}) {
-      activation(threads_, op, n, a, y);
-      activation_backward(threads_, op, n, a, b, y);
-    }
     add_bias(threads_, 2, n, Edge(2 * n), a, Edge(2 * n));
     EXPECT_FLOAT_EQ(static_cast<float>(
                         sum_of_squares(threads_, n, a, scratch(sum_of_squares_scratch_bytes(n)))),

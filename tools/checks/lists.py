@@ -9,16 +9,15 @@ import pathlib
 import re
 import sys
 
+sys.dont_write_bytecode = True  # leaves nothing in the source tree
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cmake"))
+from generate_ops import Lists  # noqa: E402
+
 MOST_NAMES = 8  # in one run of quoted names or of case labels
 
 
 def op_names(root):
-    names = set()
-    for schema in ("ops", "internal_ops"):
-        text = (root / f"schemas/{schema}.fbs").read_text()
-        union = re.search(r"union \w+ \{(.*?)\}", text, re.DOTALL)[1]
-        names.update(re.findall(r"(\w+)\s*:", union))
-    return names
+    return {name for name, _, _ in Lists(root).ops()}
 
 
 def cmake_files(root):

@@ -36,14 +36,14 @@ def variants(path):
         yield name, [f"{axis}_{value}" for (axis, _), value in zip(axes, choice)]
 
 
-def included(path, library, seen):
+def included(path, libraries, seen):
     for line in path.read_text().splitlines():
         found = INCLUDE.match(line)
         if found:
-            header = library / found.group(1)
+            header = next(folder / found.group(1) for folder in libraries if (folder / found.group(1)).exists())
             if header not in seen:
                 seen.append(header)
-                included(header, library, seen)
+                included(header, libraries, seen)
     return seen
 
 
@@ -54,14 +54,15 @@ def run(command):
 
 
 def build(args):
-    source, library, output = (pathlib.Path(p) for p in (args.source, args.library, args.output))
+    source, output = pathlib.Path(args.source), pathlib.Path(args.output)
+    libraries = [pathlib.Path(p) for p in args.library]
     defines = [f"-D{d}=1" for d in args.define]
-    run([args.glslang, "-V", "--target-env", "vulkan1.2", "-S", "comp", f"-I{library}", *defines,
+    run([args.glslang, "-V", "--target-env", "vulkan1.2", "-S", "comp", *(f"-I{p}" for p in libraries), *defines,
          "-o", str(output), str(source)])
     if args.spirv_val:
         run([args.spirv_val, "--target-env", "vulkan1.2", "--scalar-block-layout", str(output)])
     if args.depfile:
-        headers = " ".join(str(h) for h in included(source, library, []))
+        headers = " ".join(str(h) for h in included(source, libraries, []))
         pathlib.Path(args.depfile).write_text(f"{output}: {source} {headers}\n")
 
 
@@ -102,8 +103,9 @@ def main():
     lister = verbs.add_parser("list")
     lister.add_argument("files", nargs="*")
     maker = verbs.add_parser("build")
-    for flag in ("--source", "--library", "--output", "--glslang"):
+    for flag in ("--source", "--output", "--glslang"):
         maker.add_argument(flag, required=True)
+    maker.add_argument("--library", action="append", required=True)
     maker.add_argument("--depfile")
     maker.add_argument("--spirv-val")
     maker.add_argument("--define", action="append", default=[])

@@ -5,6 +5,10 @@
   generated/attribute_fields.h     every attribute table field by field, and the names of enum values
   generated/op_table.cpp           Op -> OpDef, names
   generated/op_files.txt           the op files, one per line (for CMake)
+  generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and which an operator calls
+  generated/functions.inc          BOWLINE_FORWARD(name), BOWLINE_GRADIENT(name), BOWLINE_BINARY(name) for each of them
+  generated/formulas.inc           all files of runtime/ops/formulas
+  generated/functions.glsl         the same for shaders: call(function, a, b, p, q)
   generated/kernels_<backend>.cpp  with --kernels: one row per op, null where no file claims it
 
 Every disagreement between the lists and the files stops the configure step with one sentence.
@@ -65,6 +69,87 @@ def read_tables(paths):
                 fail(f"{path}: the values of enum {name} are not 0, 1, ... in order.")
             enums[name] = [value for value, _ in values]
     return tables, enums
+
+
+class Formula:
+    """A file of runtime/ops/formulas: the functions of one operator."""
+
+    def __init__(self, path, ops, tables, enums):
+        text = path.read_text()
+        self.stem = path.stem
+        found = [(n, t) for n, t, _ in ops if stem_of(n) == path.stem]
+        if not found:
+            fail(f"{path}: there is no operator of this stem.")
+        self.op, self.table = found[0]
+        self.functions = re.findall(r"^(FORWARD|GRADIENT|BINARY)\((\w+)\)", text, re.M)
+        heads = dict(re.findall(r"^//! (constants|choice) (.*)$", text, re.M))
+        self.constants = heads.get("constants", "").split()
+        self.choice = heads.get("choice")
+        fields = {field: kind for field, kind, _ in tables[self.table]}
+        for name in [*self.constants, *([self.choice] if self.choice else [])]:
+            if name not in fields:
+                fail(f"{path}: {self.table} has no attribute {name}.")
+        self.names = [f"{self.stem}_{v}" for v in enums[fields[self.choice]]] if self.choice else [self.stem]
+        for kind in {kind for kind, _ in self.functions}:
+            if [n for k, n in self.functions if k == kind] != self.names:
+                fail(f"{path}: the {kind} functions are not {', '.join(self.names)}, in this order.")
+        if {kind for kind, _ in self.functions} not in ({"FORWARD"}, {"FORWARD", "GRADIENT"}, {"BINARY"}):
+            fail(f"{path}: an operator has FORWARD, perhaps with GRADIENT, or BINARY.")
+        self.has_gradient = any(kind == "GRADIENT" for kind, _ in self.functions)
+
+
+def number_of(kind, name):
+    return f"{name}_gradient" if kind == "GRADIENT" else name
+
+
+def functions_header(formulas):
+    names = [number_of(*f) for formula in formulas for f in formula.functions]
+    return "\n".join([
+        HEADER, "#pragma once\n", '#include "core/attributes.h"\n', "namespace bowline {\n",
+        "enum class Function : uint32_t {", *(f"  {n}," for n in names), "};",
+        f"constexpr uint32_t kFunctions = {len(names)};\n",
+        "struct FunctionCall {", "  Function function;", "  float p = 0;", "  float q = 0;", "};",
+        "// Of an operator that has formulas.", "FunctionCall function_of(Op op, const Attributes& attributes);",
+        "\n}  // namespace bowline\n"])
+
+
+def functions_source(formulas):
+    lines = [HEADER, '#include "generated/functions.h"\n', "namespace bowline {\n",
+             "FunctionCall function_of(Op op, [[maybe_unused]] const Attributes& attributes) {", "  switch (op) {"]
+    for f in formulas:
+        get = f"attributes.as<{f.table}>()."
+        constants = "".join(f", static_cast<float>({get}{name}())" for name in f.constants)
+        for kind in dict.fromkeys(kind for kind, _ in f.functions):
+            numbers = [f"Function::{number_of(kind, n)}" for n in f.names]
+            op = f.op + ("Grad" if kind == "GRADIENT" else "")
+            lines += [f"    case Op::{op}: {{"]
+            if f.choice:
+                lines += [f"      constexpr Function choices[] = {{{', '.join(numbers)}}};",
+                          f"      return {{choices[static_cast<size_t>({get}{f.choice}())]{constants}}};", "    }"]
+            else:
+                lines += [f"      return {{{numbers[0]}{constants}}};", "    }"]
+    lines += ["    default:", "      return {Function{}};", "  }", "}", "\n}  // namespace bowline\n"]
+    return "\n".join(lines)
+
+
+def functions_list(formulas):
+    kinds = ("FORWARD", "GRADIENT", "BINARY")
+    lines = [HEADER]
+    lines += [f"#ifndef BOWLINE_{k}\n#define BOWLINE_{k}(name)\n#endif" for k in kinds]
+    lines += [f"BOWLINE_{kind}({name})" for f in formulas for kind, name in f.functions]
+    lines += [f"#undef BOWLINE_{k}" for k in kinds]
+    return "\n".join(lines) + "\n"
+
+
+def functions_shader(formulas):
+    arguments = {"FORWARD": "a, p, q", "GRADIENT": "a, b, p, q", "BINARY": "a, b"}
+    lines = [HEADER, '#include "formulas.glsl"', *(f'#include "{f.stem}.h"' for f in formulas),
+             "\n// Function numbers are those of the enum Function.",
+             "F call(uint function, F a, F b, F p, F q) {", "  switch (function) {"]
+    functions = [f for formula in formulas for f in formula.functions]
+    for number, (kind, name) in enumerate(functions):
+        lines += [f"    case {number}u: return {name}_{kind.lower()}({arguments[kind]});"]
+    return "\n".join([*lines, "    default: return a;", "  }", "}", ""])
 
 
 HEADER = "// Generated from schemas/ops.fbs and schemas/internal_ops.fbs by tools/cmake/generate_ops.py.\n"
@@ -151,14 +236,18 @@ def op_table(ops):
     return "\n".join(lines)
 
 
-def kernel_table(backend, folder, extra, ops):
-    """One row per op: the launcher symbol where a file bears its stem or claims it in its head."""
-    claims = {}
+def kernel_table(backend, folder, extra, ops, elementwise):
+    """One row per op: the launcher symbol where a file bears its stem or claims it in its head; `//! elementwise` claims all
+    that have formulas, for one launcher."""
+    claims, symbols = {}, {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
     for path in sorted(p for f in [folder, *extra] for p in f.glob("*") if p.suffix in (".cpp", ".cu", ".comp")):
         head = re.findall(r"^//! ops (.*)$", path.read_text(), re.M)
         claimed = " ".join(head).split() if head else [stems[path.stem]] if path.stem in stems else []
+        if re.search(r"^//! elementwise$", path.read_text(), re.M):
+            claimed += elementwise
+            symbols.update({name: "elementwise" for name in elementwise})
         for name in claimed:
             if name not in names:
                 fail(f"{path}: claims {name}, which is in no op list.")
@@ -166,9 +255,10 @@ def kernel_table(backend, folder, extra, ops):
                 fail(f"{path}: claims {name}, which {claims[name]} claims too.")
             claims[name] = path
     lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::{backend} {{\n"]
-    lines += [f"extern const Kernel kernel_{stem_of(n)};" for n, _, _ in ops if n in claims]
+    used = dict.fromkeys(symbols.get(n, stem_of(n)) for n, _, _ in ops if n in claims)
+    lines += [f"extern const Kernel kernel_{symbol};" for symbol in used]
     lines += ["\nconst Kernel* const kKernels[kOps] = {"]
-    lines += [f"    &kernel_{stem_of(n)}," if n in claims else f"    nullptr,  // {n}" for n, _, _ in ops]
+    lines += [f"    &kernel_{symbols.get(n, stem_of(n))}," if n in claims else f"    nullptr,  // {n}" for n, _, _ in ops]
     lines += ["};\n", f"}}  // namespace bowline::{backend}\n"]
     return "\n".join(lines)
 
@@ -179,39 +269,62 @@ def write(path, text):
         path.write_text(text)
 
 
+class Lists:
+    """The two op lists of a source tree, with the gradient operators that follow from formulas."""
+
+    def __init__(self, root):
+        schemas = root / "schemas"
+        paths = [schemas / "ops.fbs", schemas / "internal_ops.fbs"]
+        self.file_ops, self.internal_ops = read_union(paths[0], "Op"), read_union(paths[1], "InternalOp")
+        self.tables, self.enums = read_tables(paths)
+        self.formulas = [Formula(path, self.ops(), self.tables, self.enums)
+                         for path in sorted((root / "runtime/ops/formulas").glob("*.h"))]
+        self.derived = {f.op + "Grad": f.op for f in self.formulas if f.has_gradient}
+        for f in self.formulas:
+            if f.has_gradient:
+                self.internal_ops.append((f.op + "Grad", f.table, len(self.internal_ops) + 1))
+
+    def ops(self):
+        return self.file_ops + self.internal_ops
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", type=Path, required=True, help="the source tree")
     parser.add_argument("--out", type=Path, required=True, help="folder of the generated files")
     parser.add_argument("--kernels", metavar="BACKEND=FOLDER[;FOLDER]", action="append", default=[])
     args = parser.parse_args()
-    schemas = args.root / "schemas"
-    paths = [schemas / "ops.fbs", schemas / "internal_ops.fbs"]
-    file_ops, internal_ops = read_union(paths[0], "Op"), read_union(paths[1], "InternalOp")
-    ops = file_ops + internal_ops
-    tables, enums = read_tables(paths)
+    lists = Lists(args.root)
+    ops, tables, enums, formulas, derived = lists.ops(), lists.tables, lists.enums, lists.formulas, lists.derived
+    elementwise = [n for f in formulas for n in (f.op, f.op + "Grad") if n == f.op or f.has_gradient]
     op_files = []
     for name, table, _ in ops:
         if table not in tables:
             fail(f"{name}: its attribute table {table} is not there.")
-        source = args.root / "runtime/ops" / (stem_of(name) + ".cpp")
+        source = args.root / "runtime/ops" / (stem_of(derived.get(name, name)) + ".cpp")
         cases = args.root / "tests/ops" / (stem_of(name) + ".cases")
         for path in (source, cases):
             if not path.exists():
                 fail(f"{name} is in the op list, but {path.relative_to(args.root)} is not there.")
-        op_files.append(str(source))
+        if name not in derived:
+            op_files.append(str(source))
     for path in sorted((args.root / "runtime/ops").glob("*.cpp")):
-        if path.stem not in {stem_of(n) for n, _, _ in ops}:
+        if path.stem not in {stem_of(n) for n, _, _ in ops if n not in derived}:
             fail(f"{path.relative_to(args.root)} belongs to no operator of the op lists.")
     generated = args.out / "generated"
-    write(generated / "ops.h", ops_header(file_ops, internal_ops, enums))
+    write(generated / "ops.h", ops_header(lists.file_ops, lists.internal_ops, enums))
     write(generated / "attribute_fields.h", attribute_fields(ops, tables, enums))
     write(generated / "op_table.cpp", op_table(ops))
+    write(generated / "functions.h", functions_header(formulas))
+    write(generated / "functions.cpp", functions_source(formulas))
+    write(generated / "functions.inc", functions_list(formulas))
+    write(generated / "formulas.inc", "\n".join([HEADER, *(f'#include "ops/formulas/{f.stem}.h"' for f in formulas), ""]))
+    write(generated / "functions.glsl", functions_shader(formulas))
     write(generated / "op_files.txt", "\n".join(op_files) + "\n")
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]
-        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops))
+        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, elementwise))
 
 
 if __name__ == "__main__":

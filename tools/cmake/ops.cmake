@@ -23,7 +23,9 @@ function(bowline_generate_ops)
     endif()
   endforeach()
   file(GLOB watched CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp"
-    "${PROJECT_SOURCE_DIR}/tests/ops/*.cases")
+    "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
+  file(GLOB formulas "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
+  set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${formulas})
   set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
   set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${generator}")
   execute_process(COMMAND "${Python3_EXECUTABLE}" "${generator}" --root "${PROJECT_SOURCE_DIR}"

@@ -51,6 +51,7 @@ function(bowline_compile_shaders target)
     add_custom_command(
       OUTPUT ${out}/${name}.spv
       COMMAND ${Python3_EXECUTABLE} ${BOWLINE_SHADER_SCRIPT} build --source ${source} --library ${root}/lib
+              --library ${BOWLINE_GENERATED_DIR}/generated --library ${PROJECT_SOURCE_DIR}/runtime/ops/formulas
               --output ${out}/${name}.spv --depfile ${out}/${name}.d --glslang ${BOWLINE_GLSLANG}
               --spirv-val ${BOWLINE_SPIRV_VAL} ${defines}
       DEPENDS ${source} ${BOWLINE_SHADER_SCRIPT}

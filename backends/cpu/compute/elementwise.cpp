@@ -13,7 +13,7 @@
 #define HWY_TARGET_INCLUDE "compute/elementwise.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "compute/math-inl.h"
+#include "compute/formulas-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
@@ -44,30 +44,53 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::cpu {
 namespace HWY_NAMESPACE {
 
-void binary_block(Binary op, size_t n, const float* a, const float* b, float* y) {
-  switch (op) {
-    case Binary::add:
-      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-        part.store(hn::Add(part.load(a + i), part.load(b + i)), y + i);
-      });
-      break;
-    case Binary::sub:
-      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-        part.store(hn::Sub(part.load(a + i), part.load(b + i)), y + i);
-      });
-      break;
-    case Binary::mul:
-      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-        part.store(hn::Mul(part.load(a + i), part.load(b + i)), y + i);
-      });
-      break;
+using formulas::F;
+
+// Operands that step by 1 are read, one that steps by 0 is in all lanes.
+template <class Function>
+HWY_INLINE void map(const Function& f, size_t n, const float* a, size_t step_a, const float* b,
+                    size_t step_b, float* y) {
+  if (step_a == 1 && step_b == 1) {
+    for_vectors(n, [=](size_t i, auto part)
+                       HWY_ATTR { part.store(f(part.load(a + i), part.load(b + i)).v, y + i); });
+  } else if (step_a == 1) {
+    const F value = *b;
+    for_vectors(
+        n, [=](size_t i, auto part) HWY_ATTR { part.store(f(part.load(a + i), value).v, y + i); });
+  } else if (step_b == 1) {
+    const F value = *a;
+    for_vectors(
+        n, [=](size_t i, auto part) HWY_ATTR { part.store(f(value, part.load(b + i)).v, y + i); });
+  } else {
+    const F value = f(*a, *b);
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR { part.store(value.v, y + i); });
   }
 }
 
-void scale_block(size_t n, float factor, const float* x, float* y) {
-  const FloatVector f = hn::Set(FloatTag(), factor);
-  for_vectors(
-      n, [=](size_t i, auto part) HWY_ATTR { part.store(hn::Mul(f, part.load(x + i)), y + i); });
+// A function of one operand.
+template <class Function>
+HWY_INLINE void map(const Function& f, size_t n, const float* x, float* y) {
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR { part.store(f(part.load(x + i)).v, y + i); });
+}
+
+void function_block(const FunctionCall& call, size_t n, const float* a, size_t step_a,
+                    const float* b, size_t step_b, float* y) {
+  const F p = call.p;
+  const F q = call.q;
+  switch (call.function) {
+#define BOWLINE_FORWARD(name) \
+  case Function::name:        \
+    return map([=](F x) HWY_ATTR { return formulas::name##_forward(x, p, q); }, n, a, y);
+#define BOWLINE_GRADIENT(name)                                                                   \
+  case Function::name##_gradient:                                                                \
+    return map([=](F x, F dy) HWY_ATTR { return formulas::name##_gradient(x, dy, p, q); }, n, a, \
+               step_a, b, step_b, y);
+#define BOWLINE_BINARY(name)                                                                     \
+  case Function::name:                                                                           \
+    return map([](F u, F v) HWY_ATTR { return formulas::name##_binary(u, v); }, n, a, step_a, b, \
+               step_b, y);
+#include "generated/functions.inc"
+  }
 }
 
 void add_scaled_block(size_t n, float factor, const float* x, float* y) {
@@ -75,50 +98,6 @@ void add_scaled_block(size_t n, float factor, const float* x, float* y) {
   for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
     part.store(hn::MulAdd(f, part.load(x + i), part.load(y + i)), y + i);
   });
-}
-
-template <class Function>
-void activate(size_t n, const float* x, float* y) {
-  for_vectors(n, [=](size_t i, auto part)
-                     HWY_ATTR { part.store(Function::y(FloatTag(), part.load(x + i)), y + i); });
-}
-
-template <class Function>
-void activate_backward(size_t n, const float* x, const float* dy, float* dx) {
-  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
-    part.store(Function::dx(FloatTag(), part.load(x + i), part.load(dy + i)), dx + i);
-  });
-}
-
-void activation_block(Activation op, size_t n, const float* x, float* y) {
-  switch (op) {
-    case Activation::relu:
-      return activate<ReluFunction>(n, x, y);
-    case Activation::silu:
-      return activate<SiluFunction>(n, x, y);
-    case Activation::gelu:
-      return activate<GeluFunction>(n, x, y);
-    case Activation::gelu_tanh:
-      return activate<GeluTanhFunction>(n, x, y);
-    case Activation::tanh:
-      return activate<TanhFunction>(n, x, y);
-  }
-}
-
-void activation_backward_block(Activation op, size_t n, const float* x, const float* dy,
-                               float* dx) {
-  switch (op) {
-    case Activation::relu:
-      return activate_backward<ReluFunction>(n, x, dy, dx);
-    case Activation::silu:
-      return activate_backward<SiluFunction>(n, x, dy, dx);
-    case Activation::gelu:
-      return activate_backward<GeluFunction>(n, x, dy, dx);
-    case Activation::gelu_tanh:
-      return activate_backward<GeluTanhFunction>(n, x, dy, dx);
-    case Activation::tanh:
-      return activate_backward<TanhFunction>(n, x, dy, dx);
-  }
 }
 
 // The update blocks return 0 times the sum of the new weights: NaN if one is not finite.
@@ -200,11 +179,8 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::cpu {
 namespace {
 
-HWY_EXPORT(binary_block);
-HWY_EXPORT(scale_block);
+HWY_EXPORT(function_block);
 HWY_EXPORT(add_scaled_block);
-HWY_EXPORT(activation_block);
-HWY_EXPORT(activation_backward_block);
 HWY_EXPORT(adamw_block);
 HWY_EXPORT(sgd_block);
 HWY_EXPORT(sum_of_squares_block);
@@ -227,16 +203,16 @@ void for_blocks(Threads& threads, size_t n, F&& f) {
 
 }  // namespace
 
-void binary(Threads& threads, Binary op, size_t n, const float* a, const float* b, float* y) {
-  for_blocks(threads, n, [=](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(binary_block)(op, size, a + i, b + i, y + i);
+void elementwise(Threads& threads, const FunctionCall& f, size_t n, const float* a, const float* b,
+                 float* y) {
+  for_blocks(threads, n, [=, &f](size_t i, size_t size) {
+    HWY_DYNAMIC_DISPATCH(function_block)(f, size, a + i, 1, b + i, 1, y + i);
   });
 }
 
-void scale(Threads& threads, size_t n, float factor, const float* x, float* y) {
-  for_blocks(threads, n, [=](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(scale_block)(size, factor, x + i, y + i);
-  });
+void elementwise_row(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
+                     size_t step_b, float* y) {
+  HWY_DYNAMIC_DISPATCH(function_block)(f, n, a, step_a, b, step_b, y);
 }
 
 void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y) {
@@ -251,21 +227,9 @@ void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const flo
   threads.parallel_for((rows + rows_per_task - 1) / rows_per_task, [=](size_t task, size_t) {
     const size_t end = std::min(rows, (task + 1) * rows_per_task);
     for (size_t row = task * rows_per_task; row < end; ++row) {
-      HWY_DYNAMIC_DISPATCH(binary_block)(Binary::add, n, x + row * n, bias, y + row * n);
+      HWY_DYNAMIC_DISPATCH(function_block)
+      ({Function::add}, n, x + row * n, 1, bias, 1, y + row * n);
     }
-  });
-}
-
-void activation(Threads& threads, Activation op, size_t n, const float* x, float* y) {
-  for_blocks(threads, n, [=](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(activation_block)(op, size, x + i, y + i);
-  });
-}
-
-void activation_backward(Threads& threads, Activation op, size_t n, const float* x, const float* dy,
-                         float* dx) {
-  for_blocks(threads, n, [=](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(activation_backward_block)(op, size, x + i, dy + i, dx + i);
   });
 }
 

@@ -8,29 +8,24 @@
 
 #include <cstddef>
 
+#include "generated/functions.h"
 #include "threads.h"
 
 namespace bowline::cpu {
 
-enum class Binary { add, sub, mul };
-enum class Activation { relu, silu, gelu, gelu_tanh, tanh };
+// y = f(a), or f(a, b) for a function of two operands; b is not read by one of one.
+void elementwise(Threads& threads, const FunctionCall& f, size_t n, const float* a, const float* b,
+                 float* y);
 
-void binary(Threads& threads, Binary op, size_t n, const float* a, const float* b, float* y);
-
-// y = factor * x
-void scale(Threads& threads, size_t n, float factor, const float* x, float* y);
+// The same for one row, whose operands step by 0 or 1; n is small enough for one task.
+void elementwise_row(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
+                     size_t step_b, float* y);
 
 // y += factor * x
 void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y);
 
 // y [rows, n] = x [rows, n] + bias [n]
 void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const float* bias, float* y);
-
-void activation(Threads& threads, Activation op, size_t n, const float* x, float* y);
-
-// dx = dy * f'(x)
-void activation_backward(Threads& threads, Activation op, size_t n, const float* x, const float* dy,
-                         float* dx);
 
 // AdamW on one array: g is first multiplied by grad_scale (clipping, averaging), then
 //

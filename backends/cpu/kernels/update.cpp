@@ -31,7 +31,7 @@ void run_accumulate(const Launch& l) {
                                   static_cast<size_t>(end - begin) * sizeof(float));
                     });
   } else {
-    binary(l.threads, Binary::add, g.elements, g.data, from, g.data);
+    elementwise(l.threads, {Function::add}, g.elements, g.data, from, g.data);
   }
 }
 

@@ -1,0 +1,1 @@
+BINARY(add) { return a + b; }

@@ -1,0 +1,1 @@
+BINARY(mul) { return a * b; }

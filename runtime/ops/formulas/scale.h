@@ -1,0 +1,2 @@
+//! constants factor
+FORWARD(scale) { return p * x; }

@@ -1,0 +1,1 @@
+BINARY(sub) { return a - b; }

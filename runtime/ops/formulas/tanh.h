@@ -1,0 +1,1 @@
+FORWARD(tanh) { return tanh_of(x); }

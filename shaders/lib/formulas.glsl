@@ -1,0 +1,40 @@
+// The dialect of runtime/ops/formulas for one number.
+#include "math.glsl"
+
+#define F A
+#define M bool
+
+#define select(m, a, b) ((m) ? (a) : (b))
+#define less(a, b) ((a) < (b))
+// By their bits: a device may take a denormal for zero.
+bool negative(F x) { return floatBitsToInt(x) < 0 && !isnan(x); }
+bool positive(F x) { return floatBitsToInt(x) > 0 && !isnan(x); }
+#define fma_of(a, b, c) ((a) * (b) + (c))
+#define abs_of(x) abs(x)
+#define min_of(a, b) min(a, b)
+#define max_of(a, b) max(a, b)
+#define exp_of(x) exp_f32(x)
+#define tanh_of(x) tanh_f32(x)
+
+// log(w) x / (w - 1) with w = 1 + x rounded: the error of the rounding divides out.
+F log1p_of(F x) {
+  precise const F w = 1.0f + x;
+  return w == 1.0f ? x : w == kInfinity ? w : log_f32(w) * (x / (w - 1.0f));
+}
+
+F sigmoid(F x, out F rest) {
+  const F e = exp_f32(-abs(x));
+  const F large = 1.0f / (1.0f + e);
+  const F small = e * large;
+  rest = x < 0.0f ? large : small;
+  return x < 0.0f ? small : large;
+}
+
+F normal_cdf(F x, out F density) {
+  density = 0.398942280f * exp_f32(-0.5f * x * x);
+  return normal_cdf(x);
+}
+
+#define FORWARD(name) F name##_forward(F x, F p, F q)
+#define GRADIENT(name) F name##_gradient(F x, F dy, F p, F q)
+#define BINARY(name) F name##_binary(F a, F b)
