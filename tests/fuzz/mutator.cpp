@@ -247,6 +247,55 @@ bool is_model(const std::vector<uint8_t>& tables) {
   return tables.size() >= 8 && file::VerifyModelBuffer(verifier);
 }
 
+// Whether lists of 64-bit numbers lie where they can be read, which FlatBuffers' verifier does not check. The product has to
+// refuse the others; here they end the changes.
+bool is_aligned(const flatbuffers::Table& t, const reflection::Object& object) {
+  for (const reflection::Field* field : *object.fields()) {
+    const reflection::Type& type = *field->type();
+    if (!t.CheckField(field->offset())) {
+      continue;
+    }
+    const auto inner = [&]() -> const reflection::Object& {
+      return *schema().objects()->Get(static_cast<uint32_t>(type.index()));
+    };
+    if (type.base_type() == BaseType::Obj) {
+      if (!is_aligned(*t.GetPointer<const flatbuffers::Table*>(field->offset()), inner())) {
+        return false;
+      }
+    } else if (type.base_type() == BaseType::Union) {
+      const auto* value = t.GetPointer<const flatbuffers::Table*>(field->offset());
+      const auto kind =
+          t.GetField<uint8_t>(static_cast<flatbuffers::voffset_t>(field->offset() - 2), 0);
+      const auto& kinds = *schema().enums()->Get(static_cast<uint32_t>(type.index()))->values();
+      const bool known = kind > 0 && kind < kinds.size();
+      if (known && !is_aligned(*value, *schema().objects()->Get(static_cast<uint32_t>(
+                                           kinds.Get(kind)->union_type()->index())))) {
+        return false;
+      }
+    } else if (type.base_type() == BaseType::Vector) {
+      const auto* list = t.GetPointer<const flatbuffers::Vector<uint8_t>*>(field->offset());
+      if (flatbuffers::GetTypeSize(type.element()) == 8 &&
+          reinterpret_cast<uintptr_t>(list->Data()) % 8 != 0) {
+        return false;
+      }
+      const auto* tables =
+          t.GetPointer<const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::Table>>*>(
+              field->offset());
+      for (uint32_t i = 0; type.element() == BaseType::Obj && i < list->size(); ++i) {
+        if (!is_aligned(*tables->Get(i), inner())) {
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+bool can_be_read(const std::vector<uint8_t>& tables) {
+  return is_model(tables) &&
+         is_aligned(*flatbuffers::GetAnyRoot(tables.data()), *schema().root_table());
+}
+
 // Writes the tables anew, with every field present, and nothing shared or left over. An operator without attributes, which
 // the object API cannot write, becomes none.
 std::vector<uint8_t> normal(const std::vector<uint8_t>& tables) {
@@ -297,7 +346,7 @@ void repair(flatbuffers::Table* t, const reflection::Object& object, const Bytes
 }  // namespace
 
 void mutate(Frame& frame, std::mt19937& random) {
-  if (!is_model(frame.tables)) {
+  if (!can_be_read(frame.tables)) {
     const Sample sample = make_sample();
     flatbuffers::FlatBufferBuilder builder;
     file::FinishModelBuffer(builder, file::Model::Pack(builder, &sample.model));
@@ -308,8 +357,11 @@ void mutate(Frame& frame, std::mt19937& random) {
   for (uint32_t changes = 1 + random() % 4; changes > 0; --changes) {
     std::vector<uint8_t> changed = frame.tables;
     Change(changed, random).make();
-    if (is_model(changed)) {
+    if (can_be_read(changed)) {
       frame.tables = normal(changed);
+    } else if (is_model(changed)) {
+      frame.tables = std::move(changed);
+      break;
     }
   }
   if (!frame.data.empty() && random() % 8 == 0) {
