@@ -27,11 +27,17 @@ uint64_t payload_bytes(const std::string& path) {
   return sum;
 }
 
+// The tied model with values, saved.
+Model save_tied_model(const std::string& path) {
+  Model model = make_tied_model();
+  EXPECT_TRUE(model.materialize(1).ok());
+  EXPECT_TRUE(model.save(path).ok());
+  return model;
+}
+
 TEST(Save, ALoadedModelThatIsSavedUnchangedGivesTheSameBytes) {
   const Folder folder;
-  Model model = make_tied_model();
-  ASSERT_TRUE(model.materialize(1).ok());
-  ASSERT_TRUE(model.save(folder / "a").ok());
+  const Model model = save_tied_model(folder / "a");
   auto loaded = Model::open(folder / "a");
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   ASSERT_TRUE(loaded.value().save(folder / "b").ok());
@@ -60,9 +66,7 @@ bool is_mapped(const std::string& path) {
 
 TEST(Open, AModelWhoseStoragesHaveLeftItsFileGivesItBack) {
   const Folder folder;
-  Model model = make_tied_model();
-  ASSERT_TRUE(model.materialize(1).ok());
-  ASSERT_TRUE(model.save(folder / "a").ok());
+  (void)save_tied_model(folder / "a");
   auto loaded = Model::open(folder / "a");
   ASSERT_TRUE(loaded.ok()) << loaded.status().message();
   EXPECT_TRUE(is_mapped(folder / "a"));

@@ -109,21 +109,25 @@ Blocks around(const Shape& s, int axis) {
 
 int axis_of(int32_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
 
+// Row r of `size` elements goes from x + r * step_x to y + r * step_y.
+void copy_rows(Threads& threads, int64_t rows, int64_t size, const float* x, int64_t step_x,
+               float* y, int64_t step_y) {
+  parallel_blocks(threads, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t r = begin; r < end; ++r) {
+                      std::copy_n(x + r * step_x, size, y + r * step_y);
+                    }
+                  });
+}
+
 void run_slice(const Launch& l) {
   const auto& t = l.attributes<SliceAttributes>();
   const Shape& in = *l.in[0].shape;
   const int axis = axis_of(t.axis(), in.rank());
   const auto [outer, inner] = around(in, axis);
   const int64_t size = (*l.out[0].shape)[axis] * inner;
-  const float* x = l.in[0].f32() + t.start() * inner;
-  float* y = l.out[0].f32();
-  const int64_t step = in[axis] * inner;
-  parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t o = begin; o < end; ++o) {
-                      std::copy_n(x + o * step, size, y + o * size);
-                    }
-                  });
+  copy_rows(l.threads, outer, size, l.in[0].f32() + t.start() * inner, in[axis] * inner,
+            l.out[0].f32(), size);
 }
 
 void run_slice_grad(const Launch& l) {
@@ -155,14 +159,7 @@ void run_concat(const Launch& l) {
   int64_t start = 0;
   for (const Arg& in : l.in) {
     const int64_t size = (*in.shape)[axis] * inner;
-    const float* x = in.f32();
-    float* y = l.out[0].f32() + start;
-    parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
-                    [&, size](int64_t begin, int64_t end) {
-                      for (int64_t o = begin; o < end; ++o) {
-                        std::copy_n(x + o * size, size, y + o * step);
-                      }
-                    });
+    copy_rows(l.threads, outer, size, in.f32(), size, l.out[0].f32() + start, step);
     start += size;
   }
 }
@@ -175,14 +172,7 @@ void run_split(const Launch& l) {
   int64_t start = 0;
   for (const Arg& out : l.out) {
     const int64_t size = (*out.shape)[axis] * inner;
-    const float* x = l.in[0].f32() + start;
-    float* y = out.f32();
-    parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
-                    [&, size](int64_t begin, int64_t end) {
-                      for (int64_t o = begin; o < end; ++o) {
-                        std::copy_n(x + o * step, size, y + o * size);
-                      }
-                    });
+    copy_rows(l.threads, outer, size, l.in[0].f32() + start, step, out.f32(), size);
     start += size;
   }
 }
