@@ -1,0 +1,47 @@
+// The reverse walk, as gradient.cpp and gradient_repeat.cpp share it. Internal to graph/.
+#pragma once
+
+#include "graph/gradient.h"
+
+namespace bowline::graph {
+
+inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
+
+// The reverse walk over one graph: the outer one, or the body of a Repeat.
+class Differentiator {
+ public:
+  Differentiator(Graph& graph, const GradientOptions& options)
+      : graph_(graph), options_(options), gradients_(graph.values.size(), kNoValue) {}
+
+  // Marks the values that a trainable storage or a wanted input reaches.
+  void find_needed(std::span<const bool> wanted_inputs);
+  bool needed(ValueId v) const { return v < needed_.size() && needed_[v]; }
+
+  Status contribute(ValueId v, ValueId gradient);
+  // Walks nodes [0, count) backwards.
+  Status walk(size_t count);
+  ValueId gradient(ValueId v) const { return v < gradients_.size() ? gradients_[v] : kNoValue; }
+
+  // Appends a node, infers its outputs.
+  Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
+                                      const Attributes& attributes, std::string name);
+  Result<ValueId> filled(float value, const Shape& shape);
+  // Zeros for a value that the loss does not reach.
+  Result<ValueId> gradient_or_zero(ValueId v);
+
+ private:
+  Status walk_node(size_t node);
+  bool has_trainable(const ValueInfo& info) const;
+  ValueId gradient_list(const ValueInfo& parameter);
+
+  Graph& graph_;
+  const GradientOptions& options_;
+  std::vector<ValueId> gradients_;
+  std::vector<char> needed_;
+};
+
+// Appends the gradient of a Repeat: a Repeat that runs backwards, over values that the forward one then keeps.
+Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
+                   const GradientOptions& options);
+
+}  // namespace bowline::graph

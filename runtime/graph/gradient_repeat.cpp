@@ -1,0 +1,304 @@
+// The gradient of a Repeat.
+//
+// Forward and backward nodes of one iteration are built in one graph, then taken apart: the backward body reads parameters as the
+// forward one does, invariant inputs, and values that the forward Repeat keeps for it, stacked over the iterations.
+#include <algorithm>
+
+#include "graph/differentiator.h"
+
+namespace bowline::graph {
+namespace {
+
+// What the backward body of a Repeat needs of the forward one, and how it gets it.
+struct SplitBody {
+  Graph backward;
+  std::vector<ValueId> kept;         // values of the forward body that are stacked
+  std::vector<uint32_t> invariants;  // positions of node inputs that the backward body reads
+};
+
+class BodySplitter {
+ public:
+  BodySplitter(const Graph& whole, size_t forward_nodes, uint32_t carried, size_t inputs)
+      : whole_(whole),
+        forward_nodes_(forward_nodes),
+        carried_(carried),
+        inputs_(inputs),
+        map_(whole.values.size(), kNoValue),
+        seen_(whole.values.size(), 0),
+        position_(whole.values.size(), 0) {
+    for (uint32_t i = 0; i < whole.inputs.size(); ++i) {
+      position_[whole.inputs[i]] = i;
+    }
+  }
+
+  // A backward input for a value of `whole` that is one already (incoming gradients).
+  void add_input(ValueId v) {
+    map_[v] = out_.backward.add_value(whole_[v]);
+    out_.backward.inputs.push_back(map_[v]);
+  }
+
+  SplitBody split(std::span<const ValueId> outputs) {
+    for (size_t n = forward_nodes_; n < whole_.nodes.size(); ++n) {
+      for (const ValueId v : whole_.nodes[n].inputs) {
+        classify(v);
+      }
+    }
+    for (const ValueId v : outputs) {
+      classify(v);
+    }
+    // Invariants first, then the stacked ones: the order of the inputs of a Repeat.
+    for (const auto& [v, position] : invariant_) {
+      add_input(v);
+      out_.invariants.push_back(position);
+    }
+    for (const ValueId v : out_.kept) {
+      add_input(v);
+    }
+    for (const ValueId v : out_.backward.inputs) {
+      out_.backward[v].kind = ValueKind::input;
+    }
+    for (size_t n = forward_nodes_; n < whole_.nodes.size(); ++n) {
+      copy_node(whole_.nodes[n]);
+    }
+    for (const ValueId v : outputs) {
+      out_.backward.outputs.push_back(map_[v]);
+    }
+    out_.backward.name = whole_.name + ".grad";
+    return std::move(out_);
+  }
+
+ private:
+  void classify(ValueId v) {
+    if (map_[v] != kNoValue || seen_[v] != 0) {
+      return;
+    }
+    seen_[v] = 1;
+    const ValueInfo& info = whole_[v];
+    if (info.kind == ValueKind::parameter) {
+      map_[v] = out_.backward.add_value(info);
+    } else if (info.kind == ValueKind::input) {
+      const uint32_t position = position_[v];
+      if (position >= carried_ && position < inputs_) {
+        invariant_.push_back({v, position});
+      } else {
+        out_.kept.push_back(v);
+      }
+    } else if (info.node < forward_nodes_) {
+      out_.kept.push_back(v);
+    }
+  }
+
+  void copy_node(const Node& node) {
+    Node copy = node;
+    for (ValueId& v : copy.inputs) {
+      v = map_[v];
+    }
+    for (ValueId& v : copy.outputs) {
+      ValueInfo info = whole_[v];
+      info.node = static_cast<uint32_t>(out_.backward.nodes.size());
+      map_[v] = out_.backward.add_value(std::move(info));
+      v = map_[v];
+    }
+    out_.backward.nodes.push_back(std::move(copy));
+  }
+
+  const Graph& whole_;
+  size_t forward_nodes_;
+  uint32_t carried_;
+  size_t inputs_;
+  std::vector<ValueId> map_;
+  std::vector<char> seen_;
+  std::vector<uint32_t> position_;  // of inputs
+  std::vector<std::pair<ValueId, uint32_t>> invariant_;
+  SplitBody out_;
+};
+
+class RepeatGradient {
+ public:
+  RepeatGradient(Differentiator& outer, Graph& graph, size_t index, const GradientOptions& options)
+      : outer_(outer),
+        graph_(graph),
+        index_(index),
+        node_(graph.nodes[index]),
+        forward_(*node_.repeat),
+        carried_(forward_.carried),
+        whole_(*forward_.body),
+        forward_values_(whole_.values.size()),
+        inner_(whole_, options) {}
+
+  Status run() {
+    BOWLINE_REQUIRE_CODE(forward_.stacked_inputs == 0 && node_.outputs.size() == carried_,
+                         Code::unsupported,
+                         "The Repeat has stacked values, whose gradient is not implemented.");
+    BOWLINE_TRY(walk_body());
+    BOWLINE_TRY(add_outputs());
+    const SplitBody split = take_apart();
+    keep(split.kept);
+    BOWLINE_TRY(append(split));
+    return contribute();
+  }
+
+ private:
+  ValueId add_input(ValueInfo info) {
+    info.kind = ValueKind::input;
+    info.name.clear();
+    return whole_.add_value(std::move(info));
+  }
+
+  // The backward nodes of one iteration behind the forward ones.
+  Status walk_body() {
+    const size_t inputs = node_.inputs.size();
+    const std::unique_ptr<bool[]> wanted(new bool[inputs]);
+    for (size_t i = 0; i < inputs; ++i) {
+      const ValueId v = node_.inputs[i];
+      wanted[i] = (i < carried_ || outer_.needed(v)) && graph_[v].dtype == DType::f32;
+    }
+    for (uint32_t i = 0; i < carried_; ++i) {
+      const ValueInfo& leaving = whole_[whole_.outputs[i]];
+      BOWLINE_REQUIRE(leaving.dtype == DType::f32, "Carried value {} of a trained Repeat is {}.", i,
+                      leaving.dtype);
+      incoming_.push_back(add_input(leaving));
+    }
+    inner_.find_needed({wanted.get(), inputs});
+    for (uint32_t i = 0; i < carried_; ++i) {
+      BOWLINE_TRY(inner_.contribute(whole_.outputs[i], incoming_[i]));
+    }
+    return inner_.walk(forward_.body->nodes.size());
+  }
+
+  // Gradients of the carried inputs, then running sums of those of the invariants.
+  Status add_outputs() {
+    for (uint32_t i = 0; i < carried_; ++i) {
+      BOWLINE_ASSIGN(outputs_.emplace_back(), inner_.gradient_or_zero(whole_.inputs[i]));
+    }
+    for (size_t i = carried_; i < node_.inputs.size(); ++i) {
+      const ValueId d = inner_.gradient(whole_.inputs[i]);
+      if (d == kNoValue) {
+        continue;
+      }
+      sums_.push_back(add_input(whole_[d]));
+      BOWLINE_ASSIGN(const auto sum,
+                     inner_.append(Op::Add, {sums_.back(), d}, no_attributes(), ""));
+      outputs_.push_back(sum[0]);
+      summed_.push_back(i);
+    }
+    return {};
+  }
+
+  SplitBody take_apart() {
+    // Nodes that no output and no storage needs go before the kept values are counted.
+    const std::vector<ValueId> forward_outputs = whole_.outputs;
+    whole_.outputs.insert(whole_.outputs.end(), outputs_.begin(), outputs_.end());
+    prune(whole_);
+    whole_.outputs = forward_outputs;
+    forward_nodes_ = static_cast<size_t>(std::ranges::count_if(
+        whole_.nodes, [&](const Node& n) { return n.outputs[0] < forward_values_; }));
+    BodySplitter splitter(whole_, forward_nodes_, carried_, node_.inputs.size());
+    for (const std::vector<ValueId>* inputs : {&incoming_, &sums_}) {
+      for (const ValueId v : *inputs) {
+        splitter.add_input(v);
+      }
+    }
+    return splitter.split(outputs_);
+  }
+
+  // The forward Repeat keeps what the backward one reads.
+  void keep(const std::vector<ValueId>& kept) {
+    auto body = std::make_shared<Graph>(whole_);
+    body->nodes.resize(forward_nodes_);
+    body->outputs.resize(carried_);
+    for (const ValueId v : kept) {
+      body->outputs.push_back(v);
+      ValueInfo info;
+      info.dtype = whole_[v].dtype;
+      info.name = whole_[v].name;
+      info.node = static_cast<uint32_t>(index_);
+      info.output = static_cast<uint32_t>(graph_.nodes[index_].outputs.size());
+      info.shape = Shape{static_cast<int64_t>(forward_.count)};
+      for (const int64_t d : whole_[v].shape.dims()) {
+        info.shape.push_back(d);
+      }
+      stacked_.push_back(graph_.add_value(std::move(info)));
+      graph_.nodes[index_].outputs.push_back(stacked_.back());
+    }
+    forward_.body = std::move(body);
+  }
+
+  // The inputs of the backward Repeat, in the order of its body's.
+  Result<std::vector<ValueId>> backward_inputs(const SplitBody& split) {
+    std::vector<ValueId> inputs;
+    for (uint32_t i = 0; i < carried_; ++i) {
+      BOWLINE_ASSIGN(inputs.emplace_back(), outer_.gradient_or_zero(node_.outputs[i]));
+    }
+    for (const size_t i : summed_) {
+      BOWLINE_ASSIGN(inputs.emplace_back(), outer_.filled(0, graph_[node_.inputs[i]].shape));
+    }
+    for (const uint32_t position : split.invariants) {
+      inputs.push_back(node_.inputs[position]);
+    }
+    inputs.insert(inputs.end(), stacked_.begin(), stacked_.end());
+    return inputs;
+  }
+
+  Status append(const SplitBody& split) {
+    Node node;
+    node.op = node_.op;
+    node.attributes = node_.attributes;
+    node.name = node_.name.empty() ? "" : node_.name + ".grad";
+    node.repeat = std::make_shared<RepeatInfo>();
+    node.repeat->body = std::make_shared<Graph>(split.backward);
+    node.repeat->count = forward_.count;
+    node.repeat->carried = static_cast<uint32_t>(carried_ + sums_.size());
+    node.repeat->stacked_inputs = static_cast<uint32_t>(stacked_.size());
+    node.repeat->reverse = true;
+    BOWLINE_ASSIGN(node.inputs, backward_inputs(split));
+    const auto index = static_cast<uint32_t>(graph_.nodes.size());
+    for (uint32_t i = 0; i < node.repeat->carried; ++i) {
+      ValueInfo info;
+      info.node = index;
+      info.output = i;
+      results_.push_back(graph_.add_value(std::move(info)));
+    }
+    node.outputs = results_;
+    graph_.nodes.push_back(std::move(node));
+    return infer_node(graph_, index, {});
+  }
+
+  Status contribute() {
+    for (uint32_t i = 0; i < carried_; ++i) {
+      if (outer_.needed(node_.inputs[i])) {
+        BOWLINE_TRY(outer_.contribute(node_.inputs[i], results_[i]));
+      }
+    }
+    for (size_t s = 0; s < summed_.size(); ++s) {
+      BOWLINE_TRY(outer_.contribute(node_.inputs[summed_[s]], results_[carried_ + s]));
+    }
+    return {};
+  }
+
+  Differentiator& outer_;
+  Graph& graph_;
+  size_t index_;
+  const Node node_;  // a copy: nodes are appended meanwhile
+  RepeatInfo& forward_;
+  uint32_t carried_;
+  Graph whole_;  // forward and backward nodes of one iteration
+  size_t forward_values_;
+  size_t forward_nodes_ = 0;
+  Differentiator inner_;
+  std::vector<ValueId> incoming_;  // gradients of the carried outputs
+  std::vector<ValueId> sums_;      // of invariant inputs, so far
+  std::vector<size_t> summed_;     // which inputs of the node
+  std::vector<ValueId> outputs_;   // of the backward body, in `whole_`
+  std::vector<ValueId> stacked_;   // of the outer graph: what the forward Repeat keeps
+  std::vector<ValueId> results_;   // of the backward Repeat
+};
+
+}  // namespace
+
+Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
+                   const GradientOptions& options) {
+  return RepeatGradient(outer, graph, index, options).run();
+}
+
+}  // namespace bowline::graph
