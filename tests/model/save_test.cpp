@@ -53,6 +53,22 @@ TEST(Save, ALoadedModelThatIsSavedUnchangedGivesTheSameBytes) {
   EXPECT_EQ(folder.files(), 2u) << "no temporary file is left";
 }
 
+TEST(Save, KeepsTheDimsThatAttributesName) {
+  const Folder folder;
+  Model model;
+  GraphBuilder g(model, "f");
+  const Value x = g.input("x", DType::f32, {"a", "b"});
+  const Value y = g.op("Reshape", {x}, {{"dims", {1, "a", "b"}}});
+  g.output("y", g.op("Slice", {y}, {{"axis", 1}, {"length", "a"}}));
+  ASSERT_EQ(g.finish().message(), "");
+  ASSERT_EQ(model.save(folder / "a").message(), "");
+  const auto opened = Model::open(folder / "a");
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const auto& nodes = opened.value().state()->graphs.at(0).nodes;
+  EXPECT_EQ(attributes_text(Op::Reshape, nodes.at(0).attributes), "dims=[1,a,b]");
+  EXPECT_EQ(attributes_text(Op::Slice, nodes.at(1).attributes), "axis=1 start=0 length=a");
+}
+
 // Whether a file of this name is mapped into this process.
 bool is_mapped(const std::string& path) {
   std::ifstream maps("/proc/self/maps");
