@@ -132,7 +132,9 @@ class Pass {
   }
 
   Status line_backward(const Tape::Line& line) {
-    if (douts_[line.outputs[0]].empty() || !tape_.values[line.outputs[0]].needed) {
+    const bool reached =
+        std::ranges::any_of(line.outputs, [&](uint32_t v) { return !douts_[v].empty(); });
+    if (!reached || !tape_.values[line.outputs[0]].needed) {
       return {};
     }
     step_.iteration = line.iteration;
@@ -140,6 +142,8 @@ class Pass {
     for (const uint32_t v : line.outputs) {
       douts.push_back({values_[v].shape, douts_[v]});
     }
+    // Output 0 has a gradient always, others where the loss reaches them.
+    douts[0].values.resize(values_[line.outputs[0]].values.size());
     OracleGradient context(line.op, line.attributes, all(line.inputs), all(line.outputs),
                            std::move(douts),
                            [&](Op op, const Attributes& attributes, std::span<const Array> inputs) {
