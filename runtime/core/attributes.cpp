@@ -11,8 +11,6 @@
 namespace bowline {
 namespace {
 
-using ParameterLists = std::vector<std::unique_ptr<file::ParameterListT>>;
-
 template <class T>
 concept Number = std::is_arithmetic_v<T> && !
 std::same_as<T, bool>;
