@@ -1,4 +1,4 @@
-//! variants
+//! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // y[i] = f(a, b) with numpy broadcasting: the host gives merged dims with strides per operand, 0 where one stretches.
@@ -10,9 +10,9 @@ layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
 layout(constant_id = 2) const uint RANK = 1;
 
 layout(push_constant, scalar) uniform Push {
-  Floats a;
-  Floats b;
-  Floats y;
+  Elements a;
+  Elements b;
+  Elements y;
   Words dims;  // of two operands, see index.glsl
   uint n;
   uint per_group;
@@ -36,6 +36,6 @@ void main() {
       at_a += at * stride_a[axis];
       at_b += at * stride_b[axis];
     }
-    p.y.v[i] = call(FUNCTION, p.a.v[at_a], p.b.v[at_b], 0, 0);
+    write(p.y, i, call(FUNCTION, read(p.a, at_a), read(p.b, at_b), 0, 0));
   }
 }

@@ -1,4 +1,4 @@
-//! variants
+//! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // y[i] = f(a[i], b[i]) for operands of one shape; b is not read by functions of one operand.
@@ -8,9 +8,9 @@
 layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
 
 layout(push_constant, scalar) uniform Push {
-  Floats a;
-  Floats b;
-  Floats y;
+  Elements a;
+  Elements b;
+  Elements y;
   uint n;
   uint per_group;
   float constant_p;
@@ -21,6 +21,6 @@ void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.n);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    p.y.v[i] = call(FUNCTION, p.a.v[i], p.b.v[i], p.constant_p, p.constant_q);
+    write(p.y, i, call(FUNCTION, read(p.a, i), read(p.b, i), p.constant_p, p.constant_q));
   }
 }

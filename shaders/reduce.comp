@@ -1,4 +1,4 @@
-//! variants AXIS=rows,columns
+//! variants AXIS=rows,columns T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // y[o] = factor * sum over the reduced indices of x. Outputs are decomposed over the kept dims, the reduced index over
@@ -14,8 +14,8 @@ layout(constant_id = 2) const uint REDUCED = 1;
 const uint UNROLL = 8;
 
 layout(push_constant, scalar) uniform Push {
-  Floats x;
-  Floats y;
+  Elements x;
+  Elements y;
   Words dims;  // of the kept dims, then of the reduced ones, see index.glsl
   uint n;      // outputs
   uint terms;  // per output
@@ -57,7 +57,7 @@ void main() {
   for (uint t = gl_SubgroupInvocationID; t < p.terms; t += UNROLL * gl_SubgroupSize) {
     [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
       const uint term = t + j * gl_SubgroupSize;
-      sums[j] += term < p.terms ? p.x.v[base + REDUCED_OFFSET(term)] : 0;
+      sums[j] += term < p.terms ? read(p.x, base + REDUCED_OFFSET(term)) : 0;
     }
   }
   A sum = 0;
@@ -66,7 +66,7 @@ void main() {
   }
   sum = subgroupAdd(sum);
   if (subgroupElect()) {
-    p.y.v[o] = sum * p.factor;
+    write(p.y, o, sum * p.factor);
   }
 #else
   const uint first = group_index() * p.per_group;
@@ -79,14 +79,14 @@ void main() {
     }
     for (uint t = 0; t < p.terms; t += UNROLL) {
       [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
-        sums[j] += t + j < p.terms ? p.x.v[base + REDUCED_OFFSET(t + j)] : 0;
+        sums[j] += t + j < p.terms ? read(p.x, base + REDUCED_OFFSET(t + j)) : 0;
       }
     }
     A sum = 0;
     [[unroll]] for (uint j = 0; j < UNROLL; ++j) {
       sum += sums[j];
     }
-    p.y.v[o] = sum * p.factor;
+    write(p.y, o, sum * p.factor);
   }
 #endif
 }

@@ -57,8 +57,9 @@ class CpuRecording : public Recording {
     }
     for (size_t i = 0; i < constants_.size(); ++i) {
       const Record& r = program_.records[i];
-      const Kernel* kernel =
-          r.kind == Record::Kind::op ? kKernels[static_cast<size_t>(index_of(r.op))] : nullptr;
+      const Kernel* kernel = r.kind == Record::Kind::op
+                                 ? device::find_kernel<Kernel>(kKernels, r.op, r.type)
+                                 : nullptr;
       if (kernel != nullptr && kernel->constant_bytes != nullptr) {
         constants_[i].resize(kernel->constant_bytes(r));
         kernel->make_constant(r, threads, constants_[i].data());
@@ -137,7 +138,7 @@ class CpuRecording : public Recording {
                         step,
                         threads,
                         iteration};
-    const Kernel& kernel = *kKernels[static_cast<size_t>(index_of(r.op))];
+    const Kernel& kernel = *device::find_kernel<Kernel>(kKernels, r.op, r.type);
     if (times == nullptr) {
       kernel.run(launch);
       return;
@@ -163,13 +164,9 @@ class CpuDevice : public device::Device {
 
   NodeAnswer query(const NodeQuery& node) const override {
     NodeAnswer answer;
-    const Kernel* kernel = kKernels[static_cast<size_t>(index_of(node.op))];
+    const Kernel* kernel = device::find_kernel<Kernel>(kKernels, node.op, node.type);
     if (kernel == nullptr) {
-      answer.reason = "The CPU has no kernel for it.";
-      return answer;
-    }
-    answer.reason = device::refusal_of(node, kernel->types);
-    if (!answer.reason.empty()) {
+      answer.reason = device::no_kernel<Kernel>(kKernels, "The CPU", node.op, node.type);
       return answer;
     }
     answer.workspace_bytes = kernel->workspace ? kernel->workspace(node, threads_) : 0;
@@ -262,8 +259,9 @@ class CpuDevice : public device::Device {
                     buffers.size(), program.slots);
     for (const Record& r : program.records) {
       if (r.kind == Record::Kind::op) {
-        BOWLINE_REQUIRE_CODE(kKernels[static_cast<size_t>(index_of(r.op))] != nullptr,
-                             Code::unsupported, "The CPU has no kernel for {}.", r.op);
+        BOWLINE_REQUIRE_CODE(device::find_kernel<Kernel>(kKernels, r.op, r.type) != nullptr,
+                             Code::unsupported, "{}",
+                             device::no_kernel<Kernel>(kKernels, "The CPU", r.op, r.type));
       }
     }
     return std::unique_ptr<Recording>(new CpuRecording(program, buffers, threads_));

@@ -1,9 +1,9 @@
-// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from the files of
-// kernels/: a file bears the stem of its op or claims several in its head ("//! ops Add Sub Mul").
+// What a CPU kernel gets and what it must say about itself. The table kKernels is generated from the files of kernels/: a file
+// bears the stem of its op or claims several in its head ("//! ops Add Sub Mul", "//! ops(f16, bf16) MatMul").
 #pragma once
 
 #include "device/backend.h"
-#include "device/operand_types.h"
+#include "device/kernel_table.h"
 #include "threads.h"
 
 namespace bowline::cpu {
@@ -22,8 +22,12 @@ struct Arg {
   ListItem entry;                  // of a table operand: the entry of the iteration
   std::span<const ListItem> list;  // of a list operand
 
-  float* f32() const { return reinterpret_cast<float*>(data); }
-  const int32_t* i32() const { return reinterpret_cast<const int32_t*>(data); }
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+  float* f32() const { return as<float>(); }
+  const int32_t* i32() const { return as<const int32_t>(); }
   int64_t elements() const { return shape->elements(); }
 };
 
@@ -60,10 +64,9 @@ struct Kernel {
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient (device::Record::accumulate)
-  device::OperandTypes types = {};
 };
 
-extern const Kernel* const kKernels[kOps];
+extern const device::KernelTable<Kernel> kKernels;
 
 // Splits [0, n) into blocks of `grain` elements, one task each.
 template <class F>

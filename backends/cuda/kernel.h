@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "device/backend.h"
-#include "device/operand_types.h"
+#include "device/kernel_table.h"
 #include "platform.h"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
@@ -75,6 +75,17 @@ class Launch {
   bool has_input(size_t i) const { return i < inputs(); }
   const Shape& in_shape(size_t i) const { return record_.inputs[i].shape; }
   const Shape& out_shape(size_t i) const { return record_.outputs[i].shape; }
+  DType in_type(size_t i) const { return record_.inputs[i].dtype; }
+  DType out_type(size_t i) const { return record_.outputs[i].dtype; }
+  DType type() const { return record_.type; }
+  template <class T>
+  const T* in_as(size_t i) const {
+    return reinterpret_cast<const T*>(at(record_.inputs[i]));
+  }
+  template <class T>
+  T* out_as(size_t i) const {
+    return reinterpret_cast<T*>(at(record_.outputs[i]));
+  }
   const float* in(size_t i) const { return reinterpret_cast<const float*>(at(record_.inputs[i])); }
   const int32_t* in_i32(size_t i) const {
     return reinterpret_cast<const int32_t*>(at(record_.inputs[i]));
@@ -133,7 +144,6 @@ struct Kernel {
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient
-  device::OperandTypes types = {};
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);
@@ -142,7 +152,7 @@ struct Kernel {
   const Kernel kernel_##stem { __VA_ARGS__ }
 
 // One row per operator, null where no file of kernels/ claims it. Generated.
-extern const Kernel* const kKernels[kOps];
+extern const device::KernelTable<Kernel> kKernels;
 
 // Blocks of `threads` for n elements, each thread taking `each` of them.
 constexpr unsigned blocks_for(uint64_t n, uint64_t threads, uint64_t each = 1) {

@@ -68,14 +68,13 @@ Status CudaDevice::synchronize() {
 
 NodeAnswer CudaDevice::query(const NodeQuery& node) const {
   NodeAnswer answer;
-  const Kernel* kernel = kKernels[static_cast<size_t>(index_of(node.op))];
+  const Kernel* kernel = device::find_kernel<Kernel>(kKernels, node.op, node.type);
   if (kernel == nullptr) {
-    answer.reason = "CUDA has no kernel for it.";
+    answer.reason = device::no_kernel<Kernel>(kKernels, "CUDA", node.op, node.type);
     return answer;
   }
   const NodeView view{node, blas_.get()};
-  answer.reason = device::refusal_of(node, kernel->types);
-  if (answer.reason.empty() && kernel->refusal != nullptr) {
+  if (kernel->refusal != nullptr) {
     const char* reason = kernel->refusal(view);
     answer.reason = reason == nullptr ? "" : reason;
   }
@@ -193,8 +192,9 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
   }
   for (const device::Record& r : program.records) {
     BOWLINE_REQUIRE_CODE(r.kind != device::Record::Kind::op ||
-                             kKernels[static_cast<size_t>(index_of(r.op))] != nullptr,
-                         Code::unsupported, "CUDA has no kernel for {}.", r.op);
+                             device::find_kernel<Kernel>(kKernels, r.op, r.type) != nullptr,
+                         Code::unsupported, "{}",
+                         device::no_kernel<Kernel>(kKernels, "CUDA", r.op, r.type));
   }
   BOWLINE_TRY(pending_ ? synchronize() : Status());
   Result<std::unique_ptr<CudaRecording>> recording =

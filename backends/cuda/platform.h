@@ -11,6 +11,8 @@
 #include "emu/runtime.h"
 #else
 #define BOWLINE_CUDA_NAMESPACE cuda
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #endif
 

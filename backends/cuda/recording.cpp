@@ -178,8 +178,9 @@ void CudaRecording::enqueue_transfers(bool in, Status& status) const {
 }
 
 void CudaRecording::enqueue(Launch::Context& context, size_t record, uint32_t iteration) const {
-  Launch launch(context, program_.records[record], iteration);
-  kKernels[static_cast<size_t>(index_of(program_.records[record].op))]->run(launch);
+  const device::Record& r = program_.records[record];
+  Launch launch(context, r, iteration);
+  device::find_kernel<Kernel>(kKernels, r.op, r.type)->run(launch);
 }
 
 Launch::Context CudaRecording::context() const {

@@ -92,12 +92,17 @@ const char* lacking(const Loader& loader, PhysicalDevice* device) {
   device->has_subgroup_control =
       has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   read_properties(loader, device, &subgroup);
-  vulkan12.pNext = device->has_subgroup_control ? &control : nullptr;
+  VkPhysicalDevice16BitStorageFeatures half{};
+  half.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+  half.pNext = device->has_subgroup_control ? &control : nullptr;
+  vulkan12.pNext = &half;
   VkPhysicalDeviceFeatures2 features{};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = &vulkan12;
   loader.vkGetPhysicalDeviceFeatures2(device->handle, &features);
   device->has_int64 = features.features.shaderInt64 == VK_TRUE;
+  device->has_16bit_storage = half.storageBuffer16BitAccess == VK_TRUE;
+  device->has_8bit_storage = vulkan12.storageBuffer8BitAccess == VK_TRUE;
   device->has_memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   device->has_subgroup_control = device->has_subgroup_control &&
                                  control.subgroupSizeControl == VK_TRUE &&
@@ -176,7 +181,12 @@ VkResult Device::open() {
   control.computeFullSubgroups = VK_TRUE;
   VkPhysicalDeviceVulkan12Features vulkan12{};
   vulkan12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
-  vulkan12.pNext = physical_.has_subgroup_control ? &control : nullptr;
+  VkPhysicalDevice16BitStorageFeatures half{};
+  half.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES;
+  half.pNext = physical_.has_subgroup_control ? &control : nullptr;
+  half.storageBuffer16BitAccess = physical_.has_16bit_storage ? VK_TRUE : VK_FALSE;
+  vulkan12.pNext = &half;
+  vulkan12.storageBuffer8BitAccess = physical_.has_8bit_storage ? VK_TRUE : VK_FALSE;
   vulkan12.bufferDeviceAddress = VK_TRUE;
   vulkan12.timelineSemaphore = VK_TRUE;
   vulkan12.scalarBlockLayout = VK_TRUE;

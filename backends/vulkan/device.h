@@ -22,6 +22,8 @@ struct PhysicalDevice {
   uint64_t memory_bytes = 0;          // size of the largest device-local heap
   uint64_t max_allocation_bytes = 0;  // of one vkAllocateMemory
   bool has_int64 = false;
+  bool has_16bit_storage = false;
+  bool has_8bit_storage = false;
   bool has_memory_budget = false;
   bool has_subgroup_control = false;  // a required subgroup size can be asked for
   bool is_software() const {

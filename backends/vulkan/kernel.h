@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/backend.h"
-#include "device/operand_types.h"
+#include "device/kernel_table.h"
 #include "device/program.h"
 #include "memory.h"
 #include "pipeline.h"
@@ -118,6 +118,8 @@ class Launch {
   const PhysicalDevice& physical() const { return physical_; }
   uint32_t lanes() const { return physical_.subgroup_size; }
   Op op() const { return record().op; }
+  DType type() const { return record().type; }
+  double element_bytes() const { return static_cast<double>(size_of(type())); }
   const Attributes& attributes() const { return record().attributes; }
   template <class Table>
   const Table& attributes() const {
@@ -127,6 +129,8 @@ class Launch {
   size_t outputs() const { return record().outputs.size(); }
   const Shape& in_shape(size_t i) const { return record().inputs[i].shape; }
   const Shape& out_shape(size_t i) const { return record().outputs[i].shape; }
+  DType in_type(size_t i) const { return record().inputs[i].dtype; }
+  DType out_type(size_t i) const { return record().outputs[i].dtype; }
   uint64_t out_bytes(size_t i) const { return record().outputs[i].bytes(); }
   VkDeviceAddress in(size_t i) const { return place(record().inputs[i]).address; }
   VkDeviceAddress out(size_t i) const { return place(record().outputs[i]).address; }
@@ -173,6 +177,11 @@ class Launch {
   CommandList* list_;
 };
 
+// The variant of a shader for a storage dtype.
+constexpr uint32_t of_type(DType type, uint32_t f32, uint32_t f16, uint32_t bf16) {
+  return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : f32;
+}
+
 // A node at query time.
 struct NodeView {
   const device::NodeQuery& query;
@@ -194,7 +203,8 @@ struct Kernel {
   uint64_t (*workspace)(const NodeView& node) = nullptr;
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
-  device::OperandTypes types = {};
+  // (optional) it touches no element by itself, so that it needs no feature of the driver for them.
+  bool moves_bytes = false;
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);
@@ -203,6 +213,6 @@ struct Kernel {
   const Kernel kernel_##stem { __VA_ARGS__ }
 
 // One row per operator, null where no file of kernels/ claims it. Generated.
-extern const Kernel* const kKernels[kOps];
+extern const device::KernelTable<Kernel> kKernels;
 
 }  // namespace bowline::vulkan

@@ -40,8 +40,9 @@ Status check_record(const Program& program, size_t slots, const Record& record, 
   const int index = index_of(record.op);
   BOWLINE_REQUIRE(record.op != Op::Invalid && index >= 0 && index < kOps,
                   "Record has no operator.");
-  BOWLINE_REQUIRE_CODE(kKernels[index] != nullptr, Code::unsupported,
-                       "The Vulkan backend has no kernel for {}.", record.op);
+  BOWLINE_REQUIRE_CODE(
+      device::find_kernel<Kernel>(kKernels, record.op, record.type) != nullptr, Code::unsupported,
+      "{}", device::no_kernel<Kernel>(kKernels, "The Vulkan backend", record.op, record.type));
   for (const Operand& operand : record.inputs) {
     BOWLINE_TRY(check_operand(program, slots, operand, count, in_repeat));
   }
@@ -108,7 +109,7 @@ class Lowering {
       }
       last = &record;
       Launch launch(physical_, program_, slots_, r, in_repeat, iteration, list_);
-      kKernels[index_of(record.op)]->launch(launch);
+      device::find_kernel<Kernel>(kKernels, record.op, record.type)->launch(launch);
       BOWLINE_TRY(Status(list_->status));
     }
     return {};

@@ -19,6 +19,8 @@ constexpr std::string_view name_of(DType t) {
   return names[static_cast<size_t>(t)];
 }
 
+constexpr bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+
 inline void append_text(std::string& out, DType t) { out += name_of(t); }
 
 }  // namespace bowline

@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 3;
+constexpr uint32_t kContractVersion = 4;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -46,6 +46,7 @@ struct MemoryInfo {
 // What the caller asks about a node before it makes a plan.
 struct NodeQuery {
   Op op;
+  DType type;  // Record::type
   const Attributes& attributes;
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
@@ -91,7 +92,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual const Capabilities& capabilities() const = 0;
-  // A node of a dtype that its kernel does not take is refused (device/operand_types.h).
+  // The dtypes of the operands are those that the operator takes (OpDef::types). One that has no kernel for the storage dtype of
+  // the node is refused by its name (device/kernel_table.h).
   virtual NodeAnswer query(const NodeQuery& node) const = 0;
   virtual Result<MemoryInfo> memory_info() = 0;
 

@@ -59,6 +59,8 @@ struct Record {
   enum class Kind : uint8_t { op, repeat_begin, repeat_end };
   Kind kind = Kind::op;
   Op op = Op::Invalid;
+  DType type =
+      DType::f32;  // storage dtype of the node; kernels are chosen by it (core/operand_types.h)
   Attributes attributes;
   std::vector<Operand> inputs;
   // An output may lie exactly on an input where the operator allows it (OpDef::in_place).

@@ -22,6 +22,7 @@ class NodeGradient : public GradientContext {
   GradientValue dout(int i) const override { return {douts_[static_cast<size_t>(i)]}; }
   bool needs(int i) const override { return d_.needed(node_.inputs[static_cast<size_t>(i)]); }
   const Shape& shape(GradientValue v) const override { return graph_[v.index].shape; }
+  DType dtype(GradientValue v) const override { return graph_[v.index].dtype; }
 
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {
     std::vector<ValueId> ids;
@@ -89,7 +90,7 @@ void Differentiator::find_needed(std::span<const bool> wanted_inputs) {
                                        [&](const ValueInfo& info) { return has_trainable(info); });
     }
     for (const ValueId v : node.outputs) {
-      needed_[v] = any && graph_[v].dtype == DType::f32;
+      needed_[v] = any && is_float(graph_[v].dtype);
     }
   }
 }

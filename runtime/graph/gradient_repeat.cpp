@@ -151,7 +151,7 @@ class RepeatGradient {
     const std::unique_ptr<bool[]> wanted(new bool[inputs]);
     for (size_t i = 0; i < inputs; ++i) {
       const ValueId v = node_.inputs[i];
-      wanted[i] = (i < carried_ || outer_.needed(v)) && graph_[v].dtype == DType::f32;
+      wanted[i] = (i < carried_ || outer_.needed(v)) && is_float(graph_[v].dtype);
     }
     for (uint32_t i = 0; i < carried_; ++i) {
       const ValueInfo& leaving = whole_[whole_.outputs[i]];

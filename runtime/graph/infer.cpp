@@ -5,19 +5,18 @@ namespace {
 
 class NodeInfer : public InferContext {
  public:
-  NodeInfer(Graph& graph, const Node& node, const Attributes& bound)
-      : InferContext(bound), graph_(graph), node_(node) {}
+  NodeInfer(Graph& graph, const Node& node, const Attributes& bound, std::span<const DType> dtypes)
+      : InferContext(bound), graph_(graph), node_(node), dtypes_(dtypes) {}
 
   int inputs() const override { return static_cast<int>(node_.inputs.size()); }
   const Shape& in(int i) const override { return value(i).shape; }
-  DType dtype(int i) const override { return value(i).dtype; }
-  using InferContext::out;
-  Status out(int i, const Shape& shape, DType type) override {
+  DType dtype(int i) const override { return dtypes_[static_cast<size_t>(i)]; }
+  Status out(int i, const Shape& shape, std::optional<DType> type) override {
     // The checked form holds the limits of rank, dims and elements.
     BOWLINE_ASSIGN(const Shape checked, Shape::checked(shape.dims()));
     ValueInfo& v = graph_[node_.outputs[static_cast<size_t>(i)]];
     v.shape = checked;
-    v.dtype = type;
+    v.dtype = type ? *type : output_type(op_def(node_.op).types, i, dtypes_).value();
     return {};
   }
 
@@ -25,6 +24,7 @@ class NodeInfer : public InferContext {
   const ValueInfo& value(int i) const { return graph_[node_.inputs[static_cast<size_t>(i)]]; }
   Graph& graph_;
   const Node& node_;
+  std::span<const DType> dtypes_;
 };
 
 Shape slice_of(const Shape& stacked) { return Shape(stacked.dims().subspan(1)); }
@@ -80,22 +80,13 @@ Status infer_op(Graph& graph, const Node& node, Dims bound) {
   for (const ValueId v : node.inputs) {
     dtypes.push_back(graph[v].dtype);
   }
-  BOWLINE_TRY(check_dtypes(def, dtypes));
+  BOWLINE_TRY(check_operand_types(def.types, def.name, dtypes));
   BOWLINE_ASSIGN(const Attributes attributes, attributes_bound(node.op, node.attributes, bound));
-  NodeInfer context(graph, node, attributes);
+  NodeInfer context(graph, node, attributes, dtypes);
   return def.infer(context);
 }
 
 }  // namespace
-
-Status check_dtypes(const OpDef& def, std::span<const DType> inputs) {
-  for (size_t i = 0; i < inputs.size() && !def.any_dtype; ++i) {
-    const bool index = (def.index_inputs >> i & 1) != 0;
-    const DType type = index ? DType::i32 : DType::f32;
-    BOWLINE_REQUIRE(inputs[i] == type, "Input {} of {} is {}.", i, def.name, inputs[i]);
-  }
-  return {};
-}
 
 Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound) {
   std::vector<int64_t> out;

@@ -10,9 +10,6 @@ using Dims = std::span<const BoundDim>;
 // Shape of an input whose dims are numbers or names. Errors  bad_argument: a name that is not bound.
 Result<Shape> bind_shape(const std::vector<GraphDim>& dims, Dims bound);
 
-// Errors  bad_argument: an input of a dtype that the operator does not take.
-Status check_dtypes(const OpDef& def, std::span<const DType> inputs);
-
 // Shape and dtype of the outputs of one node, from its inputs, into the values that the node names.
 // Errors  bad_argument: a rule of the operator is broken; the node is named.
 Status infer_node(Graph& graph, size_t node, Dims bound);

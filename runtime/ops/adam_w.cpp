@@ -60,6 +60,7 @@ const OpDef op_adam_w{
     .outputs = 3,
     .takes_lists = true,
     .list_inputs = 0b01111,
+    .types = "f32 -> f32",
     .updates = {{0, 0}, {1, 2}, {2, 3}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

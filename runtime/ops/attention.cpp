@@ -111,6 +111,7 @@ const OpDef op_attention{
     .name = "Attention",
     .inputs = 3,
     .outputs = 2,
+    .types = "F -> F, f32",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

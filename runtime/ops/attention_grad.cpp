@@ -106,6 +106,7 @@ const OpDef op_attention_grad{
     .name = "AttentionGrad",
     .inputs = 6,
     .outputs = 3,
+    .types = "F, F, F, F, f32, F -> F",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

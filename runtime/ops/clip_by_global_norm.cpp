@@ -47,6 +47,7 @@ const OpDef op_clip_by_global_norm{
     .name = "ClipByGlobalNorm",
     .optional_inputs = 1,
     .takes_lists = true,
+    .types = "f32 -> f32",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -26,7 +26,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_copy;
 const OpDef op_copy{
     .name = "Copy",
-    .any_dtype = true,
+    .types = "A -> A",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

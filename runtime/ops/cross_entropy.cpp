@@ -83,7 +83,7 @@ const OpDef op_cross_entropy{
     .name = "CrossEntropy",
     .inputs = 2,
     .outputs = 2,
-    .index_inputs = 0b10,
+    .types = "F, i32 -> f32",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

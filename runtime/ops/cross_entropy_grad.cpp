@@ -65,7 +65,7 @@ extern const OpDef op_cross_entropy_grad;
 const OpDef op_cross_entropy_grad{
     .name = "CrossEntropyGrad",
     .inputs = 4,
-    .index_inputs = 0b0010,
+    .types = "F, i32, f32, f32 -> F",
     .in_place = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -47,7 +47,7 @@ extern const OpDef op_embedding;
 const OpDef op_embedding{
     .name = "Embedding",
     .inputs = 2,
-    .index_inputs = 0b10,
+    .types = "F, i32 -> F",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -19,7 +19,7 @@ Status infer(InferContext& c) {
                   "Shape of dy ({}) is not that of the ids ({}) and a row.", dy, c.in(0));
   const int64_t rows = c.attributes<EmbeddingGradAttributes>().rows();
   BOWLINE_ASSIGN(const Shape table, Shape::checked(std::array{rows, dy.back()}));
-  return c.out(0, table, DType::f32);
+  return c.out(0, table);
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -49,7 +49,7 @@ extern const OpDef op_embedding_grad;
 const OpDef op_embedding_grad{
     .name = "EmbeddingGrad",
     .inputs = 2,
-    .index_inputs = 0b01,
+    .types = "i32, f32 -> f32",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -12,7 +12,7 @@ namespace {
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<FillAttributes>().dims();
   BOWLINE_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
-  return c.out(0, y, DType::f32);
+  return c.out(0, y);
 }
 
 Status gradient(GradientContext&) { return {}; }
@@ -31,6 +31,7 @@ extern const OpDef op_fill;
 const OpDef op_fill{
     .name = "Fill",
     .inputs = 0,
+    .types = "-> f32",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/attributes.h"
-#include "core/dtype.h"
+#include "core/operand_types.h"
 #include "core/shape.h"
 
 #ifdef BOWLINE_ORACLES
@@ -30,9 +31,8 @@ class InferContext {
   virtual int inputs() const = 0;
   virtual const Shape& in(int i) const = 0;
   virtual DType dtype(int i) const = 0;
-  // Sets output i. The dtype of a float output is that of input 0 unless given.
-  virtual Status out(int i, const Shape& shape, DType dtype) = 0;
-  Status out(int i, const Shape& shape) { return out(i, shape, dtype(0)); }
+  // Sets output i. Its dtype follows from OpDef::types unless given.
+  virtual Status out(int i, const Shape& shape, std::optional<DType> dtype = {}) = 0;
 
   // Sizes that name dims have their values.
   template <class Table>
@@ -65,6 +65,7 @@ class GradientContext {
   // True if a gradient of input i is of use to anybody.
   virtual bool needs(int i) const = 0;
   virtual const Shape& shape(GradientValue v) const = 0;
+  virtual DType dtype(GradientValue v) const = 0;
 
   virtual GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) = 0;
   GradientValue add1(Op op, const GradientValues& inputs,
@@ -87,8 +88,8 @@ class GradientContext {
   const Attributes* attributes_;
 };
 
-// Inputs and outputs in double precision; integers are exact.
-// Outputs start as zero. `step` holds the step scalars that some operators read.
+// Inputs and outputs in double precision; integers are exact, up to 2^53. Inputs have been rounded to their dtype, outputs are
+// rounded by who compares. Outputs start as zero. `step` holds the step scalars that some operators read.
 class OracleContext {
  public:
   struct Step {
@@ -119,6 +120,7 @@ class OracleContext {
   struct Array {
     Shape shape;
     std::vector<double> values;
+    DType dtype = DType::f32;
   };
 
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
@@ -133,6 +135,7 @@ class OracleContext {
   int inputs() const { return static_cast<int>(in_.size()); }
   std::span<const double> in(int i) const { return in_[static_cast<size_t>(i)].values; }
   const Shape& shape(int i) const { return in_[static_cast<size_t>(i)].shape; }
+  DType dtype(int i) const { return in_[static_cast<size_t>(i)].dtype; }
   std::span<double> out(int i) const { return out_[static_cast<size_t>(i)].values; }
   const Shape& out_shape(int i) const { return out_[static_cast<size_t>(i)].shape; }
   // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
@@ -161,7 +164,9 @@ class OracleContext {
   std::span<std::vector<double>> magnitude_;
 };
 
-// How far an f32 kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute.
+// How far a kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute, as every kernel computes in f32.
+// Where it stores another float dtype, the rounding to that comes on top (Higham, "Accuracy and Stability of Numerical
+// Algorithms", 2002, section 2.2).
 struct Tolerance {
   static constexpr double kUnderflow = 1e-33;
   double roundings = 0;
@@ -222,10 +227,7 @@ struct OpDef {
   // bits are set in list_inputs, and the outputs that update them.
   bool takes_lists = false;
   uint32_t list_inputs = 0b1;
-  // Inputs that are indices (i32) and get no gradient: bit i stands for input i. The others are f32.
-  uint32_t index_inputs = 0;
-  // (optional) the operator moves bytes: its input has any dtype.
-  bool any_dtype = false;
+  const char* types = "F -> F";  // dtypes of the operands (core/operand_types.h)
   InPlace in_place[2] = {};
   // Output i is a storage that input j held before: the operator writes state.
   InPlace updates[4] = {};

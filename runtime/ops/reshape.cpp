@@ -57,6 +57,7 @@ extern const OpDef op_reshape;
 const OpDef op_reshape{
     .name = "Reshape",
     .is_view = true,
+    .types = "A -> A",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -66,6 +66,7 @@ const OpDef op_sgd{
     .optional_outputs = 1,
     .takes_lists = true,
     .list_inputs = 0b1011,
+    .types = "f32 -> f32",
     .updates = {{0, 0}, {1, 3}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -25,6 +25,7 @@ extern const OpDef op_zero_grad;
 const OpDef op_zero_grad{
     .name = "ZeroGrad",
     .takes_lists = true,
+    .types = "f32 -> f32",
     .updates = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

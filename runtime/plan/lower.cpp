@@ -14,6 +14,17 @@ using graph::ValueKind;
 
 namespace {
 
+// The storage dtype of a record. Backends rely on it that the operands have the dtypes that their operator takes.
+Status set_type(Record& record) {
+  std::vector<DType> inputs, outputs;
+  std::ranges::transform(record.inputs, std::back_inserter(inputs), &Operand::dtype);
+  std::ranges::transform(record.outputs, std::back_inserter(outputs), &Operand::dtype);
+  const OpDef& def = op_def(record.op);
+  BOWLINE_TRY(check_operand_types(def.types, def.name, inputs, outputs));
+  record.type = storage_type(def.types, inputs, outputs);
+  return {};
+}
+
 void renumber(Graph& g) {
   for (uint32_t n = 0; n < g.nodes.size(); ++n) {
     for (const ValueId v : g.nodes[n].outputs) {
@@ -206,8 +217,9 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
 
 Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record record) {
   const size_t index = plan_.program.records.size();
+  BOWLINE_TRY(set_type(record).at(format("While planning {}.", name)));
   const device::NodeAnswer answer =
-      device_.query({record.op, record.attributes, record.inputs, record.outputs});
+      device_.query({record.op, record.type, record.attributes, record.inputs, record.outputs});
   BOWLINE_REQUIRE_CODE(answer.reason.empty(), Code::unsupported, "Device {} cannot run {}: {}",
                        device_.info().name, name, answer.reason);
   record.node = static_cast<uint32_t>(plan_.nodes.size());

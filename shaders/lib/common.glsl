@@ -1,6 +1,7 @@
 // The dialect that all shaders share: operands by device address, no descriptor sets.
 //
-// T is the storage type, A the arithmetic type. Constant 0 is the workgroup's size in x.
+// T is the storage type, A the arithmetic type; operands of a variant T=f16 or bf16 are Elements, which read() and write() turn
+// from and into f32. Constant 0 is the workgroup's size in x.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,6 +17,23 @@ layout(local_size_x_id = 0) in;
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { T v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words { uint v[]; };
+
+#if defined(T_f16) || defined(T_bf16)
+#extension GL_EXT_shader_16bit_storage : require
+#include "half.glsl"
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Elements { uint16_t v[]; };
+#if defined(T_f16)
+A read(Elements x, uint i) { return half_to_float(uint(x.v[i])); }
+void write(Elements y, uint i, A value) { y.v[i] = uint16_t(float_to_half(value)); }
+#else
+A read(Elements x, uint i) { return bhalf_to_float(uint(x.v[i])); }
+void write(Elements y, uint i, A value) { y.v[i] = uint16_t(float_to_bhalf(value)); }
+#endif
+#else
+#define Elements Floats
+A read(Floats x, uint i) { return x.v[i]; }
+void write(Floats y, uint i, A value) { y.v[i] = value; }
+#endif
 
 // Workgroups are numbered over x, then y. A long dispatch runs in pieces of whole rows of x, so nothing may
 // depend on the number of rows; numbers past the end of the work do nothing.

@@ -1,8 +1,8 @@
 #include "conformance/bench.h"
 
 #include <cstring>
-#include <utility>
 
+#include "conformance/elements.h"
 #include "core/checked.h"
 
 namespace bowline::conformance {
@@ -68,19 +68,6 @@ class Image {
   std::vector<std::pair<uint64_t, uint64_t>> free_;
 };
 
-void store(std::span<const double> values, DType dtype, std::byte* to) {
-  for (const double v : values) {
-    if (dtype == DType::i32) {
-      const auto n = static_cast<int32_t>(v);
-      std::memcpy(to, &n, sizeof(n));
-    } else {
-      const auto f = static_cast<float>(v);
-      std::memcpy(to, &f, sizeof(f));
-    }
-    to += 4;
-  }
-}
-
 StepScalars scalars_of(const Case& c) {
   StepScalars s;
   s.error = c.step_error;
@@ -106,6 +93,7 @@ struct Placed {
   std::vector<std::pair<uint64_t, uint64_t>> parts;  // offset, elements
   uint64_t step_bytes = 0;
   bool as_table = false;
+  DType dtype = DType::f32;
 };
 
 // A Program of one operator, with the memory that it is bound to.
@@ -128,6 +116,10 @@ class Setup {
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       add_output(i, expected.outputs[i]);
     }
+    std::vector<DType> in, out;
+    std::ranges::transform(record_.inputs, std::back_inserter(in), &Operand::dtype);
+    std::ranges::transform(record_.outputs, std::back_inserter(out), &Operand::dtype);
+    record_.type = storage_type(def_.types, in, out);
   }
 
   const Record& record() const { return record_; }
@@ -161,17 +153,13 @@ class Setup {
   Image& image(size_t slot) { return images_[slot]; }
 
   // Output i as it lies in `slots`; of a Repeat that of the last iteration.
-  std::vector<float> output(size_t i, std::span<const std::vector<std::byte>> slots) const {
+  std::vector<double> output(size_t i, std::span<const std::vector<std::byte>> slots) const {
     const Placed& p = outputs_[i];
-    std::vector<float> out;
+    std::vector<double> out;
     const uint64_t last = last_copy(p.as_table) * p.step_bytes;
     for (const auto& [offset, elements] : p.parts) {
-      const size_t old = out.size();
-      out.resize(old + elements);
-      if (elements > 0) {
-        std::memcpy(out.data() + old, slots[p.slot].data() + offset + last,
-                    elements * sizeof(float));
-      }
+      const auto part = load(slots[p.slot].data() + offset + last, elements, p.dtype);
+      out.insert(out.end(), part.begin(), part.end());
     }
     return out;
   }
@@ -188,9 +176,9 @@ class Setup {
     return i % 2 == 0 ? kArenaSlot : kFirstStorageSlot + (i % 4) / 2;
   }
 
-  Operand operand(const Placed& p, DType dtype, const Shape& shape, bool as_table, bool is_list) {
+  Operand operand(const Placed& p, const Shape& shape, bool as_table, bool is_list) {
     Operand o;
-    o.dtype = dtype;
+    o.dtype = p.dtype;
     o.shape = shape;
     o.slot = p.slot;
     o.offset = p.parts[0].first;
@@ -215,14 +203,16 @@ class Setup {
     return o;
   }
 
-  Placed room_for(std::span<const uint64_t> elements, uint32_t slot) {
+  Placed room_for(std::span<const uint64_t> elements, uint32_t slot, DType dtype) {
     Placed p;
     p.slot = slot;
+    p.dtype = dtype;
+    const uint64_t size = size_of(dtype);
     for (const uint64_t n : elements) {
       // Copies for the iterations of a Repeat follow each other at a multiple of the alignment.
-      p.step_bytes = copies() == 1 ? 0 : round_up(n * 4 + kGuard, alignment_);
-      const uint64_t before = placement_.rows && slot != kArenaSlot ? 4 : 0;
-      const uint64_t at = images_[slot].place(before + n * 4 + (copies() - 1) * p.step_bytes);
+      p.step_bytes = copies() == 1 ? 0 : round_up(n * size + kGuard, alignment_);
+      const uint64_t before = placement_.rows && slot != kArenaSlot ? size : 0;
+      const uint64_t at = images_[slot].place(before + n * size + (copies() - 1) * p.step_bytes);
       p.parts.push_back({at + before, n});
     }
     return p;
@@ -242,9 +232,8 @@ class Setup {
       elements = {static_cast<uint64_t>(array.shape.elements())};
     }
     const bool as_table = in.is_list || is_updated(i);
-    Placed p = room_for(elements, as_table ? kFirstStorageSlot : slot_for(i));
+    Placed p = room_for(elements, as_table ? kFirstStorageSlot : slot_for(i), array.dtype);
     p.as_table = as_table;
-    const DType dtype = dtype_of_input(def_, i);
     size_t from = 0;
     for (const auto& [offset, n] : p.parts) {
       // The iteration that runs last sees the values of the case, the others see zeros.
@@ -253,11 +242,11 @@ class Setup {
         const std::span<const double> values = k == last_copy(as_table)
                                                    ? std::span(array.values).subspan(from, n)
                                                    : std::span<const double>(zeros);
-        store(values, dtype, images_[p.slot].bytes().data() + offset + k * p.step_bytes);
+        store(values, p.dtype, images_[p.slot].bytes().data() + offset + k * p.step_bytes);
       }
       from += n;
     }
-    record_.inputs.push_back(operand(p, dtype, array.shape, as_table, in.is_list));
+    record_.inputs.push_back(operand(p, array.shape, as_table, in.is_list));
     inputs_.push_back(std::move(p));
   }
 
@@ -274,14 +263,14 @@ class Setup {
     }
     const uint64_t elements = static_cast<uint64_t>(array.shape.elements());
     const bool is_gradient = placement_.gradient && i == 0;
-    Placed p = room_for({&elements, 1}, is_gradient ? kFirstStorageSlot : kArenaSlot);
+    Placed p = room_for({&elements, 1}, is_gradient ? kFirstStorageSlot : kArenaSlot, array.dtype);
     p.as_table = is_gradient;
     release(p);
     if (is_gradient) {
       record_.accumulate = 1;
-      store(*placement_.gradient, DType::f32, images_[p.slot].bytes().data() + p.parts[0].first);
+      store(*placement_.gradient, p.dtype, images_[p.slot].bytes().data() + p.parts[0].first);
     }
-    record_.outputs.push_back(operand(p, DType::f32, array.shape, is_gradient, false));
+    record_.outputs.push_back(operand(p, array.shape, is_gradient, false));
     outputs_.push_back(std::move(p));
   }
 
@@ -297,7 +286,7 @@ class Setup {
   void release(const Placed& p) {
     for (const auto& [offset, elements] : p.parts) {
       for (uint32_t k = 0; k < copies(); ++k) {
-        images_[p.slot].release(offset + k * p.step_bytes, elements * 4);
+        images_[p.slot].release(offset + k * p.step_bytes, elements * size_of(p.dtype));
       }
     }
   }
@@ -331,49 +320,14 @@ device::NodeAnswer Bench::query(const Case& c, std::span<const Array> inputs,
                                 const Expected& expected) {
   const Setup setup(c, inputs, expected, {}, device_->capabilities().alignment);
   const Record& r = setup.record();
-  return device_->query({r.op, r.attributes, r.inputs, r.outputs});
-}
-
-std::string Bench::check_dtypes(const Case& c, std::span<const Array> inputs,
-                                const Expected& expected) {
-  const Setup setup(c, inputs, expected, {}, device_->capabilities().alignment);
-  const auto check = [&](const Record& r, DType type, bool taken) -> std::string {
-    const std::string reason = device_->query({r.op, r.attributes, r.inputs, r.outputs}).reason;
-    if (taken != reason.empty()) {
-      return reason.empty() ? format("an operand of {} is not refused", type)
-                            : format("operands of {} are refused: {}", type, reason);
-    }
-    const bool named = taken || reason.find(name_of(type)) != reason.npos;
-    return named ? "" : format("the refusal of {} does not name it: {}", type, reason);
-  };
-  for (int t = 0; t < kDTypes; ++t) {
-    const auto type = static_cast<DType>(t);
-    Record all = setup.record();
-    bool taken = true;  // all operands of this dtype
-    for (std::vector<Operand>* operands : {&all.inputs, &all.outputs}) {
-      for (size_t i = 0; i < operands->size(); ++i) {
-        taken = taken && ((*operands)[i].dtype == type || op_def(c.op).any_dtype);
-        (*operands)[i].dtype = type;
-        Record one = setup.record();
-        Operand& changed = operands == &all.inputs ? one.inputs[i] : one.outputs[i];
-        const bool differs = std::exchange(changed.dtype, type) != type;
-        if (std::string problem = differs ? check(one, type, false) : ""; !problem.empty()) {
-          return problem;
-        }
-      }
-    }
-    if (std::string problem = check(all, type, taken); !problem.empty()) {
-      return problem;
-    }
-  }
-  return "";
+  return device_->query({r.op, r.type, r.attributes, r.inputs, r.outputs});
 }
 
 Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const Expected& expected,
                             const Placement& placement) {
   Setup setup(c, inputs, expected, placement, device_->capabilities().alignment);
   const Record& r = setup.record();
-  setup.finish(device_->query({r.op, r.attributes, r.inputs, r.outputs}).workspace_bytes);
+  setup.finish(device_->query({r.op, r.type, r.attributes, r.inputs, r.outputs}).workspace_bytes);
 
   std::vector<uint64_t> sizes;
   for (size_t s = 0; s < kSlots; ++s) {

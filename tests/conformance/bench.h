@@ -12,7 +12,7 @@ namespace bowline::conformance {
 
 // What came back.
 struct Observed {
-  std::vector<std::vector<float>> outputs;
+  std::vector<std::vector<double>> outputs;
   device::StepScalars step;
 };
 
@@ -37,8 +37,6 @@ class Bench {
 
   // What the device says about this case.
   device::NodeAnswer query(const Case& c, std::span<const Array> inputs, const Expected& expected);
-  // Asks for this case with operands of every other dtype. What is wrong with the answers, or nothing.
-  std::string check_dtypes(const Case& c, std::span<const Array> inputs, const Expected& expected);
   // Errors  those of the device; internal: bytes changed that belong to no output.
   Result<Observed> run(const Case& c, std::span<const Array> inputs, const Expected& expected,
                        const Placement& placement);

@@ -64,6 +64,15 @@ Result<Values> values_named(std::string_view name) {
   return static_cast<Values>(it - std::begin(kValues));
 }
 
+std::optional<DType> dtype_named(std::string_view name) {
+  for (int t = 0; t < kDTypes; ++t) {
+    if (name_of(static_cast<DType>(t)) == name) {
+      return static_cast<DType>(t);
+    }
+  }
+  return std::nullopt;
+}
+
 Result<Derived> derived_of(std::string_view text) {
   const size_t dot = text.find('.');
   const size_t open = text.find('(');
@@ -128,8 +137,13 @@ Result<Input> input_of(std::string_view text, const Scope& scope) {
     BOWLINE_ASSIGN(out.given, numbers_of(text.substr(equals + 1), scope));
     text = text.substr(0, equals);
   }
-  if (const size_t colon = text.rfind(':'); colon != text.npos) {
-    BOWLINE_ASSIGN(out.values, values_named(text.substr(colon + 1)));
+  for (size_t colon = text.rfind(':'); colon != text.npos; colon = text.rfind(':')) {
+    const std::string_view word = text.substr(colon + 1);
+    if (const auto dtype = dtype_named(word)) {
+      out.dtype = dtype;
+    } else {
+      BOWLINE_ASSIGN(out.values, values_named(word));
+    }
     text = text.substr(0, colon);
   }
   if (const size_t brace = text.find('{'); brace != text.npos) {
@@ -184,6 +198,12 @@ Result<Attribute> attribute_of(const std::string& field, std::string_view text,
 Status set_option(Case& c, std::string_view name, std::string_view text, const Scope& scope) {
   if (name == "values") {
     BOWLINE_ASSIGN(c.values, values_named(text));
+    return {};
+  }
+  if (name == "dtype") {
+    const auto dtype = dtype_named(text);
+    BOWLINE_REQUIRE(dtype.has_value(), "There is no dtype \"{}\".", text);
+    c.dtype = *dtype;
     return {};
   }
   BOWLINE_ASSIGN(const double v, number(text, scope));

@@ -15,12 +15,14 @@
 //   Inputs       [dims]          f32 of this shape; a shape variable stands for its dims
 //                ...{a..b,c}     i32 between a and b; with more items, each is drawn now and then
 //                ...:kind        f32 of another kind than the option `values`
-//                ...=(1,nan,-2)  these values
+//                ...:dtype       of this dtype
+//                ...=(1,nan,-2)  these values, last
 //                ([a],[b])       a list of storages of a and b elements
 //                =Op.k(0,1)      output k of the oracle of Op, with these attributes, on inputs 0
 //                and 1
 //   Attributes   by name; enum values by name; ['n',-1] in a target shape is the named dim n, bound
-//   to variable n. Options      values  normal, integers, positive, offset, tiny, large, zeros,
+//   to variable n. Options      dtype   of all inputs that the operator gives the choice
+//                values  normal, integers, positive, offset, tiny, large, zeros,
 //   special (NaN, infinities, signed zeros,
 //                        denormals), nan (the same without infinities)
 //                seeds   so many draws of the values
@@ -62,7 +64,8 @@ struct Input {
   std::vector<int64_t> entries;  // of a list
   bool is_list = false;
   std::optional<Values> values;
-  bool is_index = false;  // i32 in [low, high], or one of `others`
+  std::optional<DType> dtype;
+  bool is_index = false;  // integers in [low, high], or one of `others`
   int64_t low = 0;
   int64_t high = 0;
   std::vector<int64_t> others;
@@ -75,6 +78,7 @@ struct Case {
   Attributes attributes;
   std::vector<Input> inputs;
   Values values = Values::normal;
+  DType dtype = DType::f32;
   uint32_t draw = 0;  // which of the seeds
   OracleContext::Step step;
   uint32_t step_error = 0;

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "conformance/elements.h"
 #include "conformance/suite.h"
 
 namespace bowline::conformance {
@@ -8,17 +9,17 @@ namespace {
 
 constexpr uint32_t kNode = 4711;  // of bench.cpp
 
-std::string numbers_at(const Expected& e, size_t output, size_t i, float got) {
+std::string numbers_at(const Expected& e, size_t output, size_t i, double got) {
   const Shape& s = e.outputs[output].shape;
   return format("output {}{}, element {}: {} instead of {}", output, s, i, got,
                 e.outputs[output].values[i]);
 }
 
-double units_at(const Expected& e, size_t output, size_t i, float got) {
+double units_at(const Expected& e, size_t output, size_t i, double got) {
   const double value = e.outputs[output].values[i];
   const std::vector<double>& magnitude = e.magnitude[output];
-  return error_units(e.tolerance, magnitude.empty() ? std::abs(value) : magnitude[i], value,
-                     static_cast<double>(got));
+  return error_units(e.tolerance, magnitude.empty() ? std::abs(value) : magnitude[i], value, got,
+                     e.outputs[output].dtype);
 }
 
 Verdict compare_norm(const Expected& e, const device::StepScalars& step) {
@@ -58,25 +59,48 @@ std::string check_error_word(const Case& c, const Expected& e, const device::Ste
 
 }  // namespace
 
-double error_units(const Tolerance& tolerance, double magnitude, double expected, double got) {
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  const double rounded = static_cast<double>(static_cast<float>(expected));
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// A number that f32 arithmetic has `error` at most away from `expected`, then rounded once to a smaller float.
+double units_of_narrow(DType dtype, double error, double expected, double got) {
+  const double low = round_to(dtype, expected - error);
+  const double high = round_to(dtype, expected + error);
+  if (!(low <= got && got <= high)) {
+    return kNever;
+  }
+  const double bound = error + unit_roundoff(dtype) * std::abs(expected) + half_of_smallest(dtype);
+  return got == low && got == high ? 0 : std::min(std::abs(got - expected) / bound, 1.0);
+}
+
+}  // namespace
+
+double error_units(const Tolerance& tolerance, double magnitude, double expected, double got,
+                   DType dtype) {
+  if (!is_float(dtype)) {
+    return got == expected ? 0 : kNever;
+  }
+  const double rounded = round_to(DType::f32, expected);
   if (std::isnan(rounded) || std::isnan(got)) {
     return std::isnan(rounded) && std::isnan(got) ? 0 : kNever;
   }
-  if (std::isinf(rounded) || std::isinf(got)) {
+  if (std::isinf(rounded) || (std::isinf(got) && dtype == DType::f32)) {
     return rounded == got ? 0 : kNever;
   }
   const double size =
       std::isfinite(magnitude) ? std::max(magnitude, std::abs(expected)) : std::abs(expected);
   const double bound = tolerance.roundings * std::ldexp(size, -24) + tolerance.absolute;
+  if (dtype != DType::f32) {
+    return units_of_narrow(dtype, bound, expected, got);
+  }
   // An exact operator gives the rounded oracle.
   const double error = bound == 0 ? std::abs(got - rounded) : std::abs(got - expected);
   return error == 0 ? 0 : bound == 0 ? kNever : error / bound;
 }
 
 Verdict compare_output(const Expected& expected, const Expected* flushed, size_t output,
-                       std::span<const float> got) {
+                       std::span<const double> got) {
   Verdict verdict;
   for (size_t i = 0; i < expected.outputs[output].values.size(); ++i) {
     double units = units_at(expected, output, i, got[i]);

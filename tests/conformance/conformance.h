@@ -11,6 +11,7 @@ struct Options {
   uint64_t seed = 0;
   bool quick = false;     // every operator, fewer cases: at most 60 s per device
   uint64_t models = 200;  // of suite random
+  bool oracles = false;   // the device runs the oracles, in more dtypes than any case asks for
 };
 
 struct Failure {

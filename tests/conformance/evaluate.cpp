@@ -4,29 +4,30 @@
 #include <cmath>
 #include <limits>
 
+#include "conformance/elements.h"
 #include "core/random.h"
-#include "graph/infer.h"
 
 namespace bowline::conformance {
 namespace {
 
 class CaseInfer : public InferContext {
  public:
-  CaseInfer(const Attributes& attributes, std::span<const Shape> inputs,
+  CaseInfer(const OpDef& def, const Attributes& attributes, std::span<const Shape> inputs,
             std::span<const DType> dtypes, Signature& out)
-      : InferContext(attributes), inputs_(inputs), dtypes_(dtypes), out_(out) {}
+      : InferContext(attributes), def_(def), inputs_(inputs), dtypes_(dtypes), out_(out) {}
 
   int inputs() const override { return static_cast<int>(inputs_.size()); }
   const Shape& in(int i) const override { return inputs_[static_cast<size_t>(i)]; }
   DType dtype(int i) const override { return dtypes_[static_cast<size_t>(i)]; }
-  using InferContext::out;
-  Status out(int i, const Shape& shape, DType type) override {
+  Status out(int i, const Shape& shape, std::optional<DType> type) override {
     BOWLINE_ASSIGN(out_.shapes[static_cast<size_t>(i)], Shape::checked(shape.dims()));
-    out_.dtypes[static_cast<size_t>(i)] = type;
+    out_.dtypes[static_cast<size_t>(i)] =
+        type ? *type : output_type(def_.types, i, dtypes_).value();
     return {};
   }
 
  private:
+  const OpDef& def_;
   std::span<const Shape> inputs_;
   std::span<const DType> dtypes_;
   Signature& out_;
@@ -117,9 +118,20 @@ Result<Array> derive(const Case& c, const Derived& from, const std::vector<Array
                  run_oracle(op_def(from.op).oracle, from.op, c.attributes, taken, c.step));
   Array out = std::move(e.outputs[static_cast<size_t>(from.output)]);
   for (double& v : out.values) {
-    v = static_cast<double>(static_cast<float>(v));
+    v = round_to(out.dtype, v);
   }
   return out;
+}
+
+// A drawn number as one that the dtype can hold: integers between -128 and 127, and not negative without a sign.
+double fit(DType dtype, double x) {
+  if (is_float(dtype)) {
+    return round_to(dtype, x);
+  }
+  const double whole = std::isnan(x) ? 0 : std::round(std::clamp(16 * x, -128.0, 127.0));
+  return dtype == DType::boolean ? (whole > 0 ? 1 : 0)
+         : dtype == DType::u8    ? std::abs(whole)
+                                 : whole;
 }
 
 }  // namespace
@@ -132,15 +144,23 @@ uint64_t hash_of(std::string_view text) {
   return h;
 }
 
-DType dtype_of_input(const OpDef& def, size_t i) {
-  return (def.index_inputs >> i & 1) != 0 ? DType::i32 : DType::f32;
+DType dtype_of_input(const Case& c, size_t i) {
+  const Input& in = c.inputs[i];
+  if (in.dtype) {
+    return *in.dtype;
+  }
+  if (in.is_index) {
+    return DType::i32;
+  }
+  const std::span<const DType> types = types_of_input(op_def(c.op).types, i);
+  return std::ranges::find(types, c.dtype) == types.end() ? DType::f32 : c.dtype;
 }
 
-std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream) {
+std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream, DType dtype) {
   Draws d(key, stream);
   std::vector<double> out(length);
   for (double& v : out) {
-    v = static_cast<double>(static_cast<float>(draw_one(kind, d)));
+    v = fit(dtype, draw_one(kind, d));
   }
   return out;
 }
@@ -149,12 +169,12 @@ Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Sha
                         std::span<const DType> dtypes) {
   const OpDef& def = op_def(op);
   BOWLINE_TRY(check_inputs(def, inputs.size()));
-  BOWLINE_TRY(graph::check_dtypes(def, dtypes));
+  BOWLINE_TRY(check_operand_types(def.types, def.name, dtypes));
   Signature out;
   const auto outputs = static_cast<size_t>(outputs_of(def, attributes, inputs.size()));
   out.shapes.resize(outputs);
   out.dtypes.assign(outputs, DType::f32);
-  CaseInfer context(attributes, inputs, dtypes, out);
+  CaseInfer context(def, attributes, inputs, dtypes, out);
   BOWLINE_TRY(def.infer(context));
   for (const InPlace& u : def.updates) {
     if (u.output >= 0 && static_cast<size_t>(u.output) < outputs) {
@@ -169,14 +189,16 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
   BOWLINE_REQUIRE_CODE(oracle != nullptr, Code::internal, "{} has no oracle in this build.", op);
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    shapes.push_back(inputs[i].shape);
-    dtypes.push_back(dtype_of_input(op_def(op), i));
+  for (const Array& in : inputs) {
+    shapes.push_back(in.shape);
+    dtypes.push_back(in.dtype);
   }
   BOWLINE_ASSIGN(const Signature signature, infer(op, attributes, shapes, dtypes));
   Expected out;
-  for (const Shape& s : signature.shapes) {
-    out.outputs.push_back({s, std::vector<double>(static_cast<size_t>(s.elements()))});
+  for (size_t i = 0; i < signature.shapes.size(); ++i) {
+    const Shape& s = signature.shapes[i];
+    out.outputs.push_back(
+        {s, std::vector<double>(static_cast<size_t>(s.elements())), signature.dtypes[i]});
   }
   out.magnitude.resize(out.outputs.size());
   oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, step, out.outcome));
@@ -196,14 +218,14 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
       continue;
     }
     const auto length = static_cast<size_t>(in.shape.elements());
-    Array a{in.shape, in.given};
+    Array a{in.shape, in.given, dtype_of_input(c, i)};
     for (double& v : a.values) {
-      v = static_cast<double>(static_cast<float>(v));
+      v = round_to(a.dtype, v);
     }
     if (a.values.empty() && length > 0) {
-      a.values = in.is_index
-                     ? draw_indices(in, key, static_cast<uint32_t>(i))
-                     : draw(in.values.value_or(c.values), length, key, static_cast<uint32_t>(i));
+      a.values = in.is_index ? draw_indices(in, key, static_cast<uint32_t>(i))
+                             : draw(in.values.value_or(c.values), length, key,
+                                    static_cast<uint32_t>(i), a.dtype);
     }
     BOWLINE_REQUIRE(a.values.size() == length, "Input {} has {} values for shape {}.", i,
                     a.values.size(), in.shape);

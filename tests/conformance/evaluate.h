@@ -19,8 +19,8 @@ struct Signature {
 Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Shape> inputs,
                         std::span<const DType> dtypes);
 
-// The dtype that an operator asks of its input i.
-DType dtype_of_input(const OpDef& def, size_t i);
+// The dtype of input i of a case: its own, i32 of an index, that of the case where the operator lets it choose.
+DType dtype_of_input(const Case& c, size_t i);
 
 // Outputs in double precision, with what rounding errors are measured against.
 struct Expected {
@@ -33,12 +33,12 @@ struct Expected {
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
                             std::span<const Array> inputs, const OracleContext::Step& step);
 
-// The inputs of a case, each exact in f32 or i32. The same seed and case text give the same
-// numbers.
+// The inputs of a case, each exact in its dtype. The same seed and case text give the same numbers.
 Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed);
 
-// `length` numbers of a kind, rounded to f32; `stream` tells apart the inputs of a case.
-std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream);
+// `length` numbers of a kind, exact in the dtype; `stream` tells apart the inputs of a case.
+std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream,
+                         DType dtype = DType::f32);
 
 // FNV-1a, to make a key of a text.
 uint64_t hash_of(std::string_view text);

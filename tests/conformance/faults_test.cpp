@@ -79,7 +79,7 @@ void add_input_faults(Op op, std::vector<Fault>& out) {
   const int inputs = def.inputs + (def.optional_inputs > 0 ? 1 : 0);
   for (int i = 0; i < inputs; ++i) {
     const auto input = static_cast<size_t>(i);
-    if ((def.index_inputs >> i & 1) != 0) {
+    if (!is_float(types_of_input(def.types, input).front())) {
       out.push_back(on_input("off by one", input, [](double v) { return v - 1; }));
     } else {
       out.push_back(on_input("sign", input, [](double v) { return -v; }));
@@ -196,6 +196,7 @@ Report run_with(Op op, Fault fault) {
   Options options;
   options.filter = name_of(op);
   options.quick = true;
+  options.oracles = true;
   return run("ops", open_oracle_device(std::move(fault)), options).value();
 }
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "device/operand_types.h"
+#include "conformance/elements.h"
 
 namespace bowline::conformance {
 namespace {
@@ -35,12 +35,7 @@ class OracleDevice : public device::Device {
   explicit OracleDevice(Fault fault) : fault_(std::move(fault)) {}
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
-  device::NodeAnswer query(const device::NodeQuery& node) const override {
-    const OpDef& def = op_def(node.op);
-    device::NodeAnswer answer;
-    answer.reason = device::refusal_of(node, {def.index_inputs, def.any_dtype});
-    return answer;
-  }
+  device::NodeAnswer query(const device::NodeQuery&) const override { return {}; }
   Result<device::MemoryInfo> memory_info() override { return device::MemoryInfo{}; }
 
   Result<Buffer> allocate(uint64_t bytes, device::MemoryKind) override {
@@ -128,15 +123,10 @@ class OracleDevice : public device::Device {
   static Array load(OracleRecording& r, const Operand& o, uint32_t iteration, bool in_repeat,
                     bool is_list) {
     Array out;
+    out.dtype = o.dtype;
     for (const Part& p : parts(r, o, iteration, in_repeat)) {
-      for (uint64_t i = 0; i < p.elements; ++i) {
-        float f = 0;
-        int32_t n = 0;
-        std::memcpy(&f, p.data + i * 4, 4);
-        std::memcpy(&n, p.data + i * 4, 4);
-        out.values.push_back(o.dtype == DType::i32 ? static_cast<double>(n)
-                                                   : static_cast<double>(f));
-      }
+      const std::vector<double> part = conformance::load(p.data, p.elements, o.dtype);
+      out.values.insert(out.values.end(), part.begin(), part.end());
     }
     out.shape = is_list ? Shape{static_cast<int64_t>(out.values.size())} : o.shape;
     return out;
@@ -178,11 +168,11 @@ class OracleDevice : public device::Device {
     for (size_t i = 0; i < record.outputs.size(); ++i) {
       size_t from = 0;
       for (const Part& p : parts(r, record.outputs[i], iteration, in_repeat)) {
-        for (uint64_t k = 0; k < p.elements + (fault_.overruns ? 1 : 0); ++k) {
-          const auto f =
-              k < p.elements ? static_cast<float>(call.result.outputs[i].values[from++]) : 0.0f;
-          std::memcpy(p.data + k * 4, &f, 4);
-        }
+        std::vector<double> values(p.elements + (fault_.overruns ? 1 : 0));
+        std::copy_n(call.result.outputs[i].values.begin() + static_cast<std::ptrdiff_t>(from),
+                    p.elements, values.begin());
+        from += p.elements;
+        store(values, record.outputs[i].dtype, p.data);
       }
     }
     leave(call.result.outcome, record, *step);

@@ -2,11 +2,10 @@
 
 namespace bowline::conformance {
 
-OracleGradient::OracleGradient(Op op, const Attributes& attributes, std::span<const Array> inputs,
+OracleGradient::OracleGradient(const Attributes& attributes, std::span<const Array> inputs,
                                std::span<const Array> outputs, std::vector<Array> douts,
                                Execute execute)
     : GradientContext(attributes),
-      op_(op),
       inputs_(inputs.size()),
       outputs_(outputs.size()),
       execute_(std::move(execute)) {

@@ -17,7 +17,7 @@ class OracleGradient : public GradientContext {
 
   // `douts` holds the gradient of each output; one without values stands for an output that the
   // loss does not reach.
-  OracleGradient(Op op, const Attributes& attributes, std::span<const Array> inputs,
+  OracleGradient(const Attributes& attributes, std::span<const Array> inputs,
                  std::span<const Array> outputs, std::vector<Array> douts, Execute execute);
 
   int inputs() const override { return static_cast<int>(inputs_); }
@@ -26,10 +26,9 @@ class OracleGradient : public GradientContext {
     return {static_cast<uint32_t>(inputs_) + static_cast<uint32_t>(i)};
   }
   GradientValue dout(int i) const override;
-  bool needs(int i) const override {
-    return dtype_of_input(op_def(op_), static_cast<size_t>(i)) == DType::f32;
-  }
+  bool needs(int i) const override { return is_float(values_[static_cast<size_t>(i)].dtype); }
   const Shape& shape(GradientValue v) const override { return values_[v.index].shape; }
+  DType dtype(GradientValue v) const override { return values_[v.index].dtype; }
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override;
   Status din(int i, GradientValue gradient) override;
 
@@ -37,7 +36,6 @@ class OracleGradient : public GradientContext {
   const std::optional<std::vector<double>>& gradient(size_t i) const { return gradients_[i]; }
 
  private:
-  Op op_;
   size_t inputs_;
   size_t outputs_;
   Execute execute_;

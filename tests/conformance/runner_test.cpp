@@ -110,6 +110,7 @@ Report run_with_gaps(const Gaps& gaps, Fault fault) {
   report.suite = "ops";
   Options options;
   options.filter = "Copy";
+  options.oracles = true;
   Run run{open_oracle_device(std::move(fault)), gaps, options, report};
   EXPECT_TRUE(run_ops(run).ok());
   return report;

@@ -46,11 +46,13 @@ struct Verdict {
 Verdict compare(const Case& c, const Expected& expected, const Expected* flushed,
                 const Observed& observed);
 Verdict compare_output(const Expected& expected, const Expected* flushed, size_t output,
-                       std::span<const float> got);
+                       std::span<const double> got);
 
-// A bound on |got - expected| in units of the tolerance; infinite if one is NaN or infinite and the
-// other not the same.
-double error_units(const Tolerance& tolerance, double magnitude, double expected, double got);
+// A bound on |got - expected| in units of the tolerance; infinite if one is NaN or infinite and the other not the same. Of a float
+// that is smaller than f32: infinite unless `got` is what rounding some number within the tolerance of f32 gives. Integers
+// are equal.
+double error_units(const Tolerance& tolerance, double magnitude, double expected, double got,
+                   DType dtype = DType::f32);
 
 // A rule: the inference refuses what the line says, with the sentence that it says. What is wrong, or nothing.
 std::string check_refused(const Case& c);

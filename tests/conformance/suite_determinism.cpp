@@ -13,7 +13,7 @@ bool same_bits(const Observed& a, const Observed& b) {
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     if (a.outputs[i].size() != b.outputs[i].size() ||
         (!a.outputs[i].empty() && std::memcmp(a.outputs[i].data(), b.outputs[i].data(),
-                                              a.outputs[i].size() * sizeof(float)) != 0)) {
+                                              a.outputs[i].size() * sizeof(double)) != 0)) {
       return false;
     }
   }

@@ -61,13 +61,16 @@ std::string check(Run& run, const Case& c) {
     return "";  // a bad index: there is no loss to differentiate
   }
   const Array& y = forward.value().outputs[0];
-  const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77)};
+  if (!is_float(y.dtype)) {
+    return "";  // no gradient comes back from it
+  }
+  const Array dout{y.shape, draw(Values::normal, y.values.size(), hash_of(c.text), 77), y.dtype};
   const auto execute = [&](Op op, const Attributes& attributes,
                            std::span<const Array> taken) -> Result<std::vector<Array>> {
     BOWLINE_ASSIGN(Expected made, run_oracle(op_def(op).oracle, op, attributes, taken, c.step));
     return std::move(made.outputs);
   };
-  OracleGradient context(c.op, c.attributes, inputs, forward.value().outputs, {dout}, execute);
+  OracleGradient context(c.attributes, inputs, forward.value().outputs, {dout}, execute);
   if (const Status status = op_def(c.op).gradient(context); !status.ok()) {
     return status.message();
   }
@@ -107,6 +110,10 @@ bool suits(const Case& c) {
       return false;
     }
     elements += in.is_index ? 0 : in.shape.elements();
+    // Differences of oracles know no rounding: of the other dtypes they would say the same.
+    if (in.dtype.value_or(c.dtype) != DType::f32) {
+      return false;
+    }
   }
   return !c.refused && elements <= kMostElements;
 }

@@ -159,8 +159,8 @@ class Rig {
     }
     uint64_t arena = alignment_;
     for (Record& record : program_.records) {
-      const auto answer =
-          device_->query({record.op, record.attributes, record.inputs, record.outputs});
+      const auto answer = device_->query(
+          {record.op, record.type, record.attributes, record.inputs, record.outputs});
       BOWLINE_REQUIRE(answer.reason.empty(), "The device cannot run {}: {}", record.op,
                       answer.reason);
       record.workspace.dtype = DType::u8;

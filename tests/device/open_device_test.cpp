@@ -45,7 +45,7 @@ TEST(OpenDevice, AsksOneQueryAtATime) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < kQueries; ++i) {
-        EXPECT_EQ(device->query({Op::Copy, attributes, operands, operands}).reason, "");
+        EXPECT_EQ(device->query({Op::Copy, DType::f32, attributes, operands, operands}).reason, "");
       }
     });
   }

@@ -1,69 +1,22 @@
 // No kernel of the CPU touches what lies behind its operands, on any instruction set that this machine has: it may be
 // another thread's, or nobody's.
-#include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
-// targets.h comes before any header of Highway.
 #include "compute/attention.h"
+#include "compute/convert.h"
 #include "compute/elementwise.h"
 #include "compute/gemm.h"
 #include "compute/rope.h"
 #include "compute/row.h"
-#include "compute/targets.h"
-#include "hwy/targets.h"
+#include "kernels/instruction_sets.h"
 
 namespace bowline::cpu {
 namespace {
 
-// `n` numbers that end where a page begins that nobody may read or write.
-class Edge {
- public:
-  explicit Edge(size_t n, float value = 0.5f) {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t pages = (n * sizeof(float) + page - 1) / page + 1;
-    bytes_ = pages * page;
-    all_ = static_cast<char*>(
-        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    EXPECT_EQ(mprotect(all_ + bytes_ - page, page, PROT_NONE), 0);
-    data_ = reinterpret_cast<float*>(all_ + bytes_ - page) - n;
-    std::fill_n(data_, n, value);
-  }
-  ~Edge() { munmap(all_, bytes_); }
-  Edge(const Edge&) = delete;
-  Edge& operator=(const Edge&) = delete;
-
-  operator float*() { return data_; }
-
- private:
-  char* all_ = nullptr;
-  size_t bytes_ = 0;
-  float* data_ = nullptr;
+struct Edge : EdgeOf<float> {
+  explicit Edge(size_t n, float value = 0.5f) : EdgeOf(n, value) {}
 };
 
-std::vector<int64_t> instruction_sets() {
-  std::vector<int64_t> sets;
-  for (int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
-    sets.push_back(left & -left);
-  }
-  return sets;
-}
-
-class Bounds : public testing::TestWithParam<int64_t> {
+class Bounds : public OnInstructionSet {
  protected:
-  void SetUp() override { use(GetParam()); }
-  void TearDown() override { use(0); }
-
-  // 0: what the machine has.
-  static void use(int64_t set) {
-    hwy::SetSupportedTargetsForTest(set);
-    hwy::GetChosenTarget().DeInit();
-  }
-
   static void* scratch(size_t bytes) {
     static std::vector<std::byte> memory;
     memory.resize(std::max(memory.size(), bytes + 64));
@@ -197,10 +150,7 @@ TEST_P(Bounds, OfAttention) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sets, Bounds, testing::ValuesIn(instruction_sets()),
-                         [](const testing::TestParamInfo<int64_t>& set) {
-                           return std::string(hwy::TargetName(set.param));
-                         });
+BOWLINE_ON_ALL_INSTRUCTION_SETS(Bounds);
 
 }  // namespace
 }  // namespace bowline::cpu

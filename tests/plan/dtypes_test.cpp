@@ -60,6 +60,49 @@ TEST_P(OnDevice, InputsPassToOutputsAndThroughARepeat) {
     }
   }
 }
+
+// x [2,3] and w [3,2] of small integers, which 16 bits hold: relu(x w), summed over its rows.
+TEST_P(OnDevice, SixteenBitsComputeWhatTheyHold) {
+  for (const char* type : {"f16", "bf16"}) {
+    SCOPED_TRACE(format("{} on {}", type, GetParam()));
+    Model m;
+    GraphBuilder g(m, "forward");
+    const Value x = g.op("Cast", {g.input("x", DType::f32, {2, 3})}, {{"to", type}});
+    const Value w = g.op("Cast", {g.input("w", DType::i32, {3, 2})}, {{"to", type}});
+    const Value y = g.op("Relu", {g.op("MatMul", {x, w})});
+    g.output("y", g.op("Cast", {y}, {{"to", "f32"}}));
+    g.output("sum", g.op("Cast", {g.op("ReduceSum", {y}, {{"axes", std::vector<GraphDim>{0}}})},
+                         {{"to", "i64"}}));
+    ASSERT_OK(g.finish());
+    ASSERT_OK(m.to(device_));
+    Session s = must(Session::create(m, device_, "forward", {}));
+    const float x_values[] = {1, -2, 3, 4, 5, -6};
+    const int32_t w_values[] = {7, -8, 9, 10, -11, 12};
+    float y_values[4] = {};
+    int64_t sums[2] = {};
+    const Tensor inputs[] = {{"x", DType::f32, {2, 3}, const_cast<float*>(x_values)},
+                             {"w", DType::i32, {3, 2}, const_cast<int32_t*>(w_values)}};
+    const Tensor outputs[] = {{"y", DType::f32, {2, 2}, y_values}, {"sum", DType::i64, {2}, sums}};
+    ASSERT_OK(s.run(inputs, outputs));
+    EXPECT_EQ(std::vector<float>(y_values, y_values + 4), (std::vector<float>{0, 8, 139, 0}));
+    EXPECT_EQ(std::vector<int64_t>(sums, sums + 2), (std::vector<int64_t>{139, 8}));
+  }
+}
+
+TEST_P(OnDevice, AKernelThatIsNotThereIsRefusedByItsName) {
+  Model m;
+  GraphBuilder g(m, "forward");
+  const Value x = g.op("Cast", {g.input("x", DType::f32, {2, 3})}, {{"to", "bf16"}});
+  g.output("y", g.named("weights").op("Softmax", {x}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.to(device_));
+  const Status refused = Session::create(m, device_, "forward", {}).status();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  for (const char* part :
+       {"\"weights\" (Softmax)", "has no kernel of Softmax for bf16 but for f32."}) {
+    EXPECT_NE(refused.message().find(part), std::string::npos) << refused.message();
+  }
+}
 BOWLINE_ON_ALL_DEVICES(OnDevice);
 
 }  // namespace

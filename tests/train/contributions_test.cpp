@@ -180,6 +180,32 @@ TEST_P(Contributions, TwoListsOfOneRepeatAtDifferentIterations) {
   expect_number(values(s.model, "p.1")[0], 2.4, {{2.7, "one of two contributions is overwritten"}});
 }
 
+// loss = sum(x w) + sum(w): the product in 16 bits, the sum in f32. Both reach w.
+TEST_P(Contributions, ThroughACastAndBesideIt) {
+  for (const char* type : {"f16", "bf16"}) {
+    Seed s;
+    s.shape = {2, 3};
+    s.x = {1, -2, 3, 4, 5, -6};
+    const Dims shape = {3, 2};
+    const Parameter w = must(s.model.parameter("w", shape, Init::ones()));
+    GraphBuilder g(s.model, "loss");
+    const Value x = g.op("Cast", {g.input("x", DType::f32, {2, 3})}, {{"to", type}});
+    const Value narrow = g.op("Cast", {g.parameter(w)}, {{"to", type}});
+    const Value y = g.op("Cast", {g.op("MatMul", {x, narrow})}, {{"to", "f32"}});
+    g.output("loss", g.op("Add", {g.op("ReduceSum", {y}), g.op("ReduceSum", {g.parameter(w)})}));
+    ASSERT_OK(g.finish());
+    ASSERT_OK(s.model.materialize(1));
+    ASSERT_OK(s.model.to(device_));
+    Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.5f)));
+    const StepReport r = step(t, s);
+    expect_number(r.loss, 16);  // 2 * 5 + 6
+    // The columns of x add up to 5, 3 and -3; beside them 1.
+    expect_number(r.grad_norm, std::sqrt(2. * (36 + 16 + 4)),
+                  {{std::sqrt(6.), "what goes through the cast is missing"}});
+    EXPECT_EQ(values(s.model, "w"), (Floats{-2, -2, -1, -1, 2, 2}));
+  }
+}
+
 TEST_P(Contributions, AnyTwoUsesOfOneStorage) {
   // Nine models of five ties, as in a tournament where each meets each once.
   const Uses all;

@@ -9,7 +9,7 @@
   generated/functions.inc          BOWLINE_FORWARD(name), BOWLINE_GRADIENT(name), BOWLINE_BINARY(name) for each of them
   generated/formulas.inc           all files of runtime/ops/formulas
   generated/functions.glsl         the same for shaders: call(function, a, b, p, q)
-  generated/kernels_<backend>.cpp  with --kernels: one row per op, null where no file claims it
+  generated/kernels_<backend>.cpp  with --kernels: one row per op, one column per dtype, null where no file claims it
 
 Every disagreement between the lists and the files stops the configure step with one sentence.
 """
@@ -186,7 +186,7 @@ def ops_header(file_ops, internal_ops, enums):
               "inline void append_text(std::string& out, Op op) { out += name_of(op); }\n"]
     for t in sorted(attribute_tables(file_ops + internal_ops)):
         lines += [f"using file::{t};", f"using file::{t}T;"]
-    lines += [f"using file::{e};" for e in sorted(enums)]
+    lines += [f"using file::{e};" for e in sorted(enums) if e != "DType"]  # bowline.h has that
     lines += ["\n}  // namespace bowline\n"]
     return "\n".join(lines)
 
@@ -236,29 +236,48 @@ def op_table(ops):
     return "\n".join(lines)
 
 
-def kernel_table(backend, folder, extra, ops, elementwise):
-    """One row per op: the launcher symbol where a file bears its stem or claims it in its head; `//! elementwise` claims all
-    that have formulas, for one launcher."""
-    claims, symbols = {}, {}
+DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
+
+
+def claims_of(path, stems, elementwise, dtypes):
+    """[(operator, dtype, symbol)] that a kernel file claims: by its stem, `//! ops A B`, `//! ops(f16, bf16) A B`, `//! ops(any) A`,
+    `//! elementwise` or `//! elementwise(f16)`."""
+    text = path.read_text()
+    heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
+    found = [(types, names.split(), None) for types, names in heads]
+    found += [(types, elementwise, "elementwise") for types in re.findall(DTYPES_HEAD % ("elementwise", ""), text, re.M)]
+    if not found and path.stem in stems:
+        found = [("", [stems[path.stem]], None)]
+    for types, names, symbol in found:
+        columns = dtypes if types == "any" else [t for t in re.split(r"[, ]+", types) if t] or ["f32"]
+        for name in names:
+            for t in columns:
+                if t not in dtypes:
+                    fail(f"{path}: there is no dtype {t}.")
+                suffix = "" if types == "any" or t == "f32" else f"_{t}"
+                yield name, t, (symbol or stem_of(name)) + suffix
+
+
+def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
+    """One row per op, one column per dtype: the launcher symbol where a file claims it."""
+    claims = {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
     for path in sorted(p for f in [folder, *extra] for p in f.glob("*") if p.suffix in (".cpp", ".cu", ".comp")):
-        head = re.findall(r"^//! ops (.*)$", path.read_text(), re.M)
-        claimed = " ".join(head).split() if head else [stems[path.stem]] if path.stem in stems else []
-        if re.search(r"^//! elementwise$", path.read_text(), re.M):
-            claimed += elementwise
-            symbols.update({name: "elementwise" for name in elementwise})
-        for name in claimed:
+        for name, dtype, symbol in claims_of(path, stems, elementwise, dtypes):
             if name not in names:
                 fail(f"{path}: claims {name}, which is in no op list.")
-            if name in claims:
-                fail(f"{path}: claims {name}, which {claims[name]} claims too.")
-            claims[name] = path
+            if (name, dtype) in claims:
+                fail(f"{path}: claims {name} in {dtype}, which {claims[name, dtype][0]} claims too.")
+            claims[name, dtype] = (path, symbol)
     lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::{backend} {{\n"]
-    used = dict.fromkeys(symbols.get(n, stem_of(n)) for n, _, _ in ops if n in claims)
-    lines += [f"extern const Kernel kernel_{symbol};" for symbol in used]
-    lines += ["\nconst Kernel* const kKernels[kOps] = {"]
-    lines += [f"    &kernel_{symbols.get(n, stem_of(n))}," if n in claims else f"    nullptr,  // {n}" for n, _, _ in ops]
+    lines += [f"extern const Kernel kernel_{symbol};" for symbol in dict.fromkeys(s for _, s in claims.values())]
+    lines += ["\nconst device::KernelTable<Kernel> kKernels = {"]
+    for n, _, _ in ops:
+        row = [f"&kernel_{claims[n, t][1]}" if (n, t) in claims else "nullptr" for t in dtypes]
+        while len(row) > 1 and row[-1] == "nullptr":
+            row.pop()
+        lines += [f"    {{{', '.join(row)}}},  // {n}"]
     lines += ["};\n", f"}}  // namespace bowline::{backend}\n"]
     return "\n".join(lines)
 
@@ -277,6 +296,7 @@ class Lists:
         paths = [schemas / "ops.fbs", schemas / "internal_ops.fbs"]
         self.file_ops, self.internal_ops = read_union(paths[0], "Op"), read_union(paths[1], "InternalOp")
         self.tables, self.enums = read_tables(paths)
+        self.dtypes = self.enums["DType"]
         self.formulas = [Formula(path, self.ops(), self.tables, self.enums)
                          for path in sorted((root / "runtime/ops/formulas").glob("*.h"))]
         self.derived = {f.op + "Grad": f.op for f in self.formulas if f.has_gradient}
@@ -324,7 +344,7 @@ def main():
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)
         folder, *extra = [Path(f) for f in folders.split(";")]
-        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, elementwise))
+        write(generated / f"kernels_{backend}.cpp", kernel_table(backend, folder, extra, ops, elementwise, lists.dtypes))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ void run_grad(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_cross_entropy, kernel_cross_entropy_grad;
-const Kernel kernel_cross_entropy{.run = run, .types = {.indices = 0b10}};
-const Kernel kernel_cross_entropy_grad{.run = run_grad, .types = {.indices = 0b10}};
+const Kernel kernel_cross_entropy{.run = run};
+const Kernel kernel_cross_entropy_grad{.run = run_grad};
 
 }  // namespace bowline::cpu

@@ -1,22 +1,27 @@
 //! elementwise
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules).
+//! elementwise(f16, bf16)
+// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules). Elements of 16 bits pass through
+// blocks of f32.
 #include "compute/elementwise.h"
 
 #include <algorithm>
 
+#include "compute/convert.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
 
 // One operand, stretched to the output.
+template <class T>
 struct Side {
-  const float* data;
+  const T* data;
   std::array<int64_t, kMaxRank> stride{};
 };
 
-Side stretched(const Arg& in, const Shape& out) {
-  Side side{.data = in.f32()};
+template <class T>
+Side<T> stretched(const Arg& in, const Shape& out) {
+  Side<T> side{.data = in.as<const T>()};
   int64_t step = 1;
   for (int a = in.shape->rank() - 1; a >= 0; --a) {
     const int64_t dim = (*in.shape)[a];
@@ -26,19 +31,41 @@ Side stretched(const Arg& in, const Shape& out) {
   return side;
 }
 
+void row_of(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
+            size_t step_b, float* y) {
+  elementwise_row(f, n, a, step_a, b, step_b, y);
+}
+
+template <class T>
+void row_of(const FunctionCall& f, size_t n, const T* a, size_t step_a, const T* b, size_t step_b,
+            T* y) {
+  constexpr size_t kBlock = 512;
+  alignas(64) float wide_a[kBlock];
+  alignas(64) float wide_b[kBlock];
+  alignas(64) float wide_y[kBlock];
+  for (size_t i = 0; i < n; i += kBlock) {
+    const size_t size = std::min(kBlock, n - i);
+    widen(step_a == 0 ? 1 : size, a + i * step_a, wide_a);
+    widen(step_b == 0 ? 1 : size, b + i * step_b, wide_b);
+    elementwise_row(f, size, wide_a, step_a, wide_b, step_b, wide_y);
+    narrow(size, wide_y, y + i);
+  }
+}
+
 // Unequal shapes: rows of the last axis, whose two operands each step by 0 or 1.
+template <class T>
 void broadcast(const Launch& l, const FunctionCall& f) {
   const Shape& out = *l.out[0].shape;
   if (out.elements() == 0) {
     return;
   }
-  const Side sides[] = {stretched(l.in[0], out), stretched(l.in[1], out)};
+  const Side<T> sides[] = {stretched<T>(l.in[0], out), stretched<T>(l.in[1], out)};
   const int last = out.rank() - 1;
   const int64_t n = out.back();
-  const auto steps = [&](const Side& s) {
+  const auto steps = [&](const Side<T>& s) {
     return static_cast<size_t>(s.stride[static_cast<size_t>(last)]);
   };
-  float* y = l.out[0].f32();
+  T* y = l.out[0].as<T>();
   parallel_blocks(l.threads, out.elements() / n, std::max<int64_t>(1, 16384 / n),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t row = begin; row < end; ++row) {
@@ -49,27 +76,41 @@ void broadcast(const Launch& l, const FunctionCall& f) {
                         at[1] += rest % out[a] * sides[1].stride[static_cast<size_t>(a)];
                         rest /= out[a];
                       }
-                      elementwise_row(f, static_cast<size_t>(n), sides[0].data + at[0],
-                                      steps(sides[0]), sides[1].data + at[1], steps(sides[1]),
-                                      y + row * n);
+                      row_of(f, static_cast<size_t>(n), sides[0].data + at[0], steps(sides[0]),
+                             sides[1].data + at[1], steps(sides[1]), y + row * n);
                     }
                   });
 }
 
+void same_shape(Threads& threads, const FunctionCall& f, int64_t n, const float* a, const float* b,
+                float* y) {
+  elementwise(threads, f, static_cast<size_t>(n), a, b, y);
+}
+
+template <class T>
+void same_shape(Threads& threads, const FunctionCall& f, int64_t n, const T* a, const T* b, T* y) {
+  parallel_blocks(threads, n, 16384, [&](int64_t begin, int64_t end) {
+    row_of(f, static_cast<size_t>(end - begin), a + begin, 1, b + begin, 1, y + begin);
+  });
+}
+
+template <class T>
 void run(const Launch& l) {
   const FunctionCall f = function_of(l.record.op, l.record.attributes);
   const Arg& last = l.in[l.in.size() - 1];
   if (*l.in[0].shape == *l.out[0].shape && *last.shape == *l.out[0].shape) {
-    elementwise(l.threads, f, static_cast<size_t>(l.out[0].elements()), l.in[0].f32(), last.f32(),
-                l.out[0].f32());
+    same_shape(l.threads, f, l.out[0].elements(), l.in[0].as<const T>(), last.as<const T>(),
+               l.out[0].as<T>());
   } else {
-    broadcast(l, f);
+    broadcast<T>(l, f);
   }
 }
 
 }  // namespace
 
-extern const Kernel kernel_elementwise;
-const Kernel kernel_elementwise{.run = run};
+extern const Kernel kernel_elementwise, kernel_elementwise_f16, kernel_elementwise_bf16;
+const Kernel kernel_elementwise{.run = run<float>};
+const Kernel kernel_elementwise_f16{.run = run<f16>};
+const Kernel kernel_elementwise_bf16{.run = run<bf16>};
 
 }  // namespace bowline::cpu

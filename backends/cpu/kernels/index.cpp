@@ -61,7 +61,7 @@ void run_embedding_grad(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_embedding, kernel_embedding_grad;
-const Kernel kernel_embedding{.run = run_embedding, .types = {.indices = 0b10}};
-const Kernel kernel_embedding_grad{.run = run_embedding_grad, .types = {.indices = 0b1}};
+const Kernel kernel_embedding{.run = run_embedding};
+const Kernel kernel_embedding_grad{.run = run_embedding_grad};
 
 }  // namespace bowline::cpu

@@ -1,9 +1,12 @@
-//! ops Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo SumTo ReduceSum ReduceMean
+//! ops Fill Transpose Slice SliceGrad Concat Split BroadcastTo SumTo ReduceSum ReduceMean
+//! ops(f16, bf16) ReduceSum ReduceMean
+//! ops(any) Copy
 // Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "core/float16.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
@@ -179,7 +182,8 @@ void run_split(const Launch& l) {
 
 // Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
 // trailing axes go), and the general one with an index walk per output element.
-void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
+template <class T>
+void sum_axes(Threads& threads, const T* x, T* y, const Shape& in,
               const std::array<bool, kMaxRank>& reduced, float scale) {
   int64_t outputs = 1;
   for (int a = 0; a < in.rank(); ++a) {
@@ -200,13 +204,13 @@ void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
     parallel_blocks(threads, outputs, 64, [&](int64_t begin, int64_t end) {
       double sums[64] = {};
       for (int64_t r = 0; r < rows; ++r) {
-        const float* row = x + r * outputs;
+        const T* row = x + r * outputs;
         for (int64_t c = begin; c < end; ++c) {
-          sums[c - begin] += static_cast<double>(row[c]);
+          sums[c - begin] += static_cast<double>(to_f32(row[c]));
         }
       }
       for (int64_t c = begin; c < end; ++c) {
-        y[c] = static_cast<float>(sums[c - begin] * static_cast<double>(scale));
+        y[c] = from_f32<T>(static_cast<float>(sums[c - begin] * static_cast<double>(scale)));
       }
     });
     return;
@@ -235,9 +239,9 @@ void sum_axes(Threads& threads, const float* x, float* y, const Shape& in,
             left /= in[a];
           }
         }
-        sum += static_cast<double>(x[at]);
+        sum += static_cast<double>(to_f32(x[at]));
       }
-      y[o] = static_cast<float>(sum * static_cast<double>(scale));
+      y[o] = from_f32<T>(static_cast<float>(sum * static_cast<double>(scale)));
     }
   });
 }
@@ -250,7 +254,7 @@ void run_sum_to(const Launch& l) {
     const int to = a - (in.rank() - out.rank());
     reduced[static_cast<size_t>(a)] = to < 0 || (out[to] == 1 && in[a] != 1);
   }
-  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), in, reduced, 1);
+  sum_axes<float>(l.threads, l.in[0].f32(), l.out[0].f32(), in, reduced, 1);
 }
 
 std::array<bool, kMaxRank> reduced_axes(const Launch& l, int64_t& terms) {
@@ -271,16 +275,18 @@ std::array<bool, kMaxRank> reduced_axes(const Launch& l, int64_t& terms) {
   return reduced;
 }
 
+template <class T>
 void run_reduce_sum(const Launch& l) {
   int64_t terms = 0;
   const auto reduced = reduced_axes(l, terms);
-  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), *l.in[0].shape, reduced, 1);
+  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, reduced, 1);
 }
 
+template <class T>
 void run_reduce_mean(const Launch& l) {
   int64_t terms = 0;
   const auto reduced = reduced_axes(l, terms);
-  sum_axes(l.threads, l.in[0].f32(), l.out[0].f32(), *l.in[0].shape, reduced,
+  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, reduced,
            1.0f / static_cast<float>(terms));
 }
 
@@ -288,8 +294,9 @@ void run_reduce_mean(const Launch& l) {
 
 extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad,
     kernel_concat, kernel_split, kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum,
-    kernel_reduce_mean;
-const Kernel kernel_copy{.run = run_copy, .types = {.bytes = true}};
+    kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean, kernel_reduce_mean_f16,
+    kernel_reduce_mean_bf16;
+const Kernel kernel_copy{.run = run_copy};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};
 const Kernel kernel_slice{.run = run_slice};
@@ -298,7 +305,11 @@ const Kernel kernel_concat{.run = run_concat};
 const Kernel kernel_split{.run = run_split};
 const Kernel kernel_broadcast_to{.run = run_broadcast};
 const Kernel kernel_sum_to{.run = run_sum_to};
-const Kernel kernel_reduce_sum{.run = run_reduce_sum};
-const Kernel kernel_reduce_mean{.run = run_reduce_mean};
+const Kernel kernel_reduce_sum{.run = run_reduce_sum<float>};
+const Kernel kernel_reduce_sum_f16{.run = run_reduce_sum<f16>};
+const Kernel kernel_reduce_sum_bf16{.run = run_reduce_sum<bf16>};
+const Kernel kernel_reduce_mean{.run = run_reduce_mean<float>};
+const Kernel kernel_reduce_mean_f16{.run = run_reduce_mean<f16>};
+const Kernel kernel_reduce_mean_bf16{.run = run_reduce_mean<bf16>};
 
 }  // namespace bowline::cpu

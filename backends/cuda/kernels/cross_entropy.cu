@@ -149,9 +149,8 @@ void cross_entropy_grad(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(cross_entropy, .run = cross_entropy, .workspace = cross_entropy_workspace,
-                    .types = {.indices = 0b10});
+BOWLINE_CUDA_KERNEL(cross_entropy, .run = cross_entropy, .workspace = cross_entropy_workspace);
 BOWLINE_CUDA_KERNEL(cross_entropy_grad, .run = cross_entropy_grad,
-                    .workspace = cross_entropy_grad_workspace, .types = {.indices = 0b10});
+                    .workspace = cross_entropy_grad_workspace);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,4 +1,5 @@
-//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Copy Fill
+//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Fill
+//! ops(any) Copy
 // What moves elements and computes nothing.
 #include "device/loops.cuh"
 #include "device/rows.cuh"
@@ -253,7 +254,7 @@ BOWLINE_CUDA_KERNEL(slice_grad, .run = slice_grad);
 BOWLINE_CUDA_KERNEL(concat, .run = concat);
 BOWLINE_CUDA_KERNEL(split, .run = split);
 BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
-BOWLINE_CUDA_KERNEL(copy, .run = copy, .types = {.bytes = true});
+BOWLINE_CUDA_KERNEL(copy, .run = copy);
 BOWLINE_CUDA_KERNEL(fill, .run = fill);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,4 +1,5 @@
 //! ops MatMul Linear
+//! ops(f16, bf16) MatMul
 // Matrix products in f32: by cuBLASLt where it is there, else by tiles in shared memory. Products of a few rows with the rows of
 // a weight have a kernel of their own, as they are bound by reading the weight.
 //
@@ -6,8 +7,10 @@
 #include <algorithm>
 
 #include "blas.h"
+#include "core/checked.h"
 #include "device/elements.cuh"
 #include "device/loops.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -434,7 +437,17 @@ void launch_tiles(Launch& l, Product p, int64_t batch) {
            Tiling<kTile, kEach, kTeams>::kThreads, p);
 }
 
-void multiply(Launch& l, const Form& f) {
+// Where a product finds its operands and its scratch.
+struct Places {
+  const float* a;
+  const float* b;
+  const float* bias;
+  float* y;
+  float* workspace;
+  uint64_t workspace_bytes;
+};
+
+void multiply(Launch& l, const Form& f, const Places& at) {
   const BlasProduct& s = f.sizes;
   // A gradient has no bias, and an entry of 0 elements takes nothing.
   const bool gradient = l.is_gradient(0);
@@ -442,10 +455,10 @@ void multiply(Launch& l, const Form& f) {
     return;
   }
   const bool is_first = gradient && l.entry(l.out_operand(0)).first;
-  const float* const a = l.in(0);
-  const float* const b = l.in(1);
-  const float* const bias = s.bias ? l.in(2) : nullptr;
-  float* const y = l.out(0);
+  const float* const a = at.a;
+  const float* const b = at.b;
+  const float* const bias = at.bias;
+  float* const y = at.y;
   const int m = static_cast<int>(s.m);
   const int n = static_cast<int>(s.n);
   const int k = static_cast<int>(s.k);
@@ -458,8 +471,8 @@ void multiply(Launch& l, const Form& f) {
   theirs.adds = gradient;
   if (l.blas() != nullptr && f.regular && k > 0 &&
       l.blas()->multiply(theirs, a, b, bias, y, l.one(),
-                         is_first ? &l.step()->accumulate_factor : l.one(), l.workspace(),
-                         l.workspace_bytes(), l.stream())) {
+                         is_first ? &l.step()->accumulate_factor : l.one(), at.workspace,
+                         at.workspace_bytes, l.stream())) {
     l.done("cublasLtMatmul", cudaSuccess);
     return;
   }
@@ -476,7 +489,7 @@ void multiply(Launch& l, const Form& f) {
   p.splits = plan.splits;
   p.split = plan.split;
   p.y_split = s.batch * s.m * s.n;
-  p.y = plan.splits == 1 ? y : l.workspace();
+  p.y = plan.splits == 1 ? y : at.workspace;
   p.bias = plan.splits == 1 ? bias : nullptr;
   const Writing writing = {gradient ? l.step() : nullptr, is_first};
   p.writing = plan.splits == 1 ? writing : Writing{};
@@ -506,12 +519,47 @@ Form form_of(const NodeView& v) {
              : mat_mul_form(v.attributes<MatMulAttributes>(), v.in(0), v.in(1), v.out(0));
 }
 
-void product(Launch& l) { multiply(l, form_of(l)); }
+void product(Launch& l) {
+  const Form f = form_of(l);
+  multiply(l, f,
+           {l.in(0), l.in(1), f.sizes.bias ? l.in(2) : nullptr, l.out(0), l.workspace(),
+            l.workspace_bytes()});
+}
 uint64_t workspace(const NodeView& v) { return workspace_of(form_of(v), v.blas); }
 const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
 
+// Operands of 16 bits become f32 in the workspace, in front of the scratch of the product, and the result one of 16 bits.
+uint64_t wide_bytes(const Shape& shape) {
+  return round_up(static_cast<uint64_t>(shape.elements()) * sizeof(float), 256);
+}
+
+uint64_t wide_workspace(const NodeView& v) {
+  return wide_bytes(v.in(0)) + wide_bytes(v.in(1)) + wide_bytes(v.out(0)) + workspace(v);
+}
+
+void wide_product(Launch& l) {
+  uint64_t used = 0;
+  const auto take = [&](const Shape& shape) {
+    float* const at = l.workspace() + used / sizeof(float);
+    used += wide_bytes(shape);
+    return at;
+  };
+  float* const a = take(l.in_shape(0));
+  float* const b = take(l.in_shape(1));
+  float* const y = take(l.out_shape(0));
+  convert(l, l.in(0), l.type(), a, DType::f32, static_cast<uint64_t>(l.in_shape(0).elements()));
+  convert(l, l.in(1), l.type(), b, DType::f32, static_cast<uint64_t>(l.in_shape(1).elements()));
+  multiply(l, form_of(l),
+           {a, b, nullptr, y, l.workspace() + used / sizeof(float), l.workspace_bytes() - used});
+  convert(l, y, DType::f32, l.out(0), l.type(), static_cast<uint64_t>(l.out_shape(0).elements()));
+}
+
 }  // namespace
 
+BOWLINE_CUDA_KERNEL(mat_mul_f16, .run = wide_product, .workspace = wide_workspace,
+                    .refusal = refusal);
+BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = wide_product, .workspace = wide_workspace,
+                    .refusal = refusal);
 BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
                     .accumulates = 1);
 BOWLINE_CUDA_KERNEL(linear, .run = product, .workspace = workspace, .refusal = refusal);

@@ -1,9 +1,11 @@
 //! ops ReduceSum ReduceMean SumTo
+//! ops(f16, bf16) ReduceSum ReduceMean
 // Sums over axes, in a fixed order. Long sums are cut into parts, whose sums are added by a second launch.
 #include <algorithm>
 
 #include "device/loops.cuh"
 #include "device/rows.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -36,41 +38,45 @@ __device__ int64_t offset_of(const Loops<1>& loops, uint64_t i) {
 }
 
 // One team per part of a sum whose terms lie side by side: y[output, part].
-template <unsigned kTeam, int kWidth>
-__global__ void sum_rows_kernel(const float* x, float* y, Sums s, float divisor) {
+template <unsigned kTeam, int kWidth, class X, class Y>
+__global__ void sum_rows_kernel(const X* x, Y* y, Sums s, float divisor) {
   const uint64_t row = team_row<kTeam>();
   if (row >= s.outputs * s.parts) {
     return;
   }
   const uint64_t begin = row % s.parts * s.per_part;
   const uint64_t end = min(begin + s.per_part, s.length);
-  const float* from = x + offset_of(s.kept, row / s.parts);
+  const X* from = x + offset_of(s.kept, row / s.parts);
   float sum = 0;
   for (uint64_t i = begin + team_lane<kTeam>() * kWidth; i < end; i += kTeam * kWidth) {
-    float v[kWidth];
-    load(from + offset_of(s.summed, i), v);
-    for (int k = 0; k < kWidth; ++k) {
-      sum += v[k];
+    if constexpr (kWidth == 1) {
+      sum += read(from + offset_of(s.summed, i));
+    } else {
+      float v[kWidth];
+      load(from + offset_of(s.summed, i), v);
+      for (int k = 0; k < kWidth; ++k) {
+        sum += v[k];
+      }
     }
   }
   sum = team_sum<kTeam>(sum);
   if (team_lane<kTeam>() == 0) {
-    y[row] = sum / divisor;
+    write(y + row, sum / divisor);
   }
 }
 
 // Sums of neighbours: y[part, output], with the part in blockIdx.y.
-__global__ void sum_columns_kernel(const float* x, float* y, Sums s, unsigned width,
-                                   float divisor) {
+template <class X, class Y>
+__global__ void sum_columns_kernel(const X* x, Y* y, Sums s, unsigned width, float divisor) {
   const uint64_t output = uint64_t{blockIdx.x} * width + threadIdx.x % width;
   const bool mine = output < s.outputs;
-  const float* from = x + (mine ? offset_of(s.kept, output) : 0);
+  const X* from = x + (mine ? offset_of(s.kept, output) : 0);
   const uint64_t begin = blockIdx.y * s.per_part;
   const uint64_t end = mine ? min(begin + s.per_part, s.length) : begin;
-  const float sum =
-      column_sum(width, begin, end, [&](uint64_t i) { return from[offset_of(s.summed, i)]; });
+  const float sum = column_sum(width, begin, end,
+                               [&](uint64_t i) { return read(from + offset_of(s.summed, i)); });
   if (mine && threadIdx.x < width) {
-    y[blockIdx.y * s.outputs + output] = sum / divisor;
+    write(y + blockIdx.y * s.outputs + output, sum / divisor);
   }
 }
 
@@ -131,38 +137,47 @@ uint64_t workspace_of(const Plan& p) {
   return p.sums.parts > 1 ? p.sums.parts * p.sums.outputs * sizeof(float) : 0;
 }
 
-void sum_rows(Launch& l, const float* x, float* y, const Sums& s, float divisor) {
-  bool four =
-      aligned16(x) && s.summed.rank == 1 && s.summed.strides[0][0] == 1 && s.length % 4 == 0;
+template <class X, class Y>
+void sum_rows(Launch& l, const X* x, Y* y, const Sums& s, float divisor) {
+  constexpr bool kWide = std::is_same_v<X, float>;
+  bool four = kWide && aligned16(x) && s.summed.rank == 1 && s.summed.strides[0][0] == 1 &&
+              s.length % 4 == 0;
   for (int axis = 0; axis < s.kept.rank; ++axis) {
     four = four && s.kept.strides[0][axis] % 4 == 0;
   }
   launch_rows(
       l, "sum of rows", s.outputs * s.parts, s.per_part, four,
-      [](auto team, auto width) { return sum_rows_kernel<team(), width()>; }, x, y, s, divisor);
+      [](auto team, auto width) { return sum_rows_kernel < team(), kWide ? width() : 1, X, Y > ; },
+      x, y, s, divisor);
 }
 
-void sum_columns(Launch& l, const float* x, float* y, const Sums& s, unsigned width,
-                 float divisor) {
-  l.launch("sum of columns", sum_columns_kernel,
+template <class X, class Y>
+void sum_columns(Launch& l, const X* x, Y* y, const Sums& s, unsigned width, float divisor) {
+  l.launch("sum of columns", sum_columns_kernel<X, Y>,
            dim3(blocks_for(s.outputs, width), static_cast<unsigned>(s.parts)), kRowThreads, x, y, s,
            width, divisor);
 }
 
+template <class X, class Y>
+void sum(Launch& l, const Plan& p, const X* x, Y* y, float divisor) {
+  if (p.rows) {
+    sum_rows(l, x, y, p.sums, divisor);
+  } else {
+    sum_columns(l, x, y, p.sums, p.width, divisor);
+  }
+}
+
+template <class T>
 void reduce(Launch& l, const Axes& summed, bool mean) {
   const Plan p = plan_of(l.in_shape(0), summed);
   const Sums& s = p.sums;
   const float divisor = mean ? static_cast<float>(s.length) : 1.0f;
-  const bool once = s.parts == 1;
-  float* to = once ? l.out(0) : l.workspace();
-  if (p.rows) {
-    sum_rows(l, l.in(0), to, s, once ? divisor : 1.0f);
-  } else {
-    sum_columns(l, l.in(0), to, s, p.width, once ? divisor : 1.0f);
-  }
-  if (once) {
+  if (s.parts == 1) {
+    sum(l, p, l.in_as<T>(0), l.out_as<T>(0), divisor);
     return;
   }
+  float* const to = l.workspace();
+  sum(l, p, l.in_as<T>(0), to, 1.0f);
   Sums rest;
   rest.outputs = s.outputs;
   rest.length = s.parts;
@@ -170,32 +185,40 @@ void reduce(Launch& l, const Axes& summed, bool mean) {
   if (p.rows) {
     rest.kept.add(static_cast<int64_t>(s.outputs), {static_cast<int64_t>(s.parts)});
     rest.summed.add(static_cast<int64_t>(s.parts), {1});
-    sum_rows(l, to, l.out(0), rest, divisor);
+    sum_rows<float>(l, to, l.out_as<T>(0), rest, divisor);
   } else {
     rest.kept.add(static_cast<int64_t>(s.outputs), {1});
     rest.summed.add(static_cast<int64_t>(s.parts), {static_cast<int64_t>(s.outputs)});
-    sum_columns(l, to, l.out(0), rest, column_width(s.outputs, kNarrowed), divisor);
+    sum_columns<float>(l, to, l.out_as<T>(0), rest, column_width(s.outputs, kNarrowed), divisor);
   }
 }
 
-template <bool kMean>
+template <bool kMean, class T>
 void reduce_axes(Launch& l) {
-  reduce(l, axes_of(l.attributes<ReduceAttributes>(), l.in_shape(0)), kMean);
+  reduce<T>(l, axes_of(l.attributes<ReduceAttributes>(), l.in_shape(0)), kMean);
 }
 uint64_t reduce_workspace(const NodeView& node) {
   return workspace_of(
       plan_of(node.in(0), axes_of(node.attributes<ReduceAttributes>(), node.in(0))));
 }
 
-void sum_to(Launch& l) { reduce(l, axes_between(l.in_shape(0), l.out_shape(0)), false); }
+void sum_to(Launch& l) { reduce<float>(l, axes_between(l.in_shape(0), l.out_shape(0)), false); }
 uint64_t sum_to_workspace(const NodeView& node) {
   return workspace_of(plan_of(node.in(0), axes_between(node.in(0), node.out(0))));
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(reduce_sum, .run = reduce_axes<false>, .workspace = reduce_workspace);
-BOWLINE_CUDA_KERNEL(reduce_mean, .run = reduce_axes<true>, .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(reduce_sum, .run = reduce_axes<false, float>, .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(reduce_sum_f16, .run = reduce_axes<false, __half>,
+                    .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(reduce_sum_bf16, .run = reduce_axes<false, __nv_bfloat16>,
+                    .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(reduce_mean, .run = reduce_axes<true, float>, .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(reduce_mean_f16, .run = reduce_axes<true, __half>,
+                    .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(reduce_mean_bf16, .run = reduce_axes<true, __nv_bfloat16>,
+                    .workspace = reduce_workspace);
 BOWLINE_CUDA_KERNEL(sum_to, .run = sum_to, .workspace = sum_to_workspace);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

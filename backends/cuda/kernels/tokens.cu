@@ -155,8 +155,8 @@ void dropout(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(embedding, .run = embedding, .types = {.indices = 0b10});
-BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad, .types = {.indices = 0b1});
+BOWLINE_CUDA_KERNEL(embedding, .run = embedding);
+BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad);
 BOWLINE_CUDA_KERNEL(dropout, .run = dropout);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

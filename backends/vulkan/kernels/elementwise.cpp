@@ -1,4 +1,5 @@
 //! elementwise
+//! elementwise(f16, bf16)
 // Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules).
 #include "generated/functions.h"
 #include "index.h"
@@ -17,8 +18,10 @@ void same_shape(Launch& l, const FunctionCall& f) {
   push.add(l.in(0)).add(l.in(l.inputs() - 1)).add(l.out(0)).u32(n).u32(grid.per_group);
   push.f32(f.p).f32(f.q);
   const auto elements = static_cast<double>(n);
-  l.dispatch(shader::elementwise, {static_cast<uint32_t>(f.function)}, push, grid,
-             elements * kFlops, elements * 4 * static_cast<double>(l.inputs() + 1));
+  l.dispatch(
+      of_type(l.type(), shader::elementwise_f32, shader::elementwise_f16, shader::elementwise_bf16),
+      {static_cast<uint32_t>(f.function)}, push, grid, elements * kFlops,
+      elements * l.element_bytes() * static_cast<double>(l.inputs() + 1));
 }
 
 void broadcast(Launch& l, const FunctionCall& f) {
@@ -36,8 +39,10 @@ void broadcast(Launch& l, const FunctionCall& f) {
   const Grid grid = l.over_elements(n);
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
-  l.dispatch(shader::broadcast, {static_cast<uint32_t>(f.function), loops.rank()}, push, grid,
-             static_cast<double>(n) * kFlops, static_cast<double>(n) * 12);
+  l.dispatch(
+      of_type(l.type(), shader::broadcast_f32, shader::broadcast_f16, shader::broadcast_bf16),
+      {static_cast<uint32_t>(f.function), loops.rank()}, push, grid,
+      static_cast<double>(n) * kFlops, static_cast<double>(n) * 3 * l.element_bytes());
 }
 
 void elementwise(Launch& l) {
@@ -53,5 +58,7 @@ void elementwise(Launch& l) {
 }  // namespace
 
 BOWLINE_VULKAN_KERNEL(elementwise, .launch = elementwise);
+BOWLINE_VULKAN_KERNEL(elementwise_f16, .launch = elementwise);
+BOWLINE_VULKAN_KERNEL(elementwise_bf16, .launch = elementwise);
 
 }  // namespace bowline::vulkan

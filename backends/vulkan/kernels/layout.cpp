@@ -1,4 +1,5 @@
-//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Copy Fill
+//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Fill
+//! ops(any) Copy
 // Copies with strides: what moves elements and computes nothing.
 #include <algorithm>
 
@@ -139,7 +140,7 @@ BOWLINE_VULKAN_KERNEL(slice_grad, .launch = slice_grad);
 BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
 BOWLINE_VULKAN_KERNEL(split, .launch = split);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
-BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .types = {.bytes = true});
+BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .moves_bytes = true);
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
 
 }  // namespace bowline::vulkan

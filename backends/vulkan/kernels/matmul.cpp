@@ -1,7 +1,11 @@
 //! ops MatMul Linear
-// Matrix products: the lane-shuffle kernels on software devices, the shared-memory tile on GPUs.
+//! ops(f16, bf16) MatMul
+// Matrix products: the lane-shuffle kernels on software devices, the shared-memory tile on GPUs. Operands of 16 bits become f32 in
+// the workspace, and the result one of 16 bits at the end.
 #include <algorithm>
 
+#include "convert.h"
+#include "core/checked.h"
 #include "index.h"
 #include "kernel.h"
 
@@ -92,15 +96,12 @@ void multiply(Launch& l, Product p) {
              grid, products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
 }
 
-void matmul(Launch& l) {
+// `p` has the addresses.
+void matmul(Launch& l, Product p) {
   const auto& attributes = l.attributes<MatMulAttributes>();
   const Shape& a = l.in_shape(0);
   const Shape& b = l.in_shape(1);
   const Shape& c = l.out_shape(0);
-  Product p;
-  p.a = l.in(0);
-  p.b = l.in(1);
-  p.c = l.out(0);
   p.transpose_a = attributes.transpose_a();
   p.transpose_b = attributes.transpose_b();
   p.m = c[c.rank() - 2];
@@ -134,6 +135,36 @@ void matmul(Launch& l) {
   multiply(l, p);
 }
 
+void matmul(Launch& l) {
+  Product p;
+  p.a = l.in(0);
+  p.b = l.in(1);
+  p.c = l.out(0);
+  matmul(l, p);
+}
+
+// Bytes of an operand as f32.
+uint64_t wide_bytes(const Shape& shape) {
+  return round_up(static_cast<uint64_t>(shape.elements()) * sizeof(float), 256);
+}
+
+uint64_t wide_workspace(const NodeView& node) {
+  return wide_bytes(node.in(0)) + wide_bytes(node.in(1)) + wide_bytes(node.out(0));
+}
+
+void wide_matmul(Launch& l) {
+  Product p;
+  p.a = l.workspace();
+  p.b = p.a + wide_bytes(l.in_shape(0));
+  p.c = p.b + wide_bytes(l.in_shape(1));
+  convert(l, l.in(0), l.type(), p.a, DType::f32, static_cast<uint64_t>(l.in_shape(0).elements()));
+  convert(l, l.in(1), l.type(), p.b, DType::f32, static_cast<uint64_t>(l.in_shape(1).elements()));
+  l.barrier();
+  matmul(l, p);
+  l.barrier();
+  convert(l, p.c, DType::f32, l.out(0), l.type(), static_cast<uint64_t>(l.out_shape(0).elements()));
+}
+
 // y = x W^T + bias, W [out, in].
 void linear(Launch& l) {
   Product p;
@@ -153,6 +184,8 @@ void linear(Launch& l) {
 }  // namespace
 
 BOWLINE_VULKAN_KERNEL(mat_mul, .launch = matmul);
+BOWLINE_VULKAN_KERNEL(mat_mul_f16, .launch = wide_matmul, .workspace = wide_workspace);
+BOWLINE_VULKAN_KERNEL(mat_mul_bf16, .launch = wide_matmul, .workspace = wide_workspace);
 BOWLINE_VULKAN_KERNEL(linear, .launch = linear);
 
 }  // namespace bowline::vulkan

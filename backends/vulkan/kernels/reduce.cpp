@@ -1,4 +1,5 @@
 //! ops ReduceSum ReduceMean SumTo
+//! ops(f16, bf16) ReduceSum ReduceMean
 // Sums over axes, in a fixed order.
 #include <algorithm>
 
@@ -35,8 +36,11 @@ void reduce(Launch& l, const std::array<bool, kMaxRank>& reduced, bool mean) {
   push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(length).u32(grid.per_group);
   push.f32(mean ? 1.0 / static_cast<double>(length) : 1.0);
   const auto terms = static_cast<double>(x.elements());
-  l.dispatch(rows ? shader::reduce_rows : shader::reduce_columns, {kept.rank(), summed.rank()},
-             push, grid, terms * 10, terms * 4);
+  l.dispatch(rows ? of_type(l.type(), shader::reduce_rows_f32, shader::reduce_rows_f16,
+                            shader::reduce_rows_bf16)
+                  : of_type(l.type(), shader::reduce_columns_f32, shader::reduce_columns_f16,
+                            shader::reduce_columns_bf16),
+             {kept.rank(), summed.rank()}, push, grid, terms * 10, terms * l.element_bytes());
 }
 
 void reduce_axes(Launch& l, bool mean) {
@@ -81,6 +85,10 @@ const char* refusal(const NodeView& node) {
 
 BOWLINE_VULKAN_KERNEL(reduce_sum, .launch = reduce_sum, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(reduce_mean, .launch = reduce_mean, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(reduce_sum_f16, .launch = reduce_sum, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(reduce_sum_bf16, .launch = reduce_sum, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(reduce_mean_f16, .launch = reduce_mean, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(reduce_mean_bf16, .launch = reduce_mean, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to, .refusal = refusal);
 
 }  // namespace bowline::vulkan

@@ -137,7 +137,7 @@ void add_chunks(Launch& l, VkDeviceAddress from, VkDeviceAddress to, uint64_t ch
   const Grid grid = l.over_elements(n);
   Push push;
   push.add(from).add(to).table(l.table(words)).u32(n).u32(chunks).u32(grid.per_group).f32(1);
-  l.dispatch(shader::reduce_columns, {1, 1}, push, grid, static_cast<double>(chunks * n), 0);
+  l.dispatch(shader::reduce_columns_f32, {1, 1}, push, grid, static_cast<double>(chunks * n), 0);
 }
 
 void norm_grad(Launch& l, bool layer) {
@@ -184,10 +184,9 @@ void rms_norm_grad(Launch& l) { norm_grad(l, false); }
 BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace,
-                      .refusal = refusal, .types = {.indices = 0b10});
+                      .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad,
-                      .workspace = cross_entropy_grad_workspace, .refusal = refusal,
-                      .types = {.indices = 0b10});
+                      .workspace = cross_entropy_grad_workspace, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace,
                       .refusal = refusal);

@@ -84,8 +84,8 @@ void dropout(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(embedding, .launch = embedding, .types = {.indices = 0b10});
-BOWLINE_VULKAN_KERNEL(embedding_grad, .launch = embedding_grad, .types = {.indices = 0b1});
+BOWLINE_VULKAN_KERNEL(embedding, .launch = embedding);
+BOWLINE_VULKAN_KERNEL(embedding_grad, .launch = embedding_grad);
 BOWLINE_VULKAN_KERNEL(dropout, .launch = dropout);
 
 }  // namespace bowline::vulkan

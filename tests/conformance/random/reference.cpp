@@ -77,8 +77,9 @@ class Pass {
       const Tape::Value& from = tape_.values[v];
       values_[v].shape = from.shape;
       if (from.input >= 0) {
-        values_[v].values =
-            batch_values(recipe_, graph_.nodes[static_cast<size_t>(from.input)], batch);
+        const Node& input = graph_.nodes[static_cast<size_t>(from.input)];
+        values_[v].values = batch_values(recipe_, input, batch);
+        values_[v].dtype = input.classes > 0 ? DType::i32 : DType::f32;
       } else if (from.parameter >= 0) {
         const ParameterRow& row = recipe_.parameters[static_cast<size_t>(from.parameter)];
         BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
@@ -144,8 +145,7 @@ class Pass {
     }
     // Output 0 has a gradient always, others where the loss reaches them.
     douts[0].values.resize(values_[line.outputs[0]].values.size());
-    OracleGradient context(line.op, line.attributes, all(line.inputs), all(line.outputs),
-                           std::move(douts),
+    OracleGradient context(line.attributes, all(line.inputs), all(line.outputs), std::move(douts),
                            [&](Op op, const Attributes& attributes, std::span<const Array> inputs) {
                              return machine_.run(op, attributes, inputs, step_);
                            });

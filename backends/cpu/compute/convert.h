@@ -1,0 +1,34 @@
+// f16 and bf16 arrays from and to f32, as core/float16.h does it for one element.
+#pragma once
+
+#include <cstddef>
+
+#include "core/float16.h"
+#include "threads.h"
+
+namespace bowline::cpu {
+
+void widen(size_t n, const f16* x, float* y);
+void widen(size_t n, const bf16* x, float* y);
+void narrow(size_t n, const float* x, f16* y);
+void narrow(size_t n, const float* x, bf16* y);
+
+// The same with the pool.
+template <class T>
+void widen(Threads& threads, size_t n, const T* x, float* y) {
+  constexpr size_t kBlock = 32768;
+  threads.parallel_for((n + kBlock - 1) / kBlock, [=](size_t task, size_t) {
+    const size_t i = task * kBlock;
+    widen(n - i < kBlock ? n - i : kBlock, x + i, y + i);
+  });
+}
+template <class T>
+void narrow(Threads& threads, size_t n, const float* x, T* y) {
+  constexpr size_t kBlock = 32768;
+  threads.parallel_for((n + kBlock - 1) / kBlock, [=](size_t task, size_t) {
+    const size_t i = task * kBlock;
+    narrow(n - i < kBlock ? n - i : kBlock, x + i, y + i);
+  });
+}
+
+}  // namespace bowline::cpu

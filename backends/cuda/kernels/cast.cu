@@ -1,0 +1,116 @@
+//! ops(any) Cast
+// From every dtype to every dtype; what the conversions mean stands in runtime/ops/cast.cpp. There is a kernel per dtype that is
+// read; which one is written is the same for all threads.
+#include "device/elements.cuh"
+#include "device/storage.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+// A truth value from outside is any byte.
+struct Truth {
+  uint8_t byte;
+};
+
+// A number on its way: a float, or an integer of 64 bits.
+struct Number {
+  bool is_float;
+  float f;
+  int64_t n;
+};
+
+__device__ inline Number of_float(float x) { return {true, x, 0}; }
+__device__ inline Number number(float x) { return of_float(x); }
+__device__ inline Number number(__half x) { return of_float(read(&x)); }
+__device__ inline Number number(__nv_bfloat16 x) { return of_float(read(&x)); }
+__device__ inline Number number(Truth x) { return {false, 0, x.byte != 0 ? 1 : 0}; }
+template <class T>
+__device__ inline Number number(T x) {
+  return {false, 0, static_cast<int64_t>(x)};
+}
+
+__device__ inline float as_float(Number x) { return x.is_float ? x.f : static_cast<float>(x.n); }
+
+// A float towards zero, at the nearest end where it lies outside [-2^bits, 2^bits); NaN is 0.
+template <class T>
+__device__ inline T as_integer(Number x, float least, float past, T lowest, T highest) {
+  if (!x.is_float) {
+    return static_cast<T>(x.n);
+  }
+  return x.f != x.f ? T{0} : x.f >= past ? highest : x.f <= least ? lowest : static_cast<T>(x.f);
+}
+
+__device__ inline void store(Number x, DType type, void* y, uint64_t i) {
+  switch (type) {
+    case DType::f32:
+      static_cast<float*>(y)[i] = as_float(x);
+      break;
+    case DType::f16:
+      write(static_cast<__half*>(y) + i, as_float(x));
+      break;
+    case DType::bf16:
+      write(static_cast<__nv_bfloat16*>(y) + i, as_float(x));
+      break;
+    case DType::i8:
+      static_cast<int8_t*>(y)[i] = as_integer<int8_t>(x, -128.0f, 127.0f, -128, 127);
+      break;
+    case DType::u8:
+      static_cast<uint8_t*>(y)[i] = as_integer<uint8_t>(x, 0.0f, 255.0f, 0, 255);
+      break;
+    case DType::i32:
+      static_cast<int32_t*>(y)[i] =
+          as_integer<int32_t>(x, -2147483648.0f, 2147483648.0f, INT32_MIN, INT32_MAX);
+      break;
+    case DType::i64:
+      static_cast<int64_t*>(y)[i] = as_integer<int64_t>(
+          x, -9223372036854775808.0f, 9223372036854775808.0f, INT64_MIN, INT64_MAX);
+      break;
+    case DType::boolean:
+      static_cast<uint8_t*>(y)[i] = (x.is_float ? x.f != 0 : x.n != 0) ? 1 : 0;
+      break;
+  }
+}
+
+template <class From>
+__global__ void cast_kernel(const From* x, void* y, DType type, uint64_t n) {
+  for_elements(
+      n, false, [&](uint64_t i) { store(number(x[i]), type, y, i); }, [](uint64_t) {});
+}
+
+template <class From>
+void launch_cast(Launch& l, const void* x, void* y, DType type, uint64_t n) {
+  l.launch("cast", cast_kernel<From>, element_blocks(n), kElementThreads,
+           static_cast<const From*>(x), y, type, n);
+}
+
+void cast(Launch& l) {
+  convert(l, l.in(0), l.in_type(0), l.out(0), l.out_type(0),
+          static_cast<uint64_t>(l.out_shape(0).elements()));
+}
+
+}  // namespace
+
+void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n) {
+  switch (x_type) {
+    case DType::f32:
+      return launch_cast<float>(l, x, y, y_type, n);
+    case DType::f16:
+      return launch_cast<__half>(l, x, y, y_type, n);
+    case DType::bf16:
+      return launch_cast<__nv_bfloat16>(l, x, y, y_type, n);
+    case DType::i8:
+      return launch_cast<int8_t>(l, x, y, y_type, n);
+    case DType::u8:
+      return launch_cast<uint8_t>(l, x, y, y_type, n);
+    case DType::i32:
+      return launch_cast<int32_t>(l, x, y, y_type, n);
+    case DType::i64:
+      return launch_cast<int64_t>(l, x, y, y_type, n);
+    case DType::boolean:
+      return launch_cast<Truth>(l, x, y, y_type, n);
+  }
+}
+
+BOWLINE_CUDA_KERNEL(cast, .run = cast);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

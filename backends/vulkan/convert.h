@@ -1,0 +1,12 @@
+// Elements of one dtype as another: the kernel of Cast, and part of those that compute in f32 on operands of another dtype.
+#pragma once
+
+#include "kernel.h"
+
+namespace bowline::vulkan {
+
+// `n` elements from `x` to `y`, which do not overlap.
+void convert(Launch& l, VkDeviceAddress x, DType x_type, VkDeviceAddress y, DType y_type,
+             uint64_t n);
+
+}  // namespace bowline::vulkan
