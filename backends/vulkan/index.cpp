@@ -2,26 +2,6 @@
 
 namespace bowline::vulkan {
 
-std::array<int64_t, kMaxRank> strides_of(const Shape& shape) {
-  std::array<int64_t, kMaxRank> strides{};
-  int64_t stride = 1;
-  for (int a = shape.rank() - 1; a >= 0; --a) {
-    strides[static_cast<size_t>(a)] = stride;
-    stride *= shape[a];
-  }
-  return strides;
-}
-
-std::array<int64_t, kMaxRank> broadcast_strides(const Shape& shape, const Shape& target) {
-  const auto own = strides_of(shape);
-  std::array<int64_t, kMaxRank> strides{};
-  const int missing = target.rank() - shape.rank();
-  for (int a = 0; a < shape.rank(); ++a) {
-    strides[static_cast<size_t>(a + missing)] = shape[a] == 1 ? 0 : own[static_cast<size_t>(a)];
-  }
-  return strides;
-}
-
 void Loops::add(int64_t dim, std::initializer_list<int64_t> strides) {
   if (dim == 1) {
     return;

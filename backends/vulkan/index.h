@@ -1,18 +1,11 @@
 // Index arithmetic that kernels hand to shaders: dims with one stride per operand, merged where they can be.
 #pragma once
 
-#include <array>
 #include <vector>
 
-#include "core/shape.h"
+#include "core/strides.h"
 
 namespace bowline::vulkan {
-
-// Strides in elements of a contiguous tensor.
-std::array<int64_t, kMaxRank> strides_of(const Shape& shape);
-
-// Strides with which `shape` is read as if it had the dims of `target` (numpy rules): 0 where it stretches.
-std::array<int64_t, kMaxRank> broadcast_strides(const Shape& shape, const Shape& target);
 
 // Nested loops over dims, the last the innermost, with one stride per operand.
 class Loops {

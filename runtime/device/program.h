@@ -6,7 +6,7 @@
 //   stepping inside a Repeat, one of
 //            table != kNoTable: iteration i reads entry i of the table (weights of the layers), or
 //            modulo != 0:       iteration i reads slot offset + ((i + shift) % modulo) * step_bytes (kept or carried values).
-//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once (AdamW).
+//   list     outside a Repeat with table != kNoTable: the operator takes all entries at once.
 // A Repeat is a begin and an end record around its body; they do not nest in contract version 1.
 #pragma once
 
@@ -46,7 +46,7 @@ struct TableEntry {
   uint32_t slot = 0;
   uint64_t offset = 0;
   uint64_t elements = 0;
-  // For AccumulateGrad: this is the first contribution of the submission, so it overwrites unless the step
+  // Of a gradient: this is the first contribution of the submission, so it overwrites unless the step
   // scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the contribution is dropped.
   bool first = false;
 };
@@ -65,7 +65,7 @@ struct Record {
   std::vector<Operand> inputs;
   // An output may lie exactly on an input where the operator allows it (OpDef::in_place).
   std::vector<Operand> outputs;
-  // Bit i: output i is a gradient, an entry of a table. It is written by the rule of AccumulateGrad: `first` of the entry and
+  // Bit i: output i is a gradient, an entry of a table. `first` of the entry and
   // the step scalar `accumulate` say whether it is overwritten or added to; nothing is written to an entry of 0 elements.
   uint32_t accumulate = 0;
   Operand workspace;  // u8, as many bytes as query() asked for

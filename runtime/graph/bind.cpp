@@ -43,7 +43,7 @@ Node transpose_of(Graph& graph, ValueId v) {
   std::swap(t.permutation[static_cast<size_t>(rank - 1)],
             t.permutation[static_cast<size_t>(rank - 2)]);
   Node node;
-  node.op = Op::Transpose;
+  node.op = op_with<&OpDef::is_transpose>();
   node.attributes = Attributes::of(t);
   node.name = graph[v].name + ".view";
   node.inputs = {v};
@@ -111,7 +111,7 @@ class TransposedParameters {
       return;
     }
     Node sum;
-    sum.op = Op::Add;
+    sum.op = op_with<&OpDef::is_sum>();
     sum.attributes = Attributes::of(NoAttributesT{});
     sum.name = node.name;
     sum.outputs = node.outputs;

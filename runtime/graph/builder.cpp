@@ -92,7 +92,7 @@ Status check_free(const graph::ModelState& model, std::string_view graph) {
   return {};
 }
 
-bool is_of_models(Op op) { return op != Op::Invalid && !is_internal(op) && op != Op::Repeat; }
+bool is_of_models(Op op) { return op != Op::Invalid && !is_internal(op) && !op_def(op).is_repeat; }
 
 // The outputs that a node would have, as far as its attributes make sense.
 size_t outputs_despite(Op op, size_t inputs, const std::vector<Attribute>& attributes) {
@@ -262,7 +262,7 @@ Result<std::vector<Value>> GraphBuilder::State::repeat(const graph::ModelState& 
   inner.carried = static_cast<uint32_t>(values.size());
   inner.count = iterations;
   Node node;
-  node.op = Op::Repeat;
+  node.op = op_with<&OpDef::is_repeat>();
   node.repeat = std::make_shared<graph::RepeatInfo>();
   std::vector<Value> entering;
   for (const Value v : values) {

@@ -199,7 +199,7 @@ namespace {
 std::vector<uint32_t> partly_covered(const Graph& graph, const GradientOptions& options) {
   std::vector<uint32_t> rows;
   for (const Node& node : graph.nodes) {
-    if (node.op == Op::AccumulateGrad) {
+    if (op_def(node.op).gradient_rows == GradientRows::added) {
       for (const StorageUse& u : graph[node.inputs[0]].uses) {
         if (u.elements != 0 && u.elements != options.elements[u.tie]) {
           rows.push_back(u.tie);

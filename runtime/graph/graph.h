@@ -58,7 +58,7 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::string name;
-  std::shared_ptr<RepeatInfo> repeat;  // of Op::Repeat
+  std::shared_ptr<RepeatInfo> repeat;  // (optional) the operator is_repeat
 };
 
 struct Graph {

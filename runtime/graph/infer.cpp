@@ -72,7 +72,7 @@ Status infer_repeat(Graph& graph, const Node& node, Dims bound) {
 
 Status infer_op(Graph& graph, const Node& node, Dims bound) {
   const OpDef& def = op_def(node.op);
-  if (node.op == Op::Repeat) {
+  if (def.is_repeat) {
     return infer_repeat(graph, node, bound);
   }
   BOWLINE_TRY(check_inputs(def, node.inputs.size()));

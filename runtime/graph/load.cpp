@@ -68,7 +68,7 @@ class GraphReader {
     for (uint32_t i = 0; i < count_of(from_.nodes()); ++i) {
       const file::Node& node = *from_.nodes()->Get(i);
       BOWLINE_REQUIRE_CODE(
-          node.op_type() != file::Op::Repeat, Code::unsupported,
+          !op_def(static_cast<Op>(node.op_type())).is_repeat, Code::unsupported,
           "Node {} of body \"{}\" is a Repeat; one in the body of another does not run.", i,
           string_of(from_.name()));
       BOWLINE_TRY(add_node(node));
@@ -124,7 +124,7 @@ class GraphReader {
       node.inputs.push_back(from.inputs()->Get(i));
     }
     const auto index = static_cast<uint32_t>(graph_.nodes.size());
-    if (node.op == Op::Repeat) {
+    if (op_def(node.op).is_repeat) {
       BOWLINE_TRY(add_body(*from.op_as_Repeat(), node));
     } else {
       node.attributes = attributes_copy(node.op, from.op(), named_sizes(from));

@@ -93,7 +93,8 @@ class GraphWriter {
       number_[v] = next_++;
     }
     if (node.repeat) {
-      add_repeat(*out, *node.repeat);
+      out->op.type = static_cast<file::Op>(node.op);
+      out->op.value = new file::RepeatAttributesT(repeat_attributes(*node.repeat));
       to.nodes.push_back(std::move(out));
       return GraphWriter(model_, *node.repeat->body).write(true);
     }
@@ -108,14 +109,13 @@ class GraphWriter {
     return {};
   }
 
-  void add_repeat(file::NodeT& to, const RepeatInfo& repeat) {
+  file::RepeatAttributesT repeat_attributes(const RepeatInfo& repeat) const {
     file::RepeatAttributesT attributes;
     attributes.body = static_cast<uint32_t>(model_.graphs.size());  // written next
     attributes.count = repeat.count;
     attributes.carried = repeat.carried;
     attributes.parameters = lists_of(*repeat.body);
-    to.op.type = file::Op::Repeat;
-    to.op.value = new file::RepeatAttributesT(std::move(attributes));
+    return attributes;
   }
 
   file::ModelT& model_;

@@ -33,6 +33,7 @@ extern const OpDef op_accumulate_grad;
 const OpDef op_accumulate_grad{
     .name = "AccumulateGrad",
     .inputs = 2,
+    .gradient_rows = GradientRows::added,
     .types = "f32 -> f32",
     .updates = {{0, 0}},
     .infer = infer,

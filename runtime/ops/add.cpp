@@ -43,6 +43,7 @@ extern const OpDef op_add;
 const OpDef op_add{
     .name = "Add",
     .inputs = 2,
+    .is_sum = true,
     .in_place = {{0, 0}, {0, 1}},
     .infer = infer,
     .gradient = gradient,

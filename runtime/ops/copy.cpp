@@ -26,6 +26,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_copy;
 const OpDef op_copy{
     .name = "Copy",
+    .is_copy = true,
     .types = "A -> A",
     .infer = infer,
     .gradient = gradient,

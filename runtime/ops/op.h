@@ -212,6 +212,9 @@ struct TransposedInput {
   int addend = -1;  // an input that the other operator does not take: it is added to the result
 };
 
+// What an operator does with gradient rows, its list operand 0: nothing, adds input 1 to them, or starts them as zeros.
+enum class GradientRows : uint8_t { none, added, zeroed };
+
 struct OpDef {
   const char* name = "";
   int inputs = 1;
@@ -223,6 +226,13 @@ struct OpDef {
   int (*count_outputs)(const Attributes& attributes) = nullptr;
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
+  // (optional) What the library adds by itself, found by op_with(): the copy of a value, the sum of two of one shape, a transpose,
+  // and the node that runs a body again and again.
+  bool is_copy = false;
+  bool is_sum = false;
+  bool is_transpose = false;
+  bool is_repeat = false;
+  GradientRows gradient_rows = GradientRows::none;
   // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose
   // bits are set in list_inputs, and the outputs that update them.
   bool takes_lists = false;

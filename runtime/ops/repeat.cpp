@@ -34,6 +34,7 @@ extern const OpDef op_repeat;
 const OpDef op_repeat{
     .name = "Repeat",
     .inputs = 0,
+    .is_repeat = true,
     .infer = infer,
 };
 

@@ -64,6 +64,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_transpose;
 const OpDef op_transpose{
     .name = "Transpose",
+    .is_transpose = true,
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

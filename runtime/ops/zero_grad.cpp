@@ -24,6 +24,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_zero_grad;
 const OpDef op_zero_grad{
     .name = "ZeroGrad",
+    .gradient_rows = GradientRows::zeroed,
     .takes_lists = true,
     .types = "f32 -> f32",
     .updates = {{0, 0}},

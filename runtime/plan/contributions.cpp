@@ -37,17 +37,17 @@ class Contributions {
 
  private:
   static bool contributes(const Record& r) {
-    return r.accumulate != 0 || r.op == Op::AccumulateGrad || r.op == Op::ZeroGrad;
+    return r.accumulate != 0 || op_def(r.op).gradient_rows != GradientRows::none;
   }
 
   // `iteration`: of the Repeat that the record is in; none: all entries of its tables are used.
   void mark_record(const Record& record, std::optional<uint32_t> iteration) {
+    const GradientRows rows = op_def(record.op).gradient_rows;
     for (size_t o = 0; o < record.outputs.size() && contributes(record); ++o) {
-      if (record.op == Op::AccumulateGrad || record.op == Op::ZeroGrad ||
-          (record.accumulate >> o & 1) != 0) {
+      if (rows != GradientRows::none || (record.accumulate >> o & 1) != 0) {
         std::span<device::TableEntry> entries = program_.tables[record.outputs[o].table].entries;
         for (device::TableEntry& e : iteration ? entries.subspan(*iteration, 1) : entries) {
-          begin(e, record.op == Op::ZeroGrad);
+          begin(e, rows == GradientRows::zeroed);
         }
       }
     }

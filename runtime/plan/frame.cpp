@@ -34,7 +34,7 @@ void separate_outputs(Graph& g, const std::set<size_t>& keep) {
       continue;
     }
     Node copy;
-    copy.op = Op::Copy;
+    copy.op = op_with<&OpDef::is_copy>();
     copy.attributes = Attributes::of(NoAttributesT{});
     copy.inputs = {g.outputs[i]};
     ValueInfo info = g[g.outputs[i]];
@@ -70,7 +70,7 @@ void Frame::find_uses() {
   barriers_.assign(graph.nodes.size() + 1, 0);
   for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    const bool barrier = node.repeat || node.op == Op::AccumulateGrad;
+    const bool barrier = node.repeat || op_def(node.op).gradient_rows == GradientRows::added;
     barriers_[n + 1] = barriers_[n] + (barrier ? 1 : 0);
     for (const ValueId v : node.inputs) {
       last_use_[roots_[v]] = n;

@@ -78,8 +78,9 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
 // `o` at the storages of a parameter: in a body, and for lists and gradients, through a table.
 Operand Lowering::parameter_operand(const Frame& f, const Node& node, const ValueInfo& v,
                                     Operand o) {
-  const bool list = op_def(node.op).takes_lists;
-  if (f.outer == nullptr && !list && node.op != Op::AccumulateGrad) {
+  const OpDef& def = op_def(node.op);
+  const bool list = def.takes_lists;
+  if (f.outer == nullptr && !list && def.gradient_rows == GradientRows::none) {
     o.slot = slot_of(v.uses[0].tie);
     o.offset = v.uses[0].first_element * size_of(v.dtype);
     return o;
@@ -133,7 +134,7 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   }
 }
 
-// AccumulateGrad without a record of its own: where nothing else reads the contribution, and its kernel can, that is
+// The sum into a gradient without a record of its own: where nothing else reads the contribution, and its kernel can, that is
 // written into the gradient at once. Nothing may be accumulated between the two, so that the order of the sums stays.
 bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const Graph& g = f.graph;
@@ -174,7 +175,9 @@ Status Lowering::lower_node(Frame& f, uint32_t n) {
   const Node& node = f.graph.nodes[n];
   BOWLINE_TRY(spend_time());
   f.record_of[n] = plan_.program.records.size();
-  if (op_def(node.op).is_view || (node.op == Op::AccumulateGrad && write_into_gradient(f, n))) {
+  const OpDef& def = op_def(node.op);
+  const bool adds = def.gradient_rows == GradientRows::added;
+  if (def.is_view || (adds && write_into_gradient(f, n))) {
     return {};
   }
   return node.repeat ? lower_repeat(f, n) : lower_operator(f, n);

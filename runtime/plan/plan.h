@@ -34,8 +34,8 @@ struct Plan {
 Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device,
                    const Budget& budget = Budget::of_plan());
 
-// Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless a
-// ZeroGrad comes before it. A storage of which some contribution covers only a part has one (graph/gradient.cpp).
+// Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless it was started
+// as zeros before. A storage of which some contribution covers only a part has one (graph/gradient.cpp).
 void mark_first_contributions(device::Program& program);
 
 // Gives each record its level: a record that touches what an earlier one of the current level

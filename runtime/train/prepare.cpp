@@ -41,7 +41,7 @@ void read_loss_at(plan::Plan& update, uint64_t offset) {
 // Marks the owners of the gradient rows that the graph writes.
 void mark_written(const Graph& g, const params::Table& table, std::vector<char>& written) {
   for (const graph::Node& node : g.nodes) {
-    if (node.op == Op::AccumulateGrad) {
+    if (op_def(node.op).gradient_rows == GradientRows::added) {
       for (const graph::StorageUse& u : g[node.inputs[0]].uses) {
         if (u.elements != 0) {
           written[static_cast<size_t>(table.storages[u.tie].owner)] = 1;

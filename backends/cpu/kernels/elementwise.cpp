@@ -7,29 +7,11 @@
 #include <algorithm>
 
 #include "compute/convert.h"
+#include "core/strides.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
-
-// One operand, stretched to the output.
-template <class T>
-struct Side {
-  const T* data;
-  std::array<int64_t, kMaxRank> stride{};
-};
-
-template <class T>
-Side<T> stretched(const Arg& in, const Shape& out) {
-  Side<T> side{.data = in.as<const T>()};
-  int64_t step = 1;
-  for (int a = in.shape->rank() - 1; a >= 0; --a) {
-    const int64_t dim = (*in.shape)[a];
-    side.stride[static_cast<size_t>(a + out.rank() - in.shape->rank())] = dim == 1 ? 0 : step;
-    step *= dim;
-  }
-  return side;
-}
 
 void row_of(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
             size_t step_b, float* y) {
@@ -59,11 +41,13 @@ void broadcast(const Launch& l, const FunctionCall& f) {
   if (out.elements() == 0) {
     return;
   }
-  const Side<T> sides[] = {stretched<T>(l.in[0], out), stretched<T>(l.in[1], out)};
+  const T* const data[] = {l.in[0].as<const T>(), l.in[1].as<const T>()};
+  const Strides strides[] = {broadcast_strides(*l.in[0].shape, out),
+                             broadcast_strides(*l.in[1].shape, out)};
   const int last = out.rank() - 1;
   const int64_t n = out.back();
-  const auto steps = [&](const Side<T>& s) {
-    return static_cast<size_t>(s.stride[static_cast<size_t>(last)]);
+  const auto steps = [&](size_t operand) {
+    return static_cast<size_t>(strides[operand][static_cast<size_t>(last)]);
   };
   T* y = l.out[0].as<T>();
   parallel_blocks(l.threads, out.elements() / n, std::max<int64_t>(1, 16384 / n),
@@ -72,12 +56,12 @@ void broadcast(const Launch& l, const FunctionCall& f) {
                       int64_t rest = row;
                       int64_t at[2] = {0, 0};
                       for (int a = last - 1; a >= 0; --a) {
-                        at[0] += rest % out[a] * sides[0].stride[static_cast<size_t>(a)];
-                        at[1] += rest % out[a] * sides[1].stride[static_cast<size_t>(a)];
+                        at[0] += rest % out[a] * strides[0][static_cast<size_t>(a)];
+                        at[1] += rest % out[a] * strides[1][static_cast<size_t>(a)];
                         rest /= out[a];
                       }
-                      row_of(f, static_cast<size_t>(n), sides[0].data + at[0], steps(sides[0]),
-                             sides[1].data + at[1], steps(sides[1]), y + row * n);
+                      row_of(f, static_cast<size_t>(n), data[0] + at[0], steps(0), data[1] + at[1],
+                             steps(1), y + row * n);
                     }
                   });
 }

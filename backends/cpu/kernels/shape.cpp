@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/float16.h"
+#include "core/strides.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
@@ -30,18 +31,6 @@ void run_fill(const Launch& l) {
   float* y = l.out[0].f32();
   parallel_blocks(l.threads, l.out[0].elements(), kGrain,
                   [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
-}
-
-using Strides = std::array<int64_t, kMaxRank>;
-
-Strides strides_of(const Shape& s) {
-  Strides out{};
-  int64_t n = 1;
-  for (int a = s.rank() - 1; a >= 0; --a) {
-    out[static_cast<size_t>(a)] = n;
-    n *= s[a];
-  }
-  return out;
 }
 
 // y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis in the inner loop.
@@ -85,17 +74,6 @@ void run_transpose(const Launch& l) {
   gather(l.threads, l.in[0].f32(), l.out[0].f32(), *l.out[0].shape, stride);
 }
 
-// Strides that repeat x over the axes in which it has 1 (or none) and `out` more.
-Strides broadcast_strides(const Shape& x, const Shape& out) {
-  const Strides own = strides_of(x);
-  Strides stride{};
-  for (int a = 0; a < x.rank(); ++a) {
-    const int to = a + out.rank() - x.rank();
-    stride[static_cast<size_t>(to)] = x[a] == 1 ? 0 : own[static_cast<size_t>(a)];
-  }
-  return stride;
-}
-
 void run_broadcast(const Launch& l) {
   gather(l.threads, l.in[0].f32(), l.out[0].f32(), *l.out[0].shape,
          broadcast_strides(*l.in[0].shape, *l.out[0].shape));
@@ -109,8 +87,6 @@ struct Blocks {
 Blocks around(const Shape& s, int axis) {
   return {s.elements(0, axis), s.elements(axis + 1, s.rank())};
 }
-
-int axis_of(int32_t axis, int rank) { return axis < 0 ? axis + rank : axis; }
 
 // Row r of `size` elements goes from x + r * step_x to y + r * step_y.
 void copy_rows(Threads& threads, int64_t rows, int64_t size, const float* x, int64_t step_x,
@@ -126,7 +102,7 @@ void copy_rows(Threads& threads, int64_t rows, int64_t size, const float* x, int
 void run_slice(const Launch& l) {
   const auto& t = l.attributes<SliceAttributes>();
   const Shape& in = *l.in[0].shape;
-  const int axis = axis_of(t.axis(), in.rank());
+  const int axis = positive_axis(t.axis(), in.rank());
   const auto [outer, inner] = around(in, axis);
   const int64_t size = (*l.out[0].shape)[axis] * inner;
   copy_rows(l.threads, outer, size, l.in[0].f32() + t.start() * inner, in[axis] * inner,
@@ -136,7 +112,7 @@ void run_slice(const Launch& l) {
 void run_slice_grad(const Launch& l) {
   const auto& t = l.attributes<SliceGradAttributes>();
   const Shape& out = *l.out[0].shape;
-  const int axis = axis_of(t.axis(), out.rank());
+  const int axis = positive_axis(t.axis(), out.rank());
   const auto [outer, inner] = around(out, axis);
   const int64_t size = (*l.in[0].shape)[axis] * inner;
   const int64_t start = t.start() * inner;
@@ -156,7 +132,7 @@ void run_slice_grad(const Launch& l) {
 
 void run_concat(const Launch& l) {
   const Shape& out = *l.out[0].shape;
-  const int axis = axis_of(l.attributes<ConcatAttributes>().axis(), out.rank());
+  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), out.rank());
   const auto [outer, inner] = around(out, axis);
   const int64_t step = out[axis] * inner;
   int64_t start = 0;
@@ -169,7 +145,7 @@ void run_concat(const Launch& l) {
 
 void run_split(const Launch& l) {
   const Shape& in = *l.in[0].shape;
-  const int axis = axis_of(l.attributes<SplitAttributes>().axis(), in.rank());
+  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), in.rank());
   const auto [outer, inner] = around(in, axis);
   const int64_t step = in[axis] * inner;
   int64_t start = 0;
@@ -183,8 +159,8 @@ void run_split(const Launch& l) {
 // Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
 // trailing axes go), and the general one with an index walk per output element.
 template <class T>
-void sum_axes(Threads& threads, const T* x, T* y, const Shape& in,
-              const std::array<bool, kMaxRank>& reduced, float scale) {
+void sum_axes(Threads& threads, const T* x, T* y, const Shape& in, const Axes& reduced,
+              float scale) {
   int64_t outputs = 1;
   for (int a = 0; a < in.rank(); ++a) {
     outputs *= reduced[static_cast<size_t>(a)] ? 1 : in[a];
@@ -248,45 +224,29 @@ void sum_axes(Threads& threads, const T* x, T* y, const Shape& in,
 
 void run_sum_to(const Launch& l) {
   const Shape& in = *l.in[0].shape;
-  const Shape& out = *l.out[0].shape;
-  std::array<bool, kMaxRank> reduced{};
-  for (int a = 0; a < in.rank(); ++a) {
-    const int to = a - (in.rank() - out.rank());
-    reduced[static_cast<size_t>(a)] = to < 0 || (out[to] == 1 && in[a] != 1);
-  }
-  sum_axes<float>(l.threads, l.in[0].f32(), l.out[0].f32(), in, reduced, 1);
+  sum_axes<float>(l.threads, l.in[0].f32(), l.out[0].f32(), in, stretched_axes(in, *l.out[0].shape),
+                  1);
 }
 
-std::array<bool, kMaxRank> reduced_axes(const Launch& l, int64_t& terms) {
-  const Shape& in = *l.in[0].shape;
+Axes reduced_axes(const Launch& l) {
   const auto* axes = l.attributes<ReduceAttributes>().axes();
-  std::array<bool, kMaxRank> reduced{};
-  const bool all = axes->size() == 0;
-  for (int a = 0; a < in.rank(); ++a) {
-    reduced[static_cast<size_t>(a)] = all;
-  }
-  for (flatbuffers::uoffset_t i = 0; !all && i < axes->size(); ++i) {
-    reduced[static_cast<size_t>(axis_of(axes->Get(i), in.rank()))] = true;
-  }
-  terms = 1;
-  for (int a = 0; a < in.rank(); ++a) {
-    terms *= reduced[static_cast<size_t>(a)] ? in[a] : 1;
-  }
-  return reduced;
+  return named_axes({axes->data(), axes->size()}, l.in[0].shape->rank());
 }
 
 template <class T>
 void run_reduce_sum(const Launch& l) {
-  int64_t terms = 0;
-  const auto reduced = reduced_axes(l, terms);
-  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, reduced, 1);
+  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, reduced_axes(l), 1);
 }
 
 template <class T>
 void run_reduce_mean(const Launch& l) {
-  int64_t terms = 0;
-  const auto reduced = reduced_axes(l, terms);
-  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, reduced,
+  const Shape& in = *l.in[0].shape;
+  const Axes reduced = reduced_axes(l);
+  int64_t terms = 1;
+  for (int axis = 0; axis < in.rank(); ++axis) {
+    terms *= reduced[static_cast<size_t>(axis)] ? in[axis] : 1;
+  }
+  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), in, reduced,
            1.0f / static_cast<float>(terms));
 }
 

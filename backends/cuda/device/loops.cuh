@@ -3,11 +3,10 @@
 
 #include <array>
 
+#include "core/strides.h"
 #include "kernel.h"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
-
-constexpr int kMaxRank = 8;
 
 // The axes of a loop over elements, slowest first, with the strides of N operands. Passed to kernels by value.
 template <int N>
@@ -57,28 +56,5 @@ struct Loops {
     }
   }
 };
-
-// Strides in elements of a contiguous tensor.
-inline std::array<int64_t, kMaxRank> strides_of(const Shape& shape) {
-  std::array<int64_t, kMaxRank> out{};
-  int64_t stride = 1;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    out[static_cast<size_t>(axis)] = stride;
-    stride *= shape[axis];
-  }
-  return out;
-}
-
-// Strides of `from` seen as a tensor of shape `to`: 0 where it is repeated; axes are aligned at the last one.
-inline std::array<int64_t, kMaxRank> broadcast_strides(const Shape& from, const Shape& to) {
-  const auto own = strides_of(from);
-  std::array<int64_t, kMaxRank> out{};
-  const int skip = to.rank() - from.rank();
-  for (int axis = skip; axis < to.rank(); ++axis) {
-    out[static_cast<size_t>(axis)] =
-        from[axis - skip] == 1 ? 0 : own[static_cast<size_t>(axis - skip)];
-  }
-  return out;
-}
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

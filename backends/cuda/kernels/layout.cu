@@ -156,8 +156,6 @@ void strided(Launch& l, const float* x, float* y, Loops<2> loops) {
   }
 }
 
-int positive_axis(int axis, const Shape& shape) { return axis < 0 ? axis + shape.rank() : axis; }
-
 void transpose(Launch& l) {
   const Shape& y = l.out_shape(0);
   const auto from = strides_of(l.in_shape(0));
@@ -186,14 +184,14 @@ void slice(Launch& l) {
   const auto& attributes = l.attributes<SliceAttributes>();
   const Shape& x = l.in_shape(0);
   const Shape& y = l.out_shape(0);
-  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x));
+  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x.rank()));
   strided(l, l.in(0) + attributes.start() * strides_of(x)[axis], l.out(0), loops_over(y, x, y));
 }
 
 void slice_grad(Launch& l) {
   const auto& attributes = l.attributes<SliceGradAttributes>();
   const Shape& dx = l.out_shape(0);
-  const int axis = positive_axis(attributes.axis(), dx);
+  const int axis = positive_axis(attributes.axis(), dx.rank());
   const auto n = static_cast<uint64_t>(dx.elements());
   const auto inner = static_cast<uint64_t>(strides_of(dx)[static_cast<size_t>(axis)]);
   const uint64_t whole = static_cast<uint64_t>(dx[axis]) * inner;
@@ -207,7 +205,7 @@ void slice_grad(Launch& l) {
 
 void concat(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y);
+  const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank());
   float* to = l.out(0);
   for (size_t i = 0; i < l.inputs(); ++i) {
     const Shape& x = l.in_shape(i);
@@ -218,7 +216,7 @@ void concat(Launch& l) {
 
 void split(Launch& l) {
   const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x);
+  const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x.rank());
   const float* from = l.in(0);
   for (size_t i = 0; i < l.outputs(); ++i) {
     const Shape& y = l.out_shape(i);

@@ -80,28 +80,8 @@ __global__ void sum_columns_kernel(const X* x, Y* y, Sums s, unsigned width, flo
   }
 }
 
-using Axes = std::array<bool, kMaxRank>;
-
 Axes axes_of(const ReduceAttributes& attributes, const Shape& x) {
-  Axes out{};
-  const auto* axes = attributes.axes();
-  if (axes->size() == 0) {
-    out.fill(true);
-  } else {
-    for (const int axis : *axes) {
-      out[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
-    }
-  }
-  return out;
-}
-
-Axes axes_between(const Shape& x, const Shape& y) {
-  const int missing = x.rank() - y.rank();
-  Axes out{};
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    out[static_cast<size_t>(axis)] = axis < missing || (y[axis - missing] == 1 && x[axis] != 1);
-  }
-  return out;
+  return named_axes({attributes.axes()->data(), attributes.axes()->size()}, x.rank());
 }
 
 struct Plan {
@@ -202,9 +182,9 @@ uint64_t reduce_workspace(const NodeView& node) {
       plan_of(node.in(0), axes_of(node.attributes<ReduceAttributes>(), node.in(0))));
 }
 
-void sum_to(Launch& l) { reduce<float>(l, axes_between(l.in_shape(0), l.out_shape(0)), false); }
+void sum_to(Launch& l) { reduce<float>(l, stretched_axes(l.in_shape(0), l.out_shape(0)), false); }
 uint64_t sum_to_workspace(const NodeView& node) {
-  return workspace_of(plan_of(node.in(0), axes_between(node.in(0), node.out(0))));
+  return workspace_of(plan_of(node.in(0), stretched_axes(node.in(0), node.out(0))));
 }
 
 }  // namespace

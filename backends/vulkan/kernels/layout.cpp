@@ -46,10 +46,6 @@ void transpose(Launch& l) {
   strided(l, l.in_place(0), 0, l.out_place(0), 0, loops);
 }
 
-size_t positive_axis(int axis, const Shape& shape) {
-  return static_cast<size_t>(axis < 0 ? axis + shape.rank() : axis);
-}
-
 // The elements of `part`, which lie in `whole` from `start` on along one axis. `whole` first, or `part` first.
 Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
   const auto inside = strides_of(whole);
@@ -65,7 +61,7 @@ Loops part_of(const Shape& part, const Shape& whole, bool whole_first) {
 void slice(Launch& l) {
   const auto& attributes = l.attributes<SliceAttributes>();
   const Shape& x = l.in_shape(0);
-  const size_t axis = positive_axis(attributes.axis(), x);
+  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x.rank()));
   const int64_t start =
       attributes.start() < 0 ? attributes.start() + x[static_cast<int>(axis)] : attributes.start();
   strided(l, l.in_place(0), start * strides_of(x)[axis], l.out_place(0), 0,
@@ -75,7 +71,7 @@ void slice(Launch& l) {
 void slice_grad(Launch& l) {
   const auto& attributes = l.attributes<SliceGradAttributes>();
   const Shape& dx = l.out_shape(0);
-  const size_t axis = positive_axis(attributes.axis(), dx);
+  const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), dx.rank()));
   const int64_t start =
       attributes.start() < 0 ? attributes.start() + dx[static_cast<int>(axis)] : attributes.start();
   l.fill(l.out_place(0), static_cast<uint64_t>(dx.elements()) * 4, 0);
@@ -86,7 +82,8 @@ void slice_grad(Launch& l) {
 
 void concat(Launch& l) {
   const Shape& y = l.out_shape(0);
-  const size_t axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y);
+  const auto axis =
+      static_cast<size_t>(positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank()));
   int64_t start = 0;
   for (size_t i = 0; i < l.inputs(); ++i) {
     const Shape& x = l.in_shape(i);
@@ -97,7 +94,8 @@ void concat(Launch& l) {
 
 void split(Launch& l) {
   const Shape& x = l.in_shape(0);
-  const size_t axis = positive_axis(l.attributes<SplitAttributes>().axis(), x);
+  const auto axis =
+      static_cast<size_t>(positive_axis(l.attributes<SplitAttributes>().axis(), x.rank()));
   int64_t start = 0;
   for (size_t i = 0; i < l.outputs(); ++i) {
     const Shape& y = l.out_shape(i);

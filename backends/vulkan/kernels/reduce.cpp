@@ -10,7 +10,7 @@ namespace bowline::vulkan {
 namespace {
 
 // Sums over the axes for which `reduced` is set; the kept ones form the output in their order.
-void reduce(Launch& l, const std::array<bool, kMaxRank>& reduced, bool mean) {
+void reduce(Launch& l, const Axes& reduced, bool mean) {
   const Shape& x = l.in_shape(0);
   const auto strides = strides_of(x);
   Loops kept(1);
@@ -44,32 +44,14 @@ void reduce(Launch& l, const std::array<bool, kMaxRank>& reduced, bool mean) {
 }
 
 void reduce_axes(Launch& l, bool mean) {
-  const Shape& x = l.in_shape(0);
-  std::array<bool, kMaxRank> reduced{};
   const auto* axes = l.attributes<ReduceAttributes>().axes();
-  if (axes->size() == 0) {
-    reduced.fill(true);
-  } else {
-    for (const int axis : *axes) {
-      reduced[static_cast<size_t>(axis < 0 ? axis + x.rank() : axis)] = true;
-    }
-  }
-  reduce(l, reduced, mean);
+  reduce(l, named_axes({axes->data(), axes->size()}, l.in_shape(0).rank()), mean);
 }
 
 void reduce_sum(Launch& l) { reduce_axes(l, false); }
 void reduce_mean(Launch& l) { reduce_axes(l, true); }
 
-void sum_to(Launch& l) {
-  const Shape& x = l.in_shape(0);
-  const Shape& y = l.out_shape(0);
-  const int missing = x.rank() - y.rank();
-  std::array<bool, kMaxRank> reduced{};
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    reduced[static_cast<size_t>(axis)] = axis < missing || (y[axis - missing] == 1 && x[axis] != 1);
-  }
-  reduce(l, reduced, false);
-}
+void sum_to(Launch& l) { reduce(l, stretched_axes(l.in_shape(0), l.out_shape(0)), false); }
 
 const char* refusal(const NodeView& node) {
   const int64_t outputs = std::max<int64_t>(node.out(0).elements(), 1);
