@@ -169,6 +169,10 @@ class CpuDevice : public device::Device {
       answer.reason = device::no_kernel<Kernel>(kKernels, "The CPU", node.op, node.type);
       return answer;
     }
+    answer.reason = device::encoded_operand(node);
+    if (!answer.reason.empty()) {
+      return answer;
+    }
     answer.workspace_bytes = kernel->workspace ? kernel->workspace(node, threads_) : 0;
     answer.accumulates = kernel->accumulates;
     return answer;

@@ -73,6 +73,10 @@ NodeAnswer CudaDevice::query(const NodeQuery& node) const {
     answer.reason = device::no_kernel<Kernel>(kKernels, "CUDA", node.op, node.type);
     return answer;
   }
+  answer.reason = device::encoded_operand(node);
+  if (!answer.reason.empty()) {
+    return answer;
+  }
   const NodeView view{node, blas_.get()};
   if (kernel->refusal != nullptr) {
     const char* reason = kernel->refusal(view);

@@ -115,6 +115,10 @@ device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
     answer.reason = device::no_kernel<Kernel>(kKernels, "The Vulkan backend", query.op, query.type);
     return answer;
   }
+  answer.reason = device::encoded_operand(query);
+  if (!answer.reason.empty()) {
+    return answer;
+  }
   answer.reason = kernel->moves_bytes ? "" : missing_feature(node);
   if (!answer.reason.empty()) {
     return answer;

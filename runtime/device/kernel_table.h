@@ -15,6 +15,17 @@ const Kernel* find_kernel(const KernelTable<Kernel>& table, Op op, DType type) {
   return table[index_of(op)][static_cast<size_t>(type)];
 }
 
+// Why kernels that read every operand as its dtype cannot run a node; empty where they can.
+inline std::string encoded_operand(const NodeQuery& node) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i].encoding.is_plain()) {
+      return format("Input {} is stored as {}, which no kernel of {} reads.", i,
+                    node.inputs[i].encoding, node.op);
+    }
+  }
+  return "";
+}
+
 // Why `backend` has no kernel for a node: a sentence.
 template <class Kernel>
 std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend, Op op,

@@ -16,6 +16,7 @@
 
 #include "core/attributes.h"
 #include "core/dtype.h"
+#include "core/encoding.h"
 #include "core/shape.h"
 
 namespace bowline::device {
@@ -32,13 +33,15 @@ struct Operand {
   uint32_t slot = kArenaSlot;
   uint64_t offset = 0;
   DType dtype = DType::f32;
-  Shape shape;  // of a list operand: [elements of its largest entry]
+  Encoding
+      encoding;  // of a storage: what the bytes behind the slot are; `offset` counts in its codes
+  Shape shape;   // of a list operand: [elements of its largest entry]
   uint32_t table = kNoTable;
   uint32_t modulo = 0;
   uint32_t shift = 0;
   uint64_t step_bytes = 0;
 
-  uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
+  uint64_t bytes() const { return encoding.bytes(dtype, shape); }
 };
 
 // One weight, gradient or moment in a table.

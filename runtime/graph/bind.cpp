@@ -237,8 +237,12 @@ Status set_parameters(ValueInfo& info, const params::Table& table) {
       info.name = row.name;
       info.shape = shape;
       info.dtype = storage.dtype;
+      info.encoding = storage.encoding;
     }
     BOWLINE_TRY(check_alike(row, row.view.transpose, first));
+    BOWLINE_REQUIRE(storage.encoding == info.encoding,
+                    "Parameter \"{}\" is stored as {}, but \"{}\", the first of its list, as {}.",
+                    row.name, storage.encoding, info.name, info.encoding);
     BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
                     "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.", row.name,
                     storage.dtype, shape, info.name, info.dtype, info.shape);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/encoding.h"
 #include "graph/op_table.h"
 
 namespace bowline::graph {
@@ -29,6 +30,7 @@ enum class ValueKind : uint8_t { input, parameter, result };
 struct ValueInfo {
   ValueKind kind = ValueKind::result;
   DType dtype = DType::f32;
+  Encoding encoding;  // parameter of a bound graph
   Shape shape;
   std::string name;
   std::vector<GraphDim> dims;  // input of a generic graph

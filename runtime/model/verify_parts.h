@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/checked.h"
+#include "core/encoding.h"
 #include "core/rules.h"
 #include "core/view.h"
 #include "generated/model_generated.h"
@@ -33,8 +34,9 @@ struct Check {
 
   const file::Model& model;
   std::vector<NamedRange> ranges;
-  // Shapes of the storages, filled by check_storages.
+  // Of the storages, filled by check_storages.
   std::vector<Shape> shapes;
+  std::vector<Encoding> encodings;
   std::unordered_set<std::string_view> dims;
   std::unordered_set<std::string_view> parameters;
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <tuple>
 
-#include "core/encoding.h"
+#include "model/encoding.h"
 #include "model/layout.h"
 #include "model/verify_parts.h"
 
@@ -20,24 +20,19 @@ bool has_floor(file::Role role) {
          role == file::Role::running_statistic;
 }
 
-Result<const Encoding*> check_encoding(Check& check, const file::Encoding* encoding) {
-  if (encoding == nullptr) {
-    return &plain_encoding();
+Result<Encoding> check_encoding(Check& check, const file::Encoding* from, DType dtype,
+                                const Shape& shape) {
+  if (from == nullptr) {
+    return Encoding();
   }
-  BOWLINE_TRY(check_name(check, encoding->name(), "The encoding"));
-  const Encoding* found = find_encoding(text_of(encoding->name()));
-  BOWLINE_REQUIRE(found != nullptr, "The encoding \"{}\" is not known.", text_of(encoding->name()));
-  BOWLINE_REQUIRE(encoding->scale_dtype() <= file::DType::MAX,
+  BOWLINE_TRY(check_name(check, from->name(), "The encoding"));
+  BOWLINE_REQUIRE(from->scale_dtype() <= file::DType::MAX,
                   "The encoding has the unknown scale dtype {}.",
-                  static_cast<int>(encoding->scale_dtype()));
-  BOWLINE_TRY(spend(check, encoding->block()));
-  for (uint32_t i = 0; i < count_of(encoding->block()); ++i) {
-    BOWLINE_REQUIRE(encoding->block()->Get(i) > 0, "The encoding has a block of size 0.");
-  }
-  BOWLINE_REQUIRE(
-      found != &plain_encoding() || (count_of(encoding->block()) == 0 && encoding->axis() == -1),
-      "The encoding \"plain\" has a block or an axis.");
-  return found;
+                  static_cast<int>(from->scale_dtype()));
+  const std::optional<Encoding> encoding = encoding_of(from);
+  BOWLINE_REQUIRE(encoding.has_value(), "The encoding \"{}\" is not known.", text_of(from->name()));
+  BOWLINE_TRY(encoding->check(dtype, shape));
+  return *encoding;
 }
 
 Status check_range(Check& check, const file::Range& range, uint64_t bytes, std::string name) {
@@ -57,17 +52,21 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
   BOWLINE_REQUIRE(storage.role() <= file::Role::MAX, "The role {} is unknown.",
                   static_cast<int>(storage.role()));
   BOWLINE_ASSIGN(const Shape shape, check_shape(check, storage.shape()));
-  BOWLINE_ASSIGN(const Encoding* encoding, check_encoding(check, storage.encoding()));
+  const auto dtype = static_cast<DType>(storage.dtype());
+  BOWLINE_ASSIGN(const Encoding encoding, check_encoding(check, storage.encoding(), dtype, shape));
   check.shapes.push_back(shape);
+  check.encodings.push_back(encoding);
   if (const file::Init* init = storage.init()) {
     BOWLINE_REQUIRE(init->kind() <= file::InitKind::MAX, "The initialiser {} is unknown.",
                     static_cast<int>(init->kind()));
     BOWLINE_REQUIRE(std::isfinite(init->scale()), "The initialiser has a scale of {}.",
                     init->scale());
   }
-  const auto dtype = static_cast<DType>(storage.dtype());
   BOWLINE_REQUIRE(!has_floor(storage.role()) || dtype == DType::f32, "A {} is {}, not f32.",
                   file::EnumNameRole(storage.role()), dtype);
+  BOWLINE_REQUIRE(encoding.is_plain() || (!has_floor(storage.role()) && !storage.trainable()),
+                  "A {} that is stored as {} {}.", file::EnumNameRole(storage.role()), encoding,
+                  storage.trainable() ? "is trainable, but codes have no gradient" : "stays plain");
   BOWLINE_REQUIRE(storage.slot() < kMaxSlots, "The slot {} is not below {}.", storage.slot(),
                   kMaxSlots);
   if (storage.empty()) {
@@ -77,7 +76,7 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
   if (storage.range() == nullptr) {
     return {};  // a shape without bytes: materialize() or load() gives it some
   }
-  return check_range(check, *storage.range(), encoding->bytes(dtype, shape),
+  return check_range(check, *storage.range(), encoding.bytes(dtype, shape),
                      format("storage {}", row));
 }
 
@@ -140,6 +139,7 @@ Status check_parameter(Check& check, const file::Parameter& parameter) {
                     std::vector<int64_t>(reshaped.dims().begin(), reshaped.dims().end()),
                     v->transpose()};
     BOWLINE_TRY(view_shape(view, check.shapes[tie]).status());
+    BOWLINE_TRY(check.encodings[tie].check_view(view, check.shapes[tie]));
   }
   return {};
 }

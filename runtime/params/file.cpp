@@ -1,5 +1,6 @@
 #include "params/file.h"
 
+#include "model/encoding.h"
 #include "params/home.h"
 
 namespace bowline::params {
@@ -24,9 +25,7 @@ Storage read_storage(const model::VerifiedFile& file, const file::Storage& from)
   Storage to;
   to.dtype = static_cast<DType>(from.dtype());
   to.shape = Shape(dims_of(from.shape()));
-  if (from.encoding() != nullptr) {
-    to.encoding = find_encoding(from.encoding()->name()->string_view());
-  }
+  to.encoding = model::encoding_of(from.encoding()).value();
   to.role = static_cast<Role>(from.role());
   to.owner = from.owner();
   to.slot = from.slot();
@@ -54,10 +53,7 @@ std::unique_ptr<file::StorageT> describe_storage(const Storage& from) {
   auto to = std::make_unique<file::StorageT>();
   to->dtype = static_cast<file::DType>(from.dtype);
   to->shape = vector_of(from.shape.dims());
-  if (from.encoding != &plain_encoding()) {
-    to->encoding = std::make_unique<file::EncodingT>();
-    to->encoding->name = from.encoding->name;
-  }
+  to->encoding = model::table_of(from.encoding);
   to->role = static_cast<file::Role>(from.role);
   to->owner = from.owner;
   to->slot = from.slot;

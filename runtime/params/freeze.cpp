@@ -23,6 +23,9 @@ Status freeze(Table& table, std::string_view name, bool frozen, bool all, int bu
   if (table.storages[tie].trainable != frozen) {
     return {};
   }
+  BOWLINE_REQUIRE(frozen || table.storages[tie].encoding.is_plain(),
+                  "\"{}\" is stored as {}: codes have no gradient.", name,
+                  table.storages[tie].encoding);
   const std::string others = frozen || all ? std::string() : others_of(table, index);
   BOWLINE_REQUIRE(others.empty(),
                   "Thawing \"{}\" would thaw {} too, which share its storage {}; freeze_storage() "

@@ -56,8 +56,8 @@ std::string Table::list_storages() const {
     if (s.owner != kNoOwner) {
       out += format(" {} of {}", s.slot, s.owner);
     }
-    if (s.encoding != &plain_encoding()) {
-      out += format(" {}", s.encoding->name);
+    if (!s.encoding.is_plain()) {
+      out += format(" {}", s.encoding);
     }
     out += format("{} version {} generation {} {}\n", s.trainable ? "" : " frozen", s.version,
                   s.generation, home_text(s.home));

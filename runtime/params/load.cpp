@@ -113,6 +113,10 @@ class Filling {
                 .status()
                 .at(format("While giving \"{}\" the shape of the file; \"{}\" is tied to it.", name,
                            p.name)));
+        BOWLINE_TRY(
+            from.encoding.check_view(p.view, from.shape)
+                .at(format("While giving \"{}\" the encoding of the file; \"{}\" is tied to it.",
+                           name, p.name)));
       }
     }
     if (!(storage_.shape == from.shape)) {

@@ -39,6 +39,8 @@ std::array<float, 4> draw(const Init& init, uint64_t seed, uint32_t tie, uint64_
 }
 
 Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie) {
+  BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
+                       "Storage {} is stored as {}; load() gives it bytes.", tie, storage.encoding);
   BOWLINE_TRY(require_host_memory(storage.bytes()));
   std::vector<std::byte> bytes(storage.bytes());
   if (storage.init.kind == Init::Kind::zeros) {

@@ -51,7 +51,7 @@ struct Home {
 struct Storage {
   DType dtype = DType::f32;
   Shape shape;
-  const Encoding* encoding = &plain_encoding();
+  Encoding encoding;
   Role role = Role::weight;
   int32_t owner = kNoOwner;  // tie index of the row that this one belongs to
   uint32_t slot = 0;         // which of the owner's rows of this role
@@ -64,7 +64,7 @@ struct Storage {
   Init init;
   Home home;
 
-  uint64_t bytes() const { return empty ? 0 : encoding->bytes(dtype, shape); }
+  uint64_t bytes() const { return empty ? 0 : encoding.bytes(dtype, shape); }
 };
 
 struct ParameterRow {

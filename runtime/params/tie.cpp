@@ -23,6 +23,7 @@ Status tie(Table& table, std::string_view a, std::string_view b, const std::opti
   };
   const Result<Shape> now = view_shape(wanted, shared.shape);
   BOWLINE_TRY(context(now.status()));
+  BOWLINE_TRY(context(shared.encoding.check_view(wanted, shared.shape)));
   BOWLINE_ASSIGN(const Shape before, view_shape(second.view, left.shape));
   BOWLINE_REQUIRE(now.value() == before && shared.dtype == left.dtype,
                   "Parameter \"{}\" is {}{}; through the view \"{}\" shows {}{}.", b, left.dtype,

@@ -78,7 +78,37 @@ Status get_value(const Table& table, std::string_view name, const Tensor& out) {
   return read_values(parameter, table.storages[parameter.tie], out);
 }
 
+namespace {
+
+// What the parameter shows of codes, as numbers of the dtype that they stand for.
+Status decode_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out) {
+  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  BOWLINE_TRY(check_tensor(parameter.name, out, shape, storage.dtype));
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes codes, read_all(storage, scratch));
+  const auto elements = static_cast<uint64_t>(shape.elements());
+  BOWLINE_TRY(require_host_memory(elements * (sizeof(float) + 2 * size_of(storage.dtype))));
+  std::vector<float> numbers(elements);
+  storage.encoding.decode(codes, storage.dtype, storage.shape,
+                          view_run(parameter.view, storage.shape), numbers);
+  std::vector<std::byte> values(elements * size_of(storage.dtype));
+  Encoding().encode(numbers, storage.dtype, shape, values);
+  if (parameter.view.transpose) {
+    values = to_parameter_order(values, shape, size_of(storage.dtype));
+  }
+  if (!values.empty()) {
+    std::memcpy(out.data, values.data(), values.size());
+  }
+  return {};
+}
+
+}  // namespace
+
 Status read_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out) {
+  if (!storage.encoding.is_plain()) {
+    return decode_values(parameter, storage, out)
+        .at(format("While reading parameter \"{}\".", parameter.name));
+  }
   BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
   BOWLINE_TRY(check_tensor(parameter.name, out, window.shape, storage.dtype));
   std::vector<std::byte> scratch;

@@ -26,9 +26,9 @@ std::vector<std::byte> transpose(std::span<const std::byte> from, int64_t outer,
 
 Result<Window> window_of(const ParameterRow& parameter, const Storage& storage) {
   BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
-  BOWLINE_REQUIRE_CODE(storage.encoding == &plain_encoding(), Code::unsupported,
-                       "The encoding \"{}\" is not read element by element.",
-                       storage.encoding->name);
+  BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
+                       "The encoding \"{}\" is not written element by element.",
+                       storage.encoding.name());
   const ElementRun run = view_run(parameter.view, storage.shape);
   const uint64_t size = size_of(storage.dtype);
   return Window{shape, static_cast<uint64_t>(run.first) * size,

@@ -68,6 +68,9 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
   const Location& at = f.location(v);
   Operand out = at.place;
   out.dtype = f.graph[v].dtype;
+  if (const ValueInfo& root = f.graph[f.root(v)]; root.kind == ValueKind::parameter) {
+    out.encoding = root.encoding;
+  }
   out.shape = f.graph[v].shape;
   if (at.item != kNoItem) {
     f.pending.push_back({record, position, at.item});
@@ -157,7 +160,7 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const ValueInfo& gradient = g[f.root(node.inputs[0])];
   // An operand with a table awaits no placement.
   Operand& o = record.outputs[output];
-  o = Operand{.dtype = o.dtype, .shape = o.shape, .table = table_of(gradient)};
+  o = Operand{.dtype = o.dtype, .encoding = {}, .shape = o.shape, .table = table_of(gradient)};
   record.accumulate |= uint32_t{1} << output;
   note_written(gradient);
   return true;

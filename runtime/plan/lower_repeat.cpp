@@ -137,6 +137,7 @@ void Lowering::place_inputs(Frame& f, Frame& inner, const Node& node) {
     in = f.location(node.inputs[i]);
     if (outer.kind == ValueKind::parameter) {
       in.place = parameter_operand(f, node, outer, Operand{});
+      in.place.encoding = outer.encoding;
     }
   }
 }

@@ -161,7 +161,8 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
     if (gradients) {
       row = table.owned(p.tie, params::Role::gradient, 0);
     }
-    if (!row || table.storages[*row].dtype != DType::f32) {
+    if (!row || table.storages[*row].dtype != DType::f32 ||
+        !table.storages[*row].encoding.is_plain()) {
       continue;
     }
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));

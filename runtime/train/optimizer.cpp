@@ -111,7 +111,8 @@ std::vector<uint32_t> trained(const params::Table& table) {
     const bool weight =
         s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
     const bool has_elements = s.shape.elements() > 0;
-    if (!s.empty && s.trainable && weight && s.dtype == DType::f32 && has_elements) {
+    if (!s.empty && s.trainable && weight && s.dtype == DType::f32 && s.encoding.is_plain() &&
+        has_elements) {
       out.push_back(tie);
     }
   }

@@ -10,6 +10,14 @@ using test::Hostile;
 using test::Sample;
 
 file::StorageT& row(Sample& s, size_t i) { return *s.model.storages[i]; }
+
+void encode(file::StorageT& row, const char* name, uint32_t block, int32_t axis) {
+  row.encoding = std::make_unique<file::EncodingT>();
+  row.encoding->name = name;
+  row.encoding->block = block;
+  row.encoding->axis = axis;
+  row.trainable = false;
+}
 file::ParameterT& parameter(Sample& s, size_t i) { return *s.model.parameters[i]; }
 file::ViewT& view(Sample& s) {
   parameter(s, 2).view = std::make_unique<file::ViewT>();
@@ -59,11 +67,38 @@ const Hostile kStorages[] = {
      }},
     {"encoding_without_a_name", "null string", "no name",
      [](Sample& s) { row(s, 1).encoding = std::make_unique<file::EncodingT>(); }},
-    {"zero_block", "CVE-2021-29586: division by a zero block", "block of size 0",
+    {"a_block_longer_than_its_axis", "CVE-2021-29586: division by a zero block",
+     "A block of 3 is longer", [](Sample& s) { encode(row(s, 1), "int8", 3, -1); }},
+    {"an_axis_that_is_not_there", "index past the end of the shape", "Axis 5 of the encoding",
+     [](Sample& s) { encode(row(s, 1), "int8", 1, 5); }},
+    {"plain_with_a_block", "parameters that mean nothing", "\"plain\" has parameters",
+     [](Sample& s) { encode(row(s, 1), "plain", 2, -1); }},
+    {"unknown_scale_dtype", "TFLite: enum from a file", "unknown scale dtype 9",
      [](Sample& s) {
-       row(s, 1).encoding = std::make_unique<file::EncodingT>();
-       row(s, 1).encoding->name = "plain";
-       row(s, 1).encoding->block = {0};
+       encode(row(s, 1), "int8", 0, -1);
+       row(s, 1).encoding->scale_dtype = static_cast<file::DType>(9);
+     }},
+    {"scales_that_are_whole_numbers", "type confusion", "scales of int8 are i32",
+     [](Sample& s) {
+       encode(row(s, 1), "int8", 0, -1);
+       row(s, 1).encoding->scale_dtype = file::DType::i32;
+     }},
+    {"codes_that_train", "a gradient written over codes", "codes have no gradient",
+     [](Sample& s) {
+       encode(row(s, 1), "int8", 0, -1);
+       row(s, 1).trainable = true;
+     }},
+    {"moments_as_codes", "an optimizer that writes over codes", "stays plain",
+     [](Sample& s) { encode(row(s, 3), "int8", 0, -1); }},
+    {"codes_without_room_for_scales", "CVE-2021-37682: a scale behind the end", "the values take 8",
+     [](Sample& s) {
+       encode(row(s, 1), "int8", 0, -1);
+       row(s, 1).range->length = 4;
+     }},
+    {"a_view_that_turns_blocks", "codes read with the scales of others", "cannot transpose blocks",
+     [](Sample& s) {
+       encode(row(s, 0), "int8", 1, -1);
+       row(s, 0).range = s.add_range(test::Bytes(32));
      }},
     {"owner_out_of_range", "CVE-2020-15214: index past the end", "owner 99",
      [](Sample& s) { row(s, 3).owner = 99; }},

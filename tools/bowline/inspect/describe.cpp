@@ -64,7 +64,7 @@ json ties_of(const params::Table& table) {
     const Result<Shape> shape = params::view_shape(p.view, storage.shape);
     names[p.tie].push_back(p.name);
     untied[p.tie] +=
-        storage.encoding->bytes(storage.dtype, shape.ok() ? shape.value() : storage.shape);
+        storage.encoding.bytes(storage.dtype, shape.ok() ? shape.value() : storage.shape);
   }
   json out = json::array();
   for (size_t tie = 0; tie < names.size(); ++tie) {

@@ -1,0 +1,101 @@
+// A storage that is stored as int8: kept by open and save, read as numbers, and refused by name where it does not fit yet.
+#include "core/encoding.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "model/encoding.h"
+#include "model/sample_file.h"
+#include "model/tied_model.h"
+#include "ties/seed_models.h"
+
+namespace bowline::test {
+namespace {
+
+const Encoding kInt8{find_encoding_form("int8"), 2, -1, DType::f16, true};
+const std::vector<float> kNumbers[] = {{1, 2, -3, 4}, {50, -6, 0.7f, 8}};
+
+// Rows 1 and 2, the list of the Repeat, as codes.
+Sample encoded_sample() {
+  Sample s = make_sample();
+  for (const size_t row : {size_t{1}, size_t{2}}) {
+    Bytes codes(kInt8.bytes(DType::f32, {2, 2}));
+    kInt8.encode(kNumbers[row - 1], DType::f32, {2, 2}, codes);
+    s.model.storages[row]->encoding = model::table_of(kInt8);
+    s.model.storages[row]->trainable = false;
+    s.model.storages[row]->range = s.add_range(codes);
+  }
+  s.model.training.reset();
+  return s;
+}
+
+class Encoded : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Bytes bytes = encoded_sample().bytes();
+    write_file(path_.string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    model_.emplace(must(Model::open(path_.string())));
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::filesystem::path path_ = std::filesystem::path(testing::TempDir()) / "encoded.bowline";
+  std::optional<Model> model_;
+};
+
+void expect_numbers(const Model& m) {
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    std::vector<float> got(4);
+    ASSERT_OK(m.get_value(i == 0 ? "l0" : "l1", {{}, DType::f32, {2, 2}, got.data()}));
+    for (size_t k = 0; k < 4; ++k) {
+      EXPECT_NEAR(got[k], kNumbers[i][k], 0.3f);
+    }
+  }
+}
+
+TEST_F(Encoded, IsReadAsNumbersAndListed) {
+  expect_numbers(*model_);
+  EXPECT_NE(model_->storages().find("int8 block 2 axis -1 scale f16"), std::string::npos)
+      << model_->storages();
+}
+
+TEST_F(Encoded, IsKeptByMovesSavesAndClones) {
+  const std::string listing = model_->storages();
+  ASSERT_OK(model_->to(must(Device::open("cpu"))));
+  expect_numbers(*model_);
+  const Model copy = must(model_->clone());
+  expect_numbers(copy);
+  const auto again = path_.string() + ".again";
+  ASSERT_OK(model_->save(again));
+  const Model read = must(Model::open(again));
+  std::filesystem::remove(again);
+  expect_numbers(read);
+  EXPECT_EQ(read.storages(), listing);
+}
+
+TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
+  const Device cpu = must(Device::open("cpu"));
+  ASSERT_OK(model_->to(cpu));
+  const BoundDim dims[] = {{"batch", 2}};
+  const Status refused = Session::create(*model_, cpu, "forward", dims).status();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(
+      refused.message().find(
+          "Input 1 is stored as int8 block 2 axis -1 scale f16, which no kernel of MatMul reads."),
+      std::string::npos)
+      << refused.message();
+  const float zeros[4] = {};
+  EXPECT_EQ(model_->set_value("l0", {{}, DType::f32, {2, 2}, const_cast<float*>(zeros)}).message(),
+            "The encoding \"int8\" is not written element by element.");
+  EXPECT_EQ(model_->freeze("l0", false).message(),
+            "\"l0\" is stored as int8 block 2 axis -1 scale f16: codes have no gradient.");
+  View transposed;
+  transposed.transpose = true;
+  EXPECT_EQ(model_->tie("l0", "l1", transposed).message(),
+            "While tying \"l1\" to \"l0\". A view cannot transpose blocks along axis -1.");
+  expect_numbers(*model_);
+}
+
+}  // namespace
+}  // namespace bowline::test
