@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 3;
+constexpr uint32_t kContractVersion = 4;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -34,7 +34,7 @@ struct Buffer {
 
 enum class MemoryKind : uint8_t {
   device,  // weights, arenas
-  io,      // inputs, outputs, step scalars: copies in and out of it are cheap
+  io,      // inputs, outputs, step words: copies in and out of it are cheap
 };
 
 // Of MemoryKind::device.

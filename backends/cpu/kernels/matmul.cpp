@@ -54,7 +54,7 @@ void run_matmul(const Launch& l) {
     if (l.out[0].entry.elements == 0) {
       return;
     }
-    options.accumulate = !l.out[0].entry.first || l.step.accumulate != 0;
+    options.accumulate = !l.out[0].entry.first || l.head.accumulate != 0;
   }
   const Shape& a = *l.in[0].shape;
   const Shape& b = *l.in[1].shape;
