@@ -175,6 +175,24 @@ struct Tensor {
   void* data = nullptr;
 };
 
+// A number for a step word: what an operator reads anew in every run, by the name that it declares (runtime/ops).
+struct StepValue {
+  std::string_view name;
+  std::variant<uint64_t, double> number;  // a double: fractions, and what is negative
+
+  StepValue(std::string_view n, std::unsigned_integral auto v)
+      : name(n), number(static_cast<uint64_t>(v)) {}
+  StepValue(std::string_view n, std::signed_integral auto v) : name(n) {
+    if (v < 0) {
+      number = static_cast<double>(v);
+    } else {
+      number = static_cast<uint64_t>(v);
+    }
+  }
+  StepValue(std::string_view n, std::floating_point auto v)
+      : name(n), number(static_cast<double>(v)) {}
+};
+
 // A named dim bound to a number.
 struct BoundDim {
   std::string name;
@@ -484,7 +502,7 @@ class SessionState;
 struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
   uint64_t arena_bytes = 0;        // activations and temporaries
-  uint64_t io_bytes = 0;           // inputs, outputs, step scalars
+  uint64_t io_bytes = 0;           // inputs, outputs, step words
   uint64_t backend_bytes = 0;      // tables of the backend
   uint64_t staging_bytes = 0;      // of the device, for copies to memory that the host does not see
   uint64_t predicted_bytes = 0;    // the sum: the peak on the device, known before the first launch
@@ -523,9 +541,14 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned
-  // again. Errors  index_out_of_range: an id or label is outside its range; the node is named.
-  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again.
+  //
+  // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
+  //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`.
+  // Errors   index_out_of_range: an id or label is outside its range; the node is named. bad_argument: an input or a step word
+  //          is unknown, missing or of another kind; nothing ran.
+  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+             std::span<const StepValue> steps = {});
 
   // A run with the device's clock around every node, in the order of execution. Nodes do not overlap then, so it takes
   // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile runs on it.

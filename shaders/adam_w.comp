@@ -6,7 +6,7 @@
 //   w = w - learning_rate * (m / bias_correction1) / (sqrt(v / bias_correction2) + eps)
 // One workgroup per chunk of a storage, all storages in one dispatch. Nothing happens after an error.
 #include "common.glsl"
-#include "step.glsl"
+#include "step_adam_w.glsl"
 
 struct Chunk {
   Floats w;
@@ -21,7 +21,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Chu
 layout(push_constant, scalar) uniform Push {
   Chunks chunks;
   Floats scale;
-  Step step;
+  STEP_WORDS
   uint count;
   float beta1;
   float beta2;
@@ -32,14 +32,14 @@ layout(push_constant, scalar) uniform Push {
 
 void main() {
   const uint number = group_index();
-  if (number >= p.count || p.step.error != 0 || p.step.non_finite != 0) {
+  if (number >= p.count || p.step.error != 0 || step_non_finite != 0) {
     return;
   }
   Chunk chunk = p.chunks.v[clamp_index(number, p.count)];
-  const A rate = p.step.learning_rate * p.rate_factor;
+  const A rate = step_learning_rate * p.rate_factor;
   const A keep = 1 - rate * p.weight_decay;
-  const A correction1 = p.step.bias_correction1;
-  const A correction2 = p.step.bias_correction2;
+  const A correction1 = step_bias_correction1;
+  const A correction2 = step_bias_correction2;
   const A scale = p.scale.v[0];
   for (uint i = gl_LocalInvocationID.x; i < chunk.count; i += gl_WorkGroupSize.x) {
     const A g = chunk.g.v[i] * scale;
@@ -50,7 +50,7 @@ void main() {
     const A w = chunk.w.v[i] * keep - rate * (m / correction1) / (sqrt(v / correction2) + p.eps);
     chunk.w.v[i] = w;
     if (isnan(w) || isinf(w)) {
-      p.step.weights_non_finite = 1;
+      set_step_weights_non_finite(1);
     }
   }
 }

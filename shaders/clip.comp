@@ -3,9 +3,9 @@
 #extension GL_GOOGLE_include_directive : require
 // norm = gradient_scale * sqrt(sum of g^2), scale = gradient_scale * min(1, max_norm / norm).
 //   squares  subgroup i adds the squares of chunks i, i + partials, ...; the order does not depend on the device
-//   scale    one subgroup adds the partial sums, writes the scale and the step scalars, and looks at the loss
+//   scale    one subgroup adds the partial sums, writes the scale and the step words, and looks at the loss
 #include "common.glsl"
-#include "step.glsl"
+#include "step_clip_by_global_norm.glsl"
 
 struct Chunk {
   Floats g;
@@ -18,8 +18,8 @@ layout(push_constant, scalar) uniform Push {
   Chunks chunks;
   Floats partial;
   Floats scale;
-  Step step;
   Floats loss;
+  STEP_WORDS
   uint count;     // chunks
   uint partials;
   float max_norm; // 0: no clipping
@@ -60,13 +60,13 @@ void main() {
   }
   sum = subgroupAdd(sum);
   if (subgroupElect()) {
-    const A norm = p.step.gradient_scale * sqrt(sum);
+    const A norm = step_gradient_scale * sqrt(sum);
     const bool clips = p.max_norm > 0 && norm > p.max_norm;
-    p.scale.v[0] = p.step.gradient_scale * (clips ? p.max_norm / norm : 1);
-    p.step.grad_norm = norm;
+    p.scale.v[0] = step_gradient_scale * (clips ? p.max_norm / norm : 1);
+    set_step_grad_norm(norm);
     const A loss = p.has_loss != 0 ? p.loss.v[0] : 0;
     if (isnan(norm) || isinf(norm) || isnan(loss) || isinf(loss)) {
-      p.step.non_finite = 1;
+      set_step_non_finite(1);
     }
   }
 }

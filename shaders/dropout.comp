@@ -5,12 +5,12 @@
 // philox({i / 4, stream, iteration, counter}, seed) reaches the threshold: the same bits on every device.
 #include "common.glsl"
 #include "random.glsl"
-#include "step.glsl"
+#include "step_dropout.glsl"
 
 layout(push_constant, scalar) uniform Push {
   Floats x;
   Floats y;
-  Step step;
+  STEP_WORDS
   uint n;
   uint blocks;     // of four elements
   uint per_group;  // blocks per workgroup
@@ -23,9 +23,9 @@ layout(push_constant, scalar) uniform Push {
 void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.blocks);
-  const bool training = p.step.training != 0;
-  const uvec2 key = uvec2(p.step.seed[0], p.step.seed[1]);
-  const uint counter = p.step.counter;
+  const bool training = step_training != 0;
+  const uvec2 key = step_seed;
+  const uint counter = step_counter;
   for (uint block = first + gl_LocalInvocationID.x; block < end; block += gl_WorkGroupSize.x) {
     const uvec4 words = training ? philox(uvec4(block, p.stream, p.iteration, counter), key) : uvec4(0);
     [[unroll]] for (uint j = 0; j < 4; ++j) {

@@ -129,13 +129,13 @@ class CpuRecording : public Recording {
       args_.push_back(resolve(o, iteration));
     }
     const std::span<const Arg> all(args_);
-    auto& step = *reinterpret_cast<device::StepScalars*>(bases_[device::kStepSlot]);
+    auto& head = *reinterpret_cast<device::StepHead*>(bases_[device::kStepSlot]);
     const Launch launch{r,
                         all.first(r.inputs.size()),
                         all.subspan(r.inputs.size()),
                         bases_[r.workspace.slot] + r.workspace.offset,
                         constants_[index].data(),
-                        step,
+                        head,
                         threads,
                         iteration};
     const Kernel& kernel = *device::find_kernel<Kernel>(kKernels, r.op, r.type);

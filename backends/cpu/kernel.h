@@ -37,7 +37,7 @@ struct Launch {
   std::span<const Arg> out;
   std::byte* workspace;
   const std::byte* constant;  // what Kernel::make_constant wrote
-  device::StepScalars& step;
+  device::StepHead& head;
   Threads& threads;
   uint32_t iteration;
 
@@ -49,9 +49,14 @@ struct Launch {
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
   // Notes an index outside its range; the access itself has been made harmless.
   void bad_index(int32_t value) const {
-    step.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
-    step.error_node = record.node;
-    step.error_value = value;
+    head.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+    head.error_node = record.node;
+    head.error_value = value;
+  }
+  // A step word that the operator declares.
+  template <class T>
+  T& step(StepWord<T> word) const {
+    return *reinterpret_cast<T*>(reinterpret_cast<std::byte*>(&head) + record.step[word.index]);
   }
 };
 

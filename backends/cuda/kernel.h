@@ -93,9 +93,14 @@ class Launch {
   float* out(size_t i) const { return reinterpret_cast<float*>(at(record_.outputs[i])); }
   float* workspace() const { return reinterpret_cast<float*>(at(record_.workspace)); }
   uint64_t workspace_bytes() const { return record_.workspace.bytes(); }
-  // Written by the host before each submission, read back after it.
-  device::StepScalars* step() const {
-    return reinterpret_cast<device::StepScalars*>(context_.slots[device::kStepSlot]);
+  // The head of the step buffer in device memory: written by the host before each submission, read back after it.
+  device::StepHead* head() const {
+    return reinterpret_cast<device::StepHead*>(context_.slots[device::kStepSlot]);
+  }
+  // A step word that the operator declares, in device memory.
+  template <class T>
+  T* step(StepWord<T> word) const {
+    return reinterpret_cast<T*>(context_.slots[device::kStepSlot] + record_.step[word.index]);
   }
   uint32_t node() const { return record_.node; }
   uint32_t iteration() const { return iteration_; }

@@ -164,6 +164,14 @@ void CudaRecording::note_operand(std::vector<Transfer>& transfers, const Operand
   note(transfers, buffers_[o.slot], o.offset, o.offset + bytes);
 }
 
+void CudaRecording::note_step(uint64_t offset, uint64_t bytes) {
+  const Memory* const step = buffers_[device::kStepSlot];
+  if (step != nullptr && step->host != nullptr) {
+    note(in_, step, offset, offset + bytes);
+    note(out_, step, offset, offset + bytes);
+  }
+}
+
 void CudaRecording::enqueue_transfers(bool in, Status& status) const {
   for (const Transfer& t : in ? in_ : out_) {
     std::byte* const device = t.memory->device + t.begin;
@@ -189,12 +197,12 @@ Launch::Context CudaRecording::context() const {
 }
 
 Status CudaRecording::capture() {
-  const Memory* const step = buffers_[device::kStepSlot];
-  if (step != nullptr && step->host != nullptr) {
-    note(in_, step, 0, sizeof(device::StepScalars));
-    note(out_, step, 0, sizeof(device::StepScalars));
-  }
+  note_step(0, sizeof(device::StepHead));
   for (const Record& r : program_.records) {
+    const std::span<const StepWordInfo> words = step_words(r.op);
+    for (size_t i = 0; i < words.size(); ++i) {
+      note_step(r.step[i], size_of(words[i].type));
+    }
     for (const Operand& o : r.inputs) {
       note_operand(in_, o);
     }

@@ -9,8 +9,8 @@
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 
-// The graph of one segment: inputs and step scalars from pinned memory to the device, the kernels in the order of the
-// Program with Repeats unrolled, outputs and step scalars back. Replayed by one call, with no host synchronization inside.
+// The graph of one segment: inputs and step words from pinned memory to the device, the kernels in the order of the
+// Program with Repeats unrolled, outputs and step words back. Replayed by one call, with no host synchronization inside.
 class CudaRecording : public device::Recording {
  public:
   // `buffers[s]` is slot s, or null.
@@ -48,6 +48,7 @@ class CudaRecording : public device::Recording {
   static void note(std::vector<Transfer>& transfers, const Memory* memory, uint64_t begin,
                    uint64_t end);
   void note_operand(std::vector<Transfer>& transfers, const device::Operand& operand) const;
+  void note_step(uint64_t offset, uint64_t bytes);
 
   device::Program program_;
   std::vector<const Memory*> buffers_;

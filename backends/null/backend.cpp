@@ -120,6 +120,7 @@ class NullDevice : public device::Device {
         BOWLINE_REQUIRE(repeat != nullptr, "A Repeat ends that did not begin.");
         repeat = nullptr;
       } else {
+        BOWLINE_TRY(check_step_words(buffers, r).at(format("In a record of {}.", r.op)));
         for (const std::vector<Operand>* side : {&r.inputs, &r.outputs}) {
           for (const Operand& o : *side) {
             BOWLINE_TRY(
@@ -129,6 +130,17 @@ class NullDevice : public device::Device {
       }
     }
     BOWLINE_REQUIRE(repeat == nullptr, "A Repeat does not end.");
+    return {};
+  }
+
+  Status check_step_words(std::span<const Buffer> buffers, const Record& r) const {
+    const std::span<const StepWordInfo> words = step_words(r.op);
+    for (size_t i = 0; i < words.size(); ++i) {
+      const uint32_t bytes = size_of(words[i].type);
+      BOWLINE_REQUIRE(r.step[i] >= sizeof(device::StepHead) && r.step[i] % bytes == 0,
+                      "Step word {} lies at byte {}.", words[i].name, r.step[i]);
+      BOWLINE_TRY(check(buffers[device::kStepSlot], r.step[i], bytes));
+    }
     return {};
   }
 

@@ -26,6 +26,13 @@ constexpr double kDispatchNs = 2000;
 
 }  // namespace
 
+void Launch::push_step_words(Push& push) const {
+  push.add(step());
+  for (const uint32_t offset : record().step) {
+    push.u32((offset - sizeof(device::StepHead)) / 4);
+  }
+}
+
 Place Launch::place(uint32_t slot, uint64_t offset) const {
   const Buffer* buffer = slots_[slot];
   return {buffer->handle, offset, buffer->address + offset};

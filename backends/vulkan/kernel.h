@@ -137,7 +137,11 @@ class Launch {
   Place in_place(size_t i) const { return place(record().inputs[i]); }
   Place out_place(size_t i) const { return place(record().outputs[i]); }
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
+  // The step buffer, for kernels that look at its head alone.
   VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
+  // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and where the words of the
+  // operator lie in Step::words. The last of the addresses.
+  void push_step_words(Push& push) const;
   uint32_t node() const { return record().node; }
   uint32_t iteration() const { return iteration_; }
   // The entries of a list operand; inside a Repeat the one of this iteration; without a table the one tensor.

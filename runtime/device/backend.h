@@ -34,7 +34,7 @@ struct Buffer {
 
 enum class MemoryKind : uint8_t {
   device,  // weights, arenas
-  io,      // inputs, outputs, step scalars: copies in and out of it are cheap
+  io,      // inputs, outputs, step words: copies in and out of it are cheap
 };
 
 // Of MemoryKind::device.

@@ -195,6 +195,11 @@ Status OpenDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte va
 
 Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
                                                       std::span<const Buffer> buffers) {
+  for (const Record& r : program.records) {
+    BOWLINE_REQUIRE_CODE(r.step.size() == step_words(r.op).size(), Code::internal,
+                         "A record of {} says where {} step words lie, instead of {}.", r.op,
+                         r.step.size(), step_words(r.op).size());
+  }
   const std::lock_guard lock(mutex_);
   auto recording = device_->record(program, buffers);
   if (recording.ok()) {

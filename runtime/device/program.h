@@ -18,6 +18,7 @@
 #include "core/dtype.h"
 #include "core/encoding.h"
 #include "core/shape.h"
+#include "generated/step_words.h"
 
 namespace bowline::device {
 
@@ -49,8 +50,8 @@ struct TableEntry {
   uint32_t slot = 0;
   uint64_t offset = 0;
   uint64_t elements = 0;
-  // Of a gradient: this is the first contribution of the submission, so it overwrites unless the step
-  // scalar `accumulate` is set. An entry of 0 elements is a frozen storage: the contribution is dropped.
+  // Of a gradient: this is the first contribution of the submission, so it overwrites unless StepHead::accumulate is set. An entry
+  // of 0 elements is a frozen storage: the contribution is dropped.
   bool first = false;
 };
 
@@ -68,14 +69,16 @@ struct Record {
   std::vector<Operand> inputs;
   // An output may lie exactly on an input where the operator allows it (OpDef::in_place).
   std::vector<Operand> outputs;
-  // Bit i: output i is a gradient, an entry of a table. `first` of the entry and
-  // the step scalar `accumulate` say whether it is overwritten or added to; nothing is written to an entry of 0 elements.
+  // Bit i: output i is a gradient, an entry of a table. `first` of the entry and StepHead::accumulate say whether it is
+  // overwritten or added to; nothing is written to an entry of 0 elements.
   uint32_t accumulate = 0;
   Operand workspace;  // u8, as many bytes as query() asked for
+  // Where the step words of the operator lie in kStepSlot, in the order of step_words(op).
+  std::vector<uint32_t> step;
   // Records of one level do not depend on each other; a record sees what lower levels wrote. Inside a Repeat
   // levels count from its begin; begin, end and the change of iteration separate everything.
   uint32_t level = 0;
-  uint32_t node = 0;  // written into StepScalars::error_node
+  uint32_t node = 0;  // written into StepHead::error_node
   // repeat_begin
   uint32_t count = 0;
   bool reverse = false;  // iterations count - 1 .. 0
@@ -89,30 +92,16 @@ struct Program {
 
 enum class StepError : uint32_t { none = 0, index_out_of_range = 1 };
 
-// The content of kStepSlot: what changes from step to step. The host writes all of it before a
-// submission and reads the first words back after it.
-struct StepScalars {
-  uint32_t error = 0;         // StepError; a kernel that sees a bad index writes 1 ...
-  uint32_t error_node = 0;    // ... its Record::node ...
-  int32_t error_value = 0;    // ... and the index. Which one of several is not defined.
-  uint32_t non_finite = 0;    // ClipByGlobalNorm sets it: the norm or its loss is not finite
-  float grad_norm = 0;        // ClipByGlobalNorm: before clipping, after gradient_scale
-  uint32_t accumulate = 0;    // 1: AccumulateGrad adds to what earlier micro-batches left
-  uint32_t training = 0;      // 0: Dropout is the identity
-  uint32_t seed[2] = {0, 0};  // Dropout: key of the random numbers
-  uint32_t counter = 0;       // Dropout: number of the micro-batch since the run began
-  float learning_rate = 0;
-  float gradient_scale = 1;    // 1 / number of micro-batches
-  float bias_correction1 = 1;  // AdamW: 1 - beta1^t
-  float bias_correction2 = 1;  // AdamW: 1 - beta2^t
-  uint32_t first_update =
-      0;  // Sgd with momentum: 1 at the first step (the buffer starts as the gradient)
-  float accumulate_factor =
-      0;  // 1 where `accumulate` is set: what a product multiplies the old gradient by
-  uint32_t weights_non_finite = 0;  // an optimizer sets it: it wrote a weight that is not finite
+// How kStepSlot begins; the step words that operators declare (core/step_words.h) follow where the plan says, each at a
+// multiple of its size. It holds what changes from step to step: the host writes all of it before a submission and reads it back
+// after it. Records that write one word may run at the same time: they write the same number, or none.
+struct StepHead {
+  uint32_t error = 0;           // StepError; a kernel that sees a bad index writes 1 ...
+  uint32_t error_node = 0;      // ... its Record::node ...
+  int32_t error_value = 0;      // ... and the index. Which one of several is not defined.
+  uint32_t accumulate = 0;      // 1: gradients are added to what earlier submissions left
+  float accumulate_factor = 0;  // the same number: what a product multiplies the old gradient by
 };
-static_assert(sizeof(StepScalars) == 68);
-
-// Optimizers do nothing when error or non_finite is set.
+static_assert(sizeof(StepHead) == 20);
 
 }  // namespace bowline::device

@@ -2,15 +2,13 @@
 
 namespace bowline::exec {
 
-using device::StepScalars;
-
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
-                                      uint64_t arena_bytes, uint64_t io_bytes) {
+                                      uint64_t arena_bytes, uint64_t io_bytes,
+                                      uint64_t step_bytes) {
   Workspace w;
   BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, arena_bytes, device::MemoryKind::device));
   BOWLINE_ASSIGN(w.io, device::Block::allocate(device, io_bytes, device::MemoryKind::io));
-  BOWLINE_ASSIGN(w.step,
-                 device::Block::allocate(device, sizeof(StepScalars), device::MemoryKind::io));
+  BOWLINE_ASSIGN(w.step, device::Block::allocate(device, step_bytes, device::MemoryKind::io));
   return w;
 }
 
@@ -87,36 +85,33 @@ Status read_outputs(device::OpenDevice& device, const Workspace& workspace, cons
   return {};
 }
 
-Status write_scalars(device::OpenDevice& device, const Workspace& workspace,
-                     const StepScalars& scalars) {
-  return device.copy_in(workspace.step->buffer(), 0, std::as_bytes(std::span(&scalars, 1)));
+Status write_steps(device::OpenDevice& device, const Workspace& workspace,
+                   const StepValues& values) {
+  return device.copy_in(workspace.step->buffer(), 0, values.bytes());
 }
 
-Result<StepScalars> read_scalars(device::OpenDevice& device, const Workspace& workspace) {
-  StepScalars scalars;
-  BOWLINE_TRY(
-      device.copy_out(std::as_writable_bytes(std::span(&scalars, 1)), workspace.step->buffer(), 0));
-  return scalars;
+Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepValues& values) {
+  return device.copy_out(values.bytes(), workspace.step->buffer(), 0);
 }
 
-Status check_scalars(const StepScalars& scalars, const plan::Plan& plan) {
-  if (scalars.error == 0) {
+Status check_error(const device::StepHead& head, const plan::Plan& plan) {
+  if (head.error == 0) {
     return {};
   }
   const std::string node =
-      scalars.error_node < plan.nodes.size() ? plan.nodes[scalars.error_node] : "a node";
+      head.error_node < plan.nodes.size() ? plan.nodes[head.error_node] : "a node";
   return Status(Code::index_out_of_range,
-                format("Index {} lies outside the range of {}.", scalars.error_value, node));
+                format("Index {} lies outside the range of {}.", head.error_value, node));
 }
 
-Result<StepScalars> submit(device::OpenDevice& device, const Workspace& workspace,
-                           const plan::Plan& plan, std::span<device::Recording* const> recordings,
-                           std::span<const Tensor> inputs, const StepScalars& scalars) {
+Status submit(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
+              std::span<device::Recording* const> recordings, std::span<const Tensor> inputs,
+              StepValues& values) {
   BOWLINE_TRY(write_inputs(device, workspace, plan, inputs));
-  BOWLINE_TRY(write_scalars(device, workspace, scalars));
+  BOWLINE_TRY(write_steps(device, workspace, values));
   BOWLINE_TRY(device.submit(recordings));
   BOWLINE_TRY(device.wait());
-  return read_scalars(device, workspace);
+  return read_steps(device, workspace, values);
 }
 
 Generations Generations::of(const params::Table& table, bool training) {

@@ -1,7 +1,7 @@
 // A plan placed on a device: its recording and the buffers that it reads.
 #pragma once
 
-#include "plan/plan.h"
+#include "exec/step_values.h"
 
 namespace bowline::exec {
 
@@ -12,7 +12,7 @@ struct Workspace {
   std::shared_ptr<device::Block> step;
 
   static Result<Workspace> allocate(const std::shared_ptr<device::OpenDevice>& device,
-                                    uint64_t arena_bytes, uint64_t io_bytes);
+                                    uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes);
   // 0 of one that was not allocated.
   uint64_t arena_bytes() const { return arena ? arena->bytes() : 0; }
   uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
@@ -48,20 +48,17 @@ Status write_inputs(device::OpenDevice& device, const Workspace& workspace, cons
 Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
                     std::span<const Tensor> outputs);
 
-// The step scalars before and after a submission.
-Status write_scalars(device::OpenDevice& device, const Workspace& workspace,
-                     const device::StepScalars& scalars);
-Result<device::StepScalars> read_scalars(device::OpenDevice& device, const Workspace& workspace);
+// The step buffer before and after a submission.
+Status write_steps(device::OpenDevice& device, const Workspace& workspace,
+                   const StepValues& values);
+Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepValues& values);
 // Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
-Status check_scalars(const device::StepScalars& scalars, const plan::Plan& plan);
+Status check_error(const device::StepHead& head, const plan::Plan& plan);
 
-// One submission: inputs and scalars in, the recordings, the scalars out. `plan` is that of the
-// first recording.
-Result<device::StepScalars> submit(device::OpenDevice& device, const Workspace& workspace,
-                                   const plan::Plan& plan,
-                                   std::span<device::Recording* const> recordings,
-                                   std::span<const Tensor> inputs,
-                                   const device::StepScalars& scalars);
+// One submission: inputs and `values` in, the recordings, `values` out. `plan` is that of the first recording.
+Status submit(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
+              std::span<device::Recording* const> recordings, std::span<const Tensor> inputs,
+              StepValues& values);
 
 // The generations of all rows when a plan was made: when one grew, the plan is made again.
 class Generations {

@@ -30,6 +30,7 @@ SessionState::~SessionState() { std::erase(model_->users, this); }
 
 void SessionState::leave_device() {
   forward_.reset();
+  steps_.reset();
   workspace_ = {};
   device_.reset();
 }
@@ -45,11 +46,14 @@ Status SessionState::prepare() {
   BOWLINE_ASSIGN(graph::Graph bound, graph::bind(*generic, *model_, dims_));
   prune(bound);
   const std::shared_ptr<device::OpenDevice> device = table.device();
-  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, budget_));
+  plan::StepLayout layout;
+  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, layout, budget_));
   forward_.reset();
   workspace_ = {};
-  BOWLINE_ASSIGN(Workspace fresh, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));
+  BOWLINE_ASSIGN(Workspace fresh,
+                 Workspace::allocate(device, plan.arena_bytes, plan.io_bytes, layout.bytes()));
   BOWLINE_ASSIGN(Segment segment, Segment::record(std::move(plan), table, device, fresh));
+  steps_.emplace(std::move(layout));
   workspace_ = std::move(fresh);
   forward_.emplace(std::move(segment));
   bound_ = std::move(bound);
@@ -61,23 +65,28 @@ Status SessionState::prepare() {
   return {};
 }
 
-Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                         std::span<const StepValue> steps) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   device::OpenDevice& device = *model_->table.device();
   const plan::Plan& plan = forward_->plan();
+  steps_->reset();
+  for (const StepValue& value : steps) {
+    BOWLINE_TRY(steps_->give(value));
+  }
+  BOWLINE_TRY(steps_->check(plan));
   device::Recording* const recordings[] = {forward_->recording()};
-  BOWLINE_ASSIGN(const device::StepScalars scalars,
-                 submit(device, workspace_, plan, recordings, inputs, {}));
+  BOWLINE_TRY(submit(device, workspace_, plan, recordings, inputs, *steps_));
   ++counters_.submits;
-  BOWLINE_TRY(check_scalars(scalars, plan));
+  BOWLINE_TRY(check_error(steps_->head(), plan));
   return read_outputs(device, workspace_, plan, outputs);
 }
 
 Result<std::vector<NodeTime>> SessionState::profile(std::span<const Tensor> inputs) {
   BOWLINE_TRY(prepare());
   BOWLINE_ASSIGN(const Clock clock, Clock::start(model_->table.device()));
-  BOWLINE_TRY(run(inputs, {}));
+  BOWLINE_TRY(run(inputs, {}, {}));
   std::vector<NodeTime> times;
   clock.add(forward_->plan(), forward_->recording(), times);
   return times;
@@ -127,8 +136,10 @@ Result<Session> Session::create(const Model& model, const Device& device,
   });
 }
 
-Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
-  return guarded(state_, "session", [&](exec::SessionState& s) { return s.run(inputs, outputs); });
+Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+                    std::span<const StepValue> steps) {
+  return guarded(state_, "session",
+                 [&](exec::SessionState& s) { return s.run(inputs, outputs, steps); });
 }
 MemoryReport Session::memory() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });

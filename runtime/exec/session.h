@@ -15,7 +15,8 @@ class SessionState final : public graph::User {
 
   // Makes the plan again if the model changed since.
   Status prepare();
-  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+             std::span<const StepValue> steps);
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
   void leave_device() override;
   MemoryReport memory() const;
@@ -30,6 +31,7 @@ class SessionState final : public graph::User {
   graph::Graph bound_;
   Workspace workspace_;
   std::optional<Segment> forward_;
+  std::optional<StepValues> steps_;             // of the plan
   std::shared_ptr<device::OpenDevice> device_;  // of the plan
   Generations generations_;
   Counters counters_;

@@ -19,7 +19,7 @@ Status infer(InferContext& c) {
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  const bool overwrite = c.step.first_contribution && !c.step.accumulate;
+  const bool overwrite = c.facts.first_contribution && !c.facts.accumulate;
   for (size_t i = 0; i < c.in(0).size(); ++i) {
     c.out(0)[i] = overwrite ? c.in(1)[i] : c.in(0)[i] + c.in(1)[i];
   }

@@ -8,6 +8,8 @@
 // Numerics  accumulated in f32.
 // Gradient  none.
 // Source    Pascanu, Mikolov, Bengio, "On the difficulty of training recurrent neural networks", 2013.
+//! step gradient_scale: f32 = 1
+//! step writes grad_norm: f32, non_finite: u32 = 0
 #include <cmath>
 
 #include "ops/op.h"
@@ -28,11 +30,13 @@ Status infer(InferContext& c) {
   for (const double g : c.in(0)) {
     sum += g * g;
   }
-  const double norm = c.step.gradient_scale * std::sqrt(sum);
-  c.outcome.norm_known = true;
-  c.outcome.norm = norm;
-  c.outcome.loss_non_finite = c.inputs() > 1 && !std::isfinite(c.in(1)[0]);
-  c.out(0)[0] = c.step.gradient_scale * (bound > 0 && norm > bound ? bound / norm : 1);
+  const double gradient_scale = c.step(step::clip_by_global_norm::gradient_scale);
+  const double norm = gradient_scale * std::sqrt(sum);
+  c.write(step::clip_by_global_norm::grad_norm, norm);
+  if (!std::isfinite(norm) || (c.inputs() > 1 && !std::isfinite(c.in(1)[0]))) {
+    c.write(step::clip_by_global_norm::non_finite, 1);
+  }
+  c.out(0)[0] = gradient_scale * (bound > 0 && norm > bound ? bound / norm : 1);
   if (!std::isfinite(norm)) {
     c.outcome.undefined_outputs = 0b1;  // nobody reads it: the optimizers do nothing
   }

@@ -4,11 +4,12 @@
 //   kept(i): word i % 4 of philox({i / 4, stream, iteration, counter}, seed) >= rate * 2^32
 //
 // Shapes    any x  ->  y of the shape of x. Outside training y = x.
-// Random    `iteration` is that of the enclosing Repeat (0 outside), counter and seed are step scalars: the backward
+// Random    `iteration` is that of the enclosing Repeat (0 outside), counter and seed are step words: the backward
 //           pass draws the same numbers again and keeps no mask. A dropped NaN is 0.
 // Gradient  Dropout of dy with the same attributes.
 // In place  on x.
 // Source    Srivastava et al., "Dropout", 2014; core/random.h for philox.
+//! step training: u32 = 0, seed: u64 = 0, counter: u32 = 0
 #include "core/random.h"
 #include "ops/op.h"
 
@@ -28,15 +29,17 @@ Status gradient(GradientContext& c) {
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<DropoutAttributes>();
   const double rate = t.rate();
-  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(c.step.seed),
-                                       static_cast<uint32_t>(c.step.seed >> 32)};
+  const uint64_t seed = c.step(step::dropout::seed);
+  const uint32_t counter = c.step(step::dropout::counter);
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed),
+                                       static_cast<uint32_t>(seed >> 32)};
   for (size_t i = 0; i < c.in(0).size(); ++i) {
-    if (!c.step.training) {
+    if (c.step(step::dropout::training) == 0) {
       c.out(0)[i] = c.in(0)[i];
       continue;
     }
     const RandomBlock words =
-        philox({static_cast<uint32_t>(i / 4), t.stream(), c.step.iteration, c.step.counter}, key);
+        philox({static_cast<uint32_t>(i / 4), t.stream(), c.facts.iteration, counter}, key);
     c.out(0)[i] = words[i % 4] >= dropout_threshold(rate) ? c.in(0)[i] / (1 - rate) : 0;
   }
 }

@@ -15,6 +15,7 @@
 #include "core/attributes.h"
 #include "core/operand_types.h"
 #include "core/shape.h"
+#include "generated/step_words.h"
 
 #ifdef BOWLINE_ORACLES
 #define BOWLINE_ORACLE(f) f
@@ -89,32 +90,22 @@ class GradientContext {
 };
 
 // Inputs and outputs in double precision; integers are exact, up to 2^53. Inputs have been rounded to their dtype, outputs are
-// rounded by who compares. Outputs start as zero. `step` holds the step scalars that some operators read.
+// rounded by who compares. Outputs start as zero.
 class OracleContext {
  public:
-  struct Step {
-    bool training = true;
-    bool accumulate = false;
-    uint64_t seed = 0;
-    uint32_t counter = 0;
-    uint32_t iteration = 0;
-    double learning_rate = 0;
-    double gradient_scale = 1;
-    double bias_correction1 = 1;
-    double bias_correction2 = 1;
-    bool first_update = false;
+  // What the record and the head of the step buffer say.
+  struct Facts {
+    bool error = false;               // the error word is set: optimizers do nothing
+    bool accumulate = false;          // what earlier submissions left stays
     bool first_contribution = false;  // AccumulateGrad: `first` of the table entry
-    bool halted = false;              // `error` or `non_finite` is set: optimizers do nothing
+    uint32_t iteration = 0;           // of the enclosing Repeat
   };
-  // What an operator leaves in the step scalars, and which outputs it promises.
+  // What an operator leaves besides its outputs, and which of them it promises.
   struct Outcome {
-    std::vector<double> bad_indices;  // the error word is set, with one of these
-    bool norm_known = false;          // grad_norm and non_finite are written
-    double norm = 0;
-    bool loss_non_finite = false;  // non_finite is set, whatever the norm
-    double norm_magnitude = 0;
-    uint32_t undefined_outputs = 0;  // bit i: output i holds anything
-    bool may_set_error = false;      // the error word holds anything
+    std::vector<double> bad_indices;           // the error word is set, with one of these
+    std::vector<std::optional<double>> words;  // by step word: what is written into it, if anything
+    uint32_t undefined_outputs = 0;            // bit i: output i holds anything
+    bool may_set_error = false;                // the error word holds anything
   };
   // A list operand is one flat array, its entries one after the other.
   struct Array {
@@ -124,13 +115,15 @@ class OracleContext {
   };
 
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
-                std::span<std::vector<double>> magnitude, const Step& step_scalars, Outcome& result)
-      : step(step_scalars),
+                std::span<std::vector<double>> magnitude, const Facts& record,
+                std::span<const uint64_t> step_words, Outcome& result)
+      : facts(record),
         outcome(result),
         attributes_(&attributes),
         in_(in),
         out_(out),
-        magnitude_(magnitude) {}
+        magnitude_(magnitude),
+        step_words_(step_words) {}
 
   int inputs() const { return static_cast<int>(in_.size()); }
   std::span<const double> in(int i) const { return in_[static_cast<size_t>(i)].values; }
@@ -148,13 +141,22 @@ class OracleContext {
   }
   const Attributes& attributes() const { return *attributes_; }
   size_t last_axis(int i) const { return static_cast<size_t>(shape(i).back()); }
+  // A step word of the operator, as it is before.
+  template <class T>
+  T step(StepWord<T> word) const {
+    return step_number<T>(step_words_[word.index]);
+  }
+  template <class T>
+  void write(StepWord<T> word, double number) const {
+    outcome.words[word.index] = number;
+  }
 
   template <class Table>
   const Table& attributes() const {
     return attributes_->as<Table>();
   }
 
-  const Step& step;
+  const Facts& facts;
   Outcome& outcome;
 
  private:
@@ -162,6 +164,7 @@ class OracleContext {
   std::span<const Array> in_;
   std::span<Array> out_;
   std::span<std::vector<double>> magnitude_;
+  std::span<const uint64_t> step_words_;
 };
 
 // How far a kernel may be from the oracle: |error| <= roundings * 2^-24 * magnitude + absolute, as every kernel computes in f32.

@@ -13,7 +13,7 @@ Status infer(InferContext& c) { return c.out(0, c.in(0)); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {
-    c.out(0)[i] = c.step.accumulate ? c.in(0)[i] : 0;
+    c.out(0)[i] = c.facts.accumulate ? c.in(0)[i] : 0;
   }
 }
 

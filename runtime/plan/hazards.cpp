@@ -14,6 +14,7 @@ struct Access {
   uint64_t begin;
   uint64_t end;
   bool write;
+  bool together = false;  // records that write it may run at the same time
 };
 
 void add_accesses(const Program& program, const Operand& operand, bool write,
@@ -30,6 +31,14 @@ void add_accesses(const Program& program, const Operand& operand, bool write,
       operand.modulo != 0 ? operand.step_bytes * operand.modulo : operand.bytes();
   if (bytes != 0) {
     out.push_back({operand.slot, operand.offset, operand.offset + bytes, write});
+  }
+}
+
+void add_step_words(const Record& record, std::vector<Access>& out) {
+  const std::span<const StepWordInfo> words = step_words(record.op);
+  for (size_t i = 0; i < words.size() && i < record.step.size(); ++i) {
+    const uint32_t at = record.step[i];
+    out.push_back({device::kStepSlot, at, at + size_of(words[i].type), words[i].written, true});
   }
 }
 
@@ -63,7 +72,9 @@ class Level {
   }
   void add(const Access& a) {
     Slot& slot = slots_[a.slot];
-    slot.touched.add(a.begin, a.end);
+    if (!a.write || !a.together) {
+      slot.touched.add(a.begin, a.end);
+    }
     if (a.write) {
       slot.written.add(a.begin, a.end);
     }
@@ -99,6 +110,7 @@ void assign_levels(Program& program) {
       add_accesses(program, o, true, own);
     }
     add_accesses(program, record.workspace, true, own);
+    add_step_words(record, own);
     if (std::ranges::any_of(own, [&](const Access& a) { return open.conflicts(a); })) {
       ++level;
       open.clear();

@@ -141,6 +141,12 @@ std::string list_records(const Plan& plan) {
       out += format("  # {}\n", escaped(plan.nodes[r.node]));
     }
   }
+  for (const StepUse& use : plan.steps) {
+    out += format("{} step {}..{}: {} {}{}{}\n", plan.name, use.offset,
+                  use.offset + size_of(use.word->type), use.word->type, use.word->name,
+                  use.reader != StepUse::kNobody ? " read" : "",
+                  use.writer != StepUse::kNobody ? " written" : "");
+  }
   return out;
 }
 

@@ -174,6 +174,18 @@ void Lowering::note_written(const ValueInfo& storages) {
   }
 }
 
+void Lowering::note_steps(const Record& record) {
+  const std::span<const StepWordInfo> words = step_words(record.op);
+  for (size_t i = 0; i < words.size(); ++i) {
+    auto use = std::ranges::find(plan_.steps, record.step[i], &StepUse::offset);
+    if (use == plan_.steps.end()) {
+      use = plan_.steps.insert(use, StepUse{&words[i], record.step[i]});
+    }
+    uint32_t& user = words[i].written ? use->writer : use->reader;
+    user = std::min(user, record.node);
+  }
+}
+
 Status Lowering::lower_node(Frame& f, uint32_t n) {
   const Node& node = f.graph.nodes[n];
   BOWLINE_TRY(spend_time());
@@ -230,6 +242,8 @@ Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record recor
                        device_.info().name, name, answer.reason);
   record.node = static_cast<uint32_t>(plan_.nodes.size());
   plan_.nodes.push_back(std::move(name));
+  record.step = steps_.add(record.op);
+  note_steps(record);
   accumulates_.resize(index + 1);
   accumulates_[index] = answer.accumulates;
   record.workspace.dtype = DType::u8;
@@ -312,12 +326,12 @@ Status Lowering::run(Graph& g) {
 }
 
 Result<Plan> lower(Graph graph, std::string name, const device::OpenDevice& device,
-                   const Budget& budget) {
+                   StepLayout& steps, const Budget& budget) {
   Plan plan;
   plan.name = std::move(name);
   graph = graph::deep_copy(graph);
   renumber(graph);
-  Lowering lowering(device, plan, budget);
+  Lowering lowering(device, plan, steps, budget);
   BOWLINE_TRY(lowering.run(graph));
   mark_first_contributions(plan.program);
   assign_levels(plan.program);

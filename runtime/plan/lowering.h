@@ -83,8 +83,12 @@ class Frame {
 
 class Lowering {
  public:
-  Lowering(const device::OpenDevice& device, Plan& plan, const Budget& budget)
-      : device_(device), plan_(plan), meter_(budget), alignment_(device.capabilities().alignment) {}
+  Lowering(const device::OpenDevice& device, Plan& plan, StepLayout& steps, const Budget& budget)
+      : device_(device),
+        plan_(plan),
+        steps_(steps),
+        meter_(budget),
+        alignment_(device.capabilities().alignment) {}
 
   Status run(graph::Graph& g);
 
@@ -103,6 +107,7 @@ class Lowering {
   uint32_t table_of(const graph::ValueInfo& v);
   uint32_t slot_of(uint32_t tie);
   void note_written(const graph::ValueInfo& storages);
+  void note_steps(const device::Record& record);
   // Every record comes through here, those that no node of the graph stands for too. `n`: the position at which it runs.
   Status add_record(Frame& f, uint32_t n, std::string name, device::Record record);
   device::Operand& operand_at(size_t record, int position);
@@ -119,6 +124,7 @@ class Lowering {
 
   const device::OpenDevice& device_;
   Plan& plan_;
+  StepLayout& steps_;
   Meter meter_;
   uint64_t alignment_;
   uint32_t lowered_ = 0;                // nodes

@@ -3,6 +3,7 @@
 
 #include "device/device.h"
 #include "graph/bind.h"
+#include "plan/step_layout.h"
 
 namespace bowline::plan {
 
@@ -16,6 +17,15 @@ struct IoRange {
   uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
 };
 
+// A step word that records of the plan read or write.
+struct StepUse {
+  static constexpr uint32_t kNobody = UINT32_MAX;
+  const StepWordInfo* word = nullptr;
+  uint32_t offset = 0;
+  uint32_t reader = kNobody;  // the first Record::node that reads it
+  uint32_t writer = kNobody;
+};
+
 struct Plan {
   std::string name;  // the segment: "forward", "accumulate", "update"
   device::Program program;
@@ -23,16 +33,18 @@ struct Plan {
   std::vector<uint32_t> written;   // tie indices of the storages that the segment writes
   std::vector<IoRange> inputs;
   std::vector<IoRange> outputs;
+  std::vector<StepUse> steps;
   uint64_t io_bytes = 0;
   uint64_t arena_bytes = 0;
   uint64_t arena_lower_bound = 0;
   std::vector<std::string> nodes;  // by Record::node: how messages name it
 };
 
-// Takes about n log n steps in nodes, values and items of tables. Errors  unsupported: a node that the device cannot run (node
-// and reason). over_budget: more nodes, seconds or bytes than the budget.
+// `steps` gets the step words of the nodes. Takes about n log n steps in nodes, values and items of tables.
+// Errors  unsupported: a node that the device cannot run (node and reason). over_budget: more nodes, seconds or bytes than
+//         the budget.
 Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device,
-                   const Budget& budget = Budget::of_plan());
+                   StepLayout& steps, const Budget& budget = Budget::of_plan());
 
 // Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless it was started
 // as zeros before. A storage of which some contribution covers only a part has one (graph/gradient.cpp).

@@ -184,14 +184,17 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
       all.output_names.push_back(node.name);
     }
   }
-  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_));
-  BOWLINE_ASSIGN(const exec::Workspace workspace,
-                 exec::Workspace::allocate(device_, plan.arena_bytes, plan.io_bytes));
+  plan::StepLayout layout;
+  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_, layout));
+  BOWLINE_ASSIGN(
+      const exec::Workspace workspace,
+      exec::Workspace::allocate(device_, plan.arena_bytes, plan.io_bytes, layout.bytes()));
+  exec::StepValues steps(std::move(layout));
+  fill(steps);
   BOWLINE_ASSIGN(const exec::Segment segment,
                  exec::Segment::record(std::move(plan), model_->table, device_, workspace));
   device::Recording* const recordings[] = {segment.recording()};
-  BOWLINE_TRY(
-      exec::submit(*device_, workspace, segment.plan(), recordings, batch, scalars()).status());
+  BOWLINE_TRY(exec::submit(*device_, workspace, segment.plan(), recordings, batch, steps));
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));

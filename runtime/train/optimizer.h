@@ -20,7 +20,7 @@ Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t ow
 
 // The update segment: clip, then one optimizer node per group of equal rules. Its size does not
 // depend on the number of storages. Its input is the loss, for a look whether it is finite. No outputs: norm and flags go
-// into the step scalars.
+// into the step words.
 Result<graph::Graph> update_graph(const params::Table& table, const TrainOptions& options);
 
 }  // namespace bowline::train

@@ -99,6 +99,7 @@ void TrainerState::drop_plans() {
   accumulate_.reset();
   update_.reset();
   evaluate_.reset();
+  steps_.reset();
   workspace_ = {};
 }
 
@@ -132,24 +133,32 @@ Status TrainerState::plan(params::Table staged) {
 
   const std::shared_ptr<device::OpenDevice> device = staged.device();
   BOWLINE_ASSIGN(Graph update, update_graph(staged, options_));
+  plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
   BOWLINE_ASSIGN(plan::Plan accumulate_plan,
-                 plan::lower(training.graph, "accumulate", *device, options_.budget));
-  BOWLINE_ASSIGN(plan::Plan update_plan, plan::lower(update, "update", *device, options_.budget));
+                 plan::lower(training.graph, "accumulate", *device, layout, options_.budget));
+  BOWLINE_ASSIGN(plan::Plan update_plan,
+                 plan::lower(update, "update", *device, layout, options_.budget));
   BOWLINE_ASSIGN(plan::Plan evaluate_plan,
-                 plan::lower(evaluated, "forward", *device, options_.budget));
+                 plan::lower(evaluated, "forward", *device, layout, options_.budget));
+  exec::StepValues steps(layout);
+  BOWLINE_TRY(steps.check(evaluate_plan));
+  fill(steps);
+  BOWLINE_TRY(steps.check(accumulate_plan));
+  BOWLINE_TRY(steps.check(update_plan));
   read_loss_at(update_plan, accumulate_plan.outputs[0].offset);
   const uint64_t arena =
       std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
   const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);
   // The old plans go first, so that two arenas never live together.
   drop_plans();
-  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, arena, io));
+  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, arena, io, layout.bytes()));
   BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, w));
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));
   BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
   exec::Generations generations = exec::Generations::of(staged, true);
   // From here on nothing fails.
   workspace_ = std::move(w);
+  steps_.emplace(std::move(steps));
   accumulate_.emplace(std::move(a));
   update_.emplace(std::move(u));
   evaluate_.emplace(std::move(e));
@@ -218,11 +227,11 @@ std::string TrainerState::plan_text(bool columns) const {
   for (const plan::IoRange& r : accumulate_->plan().inputs) {
     out += format("copy in {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
   }
-  out += "copy in step scalars per submission\n";
+  out += "copy in step words per submission\n";
   for (const plan::IoRange& r : accumulate_->plan().outputs) {
     out += format("copy out {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
   }
-  out += "copy out step scalars per submission\n";
+  out += "copy out step words per submission\n";
   if (columns) {
     out += plan::list_records(accumulate_->plan()) + plan::list_records(update_->plan());
   }

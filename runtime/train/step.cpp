@@ -8,11 +8,9 @@
 
 namespace bowline::train {
 
-using device::StepScalars;
-
 namespace {
 
-// No norm is negative: what the step scalars hold until the update writes one.
+// No norm is negative: what grad_norm is until the update writes one.
 constexpr float kNoNorm = -1;
 
 // Of all that a batch says: two calls with equal hashes are the same call. Of a batch that was submitted nothing is allocated.
@@ -46,27 +44,28 @@ class AtTheEnd {
 
 }  // namespace
 
-StepScalars TrainerState::scalars() const {
-  StepScalars s;
-  s.grad_norm = kNoNorm;
-  s.accumulate = state_.micro_step > 0 ? 1 : 0;
-  s.accumulate_factor = static_cast<float>(s.accumulate);
-  s.training = 1;
-  s.seed[0] = static_cast<uint32_t>(options_.seed);
-  s.seed[1] = static_cast<uint32_t>(options_.seed >> 32);
-  s.counter = static_cast<uint32_t>(state_.counter);
-  // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the last one does.
-  s.non_finite =
-      std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); }) ? 0 : 1;
-  s.learning_rate = state_.rate.value_or(learning_rate_at(options_.schedule, state_.step + 1));
-  s.gradient_scale = 1.0f / static_cast<float>(options_.accumulation);
+void TrainerState::fill(exec::StepValues& values) const {
   const double t = static_cast<double>(state_.applied + 1);
-  s.bias_correction1 =
-      static_cast<float>(1 - std::pow(static_cast<double>(options_.optimizer.beta1), t));
-  s.bias_correction2 =
-      static_cast<float>(1 - std::pow(static_cast<double>(options_.optimizer.beta2), t));
-  s.first_update = state_.applied == 0 ? 1 : 0;
-  return s;
+  const auto bias_correction = [&](float beta) {
+    return static_cast<float>(1 - std::pow(static_cast<double>(beta), t));
+  };
+  // A loss of an earlier micro-batch that is not finite keeps the update from being applied, as the last one does.
+  const bool finite = std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); });
+  const bool accumulate = state_.micro_step > 0;
+  values.reset();
+  values.head().accumulate = accumulate ? 1 : 0;
+  values.head().accumulate_factor = accumulate ? 1 : 0;
+  values.set("training", 1u);
+  values.set("seed", options_.seed);
+  values.set("counter", static_cast<uint32_t>(state_.counter));
+  values.set("grad_norm", kNoNorm);
+  values.set("non_finite", finite ? 0u : 1u);
+  values.set("learning_rate",
+             state_.rate.value_or(learning_rate_at(options_.schedule, state_.step + 1)));
+  values.set("gradient_scale", 1.0f / static_cast<float>(options_.accumulation));
+  values.set("bias_correction1", bias_correction(options_.optimizer.beta1));
+  values.set("bias_correction2", bias_correction(options_.optimizer.beta2));
+  values.set("first_update", state_.applied == 0 ? 1u : 0u);
 }
 
 void TrainerState::bump_versions(const plan::Plan& plan) {
@@ -81,7 +80,7 @@ void TrainerState::forget_accumulation() {
   state_.losses.clear();
 }
 
-StepReport TrainerState::finish_step(const StepScalars& after) {
+StepReport TrainerState::finish_step() {
   StepReport report;
   report.step = ++state_.step;
   double sum = 0;
@@ -89,10 +88,10 @@ StepReport TrainerState::finish_step(const StepScalars& after) {
     sum += static_cast<double>(loss);
   }
   report.loss = static_cast<float>(sum / static_cast<double>(state_.losses.size()));
-  report.grad_norm = after.grad_norm;
-  report.learning_rate = after.learning_rate;
-  report.skipped = after.non_finite != 0;
-  report.weights_non_finite = after.weights_non_finite != 0;
+  report.grad_norm = steps_->get<float>("grad_norm");
+  report.learning_rate = steps_->get<float>("learning_rate");
+  report.skipped = steps_->get<uint32_t>("non_finite") != 0;
+  report.weights_non_finite = steps_->get<uint32_t>("weights_non_finite") != 0;
   state_.applied += report.skipped ? 0 : 1;
   state_.micro_step = 0;
   state_.losses.clear();
@@ -124,7 +123,8 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   const bool last = state_.micro_step + 1 == options_.accumulation;
   device::Recording* const recordings[] = {accumulate_->recording(), update_->recording()};
   BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch));
-  BOWLINE_TRY(exec::write_scalars(*device_, workspace_, scalars()));
+  fill(*steps_);
+  BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
   if (Status s = device_->submit(std::span(recordings).first(last ? 2 : 1)); !s.ok()) {
     look_after_failed_submit(last);
     return s;
@@ -142,8 +142,8 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
 Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor> batch) {
   const plan::Plan& plan = accumulate_->plan();
   BOWLINE_TRY(device_->wait());
-  BOWLINE_ASSIGN(const StepScalars after, exec::read_scalars(*device_, workspace_));
-  if (Status s = exec::check_scalars(after, plan); !s.ok()) {
+  BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
+  if (Status s = exec::check_error(steps_->head(), plan); !s.ok()) {
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
     unread_.reset();
     bump_versions(plan);
@@ -155,9 +155,10 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   unread_.reset();
   bump_versions(plan);
   gradients_known_ = true;
-  const bool bad = !std::isfinite(loss) || (last && after.non_finite != 0);
+  const bool skipped = steps_->get<uint32_t>("non_finite") != 0;
+  const bool bad = !std::isfinite(loss) || (last && skipped);
   if (bad && options_.on_nonfinite == OnNonFinite::stop) {
-    return stop(batch, loss, after.grad_norm);
+    return stop(batch, loss, steps_->get<float>("grad_norm"));
   }
   state_.losses.push_back(loss);
   ++state_.counter;
@@ -165,20 +166,21 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   if (!last) {
     return std::optional<StepReport>();
   }
-  if (after.non_finite == 0) {
+  if (!skipped) {
     bump_versions(update_->plan());
   }
-  return conclude(finish_step(after));
+  return conclude(finish_step());
 }
 
 // A submission of several pieces may have run some of them. What the accumulate segment left is overwritten if it was the
 // first of its step; whether the update began is seen by the norm, which it writes first.
 void TrainerState::look_after_failed_submit(bool last) {
   if (last) {
-    const Status waited = device_->wait();
-    const Result<StepScalars> after =
-        waited.ok() ? exec::read_scalars(*device_, workspace_) : Result<StepScalars>(waited);
-    if (!after.ok() || after.value().grad_norm != kNoNorm) {
+    Status read = device_->wait();
+    if (read.ok()) {
+      read = exec::read_steps(*device_, workspace_, *steps_);
+    }
+    if (!read.ok() || steps_->get<float>("grad_norm") != kNoNorm) {
       fault_ = TrainState::damaged;
       return;
     }
@@ -230,10 +232,10 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   BOWLINE_TRY(prepare());
   const plan::Plan& plan = evaluate_->plan();
   device::Recording* const recordings[] = {evaluate_->recording()};
-  BOWLINE_ASSIGN(const StepScalars after,
-                 exec::submit(*device_, workspace_, plan, recordings, batch, {}));
+  steps_->reset();
+  BOWLINE_TRY(exec::submit(*device_, workspace_, plan, recordings, batch, *steps_));
   ++counters_.submits;
-  BOWLINE_TRY(exec::check_scalars(after, plan));
+  BOWLINE_TRY(exec::check_error(steps_->head(), plan));
   return read_loss(plan);
 }
 
@@ -247,7 +249,7 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
   float loss = 0;
   std::vector<Tensor> all(outputs.begin(), outputs.end());
   all.push_back({options_.loss, DType::f32, {}, &loss});
-  BOWLINE_TRY(outputs_->run(batch, all));
+  BOWLINE_TRY(outputs_->run(batch, all, {}));
   ++counters_.submits;
   return loss;
 }

@@ -84,7 +84,7 @@ class TrainerState final : public graph::User {
   Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
   // The step begins anew: what its micro-batches added is overwritten by the next one.
   void forget_accumulation();
-  StepReport finish_step(const device::StepScalars& after);
+  StepReport finish_step();
   // Counts what is not finite and does what OnNonFinite says.
   Result<std::optional<StepReport>> conclude(StepReport report);
   // OnNonFinite::stop: the step begins anew; says what was not finite first.
@@ -105,7 +105,8 @@ class TrainerState final : public graph::User {
 
   // Every trainable storage has a contribution to its gradient.
   Status check_gradients(const graph::Graph& graph, const params::Table& table) const;
-  device::StepScalars scalars() const;
+  // What the next micro-batch is submitted with, by the names that operators declare.
+  void fill(exec::StepValues& values) const;
   // The one output of the accumulate and evaluate segments.
   Result<float> read_loss(const plan::Plan& plan) const;
   void bump_versions(const plan::Plan& plan);
@@ -130,6 +131,7 @@ class TrainerState final : public graph::User {
   std::optional<exec::Segment> accumulate_;
   std::optional<exec::Segment> update_;
   std::optional<exec::Segment> evaluate_;
+  std::optional<exec::StepValues> steps_;  // of the plans; after a submission, what came back
   std::unique_ptr<exec::SessionState>
       outputs_;  // for evaluate() with outputs, from its first use on
   Counters counters_;

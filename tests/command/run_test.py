@@ -141,6 +141,25 @@ class Run(harness.Case):
                 ((*tokens, "--dim", "batch=-2"), "not of the form name=number")):
             self.expect(self.call(*call), USAGE, text)
 
+    def test_step_words(self):
+        model = self.folder / "dropout.bowline"
+        self.assertEqual(run(*harness.TINY, "--dropout", "0.5", model, program=harness.MAKE_MODEL).returncode, 0)
+        tokens = ("--device", "cpu", "--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}", "--force")
+
+        def logits(*steps):
+            self.expect(run("run", model, *tokens, *(word for s in steps for word in ("--step", s))), OK)
+            return self.y.read_bytes()
+
+        rows = [logits(), logits("training=1"), logits("training=1", "seed=18446744073709551615"),
+                logits("training=1", "counter=2")]
+        self.assertEqual(len(set(rows)), 4)
+        self.assertEqual(rows[0], logits("training=0", "seed=3"))
+        self.assertEqual(rows[1], logits("training=1.0"))
+        for step, code, text in (("training", USAGE, "is not of the form NAME=NUMBER"),
+                                 ("seed=-1", FAILED, "which does not hold -1"),
+                                 ("sead=1", FAILED, "those of the graph: training (u32), seed (u64), counter (u32)")):
+            self.expect(run("run", model, *tokens, "--step", step), code, text)
+
     def test_nothing_is_overwritten_unasked(self):
         self.y.write_text("mine")
         self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}"), USAGE, "--force")

@@ -4,6 +4,7 @@
 
 #include "conformance/elements.h"
 #include "core/checked.h"
+#include "exec/step_values.h"
 
 namespace bowline::conformance {
 namespace {
@@ -13,7 +14,6 @@ using device::kFirstStorageSlot;
 using device::kStepSlot;
 using device::Operand;
 using device::Record;
-using device::StepScalars;
 
 constexpr uint64_t kGuard = 256;
 constexpr uint64_t kTailGuard = 4096;
@@ -68,22 +68,24 @@ class Image {
   std::vector<std::pair<uint64_t, uint64_t>> free_;
 };
 
-StepScalars scalars_of(const Case& c) {
-  StepScalars s;
-  s.error = c.step_error;
-  s.non_finite = c.step_non_finite;
-  s.accumulate = c.step.accumulate ? 1 : 0;
-  s.accumulate_factor = static_cast<float>(s.accumulate);
-  s.training = c.step.training ? 1 : 0;
-  s.seed[0] = static_cast<uint32_t>(c.step.seed);
-  s.seed[1] = static_cast<uint32_t>(c.step.seed >> 32);
-  s.counter = c.step.counter;
-  s.learning_rate = static_cast<float>(c.step.learning_rate);
-  s.gradient_scale = static_cast<float>(c.step.gradient_scale);
-  s.bias_correction1 = static_cast<float>(c.step.bias_correction1);
-  s.bias_correction2 = static_cast<float>(c.step.bias_correction2);
-  s.first_update = c.step.first_update ? 1 : 0;
-  return s;
+// The words of all operators, last ones first: no operator finds its own at the begin, or in its order.
+plan::StepLayout layout_of_all() {
+  plan::StepLayout layout;
+  for (int i = kOps; i-- > 0;) {
+    layout.add(op_at(i));
+  }
+  return layout;
+}
+
+exec::StepValues values_of(const Case& c, const plan::StepLayout& layout) {
+  exec::StepValues values(layout);
+  values.head().error = c.step.facts.error ? 1 : 0;
+  values.head().accumulate = c.step.facts.accumulate ? 1 : 0;
+  values.head().accumulate_factor = c.step.facts.accumulate ? 1 : 0;
+  for (const StepValue& value : c.step.words) {
+    (void)values.give(value).ok();  // the oracle refused what is wrong
+  }
+  return values;
 }
 
 // Where the parts of one operand lie: one, or the entries of a list; `copies` of them with a fixed
@@ -110,6 +112,10 @@ class Setup {
     record_.op = c.op;
     record_.attributes = c.attributes;
     record_.node = kNode;
+    plan::StepLayout layout = layout_of_all();
+    record_.step = layout.add(c.op);
+    const exec::StepValues values = values_of(c, layout);
+    steps_.assign(values.bytes().begin(), values.bytes().end());
     for (size_t i = 0; i < inputs.size(); ++i) {
       add_input(i, inputs[i]);
     }
@@ -129,11 +135,12 @@ class Setup {
     record_.workspace.shape = Shape{static_cast<int64_t>(workspace_bytes)};
     record_.workspace.offset = images_[kArenaSlot].place(workspace_bytes);
     images_[kArenaSlot].release(record_.workspace.offset, workspace_bytes);
-    images_[kStepSlot].bytes().clear();
-    const StepScalars s = scalars_of(c_);
-    images_[kStepSlot].bytes().resize(sizeof(s));
-    std::memcpy(images_[kStepSlot].bytes().data(), &s, sizeof(s));
-    images_[kStepSlot].release(0, offsetof(StepScalars, accumulate));
+    images_[kStepSlot].bytes() = steps_;
+    images_[kStepSlot].release(0, offsetof(device::StepHead, accumulate));
+    const std::span<const StepWordInfo> words = step_words(c_.op);
+    for (size_t i = 0; i < words.size(); ++i) {
+      images_[kStepSlot].release(record_.step[i], words[i].written ? size_of(words[i].type) : 0);
+    }
     for (Image& image : images_) {
       image.finish();
     }
@@ -188,7 +195,7 @@ class Setup {
       for (uint32_t k = 0; k < copies(); ++k) {
         for (const auto& [offset, elements] : p.parts) {
           table.entries.push_back(
-              {p.slot, offset + k * p.step_bytes, elements, c_.step.first_contribution});
+              {p.slot, offset + k * p.step_bytes, elements, c_.step.facts.first_contribution});
           largest = std::max(largest, elements);
         }
       }
@@ -296,6 +303,7 @@ class Setup {
   Placement placement_;
   uint64_t alignment_;
   std::vector<Image> images_;
+  std::vector<std::byte> steps_;
   device::Program program_;
   Record record_;
   std::vector<Placed> inputs_, outputs_;
@@ -359,7 +367,12 @@ Result<Observed> Bench::run(const Case& c, std::span<const Array> inputs, const 
     slots.push_back(std::move(now));
   }
   Observed out;
-  std::memcpy(&out.step, slots[kStepSlot].data(), sizeof(out.step));
+  std::memcpy(&out.head, slots[kStepSlot].data(), sizeof(out.head));
+  const std::span<const StepWordInfo> words = step_words(c.op);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::byte* const at = slots[kStepSlot].data() + setup.record().step[i];
+    out.words.push_back(load_step(words[i].type, at));
+  }
   for (size_t i = 0; i < expected.outputs.size(); ++i) {
     out.outputs.push_back(setup.output(i, slots));
   }

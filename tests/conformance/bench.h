@@ -13,7 +13,8 @@ namespace bowline::conformance {
 // What came back.
 struct Observed {
   std::vector<std::vector<double>> outputs;
-  device::StepScalars step;
+  device::StepHead head;
+  std::vector<uint64_t> words;  // bits of the step words of the operator
 };
 
 // How the operator is placed and wrapped.

@@ -209,29 +209,17 @@ Status set_option(Case& c, std::string_view name, std::string_view text, const S
   BOWLINE_ASSIGN(const double v, number(text, scope));
   if (name == "draw") {
     c.draw = static_cast<uint32_t>(v);
-  } else if (name == "training") {
-    c.step.training = v != 0;
   } else if (name == "accumulate") {
-    c.step.accumulate = v != 0;
+    c.step.facts.accumulate = v != 0;
   } else if (name == "first") {
-    c.step.first_update = v != 0;
-    c.step.first_contribution = v != 0;
-  } else if (name == "halted") {
-    c.step_error = v == 1 ? 1 : 0;
-    c.step_non_finite = v == 2 ? 1 : 0;
-    c.step.halted = v != 0;
-  } else if (name == "learning_rate") {
-    c.step.learning_rate = static_cast<double>(static_cast<float>(v));
-  } else if (name == "gradient_scale") {
-    c.step.gradient_scale = static_cast<double>(static_cast<float>(v));
-  } else if (name == "bias_correction1") {
-    c.step.bias_correction1 = static_cast<double>(static_cast<float>(v));
-  } else if (name == "bias_correction2") {
-    c.step.bias_correction2 = static_cast<double>(static_cast<float>(v));
-  } else if (name == "counter") {
-    c.step.counter = static_cast<uint32_t>(v);
+    c.step.facts.first_contribution = v != 0;
+  } else if (name == "error") {
+    c.step.facts.error = v != 0;
   } else {
-    return Status(Code::bad_argument, format("There is no option \"{}\".", name));
+    const std::span<const StepWordInfo> words = step_words(c.op);
+    const auto word = std::ranges::find(words, name, &StepWordInfo::name);
+    BOWLINE_REQUIRE(word != words.end(), "There is no option \"{}\".", name);
+    c.step.words.push_back({word->name, v});
   }
   return {};
 }

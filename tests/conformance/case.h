@@ -1,4 +1,4 @@
-// A case: one operator with its attributes, inputs and step scalars; and the text form of many
+// A case: one operator with its attributes, inputs and step words; and the text form of many
 // cases.
 //
 // tests/ops/<op>.cases holds lines of this form; one line stands for every combination of its
@@ -26,9 +26,8 @@
 //   special (NaN, infinities, signed zeros,
 //                        denormals), nan (the same without infinities)
 //                seeds   so many draws of the values
-//                training accumulate first halted learning_rate gradient_scale bias_correction1
-//                bias_correction2 counter:
-//                        step scalars
+//                accumulate first error   what the step buffer and the table entries say (OracleContext::Facts)
+//                learning_rate ...        any step word that the operator declares
 //   Expected     (numbers) per output or _; they come from elsewhere and check the oracle too.
 //   A line that starts with ! states that inference refuses it, and after -> with which sentence, without its
 //   full stop. # starts a comment.
@@ -73,6 +72,12 @@ struct Input {
   std::optional<Derived> derived;
 };
 
+// What a step says to an operator: facts of its record, and step words by their names. The others have their defaults.
+struct Step {
+  OracleContext::Facts facts;
+  std::vector<StepValue> words;
+};
+
 struct Case {
   Op op = Op::Invalid;
   Attributes attributes;
@@ -80,9 +85,7 @@ struct Case {
   Values values = Values::normal;
   DType dtype = DType::f32;
   uint32_t draw = 0;  // which of the seeds
-  OracleContext::Step step;
-  uint32_t step_error = 0;
-  uint32_t step_non_finite = 0;
+  Step step;
   bool refused = false;
   std::string refusal;        // the message, without its full stop
   Status attributes_refused;  // where the attributes alone are refused

@@ -22,39 +22,52 @@ double units_at(const Expected& e, size_t output, size_t i, double got) {
                      e.outputs[output].dtype);
 }
 
-Verdict compare_norm(const Expected& e, const device::StepScalars& step) {
+double number_of(StepType type, uint64_t bits) {
+  return type == StepType::f32 ? static_cast<double>(step_number<float>(bits))
+                               : static_cast<double>(bits);
+}
+
+// An f32 that the operator writes is within its tolerance, a whole number is exact, and what it does not write stays.
+Verdict compare_words(const Case& c, const Expected& e, std::span<const uint64_t> got) {
   Verdict v;
-  const double units =
-      error_units(e.tolerance, e.outcome.norm, e.outcome.norm, static_cast<double>(step.grad_norm));
-  v.units = units;
-  if (!(units <= 1)) {
-    v.problem = format("grad_norm is {} instead of {}", step.grad_norm, e.outcome.norm);
-  }
-  const bool finite = std::isfinite(e.outcome.norm) && !e.outcome.loss_non_finite;
-  if ((step.non_finite == 0) != finite) {
-    v.problem = format("non_finite is {} at a norm of {} and a loss that is {}finite",
-                       step.non_finite, e.outcome.norm, e.outcome.loss_non_finite ? "not " : "");
+  const std::vector<uint64_t> before = words_of(c.op, c.step).value();
+  const std::span<const StepWordInfo> words = step_words(c.op);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const StepType type = words[i].type;
+    const std::optional<double> written = e.outcome.words[i];
+    const double expected = written.value_or(number_of(type, before[i]));
+    double units = 0;
+    if (written && type == StepType::f32) {
+      units = error_units(e.tolerance, std::abs(expected), expected, number_of(type, got[i]));
+    } else if (got[i] != (written ? static_cast<uint64_t>(expected) : before[i])) {
+      units = std::numeric_limits<double>::infinity();
+    }
+    v.units = std::max(v.units, units);
+    if (!(units <= 1) && v.problem.empty()) {
+      v.problem = format("step word {} is {} instead of {}", words[i].name, number_of(type, got[i]),
+                         expected);
+    }
   }
   return v;
 }
 
-std::string check_error_word(const Case& c, const Expected& e, const device::StepScalars& step) {
+std::string check_error_word(const Case& c, const Expected& e, const device::StepHead& head) {
   if (e.outcome.may_set_error) {
     return "";
   }
   if (e.outcome.bad_indices.empty()) {
-    return step.error == c.step_error
+    return (head.error != 0) == c.step.facts.error
                ? ""
-               : format("the error word is {} though no index is bad", step.error);
+               : format("the error word is {} though no index is bad", head.error);
   }
-  if (step.error != static_cast<uint32_t>(device::StepError::index_out_of_range) ||
-      step.error_node != kNode) {
-    return format("an index is bad, and the error word is {}, of node {}", step.error,
-                  step.error_node);
+  if (head.error != static_cast<uint32_t>(device::StepError::index_out_of_range) ||
+      head.error_node != kNode) {
+    return format("an index is bad, and the error word is {}, of node {}", head.error,
+                  head.error_node);
   }
   const auto& bad = e.outcome.bad_indices;
-  const bool known = std::ranges::find(bad, static_cast<double>(step.error_value)) != bad.end();
-  return known ? "" : format("the error value {} is none of the bad indices", step.error_value);
+  const bool known = std::ranges::find(bad, static_cast<double>(head.error_value)) != bad.end();
+  return known ? "" : format("the error value {} is none of the bad indices", head.error_value);
 }
 
 }  // namespace
@@ -130,10 +143,8 @@ Verdict compare(const Case& c, const Expected& expected, const Expected* flushed
       take(compare_output(expected, flushed, i, observed.outputs[i]));
     }
   }
-  take({0, check_error_word(c, expected, observed.step)});
-  if (expected.outcome.norm_known) {
-    take(compare_norm(expected, observed.step));
-  }
+  take({0, check_error_word(c, expected, observed.head)});
+  take(compare_words(c, expected, observed.words));
   return all;
 }
 

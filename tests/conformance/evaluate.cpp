@@ -6,6 +6,7 @@
 
 #include "conformance/elements.h"
 #include "core/random.h"
+#include "exec/step_values.h"
 
 namespace bowline::conformance {
 namespace {
@@ -184,8 +185,24 @@ Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Sha
   return out;
 }
 
+Result<std::vector<uint64_t>> words_of(Op op, const Step& step) {
+  std::vector<uint64_t> out;
+  for (const StepWordInfo& word : step_words(op)) {
+    const auto given = std::ranges::find(step.words, word.name, &StepValue::name);
+    if (given != step.words.end()) {
+      BOWLINE_ASSIGN(const uint64_t bits, exec::bits_of(word, *given));
+      out.push_back(bits);
+    } else {
+      BOWLINE_REQUIRE(word.default_bits || word.written, "{} reads {}, which is not given.", op,
+                      word.name);
+      out.push_back(word.default_bits.value_or(0));
+    }
+  }
+  return out;
+}
+
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
-                            std::span<const Array> inputs, const OracleContext::Step& step) {
+                            std::span<const Array> inputs, const Step& step) {
   BOWLINE_REQUIRE_CODE(oracle != nullptr, Code::internal, "{} has no oracle in this build.", op);
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
@@ -201,7 +218,10 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
         {s, std::vector<double>(static_cast<size_t>(s.elements())), signature.dtypes[i]});
   }
   out.magnitude.resize(out.outputs.size());
-  oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, step, out.outcome));
+  BOWLINE_ASSIGN(const std::vector<uint64_t> words, words_of(op, step));
+  out.outcome.words.resize(words.size());
+  oracle(OracleContext(attributes, inputs, out.outputs, out.magnitude, step.facts, words,
+                       out.outcome));
   ToleranceContext tolerance(attributes, inputs);
   out.tolerance = op_def(op).tolerance(tolerance);
   return out;

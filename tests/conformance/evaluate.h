@@ -31,7 +31,11 @@ struct Expected {
 };
 
 Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
-                            std::span<const Array> inputs, const OracleContext::Step& step);
+                            std::span<const Array> inputs, const Step& step);
+
+// The bits of the step words of an operator before it runs, in the order of step_words(op); it ignores words of others.
+// Errors  bad_argument: one that it reads has neither a default nor a number; or none of its type.
+Result<std::vector<uint64_t>> words_of(Op op, const Step& step);
 
 // The inputs of a case, each exact in its dtype. The same seed and case text give the same numbers.
 Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed);

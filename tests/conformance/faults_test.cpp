@@ -66,10 +66,31 @@ Fault on_output(std::string name, size_t i,
   return f;
 }
 
-Fault on_step(std::string name, const std::function<void(OracleContext::Step&)>& change) {
+Fault on_fact(std::string name, const std::function<void(OracleContext::Facts&)>& change) {
   Fault f;
   f.name = std::move(name);
-  f.before = [change](OracleCall& c) { change(c.step); };
+  f.before = [change](OracleCall& c) { change(c.step.facts); };
+  return f;
+}
+
+// The kernel takes a number of its own instead of the step word.
+Fault on_word(const StepWordInfo& word, uint64_t bits) {
+  Fault f;
+  const double number = word.type == StepType::f32 ? static_cast<double>(step_number<float>(bits))
+                                                   : static_cast<double>(bits);
+  f.name = format("step word {} taken as {}", word.name, number);
+  f.before = [&word, number](OracleCall& c) {
+    for (StepValue& value : c.step.words) {
+      value = value.name == word.name ? StepValue(word.name, number) : value;
+    }
+  };
+  return f;
+}
+
+Fault without_word(const StepWordInfo& word, size_t i) {
+  Fault f;
+  f.name = format("step word {} not written", word.name);
+  f.after = [i](OracleCall& c) { c.result.outcome.words[i].reset(); };
   return f;
 }
 
@@ -115,39 +136,33 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
   }
 }
 
-// Which step scalars an operator reads.
+// A word that is not read is as good as its default, or as any number.
 void add_step_faults(Op op, std::vector<Fault>& out) {
+  const std::span<const StepWordInfo> words = step_words(op);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint64_t one = words[i].type == StepType::f32 ? step_bits<float>(1) : 1;
+    if (words[i].written) {
+      out.push_back(without_word(words[i], i));
+      continue;
+    }
+    out.push_back(on_word(words[i], one));
+    if (words[i].default_bits.value_or(one) != one) {
+      out.push_back(on_word(words[i], *words[i].default_bits));
+    }
+  }
   if (op == Op::Dropout) {
-    out.push_back(on_step("training ignored", [](OracleContext::Step& s) { s.training = true; }));
-    out.push_back(on_step("counter ignored", [](OracleContext::Step& s) { s.counter = 0; }));
-    out.push_back(on_step("iteration ignored", [](OracleContext::Step& s) { s.iteration = 0; }));
+    out.push_back(on_fact("iteration ignored", [](OracleContext::Facts& f) { f.iteration = 0; }));
   }
   if (op == Op::ZeroGrad || op == Op::AccumulateGrad) {
     out.push_back(
-        on_step("accumulate ignored", [](OracleContext::Step& s) { s.accumulate = false; }));
+        on_fact("accumulate ignored", [](OracleContext::Facts& f) { f.accumulate = false; }));
   }
   if (op == Op::AccumulateGrad) {
     out.push_back(
-        on_step("first ignored", [](OracleContext::Step& s) { s.first_contribution = false; }));
+        on_fact("first ignored", [](OracleContext::Facts& f) { f.first_contribution = false; }));
   }
   if (op == Op::Sgd || op == Op::AdamW) {
-    out.push_back(on_step("halt ignored", [](OracleContext::Step& s) { s.halted = false; }));
-    out.push_back(
-        on_step("learning rate ignored", [](OracleContext::Step& s) { s.learning_rate = 1; }));
-  }
-  if (op == Op::Sgd) {
-    out.push_back(
-        on_step("first update ignored", [](OracleContext::Step& s) { s.first_update = false; }));
-  }
-  if (op == Op::AdamW) {
-    out.push_back(on_step("bias correction 1 ignored",
-                          [](OracleContext::Step& s) { s.bias_correction1 = 1; }));
-    out.push_back(on_step("bias correction 2 ignored",
-                          [](OracleContext::Step& s) { s.bias_correction2 = 1; }));
-  }
-  if (op == Op::ClipByGlobalNorm) {
-    out.push_back(
-        on_step("gradient scale ignored", [](OracleContext::Step& s) { s.gradient_scale = 1; }));
+    out.push_back(on_fact("error ignored", [](OracleContext::Facts& f) { f.error = false; }));
   }
 }
 

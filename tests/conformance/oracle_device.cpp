@@ -15,7 +15,6 @@ using device::kNoTable;
 using device::Operand;
 using device::Program;
 using device::Record;
-using device::StepScalars;
 
 using Memory = std::vector<std::byte>;
 
@@ -132,31 +131,32 @@ class OracleDevice : public device::Device {
     return out;
   }
 
-  OracleContext::Step step_of(const StepScalars& s, OracleRecording& r, const Record& record,
-                              uint32_t iteration) {
-    OracleContext::Step out;
-    out.training = s.training != 0;
-    out.accumulate = s.accumulate != 0;
-    out.seed = s.seed[0] | uint64_t{s.seed[1]} << 32;
-    out.counter = s.counter;
-    out.iteration = iteration;
-    out.learning_rate = static_cast<double>(s.learning_rate);
-    out.gradient_scale = static_cast<double>(s.gradient_scale);
-    out.bias_correction1 = static_cast<double>(s.bias_correction1);
-    out.bias_correction2 = static_cast<double>(s.bias_correction2);
-    out.first_update = s.first_update != 0;
-    out.halted = s.error != 0 || s.non_finite != 0;
+  static Step step_of(OracleRecording& r, const Record& record, uint32_t iteration) {
+    const std::byte* const buffer = r.slots[device::kStepSlot]->data();
+    const auto& head = *reinterpret_cast<const device::StepHead*>(buffer);
+    Step out;
+    out.facts.error = head.error != 0;
+    out.facts.accumulate = head.accumulate != 0;
+    out.facts.iteration = iteration;
     if (!record.inputs.empty() && record.inputs[0].table != kNoTable) {
       const auto& entries = r.program.tables[record.inputs[0].table].entries;
-      out.first_contribution = entries[iteration < entries.size() ? iteration : 0].first;
+      out.facts.first_contribution = entries[iteration < entries.size() ? iteration : 0].first;
+    }
+    const std::span<const StepWordInfo> words = step_words(record.op);
+    for (size_t i = 0; i < words.size(); ++i) {
+      const uint64_t bits = load_step(words[i].type, buffer + record.step[i]);
+      if (words[i].type == StepType::f32) {
+        out.words.push_back({words[i].name, step_number<float>(bits)});
+      } else {
+        out.words.push_back({words[i].name, bits});
+      }
     }
     return out;
   }
 
   Status run_record(OracleRecording& r, const Record& record, uint32_t iteration, bool in_repeat) {
     const OpDef& def = op_def(record.op);
-    auto* step = reinterpret_cast<StepScalars*>(r.slots[device::kStepSlot]->data());
-    OracleCall call{record.op, record.attributes, {}, step_of(*step, r, record, iteration), {}};
+    OracleCall call{record.op, record.attributes, {}, step_of(r, record, iteration), {}};
     for (size_t i = 0; i < record.inputs.size(); ++i) {
       const bool is_list = def.takes_lists && (def.list_inputs >> i & 1) != 0;
       call.inputs.push_back(load(r, record.inputs[i], iteration, in_repeat, is_list));
@@ -175,21 +175,27 @@ class OracleDevice : public device::Device {
         store(values, record.outputs[i].dtype, p.data);
       }
     }
-    leave(call.result.outcome, record, *step);
+    leave(call.result.outcome, record, r.slots[device::kStepSlot]->data());
     return {};
   }
 
   static void leave(const OracleContext::Outcome& outcome, const Record& record,
-                    StepScalars& step) {
+                    std::byte* buffer) {
     if (!outcome.bad_indices.empty()) {
-      step.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
-      step.error_node = record.node;
-      step.error_value = static_cast<int32_t>(outcome.bad_indices[0]);
+      auto& head = *reinterpret_cast<device::StepHead*>(buffer);
+      head.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+      head.error_node = record.node;
+      head.error_value = static_cast<int32_t>(outcome.bad_indices[0]);
     }
-    if (outcome.norm_known) {
-      step.grad_norm = static_cast<float>(outcome.norm);
-      const bool finite = std::isfinite(step.grad_norm) && !outcome.loss_non_finite;
-      step.non_finite = finite ? step.non_finite : 1;
+    const std::span<const StepWordInfo> words = step_words(record.op);
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (outcome.words[i]) {
+        const double number = *outcome.words[i];
+        const uint64_t bits = words[i].type == StepType::f32
+                                  ? step_bits<float>(static_cast<float>(number))
+                                  : static_cast<uint64_t>(number);
+        store_step(words[i].type, bits, buffer + record.step[i]);
+      }
     }
   }
 

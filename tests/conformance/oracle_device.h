@@ -14,7 +14,7 @@ struct OracleCall {
   Op op;
   Attributes attributes;
   std::vector<Array> inputs;
-  OracleContext::Step step;
+  Step step;
   Expected result;  // after the oracle
 };
 

@@ -92,8 +92,8 @@ std::string check_gradient(Run& run, Bench& bench, const Case& c, std::span<cons
   for (const bool first : {true, false}) {
     for (const bool accumulate : {true, false}) {
       Case gradient_case = c;
-      gradient_case.step.first_contribution = first;
-      gradient_case.step.accumulate = accumulate;
+      gradient_case.step.facts.first_contribution = first;
+      gradient_case.step.facts.accumulate = accumulate;
       Placement p;
       p.gradient = draw(Values::normal, values.size(), hash_of(c.text), 99);
       Expected wanted = expected;
@@ -144,9 +144,9 @@ std::string check_on_device(Run& run, Bench& bench, const Case& c, size_t number
   const std::optional<std::vector<Array>> flushed_inputs =
       bench.device().capabilities().denormals ? std::nullopt : without_denormals(inputs.value());
   for (const Placement& p : placements(c, inputs.value(), expected.value(), number)) {
-    OracleContext::Step step = c.step;
+    Step step = c.step;
     if (p.repeat != 0) {
-      step.iteration = p.reverse ? 0 : p.repeat - 1;
+      step.facts.iteration = p.reverse ? 0 : p.repeat - 1;
     }
     const auto expect = [&](std::span<const Array> given) {
       return run_oracle(def.oracle, c.op, c.attributes, given, step).value();

@@ -7,13 +7,13 @@
 
 #include "conformance/suite.h"
 #include "core/checked.h"
+#include "exec/step_values.h"
 
 namespace bowline::conformance {
 namespace {
 
 using device::Operand;
 using device::Record;
-using device::StepScalars;
 
 constexpr int kSteps = 24;
 constexpr int kBrokenStep = 9;
@@ -139,6 +139,7 @@ class Rig {
   Status build(const Recipe& r) {
     const size_t lists = r.op == Op::AdamW ? 4 : r.momentum != 0 ? 3 : 2;
     program_ = {};
+    layout_ = {};
     program_.slots = device::kFirstStorageSlot + static_cast<uint32_t>(lists);
     std::vector<Operand> list;
     for (size_t k = 0; k < lists; ++k) {
@@ -197,14 +198,15 @@ class Rig {
     return out;
   }
 
-  Status submit(StepScalars& step) {
-    const auto bytes = std::as_writable_bytes(std::span(&step, 1));
+  // Of the layout of its records.
+  exec::StepValues values() const { return exec::StepValues(layout_); }
+  Status submit(exec::StepValues& step) {
     const device::Buffer buffer = blocks_[device::kStepSlot]->buffer();
-    BOWLINE_TRY(device_->copy_in(buffer, 0, bytes));
+    BOWLINE_TRY(device_->copy_in(buffer, 0, step.bytes()));
     device::Recording* const one = recording_.get();
     BOWLINE_TRY(device_->submit({&one, 1}));
     BOWLINE_TRY(device_->wait());
-    return device_->copy_out(bytes, buffer, 0);
+    return device_->copy_out(step.bytes(), buffer, 0);
   }
 
   void release() {
@@ -236,6 +238,7 @@ class Rig {
     r.inputs = std::move(inputs);
     r.outputs = std::move(outputs);
     r.level = level;
+    r.step = layout_.add(op);
     program_.records.push_back(std::move(r));
   }
 
@@ -243,7 +246,7 @@ class Rig {
     std::vector<device::Buffer> buffers;
     for (uint32_t s = 0; s < program_.slots; ++s) {
       const uint64_t bytes = s == device::kArenaSlot         ? arena_bytes
-                             : s < device::kFirstStorageSlot ? sizeof(StepScalars)
+                             : s < device::kFirstStorageSlot ? layout_.bytes()
                                                              : bytes_;
       const auto kind = s == device::kArenaSlot || s >= device::kFirstStorageSlot
                             ? device::MemoryKind::device
@@ -263,19 +266,18 @@ class Rig {
   uint64_t elements_ = 0;
   std::vector<uint64_t> offsets_;
   device::Program program_;
+  plan::StepLayout layout_;
   std::vector<std::shared_ptr<device::Block>> blocks_;
   std::unique_ptr<device::Recording> recording_;
 };
 
-StepScalars scalars_of(const Recipe& r, const Reference& reference, double learning_rate) {
-  StepScalars s;
-  s.learning_rate = static_cast<float>(learning_rate);
-  s.gradient_scale = static_cast<float>(r.gradient_scale);
+void fill(exec::StepValues& s, const Recipe& r, const Reference& reference, double learning_rate) {
   const int t = reference.updates + 1;
-  s.bias_correction1 = static_cast<float>(1 - std::pow(rounded(r.beta1), t));
-  s.bias_correction2 = static_cast<float>(1 - std::pow(rounded(r.beta2), t));
-  s.first_update = t == 1 ? 1 : 0;
-  return s;
+  s.set("learning_rate", static_cast<float>(learning_rate));
+  s.set("gradient_scale", static_cast<float>(r.gradient_scale));
+  s.set("bias_correction1", static_cast<float>(1 - std::pow(rounded(r.beta1), t)));
+  s.set("bias_correction2", static_cast<float>(1 - std::pow(rounded(r.beta2), t)));
+  s.set("first_update", t == 1 ? 1u : 0u);
 }
 
 Result<std::string> steps(Run& run, Rig& rig, const Recipe& r) {
@@ -293,15 +295,18 @@ Result<std::string> steps(Run& run, Rig& rig, const Recipe& r) {
       gradients[n / 2] = std::numeric_limits<double>::infinity();
     }
     const double learning_rate = rounded(r.learning_rate * (1 - 0.5 * s / kSteps));
-    StepScalars scalars = scalars_of(r, reference, learning_rate);
+    exec::StepValues values = rig.values();
+    fill(values, r, reference, learning_rate);
     BOWLINE_TRY(rig.write_list(1, gradients));
-    BOWLINE_TRY(rig.submit(scalars));
+    BOWLINE_TRY(rig.submit(values));
     const double norm = reference.step(r, gradients, learning_rate);
     const Tolerance tolerance = Tolerance::of_reduction(static_cast<int64_t>(n), 4);
-    if (error_units(tolerance, norm, norm, static_cast<double>(scalars.grad_norm)) > 1 ||
-        (scalars.non_finite != 0) == std::isfinite(norm)) {
-      return format("step {}: norm {} and non_finite {} at a norm of {}", s, scalars.grad_norm,
-                    scalars.non_finite, norm);
+    const auto got_norm = values.get<float>("grad_norm");
+    const auto non_finite = values.get<uint32_t>("non_finite");
+    if (error_units(tolerance, norm, norm, static_cast<double>(got_norm)) > 1 ||
+        (non_finite != 0) == std::isfinite(norm)) {
+      return format("step {}: norm {} and non_finite {} at a norm of {}", s, got_norm, non_finite,
+                    norm);
     }
     for (size_t i = 0; i < n; ++i) {
       largest[i] = std::max(largest[i], std::abs(reference.w[i]));

@@ -51,7 +51,7 @@ TEST(Budget, CountsTheBytesOfTheArena) {
   ASSERT_OK(m.to(cpu));
   const MemoryReport memory = must(Session::create(m, cpu, "loop", {})).memory();
   Budget budget;
-  // The step scalars are no part of a plan.
+  // The step words are no part of a plan.
   budget.bytes = memory.arena_bytes + 2 * 4032;
   EXPECT_OK(Session::create(m, cpu, "loop", {}, budget).status());
   --budget.bytes;

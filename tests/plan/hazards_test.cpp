@@ -99,5 +99,25 @@ TEST(Levels, BeginWhereARecordDependsOnTheLevel) {
   EXPECT_GT(longest, 4);
 }
 
+// What a record writes into a step word is seen on the next level; records that write one word share a level.
+TEST(Levels, FollowStepWords) {
+  plan::StepLayout layout;
+  Program program;
+  program.slots = device::kFirstStorageSlot;
+  for (const Op op : {Op::Sgd, Op::AdamW, Op::ClipByGlobalNorm, Op::ClipByGlobalNorm, Op::Sgd,
+                      Op::AdamW, Op::Dropout}) {
+    Record& r = program.records.emplace_back();
+    r.op = op;
+    r.workspace.shape = Shape{0};
+    r.step = layout.add(op);
+  }
+  plan::assign_levels(program);
+  std::vector<uint32_t> levels;
+  for (const Record& r : program.records) {
+    levels.push_back(r.level);
+  }
+  EXPECT_EQ(levels, (std::vector<uint32_t>{0, 0, 1, 1, 2, 2, 2}));
+}
+
 }  // namespace
 }  // namespace bowline::test

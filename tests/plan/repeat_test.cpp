@@ -42,7 +42,8 @@ TEST(Repeat, ProgramsHaveEqualSizes) {
     const graph::ModelState& state = *lm.model.state();
     const std::vector<BoundDim> dims = lm.dims();
     const graph::Graph bound = must(graph::bind(*state.find_graph("loss"), state, dims));
-    const plan::Plan plan = must(plan::lower(bound, "forward", *cpu.handle()));
+    plan::StepLayout layout;
+    const plan::Plan plan = must(plan::lower(bound, "forward", *cpu.handle(), layout));
     sizes.emplace_back(plan.program.records.size(), plan.program.tables.size());
     for (const device::Table& table : plan.program.tables) {
       EXPECT_EQ(table.entries.size(), static_cast<size_t>(layers));

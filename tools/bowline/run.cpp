@@ -1,5 +1,6 @@
 // bowline run: one run of an entry point, inputs and outputs as files of NumPy.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -22,6 +23,7 @@ struct RunOptions {
   std::string format = "text";
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
+  std::vector<std::string> steps;
   DimFlags dims;
   bool force = false;
 };
@@ -41,6 +43,28 @@ Result<std::map<std::string, std::string>> files_of(const RunOptions& o, const g
     BOWLINE_TRY(check_new(path, o.force));
   }
   return files;
+}
+
+// The names lie in the flags.
+Result<std::vector<StepValue>> steps_of(const std::vector<std::string>& flags) {
+  std::vector<StepValue> out;
+  for (const std::string& flag : flags) {
+    const size_t equals = flag.find('=');
+    const std::string_view name = std::string_view(flag).substr(0, equals);
+    const char* const end = flag.data() + flag.size();
+    const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
+    const auto read = [&](auto& number) {
+      const auto [stop, error] = std::from_chars(begin, end, number);
+      return error == std::errc() && stop == end;
+    };
+    uint64_t whole = 0;
+    double real = 0;
+    const bool is_whole = read(whole);
+    BOWLINE_REQUIRE(!name.empty() && (is_whole || read(real)),
+                    "--step \"{}\" is not of the form NAME=NUMBER.", flag);
+    out.push_back(is_whole ? StepValue(name, whole) : StepValue(name, real));
+  }
+  return out;
 }
 
 struct Summary {
@@ -100,6 +124,7 @@ struct Request {
   const graph::Graph* graph = nullptr;
   Inputs inputs;
   std::map<std::string, std::string> files;  // by name of the output
+  std::vector<StepValue> steps;
 };
 
 Result<Request> read_request(const RunOptions& o, const Model& model) {
@@ -108,6 +133,7 @@ Result<Request> read_request(const RunOptions& o, const Model& model) {
   BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, model));
   BOWLINE_ASSIGN(r.inputs, make_inputs(*r.graph, o.inputs, std::move(dims), ""));
   BOWLINE_ASSIGN(r.files, files_of(o, *r.graph));
+  BOWLINE_ASSIGN(r.steps, steps_of(o.steps));
   return r;
 }
 
@@ -124,7 +150,7 @@ Result<int> run(const RunOptions& o) {
   BOWLINE_ASSIGN(Session session, Session::create(model, device, g->name, request.inputs.dims));
   BOWLINE_ASSIGN(const graph::Graph bound, graph::bind(*g, *model.state(), request.inputs.dims));
   BOWLINE_ASSIGN(const Outputs outputs, make_outputs(bound));
-  BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors));
+  BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors, request.steps));
 
   nlohmann::json rows = nlohmann::json::array();
   for (size_t i = 0; i < outputs.arrays.size(); ++i) {
@@ -162,6 +188,8 @@ void add_run(CLI::App& app, Context& context) {
   add_entry(verb, o->entry);
   verb->add_option("--input", o->inputs, kInputHelp);
   verb->add_option("--output", o->outputs, "NAME=@file.npy; the others are only summarised");
+  verb->add_option("--step", o->steps,
+                   "NAME=NUMBER of a step word, such as training=1 for Dropout");
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   verb->add_flag("--force", o->force, "Replace output files that are there");

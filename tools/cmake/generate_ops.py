@@ -9,6 +9,9 @@
   generated/functions.inc          BOWLINE_FORWARD(name), BOWLINE_GRADIENT(name), BOWLINE_BINARY(name) for each of them
   generated/formulas.inc           all files of runtime/ops/formulas
   generated/functions.glsl         the same for shaders: call(function, a, b, p, q)
+  generated/step_words.h           the step words of every operator: constants by their names, and step_words(op)
+  generated/step.glsl              the head of the step buffer (runtime/device/program.h) for shaders
+  generated/step_<stem>.glsl       the step words of one operator for shaders
   generated/kernels_<backend>.cpp  with --kernels: one row per op, one column per dtype, null where no file claims it
 
 Every disagreement between the lists and the files stops the configure step with one sentence.
@@ -150,6 +153,104 @@ def functions_shader(formulas):
     for number, (kind, name) in enumerate(functions):
         lines += [f"    case {number}u: return {name}_{kind.lower()}({arguments[kind]});"]
     return "\n".join([*lines, "    default: return a;", "  }", "}", ""])
+
+
+STEP_TYPES = {"f32": "float", "u32": "uint32_t", "u64": "uint64_t"}
+
+
+class StepWord:
+    """One entry of a head `//! step [writes] name: type = default, ...`; the default may be missing."""
+
+    def __init__(self, path, entry, written):
+        m = re.fullmatch(r"([a-z]\w*): (\w+)(?: = (\S+))?", entry)
+        if not m or m.group(2) not in STEP_TYPES:
+            fail(f"{path}: '{entry}' is not of the form name: type = default, with type {', '.join(STEP_TYPES)}.")
+        self.path, self.written = path, written
+        self.name, self.type, self.default = m.groups()
+        if self.default is not None and not self.takes(self.default):
+            fail(f"{path}: the default {self.default} of step word {self.name} is no {self.type}.")
+
+    def takes(self, number):
+        if self.type == "f32":
+            return re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", number) is not None
+        return number.isdecimal() and int(number) < 2 ** int(self.type[1:])
+
+    def default_bits(self):
+        if self.default is None:
+            return "std::nullopt"
+        suffix = "u" if self.type != "f32" else "" if re.fullmatch(r"-?\d+", self.default) else "f"
+        return f"step_bits<{STEP_TYPES[self.type]}>({self.default}{suffix})"
+
+    def shape(self):
+        return self.type if self.default is None else f"{self.type} = {self.default}"
+
+
+def read_step_words(files):
+    """{operator: [StepWord]} of op files, given as {operator: path}. A name means the same in all of them."""
+    words, known = {}, {}
+    for op, path in files.items():
+        for kind, entries in re.findall(r"^//! step( writes)? (.*)$", path.read_text(), re.M):
+            words.setdefault(op, []).extend(StepWord(path, e.strip(), bool(kind)) for e in entries.split(","))
+        names = [w.name for w in words.get(op, [])]
+        for w in words.get(op, []):
+            if names.count(w.name) > 1:
+                fail(f"{path}: step word {w.name} stands twice.")
+            other = known.setdefault(w.name, w)
+            if w.shape() != other.shape():
+                fail(f"{path}: step word {w.name} is {w.shape()}, but {other.shape()} in {other.path}.")
+    return words
+
+
+STEP_HEADER = "// Generated from the heads of runtime/ops and from runtime/device/program.h by tools/cmake/generate_ops.py.\n"
+
+
+def step_words_header(words):
+    lines = [STEP_HEADER, "#pragma once\n", '#include "core/step_words.h"', '#include "generated/ops.h"\n', "namespace bowline {\n"]
+    for op, entries in words.items():
+        lines += [f"namespace step::{stem_of(op)} {{"]
+        lines += [f"inline constexpr StepWord<{STEP_TYPES[w.type]}> {w.name}{{{i}}};" for i, w in enumerate(entries)]
+        lines += ["inline constexpr StepWordInfo kWords[] = {"]
+        lines += [f'    {{"{w.name}", StepType::{w.type}, {w.default_bits()}, {str(w.written).lower()}}},' for w in entries]
+        lines += ["};", f"}}  // namespace step::{stem_of(op)}\n"]
+    lines += ["// The step words of an operator, in the order of its declaration.",
+              "constexpr std::span<const StepWordInfo> step_words(Op op) {", "  switch (op) {"]
+    lines += [f"    case Op::{op}:\n      return step::{stem_of(op)}::kWords;" for op in words]
+    return "\n".join([*lines, "    default:", "      return {};", "  }", "}", "\n}  // namespace bowline\n"])
+
+
+def step_head_shader(program):
+    """The head of the step buffer and its errors as shaders see them, from runtime/device/program.h."""
+    text = strip_comments(program.read_text())
+    head = re.search(r"struct StepHead \{([^}]*)\};", text)
+    errors = re.search(r"enum class StepError : uint32_t \{([^}]*)\};", text)
+    if not head or not errors:
+        fail(f"{program}: struct StepHead or enum StepError is not there.")
+    lines = [STEP_HEADER, "layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Step {"]
+    types = {"uint32_t": "uint", "int32_t": "int", "float": "float"}
+    for field in filter(None, (" ".join(f.split()) for f in head.group(1).split(";"))):
+        m = re.fullmatch(r"(\w+) (\w+) = \S+", field)
+        if not m or m.group(1) not in types:
+            fail(f"{program}: '{field}' of StepHead is not of the form type name = value.")
+        lines += [f"  {types[m.group(1)]} {m.group(2)};"]
+    lines += ["  uint words[];  // those of operators: step_<stem>.glsl", "};\n"]
+    for name, number in re.findall(r"(\w+) = (\d+)", errors.group(1)):
+        lines += [f"const uint k{''.join(part.capitalize() for part in name.split('_'))} = {number};"] if name != "none" else []
+    return "\n".join([*lines, ""])
+
+
+def step_words_shader(op, words):
+    """Members of the push block p, in the order in which a launcher pushes them, and what reads and writes the words."""
+    members = " ".join(f"uint at_{w.name};" for w in words)
+    lines = [STEP_HEADER, '#include "step.glsl"\n', f"// Of {op}: where its words lie."]
+    lines += [f"#define STEP_WORDS Step step; {members}\n"]
+    for w in words:
+        at = f"p.step.words[p.at_{w.name}]"
+        read = {"f32": f"uintBitsToFloat({at})", "u32": at, "u64": f"uvec2({at}, p.step.words[p.at_{w.name} + 1])"}
+        written = {"f32": f"{at} = floatBitsToUint(x)", "u32": f"{at} = (x)",
+                   "u64": f"{{ {at} = (x).x; p.step.words[p.at_{w.name} + 1] = (x).y; }}"}
+        lines += [f"#define step_{w.name} {read[w.type]}"]
+        lines += [f"#define set_step_{w.name}(x) {written[w.type]}"] if w.written else []
+    return "\n".join([*lines, ""])
 
 
 HEADER = "// Generated from schemas/ops.fbs and schemas/internal_ops.fbs by tools/cmake/generate_ops.py.\n"
@@ -331,7 +432,16 @@ def main():
     for path in sorted((args.root / "runtime/ops").glob("*.cpp")):
         if path.stem not in {stem_of(n) for n, _, _ in ops if n not in derived}:
             fail(f"{path.relative_to(args.root)} belongs to no operator of the op lists.")
+    files = {n: args.root / f"runtime/ops/{stem_of(n)}.cpp" for n, _, _ in ops if n not in derived}
+    words = read_step_words(files)
+    for name in elementwise:
+        if name in words:
+            fail(f"{files[name]}: {name} has formulas, whose kernels read no step words.")
     generated = args.out / "generated"
+    write(generated / "step_words.h", step_words_header(words))
+    write(generated / "step.glsl", step_head_shader(args.root / "runtime/device/program.h"))
+    for name in words:
+        write(generated / f"step_{stem_of(name)}.glsl", step_words_shader(name, words[name]))
     write(generated / "ops.h", ops_header(lists.file_ops, lists.internal_ops, enums))
     write(generated / "attribute_fields.h", attribute_fields(ops, tables, enums))
     write(generated / "op_table.cpp", op_table(ops))

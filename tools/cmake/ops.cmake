@@ -4,7 +4,7 @@ find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(BOWLINE_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated_tree")
 set(BOWLINE_SCHEMAS ops internal_ops model)
 
-# Runs at configure time, again when a schema, an op file or its cases come or go.
+# Runs at configure time, again when a schema, an op file or its cases come or go, or the head of an op file changes.
 function(bowline_generate_ops)
   set(out "${BOWLINE_GENERATED_DIR}/generated")
   file(MAKE_DIRECTORY "${out}")
@@ -25,7 +25,9 @@ function(bowline_generate_ops)
   file(GLOB watched CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp"
     "${PROJECT_SOURCE_DIR}/tests/ops/*.cases" "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
   file(GLOB formulas "${PROJECT_SOURCE_DIR}/runtime/ops/formulas/*.h")
-  set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${formulas})
+  file(GLOB heads "${PROJECT_SOURCE_DIR}/runtime/ops/*.cpp")
+  set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${formulas} ${heads}
+    "${PROJECT_SOURCE_DIR}/runtime/device/program.h")
   set(generator "${PROJECT_SOURCE_DIR}/tools/cmake/generate_ops.py")
   set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${generator}")
   execute_process(COMMAND "${Python3_EXECUTABLE}" "${generator}" --root "${PROJECT_SOURCE_DIR}"

@@ -13,11 +13,13 @@ void run(const Launch& l) {
   const float* x = l.in[0].f32();
   float* y = l.out[0].f32();
   const int64_t n = l.out[0].elements();
-  const bool off = l.step.training == 0;
+  const bool off = l.step(step::dropout::training) == 0;
   const uint32_t threshold = dropout_threshold(static_cast<double>(t.rate()));
   const float scale = 1.0f / (1.0f - t.rate());
-  const uint32_t counter = l.step.counter;
-  const std::array<uint32_t, 2> key = {l.step.seed[0], l.step.seed[1]};
+  const uint32_t counter = l.step(step::dropout::counter);
+  const uint64_t seed = l.step(step::dropout::seed);
+  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed),
+                                       static_cast<uint32_t>(seed >> 32)};
   parallel_blocks(l.threads, n, 4096, [&](int64_t begin, int64_t end) {
     if (off) {
       if (x != y) {

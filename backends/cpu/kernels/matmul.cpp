@@ -71,7 +71,7 @@ void run_matmul(const Launch& l) {
     if (l.out[0].entry.elements == 0) {
       return;
     }
-    options.accumulate = !l.out[0].entry.first || l.step.accumulate != 0;
+    options.accumulate = !l.out[0].entry.first || l.head.accumulate != 0;
   }
   multiply(l, l.in[0].f32(), l.in[1].f32(), l.out[0].f32(), options, l.workspace);
 }

@@ -10,7 +10,7 @@ namespace bowline::cpu {
 namespace {
 
 void run_zero(const Launch& l) {
-  if (l.step.accumulate != 0) {
+  if (l.head.accumulate != 0) {
     return;
   }
   for (const ListItem& g : l.in[0].list) {
@@ -24,7 +24,7 @@ void run_accumulate(const Launch& l) {
   if (g.elements == 0) {
     return;
   }
-  if (g.first && l.step.accumulate == 0) {
+  if (g.first && l.head.accumulate == 0) {
     parallel_blocks(l.threads, static_cast<int64_t>(g.elements), 16384,
                     [&](int64_t begin, int64_t end) {
                       std::memcpy(g.data + begin, from + begin,
@@ -44,60 +44,60 @@ void run_clip(const Launch& l) {
   for (const ListItem& g : l.in[0].list) {
     sum += sum_of_squares(l.threads, g.elements, g.data, l.workspace);
   }
-  const double scale = static_cast<double>(l.step.gradient_scale);
+  const double scale = static_cast<double>(l.step(step::clip_by_global_norm::gradient_scale));
   const double norm = scale * std::sqrt(sum);
   const double max_norm = static_cast<double>(l.attributes<ClipAttributes>().max_norm());
-  l.step.grad_norm = static_cast<float>(norm);
+  const auto grad_norm = static_cast<float>(norm);
+  l.step(step::clip_by_global_norm::grad_norm) = grad_norm;
   const bool loss_is_finite = !l.has_input(1) || std::isfinite(*l.in[1].f32());
-  if (!std::isfinite(l.step.grad_norm) || !loss_is_finite) {
-    l.step.non_finite = 1;
+  if (!std::isfinite(grad_norm) || !loss_is_finite) {
+    l.step(step::clip_by_global_norm::non_finite) = 1;
   }
   *l.out[0].f32() =
       static_cast<float>(scale * (max_norm > 0 && norm > max_norm ? max_norm / norm : 1.0));
 }
 
-bool halted(const Launch& l) { return l.step.error != 0 || l.step.non_finite != 0; }
-
 void run_sgd(const Launch& l) {
-  if (halted(l)) {
+  if (l.head.error != 0 || l.step(step::sgd::non_finite) != 0) {
     return;
   }
   const auto& t = l.attributes<SgdAttributes>();
   SgdStep step;
-  step.learning_rate = l.step.learning_rate * t.learning_rate_factor();
+  step.learning_rate = l.step(step::sgd::learning_rate) * t.learning_rate_factor();
   step.momentum = t.momentum();
   step.weight_decay = t.weight_decay();
   step.grad_scale = *l.in[2].f32();
   step.nesterov = t.nesterov();
-  step.first = l.step.first_update != 0;
+  step.first = l.step(step::sgd::first_update) != 0;
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
     const ListItem& w = l.in[0].list[i];
     if (!sgd(l.threads, w.elements, step, l.in[1].list[i].data, w.data,
              l.has_input(3) ? l.in[3].list[i].data : nullptr)) {
-      l.step.weights_non_finite = 1;
+      l.step(step::sgd::weights_non_finite) = 1;
     }
   }
 }
 
 void run_adamw(const Launch& l) {
-  if (halted(l)) {
+  if (l.head.error != 0 || l.step(step::adam_w::non_finite) != 0) {
     return;
   }
   const auto& t = l.attributes<AdamWAttributes>();
   AdamWStep step;
-  step.learning_rate = static_cast<double>(l.step.learning_rate * t.learning_rate_factor());
+  step.learning_rate =
+      static_cast<double>(l.step(step::adam_w::learning_rate) * t.learning_rate_factor());
   step.beta1 = static_cast<double>(t.beta1());
   step.beta2 = static_cast<double>(t.beta2());
   step.eps = static_cast<double>(t.eps());
   step.weight_decay = static_cast<double>(t.weight_decay());
-  step.bias_correction1 = static_cast<double>(l.step.bias_correction1);
-  step.bias_correction2 = static_cast<double>(l.step.bias_correction2);
+  step.bias_correction1 = static_cast<double>(l.step(step::adam_w::bias_correction1));
+  step.bias_correction2 = static_cast<double>(l.step(step::adam_w::bias_correction2));
   step.grad_scale = *l.in[4].f32();
   for (size_t i = 0; i < l.in[0].list.size(); ++i) {
     const ListItem& w = l.in[0].list[i];
     if (!adamw(l.threads, w.elements, step, l.in[1].list[i].data, w.data, l.in[2].list[i].data,
                l.in[3].list[i].data)) {
-      l.step.weights_non_finite = 1;
+      l.step(step::adam_w::weights_non_finite) = 1;
     }
   }
 }

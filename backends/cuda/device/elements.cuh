@@ -35,10 +35,10 @@ __device__ inline float4 load4(const float* at) { return *reinterpret_cast<const
 __device__ inline void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
 
 // Writes the error word: an index lies outside its range. The access itself has been made harmless.
-__device__ inline void bad_index(device::StepScalars* step, uint32_t node, int32_t value) {
-  step->error = static_cast<uint32_t>(device::StepError::index_out_of_range);
-  step->error_node = node;
-  step->error_value = value;
+__device__ inline void bad_index(device::StepHead* head, uint32_t node, int32_t value) {
+  head->error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+  head->error_node = node;
+  head->error_value = value;
 }
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -9,7 +9,7 @@ struct Labels {
   const int32_t* data;
   uint64_t rows, classes;
   int32_t ignore_index;
-  device::StepScalars* step;
+  device::StepHead* head;
   uint32_t node;
 };
 
@@ -30,7 +30,7 @@ __global__ void cross_entropy_kernel(const float* x, Labels labels, float* lse, 
     lse[row] = total.top + log_sum;
     losses[row] = counted && inside ? log_sum + (total.top - x[label]) : 0.0f;
     if (counted && !inside) {
-      bad_index(labels.step, labels.node, label);
+      bad_index(labels.head, labels.node, label);
     }
   }
 }
@@ -106,7 +106,7 @@ Labels labels_of(const Launch& l) {
           static_cast<uint64_t>(l.in_shape(1).elements()),
           static_cast<uint64_t>(l.in_shape(0).back()),
           l.attributes<CrossEntropyAttributes>().ignore_index(),
-          l.step(),
+          l.head(),
           l.node()};
 }
 bool is_mean(const Launch& l) {

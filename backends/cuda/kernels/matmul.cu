@@ -27,10 +27,10 @@ struct Side {
 
 // How results are written: over what is there or, into a gradient, by the rule of AccumulateGrad.
 struct Writing {
-  const device::StepScalars* step = nullptr;  // null: no gradient
+  const device::StepHead* head = nullptr;  // null: no gradient
   bool is_first = false;
 
-  __device__ bool adds() const { return step != nullptr && (!is_first || step->accumulate != 0); }
+  __device__ bool adds() const { return head != nullptr && (!is_first || head->accumulate != 0); }
 };
 
 struct Product {
@@ -471,7 +471,7 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   theirs.adds = gradient;
   if (l.blas() != nullptr && f.regular && k > 0 &&
       l.blas()->multiply(theirs, a, b, bias, y, l.one(),
-                         is_first ? &l.step()->accumulate_factor : l.one(), at.workspace,
+                         is_first ? &l.head()->accumulate_factor : l.one(), at.workspace,
                          at.workspace_bytes, l.stream())) {
     l.done("cublasLtMatmul", cudaSuccess);
     return;
@@ -491,7 +491,7 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   p.y_split = s.batch * s.m * s.n;
   p.y = plan.splits == 1 ? y : at.workspace;
   p.bias = plan.splits == 1 ? bias : nullptr;
-  const Writing writing = {gradient ? l.step() : nullptr, is_first};
+  const Writing writing = {gradient ? l.head() : nullptr, is_first};
   p.writing = plan.splits == 1 ? writing : Writing{};
   p.four_y = n % 4 == 0 && aligned16(p.y);
   if (plan.tile == 128) {

@@ -1,12 +1,12 @@
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
 // What runs once per step over lists of storages: one launch for all of them, with a block per chunk. Rates and counters are
-// read from the step scalars in device memory.
+// read from the step words in device memory.
 #include "device/rows.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
-using device::StepScalars;
+using device::StepHead;
 
 constexpr unsigned kThreads = kRowThreads;
 constexpr unsigned kPartials =
@@ -35,19 +35,19 @@ __device__ bool fits_16(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-__device__ bool halted(const StepScalars* step) {
-  return step->error != 0 || step->non_finite != 0;
+__device__ bool halted(const StepHead* head, const uint32_t* non_finite) {
+  return head->error != 0 || *non_finite != 0;
 }
 
 // A weight that is not finite is reported by every thread that wrote one.
-__device__ void report(bool finite, StepScalars* step) {
+__device__ void report(bool finite, uint32_t* weights_non_finite) {
   if (!finite) {
-    step->weights_non_finite = 1;
+    *weights_non_finite = 1;
   }
 }
 
-__global__ void zero_kernel(List grads, const StepScalars* step) {
-  if (step->accumulate != 0) {
+__global__ void zero_kernel(List grads, const StepHead* head) {
+  if (head->accumulate != 0) {
     return;
   }
   const Chunk chunk = grads.chunks[blockIdx.x];
@@ -63,12 +63,12 @@ __global__ void zero_kernel(List grads, const StepScalars* step) {
 
 void zero_grad(Launch& l) {
   const List grads = l.in_list(0);
-  l.launch("zero_grad", zero_kernel, grads.chunk_count, kThreads, grads, l.step());
+  l.launch("zero_grad", zero_kernel, grads.chunk_count, kThreads, grads, l.head());
 }
 
 __global__ void accumulate_kernel(float* grad, const float* contribution, uint64_t n, bool four,
-                                  uint32_t is_first, const StepScalars* step) {
-  const bool keep = is_first == 0 || step->accumulate != 0;
+                                  uint32_t is_first, const StepHead* head) {
+  const bool keep = is_first == 0 || head->accumulate != 0;
   for_elements(
       n, four, [&](uint64_t i) { grad[i] = keep ? grad[i] + contribution[i] : contribution[i]; },
       [&](uint64_t i) {
@@ -86,7 +86,7 @@ void accumulate_grad(Launch& l) {
   float* const grad = l.out(0);
   l.launch("accumulate_grad", accumulate_kernel, element_blocks(entry.elements), kElementThreads,
            grad, l.in(1), entry.elements, aligned16(grad, l.in(1)), entry.first ? 1u : 0u,
-           l.step());
+           l.head());
 }
 
 // Block b adds the squares of chunks b, b + kPartials, ...
@@ -110,18 +110,24 @@ __global__ void squares_kernel(List grads, float* partials) {
   }
 }
 
+struct ClipWords {
+  const float* gradient_scale;
+  float* grad_norm;
+  uint32_t* non_finite;
+};
+
 // norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
-__global__ void clip_kernel(const float* partials, const float* loss, float* scale,
-                            StepScalars* step, float max_norm) {
+__global__ void clip_kernel(const float* partials, const float* loss, float* scale, ClipWords words,
+                            float max_norm) {
   const float sum = team_sum<kThreads>(partials[threadIdx.x]);
   if (threadIdx.x == 0) {
-    const float norm = step->gradient_scale * sqrtf(sum);
+    const float norm = *words.gradient_scale * sqrtf(sum);
     const bool clips = max_norm > 0 && norm > max_norm;
-    *scale = step->gradient_scale * (clips ? max_norm / norm : 1);
-    step->grad_norm = norm;
+    *scale = *words.gradient_scale * (clips ? max_norm / norm : 1);
+    *words.grad_norm = norm;
     const float watched = loss == nullptr ? 0 : *loss;
     if (norm - norm != 0 || watched - watched != 0) {
-      step->non_finite = 1;
+      *words.non_finite = 1;
     }
   }
 }
@@ -130,11 +136,22 @@ uint64_t clip_workspace(const NodeView&) { return kPartials * sizeof(float); }
 
 void clip(Launch& l) {
   static_assert(kPartials == kThreads);
+  namespace word = step::clip_by_global_norm;
+  const ClipWords words = {.gradient_scale = l.step(word::gradient_scale),
+                           .grad_norm = l.step(word::grad_norm),
+                           .non_finite = l.step(word::non_finite)};
   l.launch("squares", squares_kernel, kPartials, kThreads, l.in_list(0), l.workspace());
   l.launch("clip", clip_kernel, 1, kThreads, l.workspace(),
-           l.has_input(1) ? l.in(1) : static_cast<const float*>(nullptr), l.out(0), l.step(),
+           l.has_input(1) ? l.in(1) : static_cast<const float*>(nullptr), l.out(0), words,
            l.attributes<ClipAttributes>().max_norm());
 }
+
+struct SgdWords {
+  const float* learning_rate;
+  const uint32_t* first_update;
+  const uint32_t* non_finite;
+  uint32_t* weights_non_finite;
+};
 
 struct SgdNumbers {
   float momentum;
@@ -145,8 +162,8 @@ struct SgdNumbers {
 };
 
 __global__ void sgd_kernel(List weights, List grads, List momenta, const float* scale_at,
-                           StepScalars* step, SgdNumbers a) {
-  if (halted(step)) {
+                           const StepHead* head, SgdWords words, SgdNumbers a) {
+  if (halted(head, words.non_finite)) {
     return;
   }
   const Chunk chunk = weights.chunks[blockIdx.x];
@@ -154,9 +171,9 @@ __global__ void sgd_kernel(List weights, List grads, List momenta, const float* 
   const float* const g = grads.entries[chunk.entry].data;
   float* const b = a.has_momentum ? momenta.entries[chunk.entry].data : nullptr;
   const float scale = *scale_at;
-  const float rate = step->learning_rate * a.rate_factor;
+  const float rate = *words.learning_rate * a.rate_factor;
   bool finite = true;
-  const bool first = step->first_update != 0;
+  const bool first = *words.first_update != 0;
   for_chunk(chunk, false, [&](uint64_t i, bool) {
     float d = g[i] * scale + a.weight_decay * w[i];
     if (a.has_momentum) {
@@ -167,18 +184,30 @@ __global__ void sgd_kernel(List weights, List grads, List momenta, const float* 
     w[i] -= rate * d;
     finite = finite && w[i] - w[i] == 0;
   });
-  report(finite, step);
+  report(finite, words.weights_non_finite);
 }
 
 void sgd(Launch& l) {
   const auto& t = l.attributes<SgdAttributes>();
   const List weights = l.in_list(0);
   const bool has_momentum = l.has_input(3);
+  const SgdWords words = {.learning_rate = l.step(step::sgd::learning_rate),
+                          .first_update = l.step(step::sgd::first_update),
+                          .non_finite = l.step(step::sgd::non_finite),
+                          .weights_non_finite = l.step(step::sgd::weights_non_finite)};
   l.launch("sgd", sgd_kernel, weights.chunk_count, kThreads, weights, l.in_list(1),
-           has_momentum ? l.in_list(3) : List(), l.in(2), l.step(),
+           has_momentum ? l.in_list(3) : List(), l.in(2), l.head(), words,
            SgdNumbers{t.momentum(), t.weight_decay(), t.learning_rate_factor(), t.nesterov(),
                       has_momentum});
 }
+
+struct AdamWWords {
+  const float* learning_rate;
+  const float* bias_correction1;
+  const float* bias_correction2;
+  const uint32_t* non_finite;
+  uint32_t* weights_non_finite;
+};
 
 struct AdamWNumbers {
   float beta1;
@@ -207,8 +236,9 @@ struct AdamWStep {
 };
 
 __global__ void adam_w_kernel(List weights, List grads, List means, List squares,
-                              const float* scale_at, StepScalars* step, AdamWNumbers a) {
-  if (halted(step)) {
+                              const float* scale_at, const StepHead* head, AdamWWords words,
+                              AdamWNumbers a) {
+  if (halted(head, words.non_finite)) {
     return;
   }
   const Chunk chunk = weights.chunks[blockIdx.x];
@@ -216,10 +246,10 @@ __global__ void adam_w_kernel(List weights, List grads, List means, List squares
   const float* const g = grads.entries[chunk.entry].data;
   float* const m = means.entries[chunk.entry].data;
   float* const v = squares.entries[chunk.entry].data;
-  const float rate = step->learning_rate * a.rate_factor;
+  const float rate = *words.learning_rate * a.rate_factor;
   bool finite = true;
-  const AdamWStep s = {*scale_at, rate, 1 - rate * a.weight_decay, step->bias_correction1,
-                       step->bias_correction2};
+  const AdamWStep s = {*scale_at, rate, 1 - rate * a.weight_decay, *words.bias_correction1,
+                       *words.bias_correction2};
   for_chunk(chunk, fits_16(w) && fits_16(g) && fits_16(m) && fits_16(v),
             [&](uint64_t i, bool four) {
               if (!four) {
@@ -238,14 +268,19 @@ __global__ void adam_w_kernel(List weights, List grads, List means, List squares
               store4(m + i, m4);
               store4(v + i, v4);
             });
-  report(finite, step);
+  report(finite, words.weights_non_finite);
 }
 
 void adam_w(Launch& l) {
   const auto& t = l.attributes<AdamWAttributes>();
   const List weights = l.in_list(0);
+  const AdamWWords words = {.learning_rate = l.step(step::adam_w::learning_rate),
+                            .bias_correction1 = l.step(step::adam_w::bias_correction1),
+                            .bias_correction2 = l.step(step::adam_w::bias_correction2),
+                            .non_finite = l.step(step::adam_w::non_finite),
+                            .weights_non_finite = l.step(step::adam_w::weights_non_finite)};
   l.launch("adam_w", adam_w_kernel, weights.chunk_count, kThreads, weights, l.in_list(1),
-           l.in_list(2), l.in_list(3), l.in(4), l.step(),
+           l.in_list(2), l.in_list(3), l.in(4), l.head(), words,
            AdamWNumbers{t.beta1(), t.beta2(), t.eps(), t.weight_decay(), t.learning_rate_factor()});
 }
 

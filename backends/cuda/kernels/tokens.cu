@@ -8,15 +8,13 @@
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
-using device::StepScalars;
-
 constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr unsigned kWarpsPerBlock = 4;
 constexpr unsigned kColumns = 4;  // per lane
 
 // One thread per element of the result; a bad id gives zeros.
 __global__ void embedding_kernel(const float* table, const int32_t* ids, float* y,
-                                 StepScalars* step, uint32_t node, uint64_t n, int64_t rows,
+                                 device::StepHead* head, uint32_t node, uint64_t n, int64_t rows,
                                  uint64_t width) {
   for_elements(
       n, false,
@@ -25,7 +23,7 @@ __global__ void embedding_kernel(const float* table, const int32_t* ids, float* 
         const uint64_t column = i % width;
         const bool good = id >= 0 && id < rows;
         if (!good && column == 0) {
-          bad_index(step, node, id);
+          bad_index(head, node, id);
         }
         y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : 0;
       },
@@ -36,7 +34,7 @@ void embedding(Launch& l) {
   const Shape& table = l.in_shape(0);
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
   l.launch("embedding", embedding_kernel, element_blocks(n), kElementThreads, l.in(0), l.in_i32(1),
-           l.out(0), l.step(), l.node(), n, table[0], static_cast<uint64_t>(table[1]));
+           l.out(0), l.head(), l.node(), n, table[0], static_cast<uint64_t>(table[1]));
 }
 
 // The lanes of ids [first, first + 32) below `end` that hold `row`.
@@ -132,13 +130,15 @@ __device__ Words philox_words(uint32_t block, uint32_t stream, uint32_t iteratio
 }
 
 // A thread draws the words of its four elements.
-__global__ void dropout_kernel(const float* x, float* y, const StepScalars* step, uint64_t n,
+__global__ void dropout_kernel(const float* x, float* y, const uint32_t* training_at,
+                               const uint64_t* seed_at, const uint32_t* counter_at, uint64_t n,
                                uint32_t stream, uint32_t iteration, uint32_t threshold,
                                float scale) {
   const uint64_t block = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
-  const bool training = step->training != 0;
-  const Words words = philox_words(static_cast<uint32_t>(block), stream, iteration, step->counter,
-                                   step->seed[0], step->seed[1]);
+  const bool training = *training_at != 0;
+  const uint64_t seed = *seed_at;
+  const Words words = philox_words(static_cast<uint32_t>(block), stream, iteration, *counter_at,
+                                   static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
   for (uint64_t i = 4 * block; i < n && i < 4 * block + 4; ++i) {
     y[i] = !training ? x[i] : words.at[i % 4] >= threshold ? x[i] * scale : 0;
   }
@@ -149,8 +149,9 @@ void dropout(Launch& l) {
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
   const auto rate = static_cast<double>(attributes.rate());
   l.launch("dropout", dropout_kernel, element_blocks(n), kElementThreads, l.in(0), l.out(0),
-           l.step(), n, attributes.stream(), l.iteration(), dropout_threshold(rate),
-           static_cast<float>(1 / (1 - rate)));
+           l.step(step::dropout::training), l.step(step::dropout::seed),
+           l.step(step::dropout::counter), n, attributes.stream(), l.iteration(),
+           dropout_threshold(rate), static_cast<float>(1 / (1 - rate)));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 //! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW
 // What runs once per step over lists of storages. A list becomes a table of chunks, so that one
-// dispatch serves storages of all sizes; rates and counters are read from the step scalars.
+// dispatch serves storages of all sizes; rates and counters are read from the step words.
 #include <algorithm>
 
 #include "kernel.h"
@@ -64,8 +64,9 @@ void clip(Launch& l) {
   const std::vector<uint32_t> words = chunk_table({l.in_list(0)}, &count);
   Push push;
   const bool has_loss = l.inputs() > 1;
-  push.table(l.table(words)).add(l.workspace()).add(l.out(0)).add(l.step());
+  push.table(l.table(words)).add(l.workspace()).add(l.out(0));
   push.add(has_loss ? l.in(1) : l.out(0));
+  l.push_step_words(push);
   push.u32(count).u32(kPartials).f32(
       static_cast<double>(l.attributes<ClipAttributes>().max_norm()));
   push.u32(has_loss ? 1 : 0);
@@ -86,7 +87,9 @@ void sgd(Launch& l) {
   const std::vector<uint32_t> words =
       chunk_table({l.in_list(0), l.in_list(1), has_momentum ? l.in_list(3) : l.in_list(0)}, &count);
   Push push;
-  push.table(l.table(words)).add(l.in(2)).add(l.step()).u32(count).add(attributes.momentum());
+  push.table(l.table(words)).add(l.in(2));
+  l.push_step_words(push);
+  push.u32(count).add(attributes.momentum());
   push.add(attributes.weight_decay()).u32(attributes.nesterov() ? 1 : 0).u32(has_momentum ? 1 : 0);
   push.add(attributes.learning_rate_factor());
   const double n = static_cast<double>(count * kChunk);
@@ -99,12 +102,9 @@ void adam_w(Launch& l) {
   const std::vector<uint32_t> words =
       chunk_table({l.in_list(0), l.in_list(1), l.in_list(2), l.in_list(3)}, &count);
   Push push;
-  push.table(l.table(words))
-      .add(l.in(4))
-      .add(l.step())
-      .u32(count)
-      .add(attributes.beta1())
-      .add(attributes.beta2());
+  push.table(l.table(words)).add(l.in(4));
+  l.push_step_words(push);
+  push.u32(count).add(attributes.beta1()).add(attributes.beta2());
   push.add(attributes.eps()).add(attributes.weight_decay()).add(attributes.learning_rate_factor());
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::adam_w, {}, push, over_chunks(l, count), n * 20, n * 28);

@@ -70,13 +70,9 @@ void dropout(Launch& l) {
   const Grid grid = l.over_elements(blocks);
   const double rate = static_cast<double>(attributes.rate());
   Push push;
-  push.add(l.in(0))
-      .add(l.out(0))
-      .add(l.step())
-      .u32(n)
-      .u32(blocks)
-      .u32(grid.per_group)
-      .u32(attributes.stream());
+  push.add(l.in(0)).add(l.out(0));
+  l.push_step_words(push);
+  push.u32(n).u32(blocks).u32(grid.per_group).u32(attributes.stream());
   push.u32(l.iteration()).u32(dropout_threshold(rate)).f32(1 / (1 - rate));
   l.dispatch(shader::dropout, {}, push, grid, static_cast<double>(n) * 40,
              static_cast<double>(n) * 8);

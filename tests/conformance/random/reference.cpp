@@ -9,7 +9,6 @@
 namespace bowline::conformance::random {
 namespace {
 
-using Step = OracleContext::Step;
 using Weights = std::vector<std::vector<double>>;
 
 constexpr double kHuge = 1e4;
@@ -25,7 +24,10 @@ class Machine {
       kinks.insert(kinks.end(), inputs[0].values.begin(), inputs[0].values.end());
     }
     BOWLINE_ASSIGN(Expected e, run_oracle(op_def(op).oracle, op, attributes, inputs, step));
-    norm = e.outcome.norm_known ? moved(e.outcome.norm, e.outcome.norm, e.tolerance) : norm;
+    if (op == Op::ClipByGlobalNorm) {
+      norm = e.outcome.words[step::clip_by_global_norm::grad_norm.index].value();
+      norm = moved(norm, norm, e.tolerance);
+    }
     for (size_t o = 0; o < e.outputs.size(); ++o) {
       std::vector<double>& values = e.outputs[o].values;
       for (size_t i = 0; i < values.size(); ++i) {
@@ -89,7 +91,7 @@ class Pass {
       }
     }
     for (const Tape::Line& line : tape_.lines) {
-      step_.iteration = line.iteration;
+      step_.facts.iteration = line.iteration;
       BOWLINE_ASSIGN(std::vector<Array> made,
                      machine_.run(line.op, line.attributes, all(line.inputs), step_));
       for (size_t o = 0; o < made.size(); ++o) {
@@ -138,7 +140,7 @@ class Pass {
     if (!reached || !tape_.values[line.outputs[0]].needed) {
       return {};
     }
-    step_.iteration = line.iteration;
+    step_.facts.iteration = line.iteration;
     std::vector<Array> douts;
     for (const uint32_t v : line.outputs) {
       douts.push_back({values_[v].shape, douts_[v]});
@@ -252,14 +254,12 @@ class Run {
  private:
   Step step() const {
     Step out;
-    out.seed = recipe_.options.seed;
-    out.counter = batch_;
+    out.words = {{"training", 1}, {"seed", recipe_.options.seed}, {"counter", batch_}};
     return out;
   }
 
   Status evaluate(Observation& out) {
-    Step quiet;
-    quiet.training = false;
+    const Step quiet;
     Pass pass(recipe_, loss_, recipe_.loss, machine, quiet);
     BOWLINE_ASSIGN(std::vector<Array> loss, pass.forward(weights_, batch_));
     out.push_back({"evaluated loss", std::move(loss[0].values)});
@@ -295,11 +295,11 @@ class Run {
     const auto bias = [&](float beta) {
       return as_float(1 - std::pow(static_cast<double>(beta), static_cast<double>(updates_)));
     };
-    s.learning_rate = static_cast<double>(o.schedule.learning_rate);
-    s.gradient_scale = as_float(1 / static_cast<double>(o.accumulation));
-    s.first_update = updates_ == 1;
-    s.bias_correction1 = bias(o.optimizer.beta1);
-    s.bias_correction2 = bias(o.optimizer.beta2);
+    s.words = {{"learning_rate", o.schedule.learning_rate},
+               {"gradient_scale", as_float(1 / static_cast<double>(o.accumulation))},
+               {"first_update", updates_ == 1 ? 1 : 0},
+               {"bias_correction1", bias(o.optimizer.beta1)},
+               {"bias_correction2", bias(o.optimizer.beta2)}};
     Array all{Shape{}, {}};
     for (size_t k = 0; k < gradients_.size(); ++k) {
       all.values.insert(all.values.end(), gradients_[k].begin(), gradients_[k].end());
@@ -428,7 +428,7 @@ Result<Slopes> slopes_at(const Recipe& recipe, const std::vector<std::vector<dou
   BOWLINE_ASSIGN(const Tape tape, make_tape(recipe, recipe.loss, true));
   Machine machine(0);
   Step step;
-  step.seed = recipe.options.seed;
+  step.words = {{"training", 1}, {"seed", recipe.options.seed}};
   Pass pass(recipe, tape, recipe.loss, machine, step);
   BOWLINE_ASSIGN(const std::vector<Array> loss, pass.forward(weights, 0));
   Slopes out{loss[0].values[0], zeros_like(weights)};

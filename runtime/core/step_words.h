@@ -1,0 +1,83 @@
+// Step words: the numbers that an operator reads anew in every run, or leaves for the host and for others.
+//
+// An op file declares them in its head, by name:
+//   //! step learning_rate: f32, first_update: u32 = 0     read; without a default a run must give one
+//   //! step writes weights_non_finite: u32 = 0            written; it starts as its default, or as 0
+// A name is one word, whoever declares it; a written word may be read too. The build makes generated/step_words.h of it, the plan
+// says where each word lies (plan/step_layout.h), and a record carries the offsets of its operator's words.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+namespace bowline {
+
+enum class StepType : uint8_t { f32, u32, u64 };
+
+constexpr uint32_t size_of(StepType t) { return t == StepType::u64 ? 8 : 4; }
+
+constexpr std::string_view name_of(StepType t) {
+  return t == StepType::f32 ? "f32" : t == StepType::u32 ? "u32" : "u64";
+}
+inline void append_text(std::string& out, StepType t) { out += name_of(t); }
+
+template <class T>
+constexpr StepType step_type() {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, uint32_t> ||
+                std::is_same_v<T, uint64_t>);
+  return std::is_same_v<T, float>      ? StepType::f32
+         : std::is_same_v<T, uint32_t> ? StepType::u32
+                                       : StepType::u64;
+}
+
+// A word of one operator: its position in the operator's declaration.
+template <class T>
+struct StepWord {
+  uint32_t index;
+};
+
+// The bits of a number, and the number again.
+template <class T>
+constexpr uint64_t step_bits(std::type_identity_t<T> v) {
+  if constexpr (step_type<T>() == StepType::f32) {
+    return std::bit_cast<uint32_t>(v);
+  } else {
+    return v;
+  }
+}
+template <class T>
+constexpr T step_number(uint64_t bits) {
+  if constexpr (step_type<T>() == StepType::f32) {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits));
+  } else {
+    return static_cast<T>(bits);
+  }
+}
+
+// The same in memory.
+inline void store_step(StepType type, uint64_t bits, std::byte* to) {
+  const auto low = static_cast<uint32_t>(bits);
+  std::memcpy(to, type == StepType::u64 ? static_cast<const void*>(&bits) : &low, size_of(type));
+}
+inline uint64_t load_step(StepType type, const std::byte* from) {
+  uint64_t bits = 0;
+  uint32_t low = 0;
+  std::memcpy(type == StepType::u64 ? static_cast<void*>(&bits) : &low, from, size_of(type));
+  return type == StepType::u64 ? bits : low;
+}
+
+struct StepWordInfo {
+  std::string_view name;
+  StepType type = StepType::f32;
+  std::optional<uint64_t> default_bits;
+  bool written = false;
+};
+
+}  // namespace bowline
