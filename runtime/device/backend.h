@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 3;
+constexpr uint32_t kContractVersion = 4;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -66,6 +66,9 @@ struct Capabilities {
   // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
   // Operation of SPIR-V Instructions").
   bool denormals = true;
+  // MemoryKind::device is memory of the host, which has swap, and gives pages that are never touched for nothing: more may be
+  // had than MemoryInfo::available_bytes.
+  bool host_memory = false;
 };
 
 // One segment of a plan, in the form that the device resubmits.
