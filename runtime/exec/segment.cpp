@@ -4,8 +4,20 @@ namespace bowline::exec {
 
 using device::StepScalars;
 
+device::Demand Workspace::demand(uint64_t arena_bytes, uint64_t io_bytes) {
+  device::Demand demand;
+  demand.add(arena_bytes, device::MemoryKind::device);
+  demand.add(io_bytes, device::MemoryKind::io);
+  demand.add(sizeof(StepScalars), device::MemoryKind::io);
+  return demand;
+}
+
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
                                       uint64_t arena_bytes, uint64_t io_bytes) {
+  BOWLINE_TRY(device->require_room(demand(arena_bytes, io_bytes))
+                  .at(format("While making room for a plan: {} bytes of activations, {} of inputs "
+                             "and outputs.",
+                             arena_bytes, io_bytes)));
   Workspace w;
   BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, arena_bytes, device::MemoryKind::device));
   BOWLINE_ASSIGN(w.io, device::Block::allocate(device, io_bytes, device::MemoryKind::io));

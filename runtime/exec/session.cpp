@@ -46,6 +46,7 @@ Status SessionState::prepare() {
   prune(bound);
   const std::shared_ptr<device::OpenDevice> device = table.device();
   BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, budget_));
+  // The old plan is of a table that is no more. It goes first, so that two arenas never live together.
   forward_.reset();
   workspace_ = {};
   BOWLINE_ASSIGN(Workspace fresh, Workspace::allocate(device, plan.arena_bytes, plan.io_bytes));
