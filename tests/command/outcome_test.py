@@ -131,6 +131,11 @@ class Outcome(harness.Case):
         self.expect(run("bench", "matmul", "--m", 64, "--n", 64, "--k", 64, "--runs", 7, *device, "1KiB"), FAILED, "budget is 1024.")
         self.expect(run("bench", "train", self.model, *dims, "--steps", 1, *device, "1MiB"), FAILED, "--no-floor leaves it out")
 
+    def test_the_table_bench(self):
+        times = json.loads(self.expect(run("bench", "table", "--parameters", 50, "-o", "json"), OK).stdout)["time_ms"]
+        self.assertEqual(sorted(times), sorted(["build", "save", "open", "to the device", "plan to run", "plan to train", "clone",
+                                                "untie none", "tie each", "save tied", "untie each"]))
+
     def test_a_device_that_computes_nothing(self):
         self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "Device null computes nothing")
         self.assertFalse(self.out.exists())

@@ -1,8 +1,9 @@
-// bowline bench: times matrix products and training steps, beside the floor of the machine.
+// bowline bench: times matrix products and training steps, beside the floor of the machine; and work on large tables.
 
 #include <nlohmann/json.hpp>
 
 #include "bench/floor.h"
+#include "bench/table.h"
 #include "bench/train.h"
 #include "common/flags.h"
 #include "common/report.h"
@@ -118,15 +119,29 @@ void add_train(CLI::App* bench, Context& context) {
   on_run(verb, context, [o] { return bench_train(*o); });
 }
 
+void add_table(CLI::App* bench, Context& context) {
+  CLI::App* verb =
+      add_verb(*bench, "table", "Times building, opening, planning, tying and saving by parameters",
+               "bowline bench table --parameters 100000");
+  auto o = std::make_shared<BenchTableOptions>();
+  verb->add_option("--parameters", o->parameters, "Each with a storage of 4 numbers")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  add_device(verb, o->device);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_table(*o); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
   CLI::App* bench = add_verb(
-      app, "bench", "Times matrix products and training steps, beside the floor",
+      app, "bench", "Times matrix products and training steps, beside the floor; and large tables",
       "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
   add_train(bench, context);
+  add_table(bench, context);
 }
 
 }  // namespace bowline::command
