@@ -51,7 +51,7 @@ enum class Code : uint8_t {
   unsupported,         // choose another device, model or precision
   non_finite,          // look at the named node
   out_of_memory,       // free memory
-  over_budget,         // raise the Budget, if the file is trusted
+  over_budget,         // raise the Budget, if the file is trusted, or DeviceOptions::memory_budget
   io_error,            // retry, or choose another path
   device_lost,         // make a new device, resume from the last checkpoint
   device_poisoned,     // end this process and start again
@@ -204,6 +204,9 @@ struct BoundDim {
 struct DeviceOptions {
   int threads = 0;           // CPU: worker threads, the caller's included; 0: one per core
   std::string cache_folder;  // Vulkan: where compiled pipelines are kept; empty: not kept
+  // The most memory, bytes, that the opened device takes at a time: storages, arenas, inputs and outputs, step scalars, and what
+  // recordings and staged copies hold. What exceeds it is refused with over_budget. 0: not limited.
+  uint64_t memory_budget = 0;
   // Vulkan: copies are staged even where the host sees the device's memory, as most GPUs of their own need it. For tests.
   bool stage_copies = false;
 };
@@ -241,6 +244,7 @@ class Device {
   static std::vector<DeviceInfo> list();
   // `name` as in list(); "gpu": the best real GPU, none in software; "best": that, else the CPU.
   // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in the message.
+  // over_budget: what it holds for copies exceeds the memory budget.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   const DeviceInfo& info() const;
@@ -377,7 +381,8 @@ class Model {
   Status freeze(std::string_view name, bool frozen = true);
   // As freeze(), meaning every parameter of the storage of `name`.
   Status freeze_storage(std::string_view name, bool frozen = true);
-  // Moves every storage: one transfer each. Moving to where the model is does nothing.
+  // Moves every storage: one transfer each. Moving to where the model is does nothing. Errors  over_budget, out_of_memory: all
+  // storages together, moments and gradients too, do not fit; known before the first is moved.
   Status to(const Device& device);
   // Without training state.
   Result<Model> clone() const;
@@ -533,7 +538,7 @@ class Session {
  public:
   // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
   // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
-  // over_budget: the plan costs more than `budget`.
+  // over_budget: the plan costs more than `budget`, or more memory than the device's budget has left.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
                                 const Budget& budget = Budget::of_plan());
@@ -541,12 +546,13 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again.
+  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again:
+  // the old plan goes first, and where the new one does not fit there is none until a run() that it fits in.
   //
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
   //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`.
   // Errors   index_out_of_range: an id or label is outside its range; the node is named. bad_argument: an input or a step word
-  //          is unknown, missing or of another kind; nothing ran.
+  //          is unknown, missing or of another kind; nothing ran. As create() where it plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepValue> steps = {});
 
@@ -688,7 +694,7 @@ class Trainer {
  public:
   // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model lives (busy), an option is out
   // of its range, a trainable storage gets no gradient, an operator on a path to one has no gradient (both named), the loss
-  // is not a scalar, there is nothing to continue. out_of_memory: with the bytes.
+  // is not a scalar, there is nothing to continue. out_of_memory, over_budget: rows and plans do not fit; with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;

@@ -158,7 +158,10 @@ class CpuRecording : public Recording {
 
 class CpuDevice : public device::Device {
  public:
-  explicit CpuDevice(size_t threads) : threads_(threads) { capabilities_.alignment = kAlignment; }
+  explicit CpuDevice(size_t threads) : threads_(threads) {
+    capabilities_.alignment = kAlignment;
+    capabilities_.host_memory = true;
+  }
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
 

@@ -28,7 +28,10 @@ class NullRecording : public Recording {};
 
 class NullDevice : public device::Device {
  public:
-  NullDevice() { capabilities_.alignment = kAlignment; }
+  NullDevice() {
+    capabilities_.alignment = kAlignment;
+    capabilities_.host_memory = true;
+  }
 
   const device::Capabilities& capabilities() const override { return capabilities_; }
 

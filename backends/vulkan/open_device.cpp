@@ -68,6 +68,7 @@ Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const Device
   BOWLINE_TRY(self->find_out_staging());
   self->capabilities_.alignment = kAlignment;
   self->capabilities_.max_buffer_bytes = physical.max_allocation_bytes;
+  self->capabilities_.host_memory = physical.is_software();
   self->capabilities_.denormals =
       false;  // the shaders do not ask for DenormPreserve, which few drivers offer
   return std::unique_ptr<device::Device>(std::move(self));

@@ -67,6 +67,9 @@ struct Capabilities {
   // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
   // Operation of SPIR-V Instructions").
   bool denormals = true;
+  // MemoryKind::device is memory of the host, which has swap, and gives pages that are never touched for nothing: more may be
+  // had than MemoryInfo::available_bytes.
+  bool host_memory = false;
 };
 
 // One segment of a plan, in the form that the device resubmits.

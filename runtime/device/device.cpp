@@ -1,6 +1,7 @@
 #include "device/device.h"
 
 #include "core/boundary.h"
+#include "core/checked.h"
 
 namespace bowline::device {
 namespace {
@@ -119,7 +120,12 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
   BOWLINE_REQUIRE_CODE(found->info.unusable.empty(), Code::unsupported,
                        "Device {} cannot be used: {}", found->info.name, found->info.unusable);
   BOWLINE_ASSIGN(auto device, found->backend->open(found->index, options));
-  return std::make_shared<OpenDevice>(found->info, std::move(device));
+  const uint64_t staging = device->capabilities().staging_bytes;
+  BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,
+                       Code::over_budget,
+                       "Device {} holds {} bytes for copies; its memory budget is {}.",
+                       found->info.name, staging, options.memory_budget);
+  return std::make_shared<OpenDevice>(found->info, std::move(device), options.memory_budget);
 }
 
 NodeAnswer OpenDevice::query(const NodeQuery& node) const {
@@ -132,13 +138,68 @@ Result<MemoryInfo> OpenDevice::memory_info() {
   return device_->memory_info();
 }
 
-Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
+void Demand::add(uint64_t block_bytes, MemoryKind kind) {
+  const auto count = [block_bytes](uint64_t& sum) {
+    if (!checked_add(sum, block_bytes, sum)) {
+      sum = UINT64_MAX;
+    }
+  };
+  count(bytes);
+  if (kind == MemoryKind::device) {
+    count(device_bytes);
+  }
+  largest = std::max(largest, block_bytes);
+}
+
+namespace {
+
+// Asking for the memory that is left takes a while: what is small is left to the driver.
+constexpr uint64_t kAskFrom = uint64_t{1} << 20;
+
+}  // namespace
+
+Status OpenDevice::check_budget(uint64_t bytes) const {
+  const uint64_t held = counters_.live_bytes;
+  BOWLINE_REQUIRE_CODE(
+      memory_budget_ == 0 || (held <= memory_budget_ && bytes <= memory_budget_ - held),
+      Code::over_budget,
+      "{} bytes are asked of device {}, which holds {}; its memory budget is {}.", bytes,
+      info_.name, held, memory_budget_);
+  return {};
+}
+
+Status OpenDevice::check_block(uint64_t bytes) const {
   const uint64_t most = capabilities().max_buffer_bytes;
   BOWLINE_REQUIRE_CODE(most == 0 || bytes <= most, Code::out_of_memory,
                        "A block of {} bytes is asked of device {}, whose largest has {}.", bytes,
                        info_.name, most);
-  // Asking takes a while: small blocks are left to the driver.
-  constexpr uint64_t kAskFrom = uint64_t{1} << 20;
+  return {};
+}
+
+Status OpenDevice::require_room(const Demand& demand) {
+  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_budget(demand.bytes));
+  BOWLINE_TRY(check_block(demand.largest));
+  if (demand.device_bytes < kAskFrom) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const MemoryInfo memory, device_->memory_info());
+  if (capabilities().host_memory) {
+    BOWLINE_REQUIRE_CODE(memory.total_bytes == 0 || demand.device_bytes <= memory.total_bytes,
+                         Code::out_of_memory, "{} bytes are asked of device {}, which has {}.",
+                         demand.device_bytes, info_.name, memory.total_bytes);
+    return {};
+  }
+  BOWLINE_REQUIRE_CODE(memory.available_bytes == 0 || demand.device_bytes <= memory.available_bytes,
+                       Code::out_of_memory,
+                       "{} bytes are asked of device {}, which has {} of {} left.",
+                       demand.device_bytes, info_.name, memory.available_bytes, memory.total_bytes);
+  return {};
+}
+
+Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
+  BOWLINE_TRY(check_budget(bytes));
+  BOWLINE_TRY(check_block(bytes));
   if (kind != MemoryKind::device || bytes < kAskFrom) {
     return {};
   }
@@ -203,8 +264,10 @@ Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
   const std::lock_guard lock(mutex_);
   auto recording = device_->record(program, buffers);
   if (recording.ok()) {
+    const uint64_t bytes = recording.value()->overhead_bytes();
+    BOWLINE_TRY(check_budget(bytes).at("While recording a plan."));
     ++counters_.records;
-    counters_.live_bytes += recording.value()->overhead_bytes();
+    counters_.live_bytes += bytes;
     counters_.peak_bytes = std::max(counters_.peak_bytes, counters_.live_bytes);
   }
   return recording;

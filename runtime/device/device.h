@@ -16,12 +16,22 @@ struct RecordingTimes {
   std::vector<RecordTime> times;
 };
 
+// Blocks that somebody is about to ask for.
+struct Demand {
+  uint64_t bytes = 0;         // the sum
+  uint64_t device_bytes = 0;  // of it, MemoryKind::device
+  uint64_t largest = 0;
+
+  void add(uint64_t block_bytes, MemoryKind kind);
+};
+
 // An opened device with its name. It serialises calls, so that sessions on several threads may
-// share it, and counts where memory is obtained and work is handed over.
+// share it, and counts where memory is obtained and work is handed over: all that it holds stays within the memory budget.
 class OpenDevice {
  public:
-  OpenDevice(DeviceInfo info, std::unique_ptr<Device> device)
-      : info_(std::move(info)), device_(std::move(device)) {
+  // `memory_budget` is that of DeviceOptions.
+  OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget = 0)
+      : info_(std::move(info)), device_(std::move(device)), memory_budget_(memory_budget) {
     counters_.live_bytes = counters_.peak_bytes = device_->capabilities().staging_bytes;
   }
 
@@ -30,13 +40,18 @@ class OpenDevice {
   NodeAnswer query(const NodeQuery& node) const;
   Result<MemoryInfo> memory_info();
 
-  // Refuses what the device cannot hold before its driver is asked.
+  // Nothing is allocated. Errors  over_budget: the blocks exceed what the budget has left. out_of_memory: the device cannot hold
+  // them: one is larger than its largest, or all are more than it has left; of a host, than it has at all, as what is left of its
+  // memory is a guess.
+  Status require_room(const Demand& demand);
+  // Refuses what exceeds the budget, or what the device cannot hold, before its driver is asked.
   Result<Buffer> allocate(uint64_t bytes, MemoryKind kind);
   void free(Buffer buffer, uint64_t bytes);
   Status copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from);
   Status copy_out(std::span<std::byte> to, Buffer from, uint64_t offset);
   Status copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset, uint64_t bytes);
   Status fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value);
+  // What a recording holds is known afterwards: one that exceeds the budget is gone again.
   Result<std::unique_ptr<Recording>> record(const Program& program,
                                             std::span<const Buffer> buffers);
   // Recordings are destroyed here: a device takes one call at a time.
@@ -54,11 +69,14 @@ class OpenDevice {
 
  private:
   Status submit_timed(std::span<Recording* const> recordings);
+  Status check_budget(uint64_t bytes) const;
+  Status check_block(uint64_t bytes) const;
   Status check_size(uint64_t bytes, MemoryKind kind);
 
   mutable std::mutex mutex_;
   DeviceInfo info_;
   std::unique_ptr<Device> device_;
+  uint64_t memory_budget_ = 0;
   DeviceCounters counters_;
   std::vector<RecordingTimes>* clock_ = nullptr;
 };
@@ -91,7 +109,7 @@ class Block {
 // Every device of every backend with its name and, if it cannot be used, the reason.
 std::vector<DeviceInfo> list_devices();
 
-// Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason.
+// Errors  bad_argument: no such name. unsupported: it cannot be used, with the reason. over_budget: what it holds for copies.
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options);
 

@@ -2,9 +2,21 @@
 
 namespace bowline::exec {
 
+device::Demand Workspace::demand(uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes) {
+  device::Demand demand;
+  demand.add(arena_bytes, device::MemoryKind::device);
+  demand.add(io_bytes, device::MemoryKind::io);
+  demand.add(step_bytes, device::MemoryKind::io);
+  return demand;
+}
+
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
                                       uint64_t arena_bytes, uint64_t io_bytes,
                                       uint64_t step_bytes) {
+  BOWLINE_TRY(device->require_room(demand(arena_bytes, io_bytes, step_bytes))
+                  .at(format("While making room for a plan: {} bytes of activations, {} of inputs "
+                             "and outputs.",
+                             arena_bytes, io_bytes)));
   Workspace w;
   BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, arena_bytes, device::MemoryKind::device));
   BOWLINE_ASSIGN(w.io, device::Block::allocate(device, io_bytes, device::MemoryKind::io));

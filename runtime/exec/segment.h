@@ -11,6 +11,9 @@ struct Workspace {
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
 
+  // The blocks that allocate() asks for.
+  static device::Demand demand(uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes);
+  // All or nothing: what does not fit is refused before the first block.
   static Result<Workspace> allocate(const std::shared_ptr<device::OpenDevice>& device,
                                     uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes);
   // 0 of one that was not allocated.

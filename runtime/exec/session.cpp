@@ -48,6 +48,7 @@ Status SessionState::prepare() {
   const std::shared_ptr<device::OpenDevice> device = table.device();
   plan::StepLayout layout;
   BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, layout, budget_));
+  // The old plan is of a table that is no more. It goes first, so that two arenas never live together.
   forward_.reset();
   workspace_ = {};
   BOWLINE_ASSIGN(Workspace fresh,

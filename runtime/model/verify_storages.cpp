@@ -148,6 +148,7 @@ Status check_parameter(Check& check, const file::Parameter& parameter) {
 
 Status check_parameters(Check& check) {
   const auto* rows = check.model.parameters();
+  check.parameters.reserve(count_of(rows));
   for (uint32_t i = 0; i < count_of(rows); ++i) {
     const file::Parameter& parameter = *rows->Get(i);
     const std::string what = format("Parameter {}", i);

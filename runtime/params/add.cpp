@@ -42,7 +42,7 @@ Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_
                   .status()
                   .at(format("While tying \"{}\" to \"{}\".", name, table.parameters[other].name)));
   const uint32_t index = table.add({std::string(name), tie, wanted, {}});
-  ++table.storages[tie].generation;
+  table.changed(tie);
   return index;
 }
 

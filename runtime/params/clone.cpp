@@ -8,7 +8,7 @@ Result<Table> clone(const Table& table) {
   Table out = table;
   out.shrink(table.used_rows(), table.parameters.size());
   drop_training(out);
-  for (size_t tie = 0; tie < out.storages.size(); ++tie) {
+  for (uint32_t tie = 0; tie < out.storages.size(); ++tie) {
     const device::Block* from = table.storages[tie].home.block.get();
     if (from == nullptr || out.storages[tie].empty) {
       continue;
@@ -22,7 +22,9 @@ Result<Table> clone(const Table& table) {
                       .copy(block.value()->buffer(), 0, from->buffer(), 0, from->bytes())
                       .at(place));
     }
-    out.storages[tie].home.block = std::move(block).value();
+    Home home;
+    home.block = std::move(block).value();
+    out.set_home(tie, std::move(home));
   }
   return out;
 }

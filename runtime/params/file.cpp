@@ -84,11 +84,14 @@ std::unique_ptr<file::ParameterT> describe_parameter(const ParameterRow& from) {
 }  // namespace
 
 Table read_table(const model::VerifiedFile& file) {
-  Table table;
+  std::vector<Storage> storages;
   const file::Model& model = file.tables();
+  storages.reserve(model.storages() == nullptr ? 0 : model.storages()->size());
   for (uint32_t i = 0; model.storages() != nullptr && i < model.storages()->size(); ++i) {
-    table.storages.push_back(read_storage(file, *model.storages()->Get(i)));
+    storages.push_back(read_storage(file, *model.storages()->Get(i)));
   }
+  Table table(std::move(storages));
+  table.reserve(0, model.parameters() == nullptr ? 0 : model.parameters()->size());
   for (uint32_t i = 0; model.parameters() != nullptr && i < model.parameters()->size(); ++i) {
     const file::Parameter& p = *model.parameters()->Get(i);
     table.add({string_of(p.name()), p.tie(), read_view(p.view()), string_of(p.target())});

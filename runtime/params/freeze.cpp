@@ -6,8 +6,8 @@ namespace {
 
 std::string others_of(const Table& table, uint32_t index) {
   std::string out;
-  for (uint32_t i = 0; i < table.parameters.size(); ++i) {
-    if (i != index && table.parameters[i].tie == table.parameters[index].tie) {
+  for (const uint32_t i : sorted(table.users(table.parameters[index].tie))) {
+    if (i != index) {
       out += format(out.empty() ? "\"{}\"" : ", \"{}\"", table.parameters[i].name);
     }
   }

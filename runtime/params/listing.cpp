@@ -46,7 +46,8 @@ std::string Table::list_parameters() const {
 
 std::string Table::list_storages() const {
   std::string out;
-  for (size_t i = 0; i < used_rows(); ++i) {
+  const size_t rows = used_rows();
+  for (size_t i = 0; i < rows; ++i) {
     const Storage& s = storages[i];
     if (s.empty) {
       out += format("{} empty\n", i);

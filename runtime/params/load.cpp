@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 
 #include "params/home.h"
 #include "params/stage.h"
@@ -106,18 +105,16 @@ class Filling {
     const auto floor = floor_dtype(storage_.role);
     BOWLINE_REQUIRE(!floor || from.dtype == *floor, "Parameter \"{}\" is a {}, which stays {}.",
                     name, name_of(storage_.role), *floor);
-    for (const ParameterRow& p : table_.parameters) {
-      if (p.tie == tie_) {
-        BOWLINE_TRY(
-            view_shape(p.view, from.shape)
-                .status()
-                .at(format("While giving \"{}\" the shape of the file; \"{}\" is tied to it.", name,
-                           p.name)));
-        BOWLINE_TRY(
-            from.encoding.check_view(p.view, from.shape)
-                .at(format("While giving \"{}\" the encoding of the file; \"{}\" is tied to it.",
-                           name, p.name)));
-      }
+    for (const uint32_t user : sorted(table_.users(tie_))) {
+      const ParameterRow& p = table_.parameters[user];
+      BOWLINE_TRY(view_shape(p.view, from.shape)
+                      .status()
+                      .at(format("While giving \"{}\" the shape of the file; \"{}\" is tied to it.",
+                                 name, p.name)));
+      BOWLINE_TRY(
+          from.encoding.check_view(p.view, from.shape)
+              .at(format("While giving \"{}\" the encoding of the file; \"{}\" is tied to it.",
+                         name, p.name)));
     }
     if (!(storage_.shape == from.shape)) {
       drop_owned();
@@ -185,25 +182,19 @@ class Filling {
 
 struct Pairing {
   std::vector<std::vector<Supply>> by_tie;
-  std::vector<std::vector<const ParameterRow*>> members;  // of this table, by tie index
   LoadReport report;
 };
 
 Pairing pair_by_name(const Table& table, const Table& source) {
   Pairing out;
   out.by_tie.resize(table.storages.size());
-  out.members.resize(table.storages.size());
-  std::unordered_map<std::string_view, const ParameterRow*> here;
-  for (const ParameterRow& p : table.parameters) {
-    here.emplace(p.name, &p);
-    out.members[p.tie].push_back(&p);
-  }
   for (const ParameterRow& from : source.parameters) {
-    const auto to = here.find(from.name);
-    if (to == here.end()) {
+    const std::optional<uint32_t> found = table.find(from.name);
+    if (!found) {
       out.report.unexpected.push_back(from.name);
     } else if (source.storages[from.tie].home.valid()) {
-      out.by_tie[to->second->tie].push_back({to->second, &from});
+      const ParameterRow& to = table.parameters[*found];
+      out.by_tie[to.tie].push_back({&to, &from});
     }
   }
   return out;
@@ -218,12 +209,13 @@ std::string some_of(const std::vector<std::string>& names) {
 }
 
 // Parameters of one storage of which not every element was supplied.
-Status find_missing(const Storage& storage, std::span<const ParameterRow* const> members,
+Status find_missing(const Table& table, uint32_t tie, const Storage& storage,
                     const Filling* filling, std::vector<std::string>& missing) {
-  for (const ParameterRow* p : members) {
-    BOWLINE_ASSIGN(const Window window, window_of(*p, storage));
+  for (const uint32_t user : sorted(table.users(tie))) {
+    const ParameterRow& p = table.parameters[user];
+    BOWLINE_ASSIGN(const Window window, window_of(p, storage));
     if (filling == nullptr || !filling->covers(window.first, window.first + window.count)) {
-      missing.push_back(p->name);
+      missing.push_back(p.name);
     }
   }
   return {};
@@ -239,7 +231,7 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     const std::vector<Supply>& supplies = pairs.by_tie[tie];
     if (supplies.empty()) {
-      BOWLINE_TRY(find_missing(stage.current(tie), pairs.members[tie], nullptr, report.missing));
+      BOWLINE_TRY(find_missing(table, tie, stage.current(tie), nullptr, report.missing));
       continue;
     }
     Filling filling(stage, source, tie);
@@ -253,7 +245,7 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
       return filling.finish();
     };
     BOWLINE_TRY(fill().at(format("While loading storage {} (\"{}\").", tie, supplies[0].to->name)));
-    BOWLINE_TRY(find_missing(stage.current(tie), pairs.members[tie], &filling, report.missing));
+    BOWLINE_TRY(find_missing(table, tie, stage.current(tie), &filling, report.missing));
     ++report.storages;
   }
   if (!partial) {

@@ -18,13 +18,20 @@ bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& de
 
 Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) {
   bool moves = table.device() != device;
+  device::Demand demand;
   for (const Storage& s : table.storages) {
-    moves = moves || has_to_move(s, device);
+    if (has_to_move(s, device)) {
+      moves = true;
+      demand.add(s.bytes(), device::MemoryKind::device);
+    }
   }
   if (!moves) {
     return {};
   }
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
+  if (device) {
+    BOWLINE_TRY(device->require_room(demand).at("While making room for all storages."));
+  }
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     if (!has_to_move(table.storages[tie], device)) {
       continue;

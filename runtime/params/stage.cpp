@@ -32,20 +32,20 @@ uint32_t Stage::add(Storage row) {
 }
 
 std::vector<uint32_t> Stage::owned_by(uint32_t owner) const {
-  std::vector<uint32_t> out;
-  for (uint32_t i = 0; i < target_.storages.size(); ++i) {
-    const Storage& s = current(i);
-    if (!s.empty && s.owner == static_cast<int32_t>(owner)) {
-      out.push_back(i);
-    }
-  }
+  std::vector<uint32_t> out = sorted(target_.owned(owner));
+  std::erase_if(out, [&](uint32_t row) { return current(row).empty; });
   return out;
 }
 
 void Stage::retire(uint32_t tie) {
-  for (uint32_t i = 0; i < target_.parameters.size(); ++i) {
-    const auto staged = parameters_.find(i);
-    if ((staged == parameters_.end() ? target_.parameters[i] : staged->second).tie == tie) {
+  for (const auto& staged : parameters_) {
+    if (staged.second.tie == tie) {
+      return;
+    }
+  }
+  // All that are not staged stay; the first one says so.
+  for (const uint32_t parameter : target_.users(tie)) {
+    if (!parameters_.contains(parameter)) {
       return;
     }
   }
@@ -62,15 +62,15 @@ void Stage::retire(uint32_t tie) {
 }
 
 void Stage::commit() {
-  reserve_more(target_.storages, added_.size());
+  target_.reserve(added_.size(), 0);
   for (auto& [tie, row] : storages_) {
-    target_.storages[tie] = std::move(row);
-  }
-  for (auto& [index, row] : parameters_) {
-    target_.parameters[index] = std::move(row);
+    target_.put(tie, std::move(row));
   }
   for (Storage& row : added_) {
-    target_.storages.push_back(std::move(row));
+    target_.add(std::move(row));
+  }
+  for (auto& [index, row] : parameters_) {
+    target_.show(index, row.tie, std::move(row.view));
   }
   target_.set_device(std::move(device_));
 }

@@ -2,6 +2,8 @@
 // then a commit that cannot. What a verb costs follows the rows that it changes, not the table.
 #pragma once
 
+#include <unordered_map>
+
 #include "params/table.h"
 
 namespace bowline::params {
@@ -20,6 +22,7 @@ class Stage {
   const Storage& current(uint32_t tie) const;
   // The row as it will be, to be changed. The reference holds until the commit.
   Storage& storage(uint32_t tie);
+  // Of a parameter storage and view change, its name stays.
   ParameterRow& parameter(uint32_t index);
   // Adds a row and returns its tie index.
   uint32_t add(Storage row);

@@ -22,28 +22,97 @@ std::optional<DType> floor_dtype(Role role) {
   }
 }
 
+Table::Table(std::vector<Storage> rows) {
+  reserve(rows.size(), 0);
+  for (Storage& row : rows) {
+    append(std::move(row));
+  }
+  for (uint32_t tie = 0; tie < storages.size(); ++tie) {
+    enter(tie);
+  }
+}
+
+void Table::reserve(size_t storage_count, size_t parameter_count) {
+  reserve_more(storages.rows_, storage_count);
+  owned_.reserve_items(storage_count);
+  owned_.reserve_groups(storage_count);
+  users_.reserve_groups(storage_count);
+  reserve_more(parameters.rows_, parameter_count);
+  users_.reserve_items(parameter_count);
+  names_.reserve(parameter_count);
+}
+
+void Table::append(Storage storage) {
+  storages.rows_.push_back(std::move(storage));
+  owned_.add_item();
+  owned_.add_group();
+  users_.add_group();
+}
+
+void Table::enter(uint32_t tie) {
+  const int32_t owner = storages[tie].owner;
+  owned_.move(tie, owner == kNoOwner ? Groups::kNone : static_cast<uint32_t>(owner));
+}
+
+uint32_t Table::add(Storage storage) {
+  const auto tie = static_cast<uint32_t>(storages.size());
+  reserve(1, 0);
+  append(std::move(storage));
+  enter(tie);
+  return tie;
+}
+
 uint32_t Table::add(ParameterRow row) {
   const auto number = static_cast<uint32_t>(parameters.size());
-  reserve_more(parameters, 1);
-  numbers_.emplace(row.name, number);
-  parameters.push_back(std::move(row));
+  reserve(0, 1);
+  names_.add(row.name, number);
+  users_.add_item();
+  users_.move(number, row.tie);
+  parameters.rows_.push_back(std::move(row));
   return number;
 }
 
 uint32_t Table::add(ParameterRow row, Storage storage) {
-  row.tie = static_cast<uint32_t>(storages.size());
-  reserve_more(storages, 1);
-  const uint32_t number = add(std::move(row));
-  storages.push_back(std::move(storage));
-  return number;
+  reserve(1, 1);
+  row.tie = add(std::move(storage));
+  return add(std::move(row));
 }
 
 void Table::shrink(size_t storage_count, size_t parameter_count) {
-  for (size_t i = parameter_count; i < parameters.size(); ++i) {
-    numbers_.erase(parameters[i].name);
+  while (parameters.size() > parameter_count) {
+    names_.remove(parameters.rows_.back().name, static_cast<uint32_t>(parameters.size() - 1));
+    users_.remove_item();
+    parameters.rows_.pop_back();
   }
-  parameters.erase(parameters.begin() + static_cast<ptrdiff_t>(parameter_count), parameters.end());
-  storages.erase(storages.begin() + static_cast<ptrdiff_t>(storage_count), storages.end());
+  while (storages.size() > storage_count) {
+    owned_.remove_item();
+    owned_.remove_group();
+    users_.remove_group();
+    storages.rows_.pop_back();
+  }
+}
+
+void Table::put(uint32_t tie, Storage row) {
+  storages.rows_[tie] = std::move(row);
+  enter(tie);
+}
+
+void Table::set_home(uint32_t tie, Home home) { storages.rows_[tie].home = std::move(home); }
+void Table::wrote(uint32_t tie) { ++storages.rows_[tie].version; }
+void Table::changed(uint32_t tie) { ++storages.rows_[tie].generation; }
+
+void Table::make_empty(uint32_t tie) {
+  Storage& row = storages.rows_[tie];
+  row.generation += row.empty ? 0 : 1;
+  row.empty = true;
+  row.home = {};
+}
+
+void Table::show(uint32_t parameter, uint32_t tie, View view) {
+  ParameterRow& row = parameters.rows_[parameter];
+  row.tie = tie;
+  row.view = std::move(view);
+  users_.move(parameter, tie);
 }
 
 size_t Table::used_rows() const {
@@ -55,8 +124,9 @@ size_t Table::used_rows() const {
 }
 
 std::optional<uint32_t> Table::find(std::string_view name) const {
-  const auto it = numbers_.find(std::string(name));
-  return it == numbers_.end() ? std::nullopt : std::optional(it->second);
+  const uint32_t number =
+      names_.find(name, [&](uint32_t n) -> std::string_view { return parameters[n].name; });
+  return number == Names::kNone ? std::nullopt : std::optional(number);
 }
 
 Result<uint32_t> Table::require(std::string_view name) const {
@@ -67,13 +137,14 @@ Result<uint32_t> Table::require(std::string_view name) const {
 }
 
 std::optional<uint32_t> Table::owned(uint32_t owner, Role role, uint32_t slot) const {
-  for (uint32_t i = 0; i < storages.size(); ++i) {
-    const Storage& s = storages[i];
-    if (!s.empty && s.owner == static_cast<int32_t>(owner) && s.role == role && s.slot == slot) {
-      return i;
+  std::optional<uint32_t> found;
+  for (const uint32_t row : owned(owner)) {
+    const Storage& s = storages[row];
+    if (!s.empty && s.role == role && s.slot == slot && (!found || row < *found)) {
+      found = row;
     }
   }
-  return std::nullopt;
+  return found;
 }
 
 }  // namespace bowline::params

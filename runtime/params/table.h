@@ -8,13 +8,14 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core/encoding.h"
 #include "core/view.h"
 #include "device/device.h"
 #include "model/map.h"
+#include "params/groups.h"
+#include "params/names.h"
 
 namespace bowline::params {
 
@@ -74,17 +75,55 @@ struct ParameterRow {
   std::string target;  // of an adapter: the parameter that it changes
 };
 
+// Rows that everybody reads and the table alone changes.
+template <class Row>
+class Rows {
+ public:
+  size_t size() const { return rows_.size(); }
+  bool empty() const { return rows_.empty(); }
+  const Row& operator[](size_t number) const { return rows_[number]; }
+  auto begin() const { return rows_.begin(); }
+  auto end() const { return rows_.end(); }
+
+ private:
+  friend class Table;
+  std::vector<Row> rows_;
+};
+
+// What it is asked by name, by storage or by owner follows from indexes, which every change of a row keeps: none of these
+// walks the table.
 class Table {
  public:
-  std::vector<Storage> storages;
-  std::vector<ParameterRow> parameters;  // grows by add() alone
+  Table() = default;
+  // The rows may stand in any order of owners.
+  explicit Table(std::vector<Storage> rows);
 
+  Rows<Storage> storages;
+  Rows<ParameterRow> parameters;
+
+  // Adds a storage, whose owner is there. Returns its tie index.
+  uint32_t add(Storage storage);
   // Adds a parameter, whose name is not taken. Returns its number.
   uint32_t add(ParameterRow row);
   // As add(), with a storage of its own.
   uint32_t add(ParameterRow row, Storage storage);
+  // So many more can be added without a failure.
+  void reserve(size_t storage_count, size_t parameter_count);
   // Takes back what was added since the table had these numbers of rows.
   void shrink(size_t storage_count, size_t parameter_count);
+
+  // Changes of one row: none of them fails.
+  void put(uint32_t tie, Storage row);
+  void set_home(uint32_t tie, Home home);
+  // Its values were written.
+  void wrote(uint32_t tie);
+  // What was derived from it is made again.
+  void changed(uint32_t tie);
+  // It is used no more; changed(), unless it is empty already.
+  void make_empty(uint32_t tie);
+  // The parameter shows this of the storage from now on.
+  void show(uint32_t parameter, uint32_t tie, View view);
+
   // Rows up to the last one that is not empty.
   size_t used_rows() const;
 
@@ -92,6 +131,10 @@ class Table {
   std::optional<uint32_t> find(std::string_view name) const;
   // As find(). Errors  bad_argument: there is no such parameter.
   Result<uint32_t> require(std::string_view name) const;
+  // The parameters of a storage.
+  Groups::Members users(uint32_t tie) const { return users_.of(tie); }
+  // The rows that belong to `owner`, empty ones too.
+  Groups::Members owned(uint32_t owner) const { return owned_.of(owner); }
   // Row of `role` and `slot` that belongs to `owner`, or none.
   std::optional<uint32_t> owned(uint32_t owner, Role role, uint32_t slot) const;
   // The device that holds every storage with bytes; null when they lie in host memory or in a file.
@@ -103,17 +146,14 @@ class Table {
   std::string list_ties() const;
 
  private:
-  std::shared_ptr<device::OpenDevice> device_;
-  std::unordered_map<std::string, uint32_t> numbers_;  // of parameters, by name
-};
+  void append(Storage storage);
+  void enter(uint32_t tie);
 
-// Room for more elements, so that adding them cannot fail; grows by doubling.
-template <class T>
-void reserve_more(std::vector<T>& rows, size_t more) {
-  if (rows.capacity() - rows.size() < more) {
-    rows.reserve(std::max(rows.size() + more, 2 * rows.capacity()));
-  }
-}
+  std::shared_ptr<device::OpenDevice> device_;
+  Names names_;   // of parameters
+  Groups users_;  // parameters by their storage
+  Groups owned_;  // storages by their owner
+};
 
 using bowline::view_shape;
 

@@ -3,17 +3,16 @@
 namespace bowline::params {
 
 void drop_training(Table& table) {
-  for (Storage& s : table.storages) {
-    if (is_training(s.role) && !s.empty) {
-      s.empty = true;
-      s.home = {};
-      ++s.generation;
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    if (is_training(table.storages[tie].role)) {
+      table.make_empty(tie);
     }
   }
-  while (!table.storages.empty() && table.storages.back().empty &&
-         is_training(table.storages.back().role)) {
-    table.storages.pop_back();
+  size_t rows = table.storages.size();
+  while (rows > 0 && is_training(table.storages[rows - 1].role)) {
+    --rows;
   }
+  table.shrink(rows, table.parameters.size());
 }
 
 }  // namespace bowline::params

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -55,7 +53,7 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "untie()"));
   ParameterRow& parameter = stage.parameter(index);
   const uint32_t old = parameter.tie;
-  if (std::ranges::count(table.parameters, old, &ParameterRow::tie) == 1) {
+  if (!table.users(old).has_several()) {
     return uint64_t{0};
   }
   const auto fresh = static_cast<uint32_t>(table.storages.size());

@@ -111,9 +111,8 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
       BOWLINE_TRY(check_moments(row, optimizer));
     }
   }
-  const params::OwnedRows owned(saved);
   for (const uint32_t tie : trained(saved)) {
-    BOWLINE_REQUIRE(!pending || owned.find(tie, Role::gradient, 0).has_value(),
+    BOWLINE_REQUIRE(!pending || saved.owned(tie, Role::gradient, 0).has_value(),
                     "storage {} has no gradient in the middle of an accumulation.", tie);
   }
   return {};
@@ -121,24 +120,22 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
 
 // The row of the checkpoint that belongs to row `tie` of the live table: weights by tie index, rows
 // of the optimizer by their owner.
-const Storage* counterpart(const Table& saved, const params::OwnedRows& owned, const Table& live,
-                           uint32_t tie) {
+const Storage* counterpart(const Table& saved, const Table& live, uint32_t tie) {
   const Storage& row = live.storages[tie];
   if (row.owner != params::kNoOwner) {
-    const auto found = owned.find(static_cast<uint32_t>(row.owner), row.role, row.slot);
+    const auto found = saved.owned(static_cast<uint32_t>(row.owner), row.role, row.slot);
     return found ? &saved.storages[*found] : nullptr;
   }
   return tie < saved.storages.size() && !saved.storages[tie].empty ? &saved.storages[tie] : nullptr;
 }
 
 Status check_counterparts(const Table& saved, const Table& live) {
-  const params::OwnedRows owned(saved);
   for (uint32_t tie = 0; tie < live.storages.size(); ++tie) {
     const Storage& row = live.storages[tie];
     if (row.empty || params::is_training(row.role)) {
       continue;
     }
-    const Storage* from = counterpart(saved, owned, live, tie);
+    const Storage* from = counterpart(saved, live, tie);
     BOWLINE_REQUIRE(from != nullptr && from->shape == row.shape && from->dtype == row.dtype,
                     "storage {} ({}) is missing or has another shape.", tie,
                     params::name_of(row.role));
@@ -220,16 +217,11 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   const auto refuse = [](Status s) { return std::move(s).at("While continuing its training."); };
   BOWLINE_TRY(refuse(check_record(*model_->training, false, false)));
   BOWLINE_TRY(refuse(check_rows(staged, options_.optimizer, false)));
-  for (Storage& row : staged.storages) {
-    if (row.role == Role::moment && !row.empty && !row.home.block) {
-      std::vector<std::byte> scratch;
-      BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
-      BOWLINE_ASSIGN(params::Home home, params::make_home(staged.device(), bytes));
-      params::install(row, std::move(home));
-    } else if (params::is_training(row.role) && row.role != Role::moment && !row.empty) {
-      row.empty = true;
-      row.home = {};
-      ++row.generation;
+  // Its moments wait in their file until all plans are made.
+  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
+    const Role role = staged.storages[tie].role;
+    if (params::is_training(role) && role != Role::moment) {
+      staged.make_empty(tie);
     }
   }
   position = position_of(*model_->training);
@@ -304,28 +296,30 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
 // In place: old and new bytes never lie on the device together.
 Status TrainerState::write_rows(const Table& saved, bool pending) {
   Table staged = model_->table;
-  const params::OwnedRows owned(saved);
-  const params::OwnedRows there(staged);
   // Rows of storages that are frozen now, for when they are thawed.
   for (const Storage& row : saved.storages) {
     if (row.role == Role::moment && !row.empty) {
-      BOWLINE_TRY(add_row(staged, there, static_cast<uint32_t>(row.owner), row.role, row.slot));
+      add_row(staged, static_cast<uint32_t>(row.owner), row.role, row.slot);
     }
   }
+  device::Demand demand;
+  add_waiting(staged, demand);
+  BOWLINE_TRY(staged.device()->require_room(demand).at("While making room for moments."));
+  BOWLINE_TRY(place_waiting(staged));
   device::OpenDevice& device = *staged.device();
   std::vector<std::byte> scratch;
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
-    Storage& row = staged.storages[tie];
+    const Storage& row = staged.storages[tie];
     if (row.empty || (row.role == Role::gradient && !pending)) {
       continue;  // between two steps gradients are not kept
     }
-    if (const Storage* from = counterpart(saved, owned, staged, tie); from != nullptr) {
+    if (const Storage* from = counterpart(saved, staged, tie); from != nullptr) {
       BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
       BOWLINE_TRY(bytes.empty() ? Status() : device.copy_in(row.home.block->buffer(), 0, bytes));
     } else {
       BOWLINE_TRY(device.fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
     }
-    ++row.version;
+    staged.wrote(tie);
     fault_ = TrainState::damaged;
   }
   model_->table = std::move(staged);

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "graph/infer.h"
-#include "params/owned_rows.h"
+#include "params/home.h"
 #include "train/options.h"
 
 namespace bowline::train {
@@ -21,9 +21,7 @@ constexpr uint32_t kGradientSlots = 1;
 
 class UpdateBuilder {
  public:
-  explicit UpdateBuilder(const params::Table& table) : table_(table), owned_(table) {
-    graph_.name = "update";
-  }
+  explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
 
   // The rows that belong to `ties`: themselves, or those of a role.
   Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
@@ -32,7 +30,7 @@ class UpdateBuilder {
     info.kind = graph::ValueKind::parameter;
     info.name = std::move(name);
     for (const uint32_t tie : ties) {
-      const auto row = role ? owned_.find(tie, *role, slot) : std::optional(tie);
+      const auto row = role ? table_.owned(tie, *role, slot) : std::optional(tie);
       BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal,
                            "Storage {} has no row of its own for {}.", tie, info.name);
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
@@ -70,9 +68,12 @@ class UpdateBuilder {
 
  private:
   const params::Table& table_;
-  const params::OwnedRows owned_;
   Graph graph_;
 };
+
+bool waits(const Storage& row) {
+  return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
+}
 
 Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
                  const UpdateRule& rule, ValueId scale) {
@@ -123,10 +124,9 @@ uint32_t moments(const Optimizer& optimizer) {
   return optimizer.kind == Optimizer::Kind::adamw ? 2 : optimizer.momentum != 0 ? 1 : 0;
 }
 
-Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t owner, Role role,
-               uint32_t slot) {
-  if (there.find(owner, role, slot)) {
-    return {};
+void add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot) {
+  if (table.owned(owner, role, slot)) {
+    return;
   }
   Storage row;
   row.dtype = DType::f32;
@@ -135,25 +135,47 @@ Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t ow
   row.owner = static_cast<int32_t>(owner);
   row.slot = slot;
   row.trainable = false;
-  BOWLINE_ASSIGN(row.home.block,
-                 device::Block::allocate(table.device(), row.bytes(), device::MemoryKind::device));
-  BOWLINE_TRY(table.device()->fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
-  table.storages.push_back(std::move(row));
-  return {};
+  table.add(std::move(row));
 }
 
-Status add_rows(params::Table& table, const Optimizer& optimizer) {
-  params::Table staged = table;
-  const params::OwnedRows there(table);
+void add_rows(params::Table& table, const Optimizer& optimizer) {
   for (const uint32_t tie : trained(table)) {
     for (uint32_t slot = 0; slot < kGradientSlots; ++slot) {
-      BOWLINE_TRY(add_row(staged, there, tie, Role::gradient, slot));
+      add_row(table, tie, Role::gradient, slot);
     }
     for (uint32_t slot = 0; slot < moments(optimizer); ++slot) {
-      BOWLINE_TRY(add_row(staged, there, tie, Role::moment, slot));
+      add_row(table, tie, Role::moment, slot);
     }
   }
-  table = std::move(staged);
+}
+
+void add_waiting(const params::Table& table, device::Demand& demand) {
+  for (const Storage& row : table.storages) {
+    if (waits(row)) {
+      demand.add(row.bytes(), device::MemoryKind::device);
+    }
+  }
+}
+
+Status place_waiting(params::Table& table) {
+  const std::shared_ptr<device::OpenDevice>& device = table.device();
+  std::vector<std::byte> scratch;
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    if (!waits(table.storages[tie])) {
+      continue;
+    }
+    Storage row = table.storages[tie];
+    if (row.home.valid()) {
+      BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
+      BOWLINE_ASSIGN(params::Home home, params::make_home(device, bytes));
+      params::install(row, std::move(home));
+    } else {
+      BOWLINE_ASSIGN(row.home.block,
+                     device::Block::allocate(device, row.bytes(), device::MemoryKind::device));
+      BOWLINE_TRY(device->fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
+    }
+    table.put(tie, std::move(row));
+  }
   return {};
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "params/owned_rows.h"
+#include "params/table.h"
 
 namespace bowline::train {
 
@@ -12,11 +12,15 @@ std::vector<uint32_t> trained(const params::Table& table);
 // How many moments the optimizer keeps per storage.
 uint32_t moments(const Optimizer& optimizer);
 
-// Adds the missing gradient and moment rows, on the device of the table and filled with zeros. All or nothing.
-Status add_rows(params::Table& table, const Optimizer& optimizer);
-// One row of them, unless it is `there`.
-Status add_row(params::Table& table, const params::OwnedRows& there, uint32_t owner,
-               params::Role role, uint32_t slot);
+// Adds the missing gradient and moment rows. They wait: nothing is allocated.
+void add_rows(params::Table& table, const Optimizer& optimizer);
+// One row of them, unless it is there.
+void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot);
+
+// The blocks of the rows of a training that wait for one.
+void add_waiting(const params::Table& table, device::Demand& demand);
+// Gives them their blocks on the device of the table, with what a file holds for them, else zeros. After a failure some have theirs.
+Status place_waiting(params::Table& table);
 
 // The update segment: clip, then one optimizer node per group of equal rules. Its size does not
 // depend on the number of storages. Its input is the loss, for a look whether it is finite. No outputs: norm and flags go

@@ -114,8 +114,9 @@ Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const Train
   rule.weight_decay = a.decay_all || table.storages[tie].shape.rank() >= 2 ? a.weight_decay : 0;
   const params::ParameterRow* first = nullptr;
   std::optional<size_t> group;
-  for (const params::ParameterRow& p : table.parameters) {
-    const std::optional<size_t> own = p.tie == tie ? group_of(p.name, o.groups) : std::nullopt;
+  for (const uint32_t number : sorted(table.users(tie))) {
+    const params::ParameterRow& p = table.parameters[number];
+    const std::optional<size_t> own = group_of(p.name, o.groups);
     if (!own) {
       continue;
     }

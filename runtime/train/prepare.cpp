@@ -1,7 +1,6 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
 #include "core/escape.h"
 #include "model/checksum.h"
-#include "params/owned_rows.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
 #include "train/options.h"
@@ -64,10 +63,8 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
       continue;
     }
     std::string names;
-    for (const params::ParameterRow& p : table.parameters) {
-      if (p.tie == tie) {
-        names += (names.empty() ? "" : ", ") + p.name;
-      }
+    for (const uint32_t p : sorted(table.users(tie))) {
+      names += (names.empty() ? "" : ", ") + table.parameters[p].name;
     }
     return Status(Code::bad_argument,
                   format("The loss \"{}\" gives no gradient to the trainable storage {} ({}).",
@@ -116,15 +113,14 @@ Status TrainerState::plan(params::Table staged) {
   BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
   ValueId loss = 0;
   BOWLINE_ASSIGN(Graph bound, bound_loss(loss));
-  BOWLINE_TRY(add_rows(staged, options_.optimizer));
+  add_rows(staged, options_.optimizer);
   std::vector<graph::GradientRow> rows(staged.storages.size());
   std::vector<uint64_t> elements(staged.storages.size());
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     elements[tie] = static_cast<uint64_t>(staged.storages[tie].shape.elements());
   }
-  const params::OwnedRows owned(staged);
   for (const uint32_t tie : trained(staged)) {
-    rows[tie] = owned.find(tie, params::Role::gradient, 0);
+    rows[tie] = staged.owned(tie, params::Role::gradient, 0);
   }
   Graph evaluated = graph::deep_copy(bound);
   BOWLINE_ASSIGN(graph::TrainingGraph training,
@@ -149,8 +145,15 @@ Status TrainerState::plan(params::Table staged) {
   const uint64_t arena =
       std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
   const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);
-  // The old plans go first, so that two arenas never live together.
+  // The old plans are of a table that is no more. They go first, so that two arenas never live together.
   drop_plans();
+  device::Demand demand = exec::Workspace::demand(arena, io, layout.bytes());
+  add_waiting(staged, demand);
+  BOWLINE_TRY(device->require_room(demand).at(
+      format("While making room for the plans of a training: {} bytes of activations, {} of inputs "
+             "and outputs, the rest gradients and moments.",
+             arena, io)));
+  BOWLINE_TRY(place_waiting(staged));
   BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, arena, io, layout.bytes()));
   BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, w));
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));

@@ -14,15 +14,9 @@ bool same_layout(const Storage& a, const Storage& b) {
          a.owner == b.owner && a.slot == b.slot && a.trainable == b.trainable && a.empty == b.empty;
 }
 
-void make_empty(Storage& row) {
-  row.generation += row.empty ? 0 : 1;
-  row.empty = true;
-  row.home = {};
-}
-
-// Gives `row` the layout `then`, with the block that it has if that is of the right size.
-Status take_layout(Storage& row, const Storage& then,
-                   const std::shared_ptr<device::OpenDevice>& device) {
+// Gives row `tie` the layout `then`, with the block that it has if that is of the right size.
+Status take_layout(Table& table, uint32_t tie, const Storage& then) {
+  const Storage& row = table.storages[tie];
   const bool keeps_block =
       !row.empty && row.home.block != nullptr && row.home.block->bytes() == then.bytes();
   if (keeps_block && same_layout(row, then)) {
@@ -34,22 +28,22 @@ Status take_layout(Storage& row, const Storage& then,
   if (keeps_block) {
     fresh.home.block = row.home.block;
   } else {
-    BOWLINE_ASSIGN(fresh.home.block,
-                   device::Block::allocate(device, then.bytes(), device::MemoryKind::device));
+    BOWLINE_ASSIGN(fresh.home.block, device::Block::allocate(table.device(), then.bytes(),
+                                                             device::MemoryKind::device));
   }
-  row = std::move(fresh);
+  table.put(tie, std::move(fresh));
   return {};
 }
 
 // The partition of the snapshot. The rows that a parameter leaves and enters count as changed.
 void take_parameters(Table& table, const Table& then) {
-  for (size_t p = 0; p < table.parameters.size(); ++p) {
-    ParameterRow& now = table.parameters[p];
+  for (uint32_t p = 0; p < table.parameters.size(); ++p) {
+    const ParameterRow& now = table.parameters[p];
     const ParameterRow& before = then.parameters[p];
     if (now.tie != before.tie || !(now.view == before.view)) {
-      ++table.storages[now.tie].generation;
-      ++table.storages[before.tie].generation;
-      now = before;
+      table.changed(now.tie);
+      table.changed(before.tie);
+      table.show(p, before.tie, before.view);
     }
   }
 }
@@ -61,13 +55,14 @@ Status TrainerState::snapshot() {
   Snapshot s;
   s.position = state_;
   s.layout = model_->table;
-  for (Storage& row : s.layout.storages) {
+  for (uint32_t tie = 0; tie < s.layout.storages.size(); ++tie) {
+    const Storage& row = s.layout.storages[tie];
     auto& bytes = s.bytes.emplace_back();
     // Between two steps gradients mean nothing.
     if (!row.empty && (row.role != params::Role::gradient || state_.micro_step > 0)) {
       BOWLINE_ASSIGN(bytes, params::read_bytes(row));
     }
-    row.home = {};
+    s.layout.set_home(tie, {});
   }
   snapshot_ = std::move(s);
   return {};
@@ -86,24 +81,23 @@ Status TrainerState::restore() {
                   then.parameters.size(), model_->table.parameters.size());
   Table staged = model_->table;
   take_parameters(staged, then);
-  for (size_t tie = 0; tie < staged.storages.size(); ++tie) {
-    Storage& row = staged.storages[tie];
+  for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     if (tie >= then.storages.size() || then.storages[tie].empty) {
-      make_empty(row);
+      staged.make_empty(tie);
     } else {
-      BOWLINE_TRY(take_layout(row, then.storages[tie], staged.device()));
+      BOWLINE_TRY(take_layout(staged, tie, then.storages[tie]));
     }
   }
   // New blocks first: until a live one is written a failure changes nothing.
   for (const bool live : {false, true}) {
-    for (size_t tie = 0; tie < then.storages.size(); ++tie) {
-      Storage& row = staged.storages[tie];
+    for (uint32_t tie = 0; tie < then.storages.size(); ++tie) {
+      const Storage& row = staged.storages[tie];
       const auto& bytes = snapshot_->bytes[tie];
       if (bytes.empty() || live != (row.home.block == model_->table.storages[tie].home.block)) {
         continue;
       }
       BOWLINE_TRY(staged.device()->copy_in(row.home.block->buffer(), 0, bytes));
-      ++row.version;
+      staged.wrote(tie);
       if (live) {
         unread_.reset();
         fault_ = TrainState::damaged;

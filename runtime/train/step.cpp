@@ -70,7 +70,7 @@ void TrainerState::fill(exec::StepValues& values) const {
 
 void TrainerState::bump_versions(const plan::Plan& plan) {
   for (const uint32_t tie : plan.written) {
-    ++model_->table.storages[tie].version;
+    model_->table.wrote(tie);
   }
 }
 

@@ -40,7 +40,7 @@ std::string text_of(const char* path) {
 
 // One unit up, down or not at all, by weight and run.
 void nudge(Model& model, uint32_t run) {
-  std::vector<params::Storage>& storages = model.state()->table.storages;
+  const auto& storages = model.state()->table.storages;
   for (uint32_t tie = 0; tie < storages.size(); ++tie) {
     std::vector<std::byte> bytes = must(params::read_bytes(storages[tie]));
     for (uint32_t i = 0; i < bytes.size() / 4; ++i) {
@@ -50,7 +50,7 @@ void nudge(Model& model, uint32_t run) {
       w = way == 0 ? w : std::nextafter(w, way == 1 ? INFINITY : -INFINITY);
       std::memcpy(bytes.data() + 4 * i, &w, 4);
     }
-    params::Home& home = storages[tie].home;
+    const params::Home& home = storages[tie].home;
     ASSERT_OK(home.block->device().copy_in(home.block->buffer(), 0, bytes));
   }
 }

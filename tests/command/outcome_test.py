@@ -111,6 +111,31 @@ class Outcome(harness.Case):
         for flag, value in (("weight-decay", "0.01"), ("beta2", "0.999"), ("clip", "0"), ("learning-rate", "0.001"), ("seed", "0")):
             self.assertRegex(help_text, rf"--{flag} \w+:\S*(={value}| \[{value}\]) ")
 
+    def test_a_memory_budget(self):
+        """What was predicted is enough; a byte less is refused with the numbers, and nothing is written."""
+        needed = json.loads(self.expect(self.train(1, "-o", "json"), OK).stdout)["predicted_bytes"]
+        again = self.train(1, "--force", "--memory-budget", needed, "-o", "json")
+        self.assertEqual(json.loads(self.expect(again, OK).stdout)["predicted_bytes"], needed)
+        self.out.unlink()
+        said = f"; its memory budget is {needed - 1}."
+        self.expect(self.train(1, "--memory-budget", needed - 1), FAILED, "bytes are asked of device cpu, which holds ", said)
+        self.expect(self.train(1, "--memory-budget", needed - 1, "--dry-run"), FAILED, said)
+        self.expect(self.train(1, "--memory-budget", "1KiB"), FAILED, "its memory budget is 1024.", "While making room for all storages")
+        self.assertEqual([f.name for f in self.folder.iterdir()], [])
+        dims, device = ["--batch", 2, "--seq", 16], ["--device", "cpu", "--memory-budget"]
+        for verb in (["eval", self.model, "--data", self.text, *dims], ["profile", self.model, "--train", *dims],
+                     ["run", self.model, "--entry", "loss", "--input", "tokens=zeros", "--input", "labels=zeros", *dims],
+                     ["bench", "train", self.model, *dims, "--steps", 1, "--no-floor"]):
+            self.expect(run(*verb, *device, "1KiB"), FAILED, "its memory budget is 1024.")
+            self.expect(run(*verb, *device, "64MiB"), OK)
+        self.expect(run("bench", "matmul", "--m", 64, "--n", 64, "--k", 64, "--runs", 7, *device, "1KiB"), FAILED, "budget is 1024.")
+        self.expect(run("bench", "train", self.model, *dims, "--steps", 1, *device, "1MiB"), FAILED, "--no-floor leaves it out")
+
+    def test_the_table_bench(self):
+        times = json.loads(self.expect(run("bench", "table", "--parameters", 50, "-o", "json"), OK).stdout)["time_ms"]
+        self.assertEqual(sorted(times), sorted(["build", "save", "open", "to the device", "plan to run", "plan to train", "clone",
+                                                "untie none", "tie each", "save tied", "untie each"]))
+
     def test_a_device_that_computes_nothing(self):
         self.expect(self.train(2, "--device", "null"), BAD_DEVICE, "Device null computes nothing")
         self.assertFalse(self.out.exists())

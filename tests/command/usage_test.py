@@ -50,6 +50,16 @@ class Usage(harness.Case):
         self.expect(self.finetune("--seed", 2**64, "--steps", 0), USAGE, "from 0 on")
         self.assertFalse(out.exists())
 
+    def test_bytes(self):
+        """A number of bytes, or with a unit; what is too large for 64 bits is none."""
+        words = ("0", "0MiB", "", "-1", "1.5GiB", "512MB", "512 MiB", "MiB", "1e9", "18446744073709551616", "16777216TiB", "many")
+        verbs = (["finetune", self.model, "--data", self.text], ["eval", self.model, "--data", self.text], ["run", self.model],
+                 ["profile", self.model], ["bench", "matmul"], ["bench", "train", self.model])
+        for word in words:
+            self.expect(run(*verbs[0], "--memory-budget", word), USAGE, "--memory-budget", f'"{word}" is no number of bytes above 0')
+        for verb in verbs:
+            self.expect(run(*verb, "--memory-budget", "1Gib"), USAGE, '"1Gib" is no number of bytes above 0, such as')
+
     def test_missing_argument(self):
         self.expect(run("inspect"), USAGE, "model")
         self.expect(run("finetune", self.model), USAGE, "--data")

@@ -1,4 +1,4 @@
-// OpenDevice: one call at a time, and no allocation that the device cannot hold.
+// OpenDevice: one call at a time, and no allocation that the device cannot hold or that exceeds its memory budget.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -59,7 +59,10 @@ TEST(OpenDevice, AsksOneQueryAtATime) {
 // 64 MiB, of which 10 are left, in blocks of at most 32.
 class SmallDevice : public HostDevice {
  public:
-  SmallDevice() { capabilities_.max_buffer_bytes = 32 << 20; }
+  explicit SmallDevice(bool host_memory = false) {
+    capabilities_.max_buffer_bytes = 32 << 20;
+    capabilities_.host_memory = host_memory;
+  }
   const device::Capabilities& capabilities() const override { return capabilities_; }
   Result<device::MemoryInfo> memory_info() override {
     return device::MemoryInfo{64 << 20, 10 << 20};
@@ -96,6 +99,109 @@ TEST(OpenDevice, RefusesWhatTheDeviceCannotHoldBeforeItIsAsked) {
     device->free(must(device->allocate(10 << 20, kind)), 10 << 20);
   }
   EXPECT_EQ(small.allocations, 2);
+}
+
+device::Demand blocks(int count, uint64_t bytes) {
+  device::Demand demand;
+  for (int i = 0; i < count; ++i) {
+    demand.add(bytes, MemoryKind::device);
+  }
+  return demand;
+}
+
+// What is left of a GPU's memory is a fact; of a host's it is a guess, so that only what it has at all is a limit.
+TEST(OpenDevice, ComparesAllBlocksTogetherWithWhatThereIs) {
+  const auto gpu = open_for_test("gpu", std::make_unique<SmallDevice>());
+  EXPECT_OK(gpu->require_room(blocks(5, 2 << 20)));
+  const Status full = gpu->require_room(blocks(6, 2 << 20));
+  EXPECT_EQ(full.code(), Code::out_of_memory);
+  EXPECT_EQ(full.message(),
+            "12582912 bytes are asked of device gpu, which has 10485760 of 67108864 left.");
+  EXPECT_EQ(gpu->require_room(blocks(1, (32 << 20) + 1)).message(),
+            "A block of 33554433 bytes is asked of device gpu, whose largest has 33554432.");
+  const auto host = open_for_test("host", std::make_unique<SmallDevice>(true));
+  EXPECT_OK(host->require_room(blocks(32, 2 << 20)));
+  const Status more = host->require_room(blocks(33, 2 << 20));
+  EXPECT_EQ(more.code(), Code::out_of_memory);
+  EXPECT_EQ(more.message(), "69206016 bytes are asked of device host, which has 67108864.");
+  // Inputs and outputs lie elsewhere.
+  device::Demand io;
+  for (int i = 0; i < 64; ++i) {
+    io.add(2 << 20, MemoryKind::io);
+  }
+  EXPECT_OK(gpu->require_room(io));
+  EXPECT_OK(host->require_room(io));
+}
+
+TEST(OpenDevice, SumsThatDoNotFitInANumberAreRefused) {
+  const auto device = open_for_test("small", std::make_unique<HostDevice>(), 100);
+  const Status s = device->require_room(blocks(3, uint64_t{1} << 63));
+  EXPECT_EQ(s.code(), Code::over_budget);
+  EXPECT_EQ(s.message(),
+            "18446744073709551615 bytes are asked of device small, which holds 0; its memory "
+            "budget is 100.");
+}
+
+TEST(OpenDevice, HoldsNoMoreThanItsBudget) {
+  auto own = std::make_unique<SmallDevice>();
+  const SmallDevice& small = *own;
+  const auto device = open_for_test("small", std::move(own), 1000);
+  const Buffer first = must(device->allocate(600, MemoryKind::device));
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::io}) {
+    const Result<Buffer> refused = device->allocate(401, kind);
+    EXPECT_EQ(refused.status().code(), Code::over_budget);
+    EXPECT_EQ(refused.status().message(),
+              "401 bytes are asked of device small, which holds 600; its memory budget is 1000.");
+    EXPECT_EQ(device->require_room(blocks(1, 401)).code(), Code::over_budget);
+    EXPECT_OK(device->require_room(blocks(4, 100)));
+  }
+  EXPECT_EQ(small.allocations, 1);
+  const Buffer second = must(device->allocate(400, MemoryKind::io));
+  EXPECT_EQ(device->allocate(1, MemoryKind::io).status().code(), Code::over_budget);
+  device->free(first, 600);
+  device->free(must(device->allocate(600, MemoryKind::device)), 600);
+  device->free(second, 400);
+  EXPECT_EQ(device->counters().live_bytes, 0u);
+  EXPECT_EQ(device->counters().peak_bytes, 1000u);
+}
+
+// Its recordings hold 500 bytes each.
+class RecordingDevice : public HostDevice {
+ public:
+  struct Holding : device::Recording {
+    explicit Holding(int& alive) : alive_(alive) { ++alive_; }
+    ~Holding() override { --alive_; }
+    uint64_t overhead_bytes() const override { return 500; }
+
+   private:
+    int& alive_;
+  };
+  Result<std::unique_ptr<device::Recording>> record(const device::Program&,
+                                                    std::span<const Buffer>) override {
+    return std::unique_ptr<device::Recording>(std::make_unique<Holding>(alive));
+  }
+  int alive = 0;
+};
+
+TEST(OpenDevice, ARecordingThatExceedsTheBudgetIsGoneAgain) {
+  auto own = std::make_unique<RecordingDevice>();
+  const RecordingDevice& recording = *own;
+  const auto device = open_for_test("recording", std::move(own), 1400);
+  std::unique_ptr<device::Recording> kept[] = {must(device->record({}, {})),
+                                               must(device->record({}, {}))};
+  const auto refused = device->record({}, {});
+  EXPECT_EQ(refused.status().code(), Code::over_budget);
+  EXPECT_EQ(refused.status().message(),
+            "500 bytes are asked of device recording, which holds 1000; its memory budget is "
+            "1400.\n- While recording a plan.");
+  EXPECT_EQ(recording.alive, 2);
+  EXPECT_EQ(device->counters().records, 2u);
+  EXPECT_EQ(device->counters().live_bytes, 1000u);
+  EXPECT_EQ(device->counters().peak_bytes, 1000u);
+  for (auto& r : kept) {
+    device->release(std::move(r));
+  }
+  EXPECT_EQ(device->counters().live_bytes, 0u);
 }
 
 TEST(OpenDevice, CountsWhatTheDeviceHoldsForCopies) {

@@ -66,11 +66,12 @@ class HostDevice : public device::Device {
 };
 
 inline std::shared_ptr<device::OpenDevice> open_for_test(std::string name,
-                                                         std::unique_ptr<device::Device> device) {
+                                                         std::unique_ptr<device::Device> device,
+                                                         uint64_t memory_budget = 0) {
   DeviceInfo info;
   info.name = std::move(name);
   info.for_tests = true;
-  return std::make_shared<device::OpenDevice>(std::move(info), std::move(device));
+  return std::make_shared<device::OpenDevice>(std::move(info), std::move(device), memory_budget);
 }
 
 }  // namespace bowline::test

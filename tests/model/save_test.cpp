@@ -210,7 +210,7 @@ TEST(Save, OptimizerRowsAreWrittenWithATrainingStateOnly) {
     params::Storage row = table.storages[0];
     row.role = role;
     row.owner = 0;
-    table.storages.push_back(row);
+    table.add(row);
   }
   const auto rows = [&](const file::TrainingStateT* training) {
     EXPECT_TRUE(graph::save_model(*model.state(), folder / "m", training).ok());

@@ -94,8 +94,9 @@ TEST(AllOrNothing, Materialize) {
 
 TEST(AllOrNothing, Load) {
   Table source = make_table();
-  for (params::Storage& s : source.storages) {
-    s.home = params::make_home(nullptr, std::vector<std::byte>(s.bytes())).value();
+  for (uint32_t tie = 0; tie < source.storages.size(); ++tie) {
+    const std::vector<std::byte> zeros(source.storages[tie].bytes());
+    source.set_home(tie, params::make_home(nullptr, zeros).value());
   }
   for (const LoadMode mode : {LoadMode::copy, LoadMode::assign}) {
     const int calls = expect_all_or_nothing(on_device, [&](Table& t, const auto&) {

@@ -8,9 +8,9 @@ namespace {
 
 std::string ties_of(const std::vector<std::pair<const char*, uint32_t>>& parameters) {
   params::Table t = test::make_table();
-  t.parameters.clear();
+  t.shrink(t.storages.size(), 0);
   for (const auto& [name, tie] : parameters) {
-    t.parameters.push_back({name, tie, {}, {}});
+    t.add({name, tie, {}, {}});
   }
   return t.list_ties();
 }
@@ -25,7 +25,8 @@ TEST(Listing, OtherPartitionsPrintOtherTies) {
 
 TEST(Listing, ParametersAreOneLineEach) {
   params::Table t = test::make_table();
-  t.parameters = {{"b tie 4 f32[1]\nq", 3, {}, "w\u202e"}};
+  t.shrink(t.storages.size(), 0);
+  t.add({"b tie 4 f32[1]\nq", 3, {}, "w\u202e"});
   EXPECT_EQ(t.list_parameters(), "\"b tie 4 f32[1]\\nq\" tie 3 f32[4] changes \"w\\u{202e}\"\n");
 }
 

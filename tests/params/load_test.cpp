@@ -18,8 +18,7 @@ struct Source {
     params::Storage s;
     s.shape = shape;
     params::install(s, params::make_home(nullptr, test::bytes_of(values)).value());
-    table.storages.push_back(s);
-    table.add({name, static_cast<uint32_t>(table.storages.size() - 1), view, {}});
+    table.add({name, table.add(std::move(s)), view, {}});
   }
 };
 

@@ -35,7 +35,7 @@ inline params::Table make_table(const DevicePointer& device = nullptr) {
     std::vector<float> values(static_cast<size_t>(shape.elements()));
     std::iota(values.begin(), values.end(), first);
     params::install(s, params::make_home(device, bytes_of(values)).value());
-    t.storages.push_back(s);
+    t.add(std::move(s));
   };
   add({3, 2}, 1, params::Role::weight, params::kNoOwner);
   add({2, 2}, 10, params::Role::weight, params::kNoOwner);

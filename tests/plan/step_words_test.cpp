@@ -10,7 +10,29 @@ namespace {
 
 using plan::StepLayout;
 
-TEST(StepLayout, HoldsAWordOfANameOnceAndNoTwoOverlap) {
+// Each at a multiple of its size, behind the head and the one before.
+void expect_apart(const StepLayout& layout) {
+  uint64_t end = sizeof(device::StepHead);
+  for (const StepLayout::Place& p : layout.places()) {
+    EXPECT_GE(p.offset, end) << p.word->name;
+    EXPECT_EQ(p.offset % size_of(p.word->type), 0u) << p.word->name;
+    end = p.offset + size_of(p.word->type);
+  }
+  EXPECT_EQ(layout.bytes(), end);
+}
+
+TEST(StepLayout, KeepsTheWordsOfAnyTwoOperatorsApart) {
+  for (int a = 0; a < kOps; ++a) {
+    for (int b = 0; b < kOps; ++b) {
+      StepLayout layout;
+      layout.add(op_at(a));
+      layout.add(op_at(b));
+      expect_apart(layout);
+    }
+  }
+}
+
+TEST(StepLayout, HoldsAWordOfANameOnce) {
   StepLayout layout;
   const std::vector<uint32_t> sgd = layout.add(Op::Sgd);
   const std::vector<uint32_t> adam_w = layout.add(Op::AdamW);
@@ -28,13 +50,7 @@ TEST(StepLayout, HoldsAWordOfANameOnceAndNoTwoOverlap) {
     EXPECT_EQ(offsets, layout.add(op_at(i)));
     EXPECT_EQ(offsets.size(), step_words(op_at(i)).size());
   }
-  uint64_t end = sizeof(device::StepHead);
-  for (const StepLayout::Place& p : layout.places()) {
-    EXPECT_GE(p.offset, end) << p.word->name;
-    EXPECT_EQ(p.offset % size_of(p.word->type), 0u) << p.word->name;
-    end = p.offset + size_of(p.word->type);
-  }
-  EXPECT_EQ(layout.bytes(), end);
+  expect_apart(layout);
   EXPECT_EQ(layout.find("seed")->word->type, StepType::u64);
   EXPECT_EQ(layout.find("sead"), nullptr);
 }

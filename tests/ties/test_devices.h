@@ -53,25 +53,29 @@ inline std::unique_ptr<device::Device> open_cpu(int threads = 1) {
 }
 
 // An OpenDevice around any device.
-inline Device wrap(std::string name, std::unique_ptr<device::Device> device) {
+inline Device wrap(std::string name, std::unique_ptr<device::Device> device,
+                   uint64_t memory_budget = 0) {
   DeviceInfo info;
   info.name = std::move(name);
   info.for_tests = true;
-  return Device(std::make_shared<device::OpenDevice>(std::move(info), std::move(device)));
+  return Device(
+      std::make_shared<device::OpenDevice>(std::move(info), std::move(device), memory_budget));
 }
 
-inline Device open_test_device(const std::string& name, int threads = 1) {
+inline Device open_test_device(const std::string& name, int threads = 1,
+                               uint64_t memory_budget = 0) {
   if (name == "opaque") {
-    return wrap(name, std::make_unique<OpaqueDevice>(open_cpu(threads)));
+    return wrap(name, std::make_unique<OpaqueDevice>(open_cpu(threads)), memory_budget);
   }
   if (name == "moving") {
-    return wrap(name, std::make_unique<MovingDevice>(open_cpu(threads)));
+    return wrap(name, std::make_unique<MovingDevice>(open_cpu(threads)), memory_budget);
   }
   if (name == "reordering") {
-    return wrap(name, std::make_unique<ReorderingDevice>(open_cpu(threads)));
+    return wrap(name, std::make_unique<ReorderingDevice>(open_cpu(threads)), memory_budget);
   }
   DeviceOptions options;
   options.threads = threads;
+  options.memory_budget = memory_budget;
   auto device = Device::open(name, options);
   EXPECT_TRUE(device.ok()) << device.status().message();
   return std::move(device).value();

@@ -138,11 +138,12 @@ TEST_F(Resume, MomentsThatNoOptimizerMakesAreRefused) {
   const auto with = [&](uint32_t slot, float value) {
     std::filesystem::copy_file(path_, path_ + ".kept");
     rewrite([&](file::TrainingStateT&, params::Table& table) {
-      params::Storage& row = table.storages[*table.owned(0, params::Role::moment, slot)];
-      auto bytes = must(params::read_bytes(row));
+      const uint32_t row = *table.owned(0, params::Role::moment, slot);
+      auto bytes = must(params::read_bytes(table.storages[row]));
       std::memcpy(bytes.data() + 4, &value, 4);
-      row.home = {};
-      row.home.host = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+      params::Home home;
+      home.host = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+      table.set_home(row, std::move(home));
     });
     const std::string said = resume(options_);
     std::filesystem::rename(path_ + ".kept", path_);

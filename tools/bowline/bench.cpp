@@ -1,8 +1,9 @@
-// bowline bench: times matrix products and training steps, beside the floor of the machine.
+// bowline bench: times matrix products and training steps, beside the floor of the machine; and work on large tables.
 
 #include <nlohmann/json.hpp>
 
 #include "bench/floor.h"
+#include "bench/table.h"
 #include "bench/train.h"
 #include "common/flags.h"
 #include "common/report.h"
@@ -18,6 +19,7 @@ struct MatmulOptions {
   int64_t k = 768;
   int runs = 21;
   int threads = 0;
+  uint64_t memory_budget = 0;
   std::string layout = "nt";
   std::string dtype = "f32";
   std::string device = "best";
@@ -25,7 +27,7 @@ struct MatmulOptions {
 };
 
 Result<int> matmul(const MatmulOptions& o) {
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads));
+  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   double seconds = 0;
   {
     BOWLINE_ASSIGN(Product product, Product::create(device, o.m, o.n, o.k, o.layout));
@@ -86,6 +88,7 @@ void add_matmul(CLI::App* bench, Context& context) {
   add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(0, 1024));
+  add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return matmul(*o); });
 }
@@ -105,6 +108,7 @@ void add_train(CLI::App* bench, Context& context) {
   add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(0, 1024));
+  add_memory_budget(verb, o->memory_budget);
   verb->add_option("--steps", o->steps, "Steps to run (default: until the median is steady)");
   verb->add_option("--tokens", o->tokens,
                    "Batches: i32 [steps, batch, seq + 1], little endian (default: random bytes)");
@@ -115,15 +119,29 @@ void add_train(CLI::App* bench, Context& context) {
   on_run(verb, context, [o] { return bench_train(*o); });
 }
 
+void add_table(CLI::App* bench, Context& context) {
+  CLI::App* verb =
+      add_verb(*bench, "table", "Times building, opening, planning, tying and saving by parameters",
+               "bowline bench table --parameters 100000");
+  auto o = std::make_shared<BenchTableOptions>();
+  verb->add_option("--parameters", o->parameters, "Each with a storage of 4 numbers")
+      ->check(CLI::Range(1, 10'000'000))
+      ->capture_default_str();
+  add_device(verb, o->device);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_table(*o); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
-  CLI::App* bench =
-      add_verb(app, "bench", "Times matrix products and training steps, beside the floor",
-               "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
+  CLI::App* bench = add_verb(
+      app, "bench", "Times matrix products and training steps, beside the floor; and large tables",
+      "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
   add_train(bench, context);
+  add_table(bench, context);
 }
 
 }  // namespace bowline::command

@@ -20,6 +20,7 @@ struct EvalOptions {
   std::string format = "text";
   Evaluation how;
   int threads = 0;
+  uint64_t memory_budget = 0;
   bool as_text = false;
 };
 
@@ -41,7 +42,7 @@ Result<int> run(const EvalOptions& o) {
   BOWLINE_ASSIGN(const std::string text, read_text(o.data, o.as_text));
   BOWLINE_REQUIRE_CODE(text.size() >= 2, Code::bad_file, "Text \"{}\" has {} bytes.", o.data,
                        text.size());
-  BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads));
+  BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads, o.memory_budget));
   BOWLINE_ASSIGN(const double bits, evaluate(o, device, text));
   const double perplexity = std::exp2(bits);
   if (o.format == "json") {
@@ -82,6 +83,7 @@ void add_eval(CLI::App& app, Context& context) {
   add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
+  add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
   on_run(verb, context, [o]() -> Result<int> {
     o->how.stride = o->how.stride == 0 ? o->how.seq : o->how.stride;

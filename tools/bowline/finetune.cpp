@@ -1,6 +1,7 @@
 // bowline finetune: trains a model on a text, with checkpoints.
 #include <fmt/format.h>
 
+#include "common/flags.h"
 #include "common/numbers.h"
 #include "finetune/run.h"
 #include "verb.h"
@@ -123,6 +124,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str();
   verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
+  add_memory_budget(verb, o.memory_budget);
   verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
   verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))

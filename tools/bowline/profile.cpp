@@ -28,6 +28,7 @@ struct ProfileOptions {
   std::string format = "text";
   std::vector<std::string> inputs;
   DimFlags dims;
+  uint64_t memory_budget = 0;
   int steps = 5;
   bool train = false;
   bool force = false;
@@ -154,7 +155,7 @@ class Profiling {
     if (!inputs.ok()) {
       return fail_flags(inputs.status());
     }
-    BOWLINE_ASSIGN(const Device device, open_device(o_.device));
+    BOWLINE_ASSIGN(const Device device, open_device(o_.device, 0, o_.memory_budget));
     BOWLINE_TRY(model.to(device));
     BOWLINE_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
                                               : forward(model, device, inputs.value()));
@@ -254,6 +255,7 @@ void add_profile(CLI::App& app, Context& context) {
                    std::string(kInputHelp) + "; those not given are random:1");
   add_dims(verb, o->dims);
   add_device(verb, o->device);
+  add_memory_budget(verb, o->memory_budget);
   verb->add_option("--steps", o->steps, "Steps that are measured, with clocks and without")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

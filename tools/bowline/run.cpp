@@ -25,6 +25,7 @@ struct RunOptions {
   std::vector<std::string> outputs;
   std::vector<std::string> steps;
   DimFlags dims;
+  uint64_t memory_budget = 0;
   bool force = false;
 };
 
@@ -145,7 +146,7 @@ Result<int> run(const RunOptions& o) {
   }
   Request request = std::move(read).value();
   const graph::Graph* const g = request.graph;
-  BOWLINE_ASSIGN(const Device device, open_device(o.device));
+  BOWLINE_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
   BOWLINE_TRY(model.to(device));
   BOWLINE_ASSIGN(Session session, Session::create(model, device, g->name, request.inputs.dims));
   BOWLINE_ASSIGN(const graph::Graph bound, graph::bind(*g, *model.state(), request.inputs.dims));
@@ -192,6 +193,7 @@ void add_run(CLI::App& app, Context& context) {
                    "NAME=NUMBER of a step word, such as training=1 for Dropout");
   add_dims(verb, o->dims);
   add_device(verb, o->device);
+  add_memory_budget(verb, o->memory_budget);
   verb->add_flag("--force", o->force, "Replace output files that are there");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });

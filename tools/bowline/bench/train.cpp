@@ -140,7 +140,7 @@ nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const M
 }
 
 Result<int> run(const BenchTrainOptions& o) {
-  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads));
+  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   BOWLINE_ASSIGN(Model opened, open_model(o.model));
   BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
   std::optional<Model> model(std::move(opened));
@@ -159,7 +159,10 @@ Result<int> run(const BenchTrainOptions& o) {
   Machine machine;
   double floor_ms = 0;
   if (!o.no_floor) {
-    BOWLINE_ASSIGN(machine, measure_machine(device, kCopyBytes));
+    Result<Machine> measured = measure_machine(device, kCopyBytes);
+    BOWLINE_TRY(
+        Status(measured.status()).at("While measuring the floor; --no-floor leaves it out."));
+    machine = std::move(measured).value();
     floor_ms = 1e3 * (work.flops / machine.flops +
                       (work.activation_bytes + work.optimizer_bytes) / machine.bandwidth);
   }

@@ -18,6 +18,7 @@ struct BenchTrainOptions {
   int64_t batch = 8;
   int64_t seq = 256;
   uint64_t steps = 0;
+  uint64_t memory_budget = 0;
   int threads = 0;
   bool no_floor = false;
 };

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "common/numbers.h"
 #include "core/status.h"
 #include "graph/model_state.h"
 #include "verb.h"
@@ -50,6 +51,13 @@ void add_format(CLI::App* verb, std::string& format) {
 void add_device(CLI::App* verb, std::string& device) {
   verb->add_option("--device", device, "Device, as 'bowline devices' lists it, gpu, or best")
       ->capture_default_str();
+}
+
+void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
+  verb->add_option("--memory-budget", bytes,
+                   "Most memory that is taken on the device, such as 512MiB: what needs more is "
+                   "refused before it begins (default: not limited)")
+      ->transform(byte_count());
 }
 
 void add_entry(CLI::App* verb, std::string& entry) {

@@ -17,6 +17,8 @@ namespace bowline::command {
 void add_format(CLI::App* verb, std::string& format);
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& device);
+// --memory-budget, bytes; 0: not limited.
+void add_memory_budget(CLI::App* verb, uint64_t& bytes);
 
 // --entry. Empty stands for "forward", or for the only entry point of the model.
 void add_entry(CLI::App* verb, std::string& entry);

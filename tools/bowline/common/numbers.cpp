@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -47,6 +48,25 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
         return fits ? std::string() : refusal(word, "whole", range);
       },
       most >= kMostSteps ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
+}
+
+CLI::Validator byte_count() {
+  return CLI::Validator(
+      [](std::string& word) {
+        constexpr std::string_view units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+        const size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+        const auto* const unit = std::ranges::find(units, std::string_view(word).substr(digits));
+        uint64_t count = 0;
+        const uint64_t factor = uint64_t{1} << (10 * (unit - std::begin(units)));
+        if (unit == std::end(units) || !parse(word.substr(0, digits), count) || count == 0 ||
+            count > UINT64_MAX / factor) {
+          return fmt::format("\"{}\" is no number of bytes above 0, such as 1000000 or 512MiB",
+                             word.substr(0, kShown));
+        }
+        word = std::to_string(count * factor);
+        return std::string();
+      },
+      "BYTES");
 }
 
 CLI::Validator real_number(double least, double most) { return real(least, most, true); }

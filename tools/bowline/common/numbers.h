@@ -12,6 +12,9 @@ CLI::Validator real_number(double least, double most);
 // least <= x < end.
 CLI::Validator real_number_below(double least, double end);
 
+// Turns "512MiB", or a plain number of bytes, into that number: for CLI::Option::transform().
+CLI::Validator byte_count();
+
 // Far above what a run can reach; sums and products of a few such counts fit in 64 bits.
 inline constexpr uint64_t kMostSteps = 1'000'000'000'000;
 

@@ -41,8 +41,8 @@ Result<Model> open_text_model(const std::string& path) {
   return model;
 }
 
-Result<Device> open_computing_device(const std::string& name, int threads) {
-  BOWLINE_ASSIGN(Device device, open_device(name, threads));
+Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget) {
+  BOWLINE_ASSIGN(Device device, open_device(name, threads, memory_budget));
   BOWLINE_REQUIRE_CODE(device.info().computes, Code::unsupported,
                        "Device {} computes nothing: its numbers mean nothing.", device.info().name);
   if (device.info().for_tests) {

@@ -11,6 +11,6 @@ namespace bowline::command {
 Result<Model> open_text_model(const std::string& path);
 
 // As open_device(). One for tests is said to be one. Errors  those, and unsupported: it computes nothing.
-Result<Device> open_computing_device(const std::string& name, int threads);
+Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget);
 
 }  // namespace bowline::command

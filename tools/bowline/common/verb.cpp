@@ -53,12 +53,13 @@ int exit_code(Code code) {
   return kFailed;
 }
 
-Result<Device> open_device(const std::string& name, int threads) {
+Result<Device> open_device(const std::string& name, int threads, uint64_t memory_budget) {
   DeviceOptions options;
   options.threads = threads;
   options.cache_folder = pipeline_cache_folder();
+  options.memory_budget = memory_budget;
   Result<Device> device = Device::open(name, options);
-  if (device.ok()) {
+  if (device.ok() || device.status().code() == Code::over_budget) {
     return device;
   }
   Status status = std::move(device).status();

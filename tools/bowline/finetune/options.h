@@ -45,6 +45,7 @@ struct FinetuneOptions {
   float beta2 = Optimizer{}.beta2;
   float momentum = Optimizer{}.momentum;
   float clip = TrainOptions{}.clip_norm;
+  uint64_t memory_budget = 0;
   int threads = 0;
   bool as_text = false;
   bool force = false;

@@ -20,7 +20,7 @@ Status Run::prepare() {
 }
 
 Status Run::open_model() {
-  BOWLINE_ASSIGN(Device device, open_computing_device(o_.device, o_.threads));
+  BOWLINE_ASSIGN(Device device, open_computing_device(o_.device, o_.threads, o_.memory_budget));
   device_.emplace(std::move(device));
   BOWLINE_ASSIGN(Model model, open_text_model(o_.model));
   model_.emplace(std::move(model));

@@ -1,0 +1,88 @@
+// The numbers of names that stand elsewhere, found without a walk: a hash table with linear probing, which copies no name.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+namespace bowline::params {
+
+class Names {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  // Of a name, or kNone; name_of(number) is the name with that number.
+  template <class NameOf>
+  uint32_t find(std::string_view name, const NameOf& name_of) const {
+    const uint32_t hash = hash_of(name);
+    for (size_t at = hash; !slots_.empty(); ++at) {
+      const Slot& slot = slots_[at & mask()];
+      if (slot.number == kNone || (slot.hash == hash && name_of(slot.number) == name)) {
+        return slot.number;
+      }
+    }
+    return kNone;
+  }
+
+  // So many more can be added without a failure.
+  void reserve(size_t more) {
+    const size_t wanted = std::bit_ceil(2 * (used_ + more));  // at most half of them are used
+    if (wanted <= slots_.size()) {
+      return;
+    }
+    std::vector<Slot> old(wanted);
+    old.swap(slots_);
+    for (const Slot& slot : old) {
+      if (slot.number != kNone) {
+        insert(slot);
+      }
+    }
+  }
+  // A name that is not there yet; room was reserved.
+  void add(std::string_view name, uint32_t number) {
+    insert({hash_of(name), number});
+    ++used_;
+  }
+  // A name that is there with this number.
+  void remove(std::string_view name, uint32_t number) {
+    size_t hole = hash_of(name) & mask();
+    while (slots_[hole].number != number) {
+      hole = (hole + 1) & mask();
+    }
+    // What was pushed behind the hole moves up, or no search would reach it.
+    for (size_t at = (hole + 1) & mask(); slots_[at].number != kNone; at = (at + 1) & mask()) {
+      const size_t pushed = (at - slots_[at].hash) & mask();
+      if (pushed >= ((at - hole) & mask())) {
+        slots_[hole] = slots_[at];
+        hole = at;
+      }
+    }
+    slots_[hole] = {};
+    --used_;
+  }
+
+ private:
+  struct Slot {
+    uint32_t hash = 0;
+    uint32_t number = kNone;
+  };
+
+  static uint32_t hash_of(std::string_view name) {
+    return static_cast<uint32_t>(std::hash<std::string_view>{}(name));
+  }
+  size_t mask() const { return slots_.size() - 1; }
+  void insert(Slot slot) {
+    size_t at = slot.hash & mask();
+    while (slots_[at].number != kNone) {
+      at = (at + 1) & mask();
+    }
+    slots_[at] = slot;
+  }
+
+  std::vector<Slot> slots_;  // a power of two, or none
+  size_t used_ = 0;
+};
+
+}  // namespace bowline::params

@@ -1,0 +1,307 @@
+// DeviceOptions::memory_budget: exactly enough works, one byte fewer is refused with the numbers, before anything is allocated
+// where that can be known, and changes nothing.
+#include <unistd.h>
+
+#include "faults/faulty_device.h"
+#include "faults/host_device.h"
+#include "ties/test_devices.h"
+#include "train/tiny_lm.h"
+
+namespace bowline::test {
+namespace {
+
+std::vector<std::string> names_with_null() {
+  std::vector<std::string> out = device_names();
+  out.push_back("null");
+  return out;
+}
+
+class MemoryBudget : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { BOWLINE_NEED(why_test_device_missing(GetParam())); }
+  static Device open(uint64_t budget = 0) { return open_test_device(GetParam(), 1, budget); }
+  static bool computes() { return GetParam() != "null"; }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, MemoryBudget, testing::ValuesIn(names_with_null()),
+                         [](const auto& p) { return test_name(p.param); });
+
+// What a refusal must leave as it was.
+struct State {
+  State(const Device& device, const Model& model)
+      : counters(device.counters()),
+        listings(model.parameters() + model.storages() + model.ties()) {}
+  DeviceCounters counters;
+  std::string listings;
+};
+
+void expect_refused(const Status& status, uint64_t budget, const Device& device, const Model& model,
+                    const State& before, bool early = true) {
+  EXPECT_EQ(status.code(), Code::over_budget) << status.message();
+  EXPECT_NE(status.message().find(format("its memory budget is {}.", budget)), std::string::npos)
+      << status.message();
+  const State after(device, model);
+  EXPECT_EQ(after.listings, before.listings);
+  EXPECT_EQ(after.counters.live_bytes, before.counters.live_bytes) << "given back";
+  if (early) {
+    EXPECT_EQ(after.counters.allocations, before.counters.allocations) << "refused before";
+    EXPECT_EQ(after.counters.fills, before.counters.fills);
+  }
+}
+
+MemoryReport session_memory(const Device& device) {
+  TinyLm lm = tiny_lm(2);
+  EXPECT_OK(lm.model.to(device));
+  return must(Session::create(lm.model, device, "loss", lm.dims())).memory();
+}
+
+MemoryReport trainer_memory(const Device& device) {
+  TinyLm lm = tiny_lm(2);
+  EXPECT_OK(lm.model.to(device));
+  return must(Trainer::create(lm.model, device, adamw(lm))).memory();
+}
+
+TEST_P(MemoryBudget, OfAModel) {
+  const MemoryReport m = session_memory(open());
+  const uint64_t whole = m.storage_bytes + m.staging_bytes;
+  TinyLm lm = tiny_lm(2);
+  const Device little = open(whole - 1);
+  const State before(little, lm.model);
+  const Status refused = lm.model.to(little);
+  expect_refused(refused, whole - 1, little, lm.model, before);
+  EXPECT_EQ(refused.message(),
+            format("{} bytes are asked of device {}, which holds {}; its memory budget is {}.\n"
+                   "- While making room for all storages.",
+                   m.storage_bytes, GetParam(), m.staging_bytes, whole - 1));
+  const Device enough = open(whole);
+  EXPECT_OK(lm.model.to(enough));
+  EXPECT_EQ(enough.counters().live_bytes, whole);
+  // What is added later is refused too, and nothing is left of it.
+  const State full(enough, lm.model);
+  expect_refused(lm.model.untie("head.weight").status(), whole, enough, lm.model, full);
+  expect_refused(lm.model.clone().status(), whole, enough, lm.model, full);
+}
+
+TEST_P(MemoryBudget, OfASession) {
+  const MemoryReport m = session_memory(open());
+  const uint64_t whole = m.predicted_bytes;
+  // What recordings hold is known last.
+  for (const uint64_t budget : {whole - 1, whole - m.backend_bytes - 1}) {
+    const Device little = open(budget);
+    TinyLm lm = tiny_lm(2);
+    ASSERT_OK(lm.model.to(little));
+    const State before(little, lm.model);
+    expect_refused(Session::create(lm.model, little, "loss", lm.dims()).status(), budget, little,
+                   lm.model, before, budget < whole - m.backend_bytes);
+  }
+  const Device enough = open(whole);
+  TinyLm lm = tiny_lm(2);
+  ASSERT_OK(lm.model.to(enough));
+  Session s = must(Session::create(lm.model, enough, "loss", lm.dims()));
+  EXPECT_EQ(enough.counters().live_bytes, whole);
+  // The new plan has the room of the old one.
+  ASSERT_OK(lm.model.freeze("norm"));
+  ASSERT_OK(s.run(lm.data(0), {}));
+  EXPECT_EQ(s.counters().plan_builds, 2u);
+  EXPECT_EQ(enough.counters().peak_bytes, whole);
+  EXPECT_EQ(s.memory().predicted_bytes, whole);
+}
+
+TEST_P(MemoryBudget, OfATrainer) {
+  const MemoryReport m = trainer_memory(open());
+  const uint64_t whole = m.predicted_bytes;
+  const uint64_t model = session_memory(open()).storage_bytes + m.staging_bytes;
+  for (const uint64_t budget :
+       {model, (model + whole) / 2, whole - m.backend_bytes - 1, whole - 1}) {
+    SCOPED_TRACE(budget);
+    const Device little = open(budget);
+    TinyLm lm = tiny_lm(2);
+    ASSERT_OK(lm.model.to(little));
+    const State before(little, lm.model);
+    const Status refused = Trainer::create(lm.model, little, adamw(lm)).status();
+    expect_refused(refused, budget, little, lm.model, before, budget < whole - m.backend_bytes);
+    if (budget < whole - m.backend_bytes) {
+      EXPECT_EQ(refused.message().find(format("{} bytes are asked of device {}, which holds {}; ",
+                                              whole - m.backend_bytes - model, GetParam(), model)),
+                0u)
+          << refused.message();
+    }
+  }
+  const Device enough = open(whole);
+  TinyLm lm = tiny_lm(2);
+  ASSERT_OK(lm.model.to(enough));
+  Trainer t = must(Trainer::create(lm.model, enough, adamw(lm)));
+  EXPECT_EQ(enough.counters().live_bytes, whole);
+  if (computes()) {
+    must(train_step(t, lm, 0));
+    // The plan with outputs comes on top.
+    Floats logits(static_cast<size_t>(lm.batch * lm.seq * 29));
+    const Dims shape = {lm.batch, lm.seq, 29};
+    const Tensor out[] = {tensor("logits", shape, logits)};
+    const State before(enough, lm.model);
+    expect_refused(t.evaluate(lm.data(1), out).status(), whole, enough, lm.model, before);
+    must(train_step(t, lm, 1));
+  }
+  EXPECT_EQ(enough.counters().peak_bytes, whole);
+}
+
+// Storages that are thawed get rows, which do not fit: the Trainer has no plan then, and goes on when they are frozen again.
+TEST_P(MemoryBudget, OfATrainerThatPlansAgain) {
+  const auto freeze = [](Model& model, bool frozen) {
+    for (const char* name : {"layers.0.up", "layers.0.down", "layers.1.up", "layers.1.down"}) {
+      EXPECT_OK(model.freeze(name, frozen));
+    }
+  };
+  const auto run = [&](const Device& device, bool stumbles) {
+    TinyLm lm = tiny_lm(2);
+    EXPECT_OK(lm.model.to(device));
+    freeze(lm.model, true);
+    Trainer t = must(Trainer::create(lm.model, device, adamw(lm)));
+    const MemoryReport planned = t.memory();
+    EXPECT_OK(t.micro_step(lm.data(0)).status());
+    if (stumbles) {
+      freeze(lm.model, false);
+      const State before(device, lm.model);
+      for (int again = 0; again < 2; ++again) {
+        const Status refused = t.micro_step(lm.data(1)).status();
+        EXPECT_EQ(refused.code(), Code::over_budget) << refused.message();
+        EXPECT_EQ(State(device, lm.model).listings, before.listings);
+        EXPECT_EQ(device.counters().allocations, before.counters.allocations);
+        EXPECT_EQ(t.state(), TrainState::ready);
+        EXPECT_EQ(t.steps(), 1u);
+        EXPECT_EQ(t.memory().arena_bytes, 0u);
+        EXPECT_EQ(device.counters().live_bytes, planned.storage_bytes + planned.staging_bytes);
+      }
+      freeze(lm.model, true);
+    }
+    EXPECT_OK(t.micro_step(lm.data(1)).status());
+    return std::pair(planned.predicted_bytes, all_bytes(lm.model));
+  };
+  const auto [whole, right] = run(open(), false);
+  const auto [again, bytes] = run(open(whole), true);
+  EXPECT_EQ(again, whole);
+  EXPECT_TRUE(bytes == right) << "the run goes on otherwise";
+}
+
+// Moments that a checkpoint brings, for a new Trainer and for one that resumes.
+TEST_P(MemoryBudget, OfMomentsInAFile) {
+  const std::string path =
+      testing::TempDir() + format("bowline_budget_{}_{}", test_name(GetParam()), getpid());
+  const Device free = open();
+  TinyLm lm = tiny_lm(2);
+  ASSERT_OK(lm.model.to(free));
+  MemoryReport whole;
+  {
+    Trainer t = must(Trainer::create(lm.model, free, adamw(lm)));
+    EXPECT_OK(t.micro_step(lm.data(0)).status());
+    ASSERT_OK(t.save(path, {}));
+    whole = t.memory();
+  }
+  TrainOptions go_on = adamw(lm);
+  go_on.start = TrainStart::continue_;
+  {
+    const uint64_t budget = whole.predicted_bytes - whole.backend_bytes - 1;
+    Model opened = must(Model::open(path));
+    const Device little = open(budget);
+    ASSERT_OK(opened.to(little));
+    const State before(little, opened);
+    expect_refused(Trainer::create(opened, little, go_on).status(), budget, little, opened, before);
+    const Device enough = open(whole.predicted_bytes);
+    ASSERT_OK(opened.to(enough));
+    const Trainer t = must(Trainer::create(opened, enough, go_on));
+    EXPECT_EQ(t.steps(), 1u);
+    EXPECT_EQ(enough.counters().live_bytes, whole.predicted_bytes);
+  }
+  // Those of a storage that is frozen meanwhile come on top.
+  const auto frozen = [&](const Device& device, TinyLm& other) {
+    EXPECT_OK(other.model.to(device));
+    EXPECT_OK(other.model.freeze_storage("head.weight"));
+    return must(Trainer::create(other.model, device, adamw(other)));
+  };
+  TinyLm first = tiny_lm(2);
+  const uint64_t budget = frozen(free, first).memory().predicted_bytes;
+  const Device little = open(budget);
+  TinyLm other = tiny_lm(2);
+  Trainer t = frozen(little, other);
+  const State before(little, other.model);
+  expect_refused(t.resume(path).status(), budget, little, other.model, before);
+  EXPECT_EQ(t.state(), TrainState::ready);
+  EXPECT_OK(t.micro_step(other.data(0)).status());
+  std::remove(path.c_str());
+}
+
+// The n-th call of a device that has exactly enough fails: what leaks is missed by the next one.
+TEST(MemoryBudgetOfAFaultyDevice, IsWhatItWasAfterEachFailure) {
+  const uint64_t whole = trainer_memory(open_test_device("cpu")).predicted_bytes;
+  const auto fault = std::make_shared<Fault>();
+  const Device device = wrap("faulty", std::make_unique<FaultyDevice>(open_cpu(), fault), whole);
+  TinyLm lm = tiny_lm(2);
+  for (int n = 1;; ++n) {
+    fault->arm(n);
+    const Status s = lm.model.to(device);
+    const bool fired = fault->fired();
+    fault->disarm();
+    if (!fired) {
+      ASSERT_OK(s);
+      break;
+    }
+    ASSERT_EQ(s.code(), Code::out_of_memory) << s.message();
+    ASSERT_EQ(device.counters().live_bytes, 0u);
+  }
+  const uint64_t model = device.counters().live_bytes;
+  const State before(device, lm.model);
+  for (int n = 1;; ++n) {
+    fault->arm(n);
+    const Result<Trainer> t = Trainer::create(lm.model, device, adamw(lm));
+    const bool fired = fault->fired();
+    fault->disarm();
+    if (!fired) {
+      ASSERT_OK(t.status());
+      EXPECT_EQ(device.counters().live_bytes, whole);
+      break;
+    }
+    ASSERT_EQ(t.status().code(), Code::out_of_memory) << n << t.status().message();
+    ASSERT_EQ(device.counters().live_bytes, model) << n;
+    ASSERT_EQ(State(device, lm.model).listings, before.listings) << n;
+  }
+  EXPECT_EQ(device.counters().live_bytes, model);
+}
+
+// A GPU of which 5 MiB are left.
+class FullDevice : public HostDevice {
+ public:
+  Result<device::MemoryInfo> memory_info() override {
+    return device::MemoryInfo{64 << 20, 5 << 20};
+  }
+};
+
+TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
+  Model m;
+  const Dims shape = {1 << 19};
+  must(m.parameters("w{}", 3, shape, Init::zeros()));  // 2 MiB each
+  ASSERT_OK(m.materialize(1));
+  const Device device(open_for_test("full", std::make_unique<FullDevice>()));
+  const State before(device, m);
+  const Status s = m.to(device);
+  EXPECT_EQ(s.code(), Code::out_of_memory);
+  EXPECT_EQ(s.message(),
+            "6291456 bytes are asked of device full, which has 5242880 of 67108864 left.\n- While "
+            "making room for all storages.");
+  EXPECT_EQ(device.counters().allocations, 0u);
+  EXPECT_EQ(State(device, m).listings, before.listings);
+}
+
+TEST(MemoryBudget, OfWhatADeviceHoldsForCopies) {
+  BOWLINE_NEED(why_missing("vulkan:0"));
+  DeviceOptions options;
+  options.stage_copies = true;
+  options.memory_budget = 4 << 20;
+  EXPECT_OK(Device::open("vulkan:0", options).status());
+  --options.memory_budget;
+  const Status s = Device::open("vulkan:0", options).status();
+  EXPECT_EQ(s.code(), Code::over_budget);
+  EXPECT_EQ(s.message(),
+            "Device vulkan:0 holds 4194304 bytes for copies; its memory budget is 4194303.");
+}
+
+}  // namespace
+}  // namespace bowline::test

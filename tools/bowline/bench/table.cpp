@@ -1,0 +1,156 @@
+#include "bench/table.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "common/report.h"
+#include "core/status.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+// Removed with what is in it.
+class TemporaryFolder {
+ public:
+  static Result<TemporaryFolder> make() {
+    std::error_code error;
+    std::string path = (std::filesystem::temp_directory_path(error) / "bowline_XXXXXX").string();
+    BOWLINE_REQUIRE_CODE(!error && mkdtemp(path.data()) != nullptr, Code::io_error,
+                         "No folder \"{}\" can be made.", path);
+    return TemporaryFolder(std::move(path));
+  }
+  ~TemporaryFolder() {
+    std::error_code error;
+    if (!path_.empty()) {
+      std::filesystem::remove_all(path_, error);
+    }
+  }
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+struct Timed {
+  std::string what;
+  double ms = 0;
+};
+
+std::string name_of(int number) { return fmt::format("layers.{}.weight", number); }
+
+// The sum of an input and all parameters, in Repeats with a parameter per iteration.
+Result<Model> sum_of(int parameters) {
+  constexpr size_t kMostIterations = 1 << 16;
+  Model model;
+  BOWLINE_ASSIGN(const ParameterList all,
+                 model.parameters("layers.{}.weight", parameters, {4}, Init::ones()));
+  GraphBuilder g(model, "loss");
+  Value sum = g.input("x", DType::f32, {4});
+  for (size_t begin = 0; begin < all.items.size(); begin += kMostIterations) {
+    const size_t end = std::min(all.items.size(), begin + kMostIterations);
+    const ParameterList some{{all.items.data() + begin, all.items.data() + end}};
+    const auto last =
+        g.repeat(static_cast<int>(end - begin), {sum},
+                 [&](GraphBuilder& body, const std::vector<Value>& carried) {
+                   return std::vector<Value>{body.op("Add", {carried[0], body.parameter(some)})};
+                 });
+    sum = last.empty() ? Value{} : last[0];
+  }
+  g.output("loss", g.op("ReduceSum", {sum}));
+  BOWLINE_TRY(g.finish());
+  BOWLINE_TRY(model.materialize(1));
+  return model;
+}
+
+class TableBench {
+ public:
+  explicit TableBench(const BenchTableOptions& options) : o_(options) {}
+
+  Result<std::vector<Timed>> run(const Device& device) {
+    BOWLINE_ASSIGN(const TemporaryFolder folder, TemporaryFolder::make());
+    Model model;
+    BOWLINE_TRY(timed("build", [&] { return assign(model, sum_of(o_.parameters)); }));
+    BOWLINE_TRY(timed("save", [&] { return model.save(folder.file("untied")); }));
+    BOWLINE_TRY(timed("open", [&] { return assign(model, Model::open(folder.file("untied"))); }));
+    BOWLINE_TRY(timed("to the device", [&] { return model.to(device); }));
+    BOWLINE_TRY(timed("plan to run", [&] {
+      return Session::create(model, device, "loss", {}, no_limit()).status();
+    }));
+    BOWLINE_TRY(timed("plan to train", [&] {
+      TrainOptions options;
+      options.budget = no_limit();
+      return Trainer::create(model, device, options).status();
+    }));
+    BOWLINE_TRY(timed("clone", [&] { return model.clone().status(); }));
+    BOWLINE_TRY(timed("untie none", [&] { return each(model, &TableBench::untie); }));
+    BOWLINE_TRY(timed("tie each", [&] { return each(model, &TableBench::tie); }));
+    BOWLINE_TRY(timed("save tied", [&] { return model.save(folder.file("tied")); }));
+    BOWLINE_TRY(timed("untie each", [&] { return each(model, &TableBench::untie); }));
+    return std::move(times_);
+  }
+
+ private:
+  static Budget no_limit() { return {}; }
+
+  static Status assign(Model& to, Result<Model> from) {
+    BOWLINE_ASSIGN(to, std::move(from));
+    return {};
+  }
+  static Status tie(Model& model, int i) { return model.tie(name_of(i - 1), name_of(i)); }
+  static Status untie(Model& model, int i) { return model.untie(name_of(i)).status(); }
+
+  // All but the first, one by one.
+  Status each(Model& model, Status (*verb)(Model&, int)) const {
+    for (int i = 1; i < o_.parameters; ++i) {
+      BOWLINE_TRY(verb(model, i));
+    }
+    return {};
+  }
+
+  template <class Call>
+  Status timed(const char* what, const Call& call) {
+    const auto start = std::chrono::steady_clock::now();
+    BOWLINE_TRY(call().at(fmt::format("While timing \"{}\".", what)));
+    const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+    times_.push_back({what, ms.count()});
+    return {};
+  }
+
+  const BenchTableOptions& o_;
+  std::vector<Timed> times_;
+};
+
+}  // namespace
+
+Result<int> bench_table(const BenchTableOptions& o) {
+  BOWLINE_ASSIGN(const Device device, open_device(o.device));
+  BOWLINE_ASSIGN(const std::vector<Timed> times, TableBench(o).run(device));
+  if (o.format == "json") {
+    nlohmann::json rows = nlohmann::json::object();
+    for (const Timed& t : times) {
+      rows[t.what] = t.ms;
+    }
+    print_json({{"device", device.info().name},
+                {"parameters", o.parameters},
+                {"time_ms", rows},
+                {"peak_rss_bytes", peak_resident_bytes()}});
+    return static_cast<int>(kOk);
+  }
+  print("table of {} parameters, on {}\n", o.parameters, device.info().name);
+  for (const Timed& t : times) {
+    print("{:<14} {:>10.3f} ms, {:.3f} us each\n", t.what, t.ms, 1e3 * t.ms / o.parameters);
+  }
+  return static_cast<int>(kOk);
+}
+
+}  // namespace bowline::command
