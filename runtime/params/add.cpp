@@ -41,6 +41,9 @@ Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_
   BOWLINE_TRY(view_shape(wanted, table.storages[tie].shape)
                   .status()
                   .at(format("While tying \"{}\" to \"{}\".", name, table.parameters[other].name)));
+  BOWLINE_TRY(table.storages[tie]
+                  .encoding.check_view(wanted, table.storages[tie].shape)
+                  .at(format("While tying \"{}\" to \"{}\".", name, table.parameters[other].name)));
   const uint32_t index = table.add({std::string(name), tie, wanted, {}});
   table.changed(tie);
   return index;
