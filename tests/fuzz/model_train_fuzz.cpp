@@ -151,6 +151,20 @@ void run(Model& model, const Device& device, const graph::Graph& generic, int64_
   }
 }
 
+// What every parameter shows, decoded where it is stored as codes.
+void read_values(const Model& model) {
+  const params::Table& table = model.state()->table;
+  for (const params::ParameterRow& p : table.parameters) {
+    const params::Storage& s = table.storages[p.tie];
+    const auto shape = view_shape(p.view, s.shape);
+    if (shape.ok() && shape.value().elements() <= kElements) {
+      std::vector<std::byte> bytes(static_cast<size_t>(shape.value().elements()) *
+                                   size_of(s.dtype));
+      (void)succeeded(model.get_value(p.name, {{}, s.dtype, shape.value().dims(), bytes.data()}));
+    }
+  }
+}
+
 void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* device_name,
          int64_t dim) {
   auto state = graph::load_model(file);
@@ -165,6 +179,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
   if (large || !succeeded(model.to(device)) || !succeeded(model.materialize(1))) {
     return;
   }
+  read_values(model);
   // The graphs are the model's: training adds rows, not graphs.
   for (const graph::Graph& g : model.state()->graphs) {
     run(model, device, g, dim);
