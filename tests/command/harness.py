@@ -12,6 +12,9 @@ import unittest
 BOWLINE = os.environ["BOWLINE"]
 MAKE_MODEL = os.environ["MAKE_MODEL"]
 STRICT = os.environ.get("BOWLINE_STRICT") == "1"
+# A sanitizer makes everything several times slower, and takes address space without limit.
+SANITIZED = "BOWLINE_SANITIZE" in os.environ
+PATIENCE = 10 if SANITIZED else 1
 OK, FAILED, USAGE, BAD_FILE, BAD_DEVICE, RESTART, INTERRUPTED = 0, 1, 2, 3, 4, 75, 130
 TINY = ["--layers", "2", "--channels", "16", "--heads", "2"]
 WORDS = "the a knot rope that holds under load is moved again and can be untied on purpose".split()
@@ -20,7 +23,7 @@ WORDS = "the a knot rope that holds under load is moved again and can be untied 
 def run(*arguments, program=BOWLINE, timeout=120, **options):
     """Runs the command; returns the finished process with its text."""
     options = {"capture_output": True, "text": True, **options}
-    return subprocess.run([program, *map(str, arguments)], timeout=timeout, **options)
+    return subprocess.run([program, *map(str, arguments)], timeout=timeout * PATIENCE, **options)
 
 
 def devices():

@@ -29,7 +29,7 @@ class Place(harness.Case):
         return super().start("--steps", steps, "--schedule", "constant", "--out", self.out, *more)
 
     def wait_for(self, what):
-        for _ in range(6000):
+        for _ in range(6000 * harness.PATIENCE):
             if what():
                 return
             time.sleep(0.01)
@@ -134,6 +134,7 @@ class Files(Place):
         os.mkfifo(file)
         self.expect(self.train(1, "--device", device, "--force", env=environment, timeout=60), OK)
 
+    @unittest.skipIf(harness.SANITIZED, "a sanitizer takes more address space than the limit of this test")
     def test_giants(self):
         giant = self.folder / "giant.txt"
         for gigabytes, text in ((3, "giant.txt:1:1: There is a NUL byte"), (5, "has more than 4294967296 bytes")):
