@@ -136,15 +136,15 @@ Result<uint32_t> Table::require(std::string_view name) const {
   return *found;
 }
 
+// There is one at most that is not empty.
 std::optional<uint32_t> Table::owned(uint32_t owner, Role role, uint32_t slot) const {
-  std::optional<uint32_t> found;
   for (const uint32_t row : owned(owner)) {
     const Storage& s = storages[row];
-    if (!s.empty && s.role == role && s.slot == slot && (!found || row < *found)) {
-      found = row;
+    if (!s.empty && s.role == role && s.slot == slot) {
+      return row;
     }
   }
-  return found;
+  return std::nullopt;
 }
 
 }  // namespace bowline::params

@@ -196,36 +196,34 @@ TEST(Index, AVerbTouchesAFewPagesOfALargeTable) {
   const uint64_t walk = pages_touched([&] { (void)t.list_parameters(); });
   BOWLINE_NEED(walk > kTable ? "" : "The kernel does not tell which pages are touched.");
   const uint64_t nothing = pages_touched([] {});
-  // The least of a few calls: what else the process does, and who else asks for marks, only adds.
+  // Other work of the machine may make pages look touched: what walks touches them each time.
   const auto expect_few = [&](const char* what, const auto& call) {
     uint64_t fewest = UINT64_MAX;
     for (int i = 1; i <= 8; ++i) {
-      fewest = std::min(fewest, pages_touched([&] { EXPECT_TRUE(call(i)) << what; }));
+      fewest = std::min(fewest, pages_touched([&] { EXPECT_TRUE(call(4000 * i)) << what; }));
     }
     EXPECT_LT(fewest, nothing + kTable / 10) << what << " of a table of " << kTable << " pages";
   };
   std::vector<float> value = {2};
   const Tensor tensor = test::tensor_of(value, {1});
-  const auto other = [&](int i) { return name(1000 * i); };
-  // The row that they share gets more and more users.
-  expect_few("tie", [&](int i) { return params::tie(t, name(0), other(i), {}, 0).ok(); });
-  expect_few("untie", [&](int i) { return params::untie(t, other(i), 0).ok(); });
-  expect_few("untie alone", [&](int i) { return params::untie(t, other(i), 0).ok(); });
-  expect_few("freeze", [&](int i) { return params::freeze(t, other(i), true, false, 0).ok(); });
-  expect_few("thaw", [&](int i) { return params::freeze(t, other(i), false, false, 0).ok(); });
-  expect_few("set_value", [&](int i) { return params::set_value(t, other(i), tensor, 0).ok(); });
-  expect_few("get_value", [&](int i) { return params::get_value(t, other(i), tensor).ok(); });
+  t.reserve(8, 16);
+  expect_few("tie", [&](int i) { return params::tie(t, name(0), name(i), {}, 0).ok(); });
+  expect_few("untie", [&](int i) { return params::untie(t, name(i), 0).ok(); });
+  expect_few("untie alone", [&](int i) { return params::untie(t, name(i), 0).ok(); });
+  expect_few("freeze", [&](int i) { return params::freeze(t, name(i), true, false, 0).ok(); });
+  expect_few("thaw", [&](int i) { return params::freeze(t, name(i), false, false, 0).ok(); });
+  expect_few("set_value", [&](int i) { return params::set_value(t, name(i), tensor, 0).ok(); });
+  expect_few("get_value", [&](int i) { return params::get_value(t, name(i), tensor).ok(); });
   expect_few("owned", [&](int i) {
     return !t.owned(static_cast<uint32_t>(i), Role::moment, 0).has_value();
   });
-  t.reserve(8, 16);
   expect_few("parameter", [&](int i) {
-    return params::add_parameter(t, format("new {}", i), DType::f32, Shape{1}.dims(), Init::ones(),
-                                 0)
-        .ok();
+    const std::string fresh = format("new.{}", i);
+    return params::add_parameter(t, fresh, DType::f32, Shape{1}.dims(), Init::ones(), 0).ok();
   });
   expect_few("tied_parameter", [&](int i) {
-    return params::add_tied_parameter(t, format("tied {}", i), 6, {}, 0).ok();
+    const auto other = static_cast<uint32_t>(i);
+    return params::add_tied_parameter(t, format("also.{}", i), other, {}, 0).ok();
   });
 }
 
