@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "model/encoding.h"
 #include "model/sample_file.h"
@@ -44,12 +43,12 @@ class Encoded : public testing::Test {
  protected:
   void SetUp() override {
     const Bytes bytes = encoded_sample().bytes();
-    write_file(path_.string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    model_.emplace(must(Model::open(path_.string())));
+    write_file(path_, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    model_.emplace(must(Model::open(path_)));
   }
-  void TearDown() override { std::filesystem::remove(path_); }
 
-  std::filesystem::path path_ = std::filesystem::path(testing::TempDir()) / "encoded.bowline";
+  const Folder folder_;
+  const std::string path_ = folder_ / "encoded.bowline";
   std::optional<Model> model_;
 };
 
@@ -75,10 +74,9 @@ TEST_F(Encoded, IsKeptByMovesSavesAndClones) {
   expect_numbers(*model_);
   const Model copy = must(model_->clone());
   expect_numbers(copy);
-  const auto again = path_.string() + ".again";
+  const std::string again = folder_ / "again.bowline";
   ASSERT_OK(model_->save(again));
   const Model read = must(Model::open(again));
-  std::filesystem::remove(again);
   expect_numbers(read);
   EXPECT_EQ(read.storages(), listing);
 }
