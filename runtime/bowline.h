@@ -204,7 +204,7 @@ struct BoundDim {
 struct DeviceOptions {
   int threads = 0;           // CPU: worker threads, the caller's included; 0: one per core
   std::string cache_folder;  // Vulkan: where compiled pipelines are kept; empty: not kept
-  // The most memory, bytes, that the opened device takes at a time: storages, arenas, inputs and outputs, step scalars, and what
+  // The most memory, bytes, that the opened device takes at a time: storages, arenas, inputs and outputs, step words, and what
   // recordings and staged copies hold. What exceeds it is refused with over_budget. 0: not limited.
   uint64_t memory_budget = 0;
   // Vulkan: copies are staged even where the host sees the device's memory, as most GPUs of their own need it. For tests.

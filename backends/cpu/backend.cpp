@@ -29,6 +29,7 @@ using device::Recording;
 using device::RecordTime;
 
 constexpr uint64_t kAlignment = 64;
+constexpr std::string_view kName = "The CPU";
 
 // The block behind a Buffer; the number of the Buffer is its address.
 struct Allocation {
@@ -167,17 +168,14 @@ class CpuDevice : public device::Device {
 
   NodeAnswer query(const NodeQuery& node) const override {
     NodeAnswer answer;
-    const Kernel* kernel = device::find_kernel<Kernel>(kKernels, node.op, node.type);
-    if (kernel == nullptr) {
-      answer.reason = device::no_kernel<Kernel>(kKernels, "The CPU", node.op, node.type);
+    const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kName, node);
+    if (!found.ok()) {
+      answer.reason = found.status().message();
       return answer;
     }
-    answer.reason = device::encoded_operand(node);
-    if (!answer.reason.empty()) {
-      return answer;
-    }
-    answer.workspace_bytes = kernel->workspace ? kernel->workspace(node, threads_) : 0;
-    answer.accumulates = kernel->accumulates;
+    const Kernel& kernel = *found.value();
+    answer.workspace_bytes = kernel.workspace ? kernel.workspace(node, threads_) : 0;
+    answer.accumulates = kernel.accumulates;
     return answer;
   }
 
@@ -266,9 +264,7 @@ class CpuDevice : public device::Device {
                     buffers.size(), program.slots);
     for (const Record& r : program.records) {
       if (r.kind == Record::Kind::op) {
-        BOWLINE_REQUIRE_CODE(device::find_kernel<Kernel>(kKernels, r.op, r.type) != nullptr,
-                             Code::unsupported, "{}",
-                             device::no_kernel<Kernel>(kKernels, "The CPU", r.op, r.type));
+        BOWLINE_TRY(device::require_kernel<Kernel>(kKernels, kName, r));
       }
     }
     return std::unique_ptr<Recording>(new CpuRecording(program, buffers, threads_));

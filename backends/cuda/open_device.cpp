@@ -16,6 +16,7 @@ using device::Recording;
 namespace {
 
 constexpr uint64_t kAlignment = 256;  // of cudaMalloc
+constexpr std::string_view kName = "CUDA";
 
 // The number of a Buffer is the address of its Memory.
 Memory& memory_of(Buffer buffer) {
@@ -68,15 +69,12 @@ Status CudaDevice::synchronize() {
 
 NodeAnswer CudaDevice::query(const NodeQuery& node) const {
   NodeAnswer answer;
-  const Kernel* kernel = device::find_kernel<Kernel>(kKernels, node.op, node.type);
-  if (kernel == nullptr) {
-    answer.reason = device::no_kernel<Kernel>(kKernels, "CUDA", node.op, node.type);
+  const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kName, node);
+  if (!found.ok()) {
+    answer.reason = found.status().message();
     return answer;
   }
-  answer.reason = device::encoded_operand(node);
-  if (!answer.reason.empty()) {
-    return answer;
-  }
+  const Kernel* kernel = found.value();
   const NodeView view{node, blas_.get()};
   if (kernel->refusal != nullptr) {
     const char* reason = kernel->refusal(view);
@@ -195,10 +193,9 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
     memories.push_back(b.valid() ? &memory_of(b) : nullptr);
   }
   for (const device::Record& r : program.records) {
-    BOWLINE_REQUIRE_CODE(r.kind != device::Record::Kind::op ||
-                             device::find_kernel<Kernel>(kKernels, r.op, r.type) != nullptr,
-                         Code::unsupported, "{}",
-                         device::no_kernel<Kernel>(kKernels, "CUDA", r.op, r.type));
+    if (r.kind == device::Record::Kind::op) {
+      BOWLINE_TRY(device::require_kernel<Kernel>(kKernels, kName, r));
+    }
   }
   BOWLINE_TRY(pending_ ? synchronize() : Status());
   Result<std::unique_ptr<CudaRecording>> recording =

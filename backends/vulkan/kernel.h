@@ -217,6 +217,7 @@ struct Kernel {
   const Kernel kernel_##stem { __VA_ARGS__ }
 
 // One row per operator, null where no file of kernels/ claims it. Generated.
+constexpr std::string_view kBackendName = "The Vulkan backend";
 extern const device::KernelTable<Kernel> kKernels;
 
 }  // namespace bowline::vulkan

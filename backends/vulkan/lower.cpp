@@ -40,9 +40,7 @@ Status check_record(const Program& program, size_t slots, const Record& record, 
   const int index = index_of(record.op);
   BOWLINE_REQUIRE(record.op != Op::Invalid && index >= 0 && index < kOps,
                   "Record has no operator.");
-  BOWLINE_REQUIRE_CODE(
-      device::find_kernel<Kernel>(kKernels, record.op, record.type) != nullptr, Code::unsupported,
-      "{}", device::no_kernel<Kernel>(kKernels, "The Vulkan backend", record.op, record.type));
+  BOWLINE_TRY(device::require_kernel<Kernel>(kKernels, kBackendName, record));
   for (const Operand& operand : record.inputs) {
     BOWLINE_TRY(check_operand(program, slots, operand, count, in_repeat));
   }

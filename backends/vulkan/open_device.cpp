@@ -110,16 +110,13 @@ Status OpenVulkan::check_alive() const {
 
 device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
   device::NodeAnswer answer;
-  const Kernel* kernel = device::find_kernel<Kernel>(kKernels, query.op, query.type);
+  const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kBackendName, query);
+  if (!found.ok()) {
+    answer.reason = found.status().message();
+    return answer;
+  }
+  const Kernel* kernel = found.value();
   const NodeView node{query, device_->physical()};
-  if (kernel == nullptr) {
-    answer.reason = device::no_kernel<Kernel>(kKernels, "The Vulkan backend", query.op, query.type);
-    return answer;
-  }
-  answer.reason = device::encoded_operand(query);
-  if (!answer.reason.empty()) {
-    return answer;
-  }
   answer.reason = kernel->moves_bytes ? "" : missing_feature(node);
   if (!answer.reason.empty()) {
     return answer;

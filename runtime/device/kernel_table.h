@@ -15,17 +15,6 @@ const Kernel* find_kernel(const KernelTable<Kernel>& table, Op op, DType type) {
   return table[index_of(op)][static_cast<size_t>(type)];
 }
 
-// Why kernels that read every operand as its dtype cannot run a node; empty where they can.
-inline std::string encoded_operand(const NodeQuery& node) {
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!node.inputs[i].encoding.is_plain()) {
-      return format("Input {} is stored as {}, which no kernel of {} reads.", i,
-                    node.inputs[i].encoding, node.op);
-    }
-  }
-  return "";
-}
-
 // Why `backend` has no kernel for a node: a sentence.
 template <class Kernel>
 std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend, Op op,
@@ -39,6 +28,30 @@ std::string no_kernel(const KernelTable<Kernel>& table, std::string_view backend
   return others.empty()
              ? format("{} has no kernel of {}.", backend, op)
              : format("{} has no kernel of {} for {} but for {}.", backend, op, type, others);
+}
+
+// The kernel of a node, or why there is none: a sentence. Kernels read every operand as its dtype.
+template <class Kernel>
+Result<const Kernel*> kernel_of(const KernelTable<Kernel>& table, std::string_view backend,
+                                const NodeQuery& node) {
+  const Kernel* kernel = find_kernel(table, node.op, node.type);
+  BOWLINE_REQUIRE_CODE(kernel != nullptr, Code::unsupported, "{}",
+                       no_kernel(table, backend, node.op, node.type));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    BOWLINE_REQUIRE_CODE(node.inputs[i].encoding.is_plain(), Code::unsupported,
+                         "Input {} is stored as {}, which no kernel of {} reads.", i,
+                         node.inputs[i].encoding, node.op);
+  }
+  return kernel;
+}
+
+// Errors  unsupported: there is no kernel for a record.
+template <class Kernel>
+Status require_kernel(const KernelTable<Kernel>& table, std::string_view backend,
+                      const Record& record) {
+  BOWLINE_REQUIRE_CODE(find_kernel(table, record.op, record.type) != nullptr, Code::unsupported,
+                       "{}", no_kernel(table, backend, record.op, record.type));
+  return {};
 }
 
 }  // namespace bowline::device
