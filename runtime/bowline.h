@@ -384,6 +384,11 @@ class Model {
   // Moves every storage: one transfer each. Moving to where the model is does nothing. Errors  over_budget, out_of_memory: all
   // storages together, moments and gradients too, do not fit; known before the first is moved.
   Status to(const Device& device);
+  // Moves the storages of the parameters that match `pattern` ("*": any characters, "?": one), whole ties with what they own, so that
+  // a model may lie on several devices. A session or trainer finds what it needs on one device, or names what lies elsewhere;
+  // new bytes, of materialize() or untie(), go where the last move of all storages went. Errors  as above; bad_argument: nothing
+  // matches.
+  Status to(const Device& device, std::string_view pattern);
   // Without training state.
   Result<Model> clone() const;
   // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with training state, also
@@ -506,6 +511,7 @@ class SessionState;
 
 struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
+  uint64_t copy_bytes = 0;         // copies of storages in other dtypes
   uint64_t arena_bytes = 0;        // activations and temporaries
   uint64_t io_bytes = 0;           // inputs, outputs, step words
   uint64_t backend_bytes = 0;      // tables of the backend
@@ -518,6 +524,9 @@ struct Counters {
   uint64_t plan_builds = 0;
   uint64_t recordings = 0;
   uint64_t submits = 0;
+  // Copies of storages in other dtypes that were made again, since the storage was written: once per version, in front of the
+  // submission that reads the copy.
+  uint64_t refreshes = 0;
   // What the device is given to run for one training step (accumulation counted), or for one run: kernels, library calls,
   // copies and fills on the device. 0: it is given nothing one by one.
   uint64_t launches = 0;
@@ -525,40 +534,59 @@ struct Counters {
 
 // The time that one node of a plan took on the device.
 struct NodeTime {
-  std::string
-      part;  // "forward"; of a training step "accumulate" (forward and backward) or "update"
+  // "forward"; of a training step "accumulate" (forward and backward) or "update"; "refresh": a copy of a storage is made again
+  std::string part;
   std::string name;    // as messages have it: node 17 "ln_f" (LayerNorm)
   std::string op;      // "LayerNorm"
   uint64_t count = 0;  // executions: the iterations of its Repeat
   double ns = 0;       // of all of them, nanoseconds
 };
 
-// Runs one entry point of a Model on one Device with fixed dims. Move-only.
+// An entry point with its dims: what one plan is made of.
+struct BoundEntryPoint {
+  std::string name;
+  std::vector<BoundDim> dims;
+};
+
+// Runs entry points of a Model on one Device, each with fixed dims. Its plans share one arena, as one of them runs at a time.
+// Move-only.
 class Session {
  public:
-  // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
-  // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
-  // over_budget: the plan costs more than `budget`, or more memory than the device's budget has left.
+  // What an entry point reads must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
+  // not bound; storages that lie elsewhere, named with the places. unsupported: a node that the device cannot run.
+  // out_of_memory: with the bytes. over_budget: a plan costs more than `budget`, or all of them more memory than the device's
+  // budget has left.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
+                                const Budget& budget = Budget::of_plan());
+  // Several entry points, each with one or several sets of dims. Errors  as above; bad_argument: two plans of one entry point
+  // take inputs of the same shapes.
+  static Result<Session> create(const Model& model, const Device& device,
+                                std::span<const BoundEntryPoint> entry_points,
                                 const Budget& budget = Budget::of_plan());
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again:
-  // the old plan goes first, and where the new one does not fit there is none until a run() that it fits in.
+  // `inputs` by name, in any order; `outputs` are written. Of several plans of the entry point that one runs whose inputs have
+  // the given shapes. A changed model (generation) is planned again:
+  // the old plans go first, and where the new ones do not fit there are none until a run() that they fit in.
   //
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
   //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`.
   // Errors   index_out_of_range: an id or label is outside its range; the node is named. bad_argument: an input or a step word
-  //          is unknown, missing or of another kind; nothing ran. As create() where it plans.
+  //          is unknown, missing or of another kind, no plan takes inputs of these shapes, the session has several entry points
+  //          and none is named; nothing ran. As create() where it plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepValue> steps = {});
+  Status run(std::string_view entry_point, std::span<const Tensor> inputs,
+             std::span<const Tensor> outputs, std::span<const StepValue> steps = {});
 
   // A run with the device's clock around every node, in the order of execution. Nodes do not overlap then, so it takes
   // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile runs on it.
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
+  Result<std::vector<NodeTime>> profile(std::string_view entry_point,
+                                        std::span<const Tensor> inputs);
 
   // Arena, io and backend are 0 while there is no plan: after planning failed, until run() plans again.
   MemoryReport memory() const;

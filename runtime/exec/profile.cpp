@@ -37,6 +37,13 @@ Clock::~Clock() {
   }
 }
 
+void Clock::add(const Segment& segment, std::vector<NodeTime>& out) const {
+  for (const Segment::Copy& copy : segment.copies()) {
+    add(copy.refresh, copy.residency->refresh(), out);
+  }
+  add(segment.plan(), segment.recording(), out);
+}
+
 void Clock::add(const plan::Plan& plan, const device::Recording* recording,
                 std::vector<NodeTime>& out) const {
   const std::vector<device::Record>& records = plan.program.records;

@@ -1,7 +1,7 @@
 // The time of every node of a plan, from the device's timestamps.
 #pragma once
 
-#include "plan/plan.h"
+#include "exec/segment.h"
 
 namespace bowline::exec {
 
@@ -14,12 +14,13 @@ class Clock {
   Clock(Clock&&) noexcept = default;
   Clock& operator=(Clock&&) = delete;
 
-  // Adds a row per node of the plan that `recording` was made of, if it was submitted since.
-  void add(const plan::Plan& plan, const device::Recording* recording,
-           std::vector<NodeTime>& out) const;
+  // Adds a row per refresh and per node of a segment, if it was submitted since.
+  void add(const Segment& segment, std::vector<NodeTime>& out) const;
 
  private:
   Clock() = default;
+  void add(const plan::Plan& plan, const device::Recording* recording,
+           std::vector<NodeTime>& out) const;
   std::shared_ptr<device::OpenDevice> device_;
   std::unique_ptr<std::vector<device::RecordingTimes>> times_;
 };

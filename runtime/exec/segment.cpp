@@ -2,29 +2,75 @@
 
 namespace bowline::exec {
 
-device::Demand Workspace::demand(uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes) {
-  device::Demand demand;
-  demand.add(arena_bytes, device::MemoryKind::device);
-  demand.add(io_bytes, device::MemoryKind::io);
-  demand.add(step_bytes, device::MemoryKind::io);
-  return demand;
+void Workspace::Sizes::cover(const plan::Plan& plan, const plan::StepLayout& layout) {
+  arena = std::max(arena, plan.arena_bytes);
+  io = std::max(io, plan.io_bytes);
+  step = std::max(step, layout.bytes());
+}
+
+void Workspace::Sizes::add_to(device::Demand& demand) const {
+  demand.add(arena, device::MemoryKind::device);
+  demand.add(io, device::MemoryKind::io);
+  demand.add(step, device::MemoryKind::io);
 }
 
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
-                                      uint64_t arena_bytes, uint64_t io_bytes,
-                                      uint64_t step_bytes) {
-  BOWLINE_TRY(device->require_room(demand(arena_bytes, io_bytes, step_bytes))
-                  .at(format("While making room for a plan: {} bytes of activations, {} of inputs "
-                             "and outputs.",
-                             arena_bytes, io_bytes)));
+                                      const Sizes& sizes) {
   Workspace w;
-  BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, arena_bytes, device::MemoryKind::device));
-  BOWLINE_ASSIGN(w.io, device::Block::allocate(device, io_bytes, device::MemoryKind::io));
-  BOWLINE_ASSIGN(w.step, device::Block::allocate(device, step_bytes, device::MemoryKind::io));
+  BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, sizes.arena, device::MemoryKind::device));
+  BOWLINE_ASSIGN(w.io, device::Block::allocate(device, sizes.io, device::MemoryKind::io));
+  BOWLINE_ASSIGN(w.step, device::Block::allocate(device, sizes.step, device::MemoryKind::io));
   return w;
 }
 
-Result<Segment> Segment::record(plan::Plan plan, const params::Table& table,
+namespace {
+
+uint64_t bytes_of(const plan::StorageSlot& copy, const params::Table& table) {
+  return Encoding().bytes(copy.form->dtype, table.storages[copy.tie].shape);
+}
+
+}  // namespace
+
+void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
+                        device::Demand& demand) {
+  std::vector<plan::StorageSlot> counted;
+  for (const plan::Plan* plan : plans) {
+    for (const plan::StorageSlot& slot : plan->storages) {
+      if (slot.form != nullptr && table.copy_of(slot.tie, *slot.form) == nullptr &&
+          std::ranges::find(counted, slot) == counted.end()) {
+        demand.add(bytes_of(slot, table), device::MemoryKind::device);
+        counted.push_back(slot);
+      }
+    }
+  }
+}
+
+Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot& slot,
+                                                         params::Table& table) {
+  const params::Storage& storage = table.storages[slot.tie];
+  if (slot.form == nullptr) {
+    return storage.home.block;
+  }
+  Copy copy{slot.tie, table.copy_of(slot.tie, *slot.form), {}};
+  BOWLINE_ASSIGN(copy.refresh, plan::refresh(slot, storage, *device_));
+  if (copy.residency == nullptr) {
+    BOWLINE_ASSIGN(
+        std::shared_ptr<device::Block> block,
+        device::Block::allocate(device_, bytes_of(slot, table), device::MemoryKind::device));
+    const device::Buffer from = storage.home.block->buffer();
+    // The program uses the last two slots alone.
+    const device::Buffer buffers[] = {from, from, from, from, block->buffer()};
+    BOWLINE_ASSIGN(std::unique_ptr<device::Recording> refresh,
+                   device_->record(copy.refresh.program, buffers));
+    copy.residency = std::make_shared<params::Residency>(*slot.form, storage.generation,
+                                                         std::move(block), std::move(refresh));
+    table.add_copy(slot.tie, copy.residency);
+  }
+  copies_.push_back(std::move(copy));
+  return copies_.back().residency->block();
+}
+
+Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
                                 const std::shared_ptr<device::OpenDevice>& device,
                                 const Workspace& workspace) {
   Segment s;
@@ -32,9 +78,10 @@ Result<Segment> Segment::record(plan::Plan plan, const params::Table& table,
   s.workspace_ = workspace;
   std::vector<device::Buffer> buffers = {workspace.arena->buffer(), workspace.io->buffer(),
                                          workspace.step->buffer()};
-  for (const uint32_t tie : plan.storages) {
-    s.blocks_.push_back(table.storages[tie].home.block);
-    buffers.push_back(s.blocks_.back()->buffer());
+  for (const plan::StorageSlot& slot : plan.storages) {
+    BOWLINE_ASSIGN(std::shared_ptr<device::Block> block, s.block_of(slot, table));
+    buffers.push_back(block->buffer());
+    s.blocks_.push_back(std::move(block));
   }
   BOWLINE_ASSIGN(s.recording_, device->record(plan.program, buffers));
   s.plan_ = std::move(plan);
@@ -45,6 +92,27 @@ Segment::~Segment() {
   if (recording_ != nullptr) {
     device_->release(std::move(recording_));
   }
+}
+
+void Submission::add(const Segment& segment) {
+  for (const Segment::Copy& copy : segment.copies()) {
+    const bool added = std::ranges::any_of(
+        behind_, [&](const Segment::Copy* b) { return b->residency == copy.residency; });
+    if (!added && copy.residency->version() != table_.storages[copy.tie].version) {
+      recordings_.insert(recordings_.begin() + static_cast<ptrdiff_t>(behind_.size()),
+                         copy.residency->refresh());
+      behind_.push_back(&copy);
+    }
+  }
+  recordings_.push_back(segment.recording());
+}
+
+Status Submission::submit(device::OpenDevice& device) {
+  BOWLINE_TRY(device.submit(recordings_));
+  for (const Segment::Copy* copy : behind_) {
+    copy->residency->holds(table_.storages[copy->tie].version);
+  }
+  return {};
 }
 
 namespace {
@@ -116,14 +184,17 @@ Status check_error(const device::StepHead& head, const plan::Plan& plan) {
                 format("Index {} lies outside the range of {}.", head.error_value, node));
 }
 
-Status submit(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-              std::span<device::Recording* const> recordings, std::span<const Tensor> inputs,
-              StepValues& values) {
-  BOWLINE_TRY(write_inputs(device, workspace, plan, inputs));
+Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, const Segment& segment,
+                     const params::Table& table, std::span<const Tensor> inputs,
+                     StepValues& values) {
+  Submission submission(table);
+  submission.add(segment);
+  BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs));
   BOWLINE_TRY(write_steps(device, workspace, values));
-  BOWLINE_TRY(device.submit(recordings));
+  BOWLINE_TRY(submission.submit(device));
   BOWLINE_TRY(device.wait());
-  return read_steps(device, workspace, values);
+  BOWLINE_TRY(read_steps(device, workspace, values));
+  return submission.refreshes();
 }
 
 Generations Generations::of(const params::Table& table, bool training) {
@@ -151,8 +222,38 @@ bool Generations::match(const params::Table& table) const {
   return row == rows_.size();
 }
 
-Status require_on_device(const params::Table& table, const Device& device) {
-  const device::OpenDevice* const here = table.device().get();
+namespace {
+
+std::string named(const params::Table& table, uint32_t tie) {
+  const std::vector<uint32_t> users = sorted(table.users(tie));
+  return users.empty() ? format("storage {}", tie)
+                       : format("storage {} (\"{}\")", tie, table.parameters[users[0]].name);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table,
+                                                      std::span<const uint32_t> ties) {
+  const auto device_at = [&](uint32_t tie) -> std::shared_ptr<device::OpenDevice> {
+    const params::Home& home = table.storages[tie].home;
+    return home.block == nullptr ? nullptr : home.block->device_handle();
+  };
+  const auto place = [](const std::shared_ptr<device::OpenDevice>& device) {
+    return device == nullptr ? "in host memory" : "on " + device->info().name;
+  };
+  for (const uint32_t tie : ties) {
+    BOWLINE_REQUIRE(table.storages[tie].home.valid(),
+                    "Storage {} has no bytes; materialize() or load() gives it some.", tie);
+    BOWLINE_REQUIRE(device_at(tie) == device_at(ties[0]),
+                    "A plan runs on one device, but of what this one reads {} lies {} and {} {}; "
+                    "move them together with Model::to().",
+                    named(table, ties[0]), place(device_at(ties[0])), named(table, tie),
+                    place(device_at(tie)));
+  }
+  return ties.empty() ? table.device() : device_at(ties[0]);
+}
+
+Status require_on_device(const device::OpenDevice* here, const Device& device) {
   BOWLINE_REQUIRE(
       here == nullptr || here == device.handle().get() || here->info().name != device.info().name,
       "The model lies on device {}, but {} was opened again since, and each opening has "
@@ -163,17 +264,6 @@ Status require_on_device(const params::Table& table, const Device& device) {
                   "The model does not lie on device {} but {}; move it with Model::to().",
                   device.info().name,
                   here == nullptr ? "in host memory" : "on " + here->info().name);
-  return {};
-}
-
-Status require_on_device(const params::Table& table) {
-  BOWLINE_REQUIRE(table.device() != nullptr,
-                  "The model lies on no device; move it with Model::to().");
-  for (size_t i = 0; i < table.storages.size(); ++i) {
-    const params::Storage& s = table.storages[i];
-    BOWLINE_REQUIRE(s.empty || is_training(s.role) || s.home.block != nullptr,
-                    "Storage {} has no bytes; materialize() or load() gives it some.", i);
-  }
   return {};
 }
 

@@ -11,21 +11,39 @@ struct Workspace {
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
 
-  // The blocks that allocate() asks for.
-  static device::Demand demand(uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes);
-  // All or nothing: what does not fit is refused before the first block.
+  // Bytes of the three.
+  struct Sizes {
+    uint64_t arena = 0;
+    uint64_t io = 0;
+    uint64_t step = 0;
+
+    // Also large enough for this plan, whose step words lie as `layout` says.
+    void cover(const plan::Plan& plan, const plan::StepLayout& layout);
+    void add_to(device::Demand& demand) const;
+  };
   static Result<Workspace> allocate(const std::shared_ptr<device::OpenDevice>& device,
-                                    uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes);
+                                    const Sizes& sizes);
   // 0 of one that was not allocated.
   uint64_t arena_bytes() const { return arena ? arena->bytes() : 0; }
   uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
 };
 
+// Adds the blocks of the derived copies that the plans read and the table has not.
+void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
+                        device::Demand& demand);
+
 // A recorded segment. Move-only; the recording dies with it.
 class Segment {
  public:
-  // Keeps the blocks of the storages alive.
-  static Result<Segment> record(plan::Plan plan, const params::Table& table,
+  // A derived copy that it reads, with the plan that makes it.
+  struct Copy {
+    uint32_t tie = 0;
+    std::shared_ptr<params::Residency> residency;
+    plan::Plan refresh;
+  };
+
+  // Keeps the blocks of the storages alive, and makes the derived copies that the table has not.
+  static Result<Segment> record(plan::Plan plan, params::Table& table,
                                 const std::shared_ptr<device::OpenDevice>& device,
                                 const Workspace& workspace);
   ~Segment();
@@ -34,14 +52,35 @@ class Segment {
 
   const plan::Plan& plan() const { return plan_; }
   device::Recording* recording() const { return recording_.get(); }
+  std::span<const Copy> copies() const { return copies_; }
+  uint64_t backend_bytes() const { return recording_->overhead_bytes(); }
 
  private:
   Segment() = default;
+  Result<std::shared_ptr<device::Block>> block_of(const plan::StorageSlot& slot,
+                                                  params::Table& table);
   std::shared_ptr<device::OpenDevice> device_;
   plan::Plan plan_;
   Workspace workspace_;
+  std::vector<Copy> copies_;
   std::vector<std::shared_ptr<device::Block>> blocks_;
   std::unique_ptr<device::Recording> recording_;
+};
+
+// What one submission runs: the refreshes of derived copies that are behind their storages, then the segments.
+class Submission {
+ public:
+  explicit Submission(const params::Table& table) : table_(table) {}
+
+  void add(const Segment& segment);
+  // Errors  those of OpenDevice::submit(). After a success the copies hold what their storages have now.
+  Status submit(device::OpenDevice& device);
+  uint32_t refreshes() const { return static_cast<uint32_t>(behind_.size()); }
+
+ private:
+  const params::Table& table_;
+  std::vector<const Segment::Copy*> behind_;
+  std::vector<device::Recording*> recordings_;
 };
 
 // Copies the inputs of a segment into its io range, by name.
@@ -58,10 +97,10 @@ Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepVa
 // Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
 Status check_error(const device::StepHead& head, const plan::Plan& plan);
 
-// One submission: inputs and `values` in, the recordings, `values` out. `plan` is that of the first recording.
-Status submit(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-              std::span<device::Recording* const> recordings, std::span<const Tensor> inputs,
-              StepValues& values);
+// Runs one segment: inputs and `values` in, its submission, `values` out. Returns the refreshes that it needed.
+Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, const Segment& segment,
+                     const params::Table& table, std::span<const Tensor> inputs,
+                     StepValues& values);
 
 // The generations of all rows when a plan was made: when one grew, the plan is made again.
 class Generations {
@@ -76,9 +115,11 @@ class Generations {
   std::vector<uint64_t> rows_;
 };
 
-// Refuses a model of which a storage has no bytes, or that does not lie on a device.
-Status require_on_device(const params::Table& table);
-// Refuses a model that does not lie on this opened device.
-Status require_on_device(const params::Table& table, const Device& device);
+// The one device on which these storages lie; without any, that of the table.
+// Errors  bad_argument: one has no bytes, or lies on none, or two of them lie on two: both are named.
+Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table,
+                                                      std::span<const uint32_t> ties);
+// Refuses what does not lie on this opened device. `here`: where it lies; null: in host memory.
+Status require_on_device(const device::OpenDevice* here, const Device& device);
 
 }  // namespace bowline::exec

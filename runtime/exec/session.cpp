@@ -1,5 +1,7 @@
 #include "exec/session.h"
 
+#include <set>
+
 #include "core/boundary.h"
 #include "exec/profile.h"
 #include "plan/listing.h"
@@ -7,89 +9,210 @@
 namespace bowline {
 namespace exec {
 
-void complete(MemoryReport& report, const params::Table& table) {
+void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device) {
   for (const params::Storage& s : table.storages) {
-    report.storage_bytes += s.home.block ? s.bytes() : 0;
+    if (s.home.block == nullptr || &s.home.block->device() != device) {
+      continue;
+    }
+    report.storage_bytes += s.bytes();
+    for (const std::weak_ptr<params::Residency>& c : s.copies) {
+      const std::shared_ptr<params::Residency> copy = c.lock();
+      report.copy_bytes +=
+          copy == nullptr ? 0 : copy->block()->bytes() + copy->refresh()->overhead_bytes();
+    }
   }
-  report.staging_bytes =
-      table.device() == nullptr ? 0 : table.device()->capabilities().staging_bytes;
-  report.predicted_bytes = report.storage_bytes + report.arena_bytes + report.io_bytes +
-                           report.backend_bytes + report.staging_bytes;
+  report.staging_bytes = device == nullptr ? 0 : device->capabilities().staging_bytes;
+  report.predicted_bytes = report.storage_bytes + report.copy_bytes + report.arena_bytes +
+                           report.io_bytes + report.backend_bytes + report.staging_bytes;
 }
 
-SessionState::SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
-                           std::vector<BoundDim> dims, const Budget& budget)
-    : model_(std::move(model)),
-      entry_point_(std::move(entry_point)),
-      dims_(std::move(dims)),
-      budget_(budget) {
+namespace {
+
+// "forward" of batch = 2, seq = 4.
+std::string text_of(const BoundEntryPoint& entry) {
+  std::string out = format("\"{}\"", entry.name);
+  for (const BoundDim& d : entry.dims) {
+    out += format("{} {} = {}", &d == entry.dims.data() ? " of" : ",", d.name, d.value);
+  }
+  return out;
+}
+
+bool fits(const plan::Plan& plan, std::span<const Tensor> inputs) {
+  return std::ranges::all_of(plan.inputs, [&](const plan::IoRange& range) {
+    const auto given = std::ranges::find(inputs, range.name, &Tensor::name);
+    if (given == inputs.end()) {
+      return false;
+    }
+    const Result<Shape> shape = Shape::checked(given->shape);
+    return shape.ok() && shape.value() == range.shape;
+  });
+}
+
+// By their shapes the inputs of a run say which plan they are for.
+Status check_distinct(std::span<const BoundEntryPoint> entry_points,
+                      std::span<const plan::Plan* const> plans) {
+  for (size_t i = 0; i < plans.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const bool same = entry_points[i].name == entry_points[j].name &&
+                        std::ranges::equal(plans[i]->inputs, plans[j]->inputs, {},
+                                           &plan::IoRange::shape, &plan::IoRange::shape);
+      BOWLINE_REQUIRE(!same, "{} and {} take inputs of the same shapes.", text_of(entry_points[j]),
+                      text_of(entry_points[i]));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+SessionState::SessionState(std::shared_ptr<graph::ModelState> model,
+                           std::vector<BoundEntryPoint> entry_points, const Budget& budget)
+    : model_(std::move(model)), entry_points_(std::move(entry_points)), budget_(budget) {
   model_->users.push_back(this);
 }
 
 SessionState::~SessionState() { std::erase(model_->users, this); }
 
 void SessionState::leave_device() {
-  forward_.reset();
-  steps_.reset();
+  entries_.clear();
   workspace_ = {};
   device_.reset();
 }
 
-Status SessionState::prepare() {
-  const params::Table& table = model_->table;
-  BOWLINE_TRY(require_on_device(table));
-  if (forward_ && device_ == table.device() && generations_.match(table)) {
-    return {};
+Result<std::vector<graph::Graph>> SessionState::bind() const {
+  std::vector<graph::Graph> bound;
+  for (const BoundEntryPoint& entry : entry_points_) {
+    const graph::Graph* generic = model_->find_graph(entry.name);
+    BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
+    BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims));
+    prune(bound.back());
   }
-  const graph::Graph* generic = model_->find_graph(entry_point_);
-  BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry_point_);
-  BOWLINE_ASSIGN(graph::Graph bound, graph::bind(*generic, *model_, dims_));
-  prune(bound);
-  const std::shared_ptr<device::OpenDevice> device = table.device();
-  plan::StepLayout layout;
-  BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, layout, budget_));
-  // The old plan is of a table that is no more. It goes first, so that two arenas never live together.
-  forward_.reset();
+  return bound;
+}
+
+Result<std::vector<SessionState::Planned>> SessionState::plan(
+    std::vector<graph::Graph> bound, const device::OpenDevice& device) const {
+  std::vector<Planned> planned;
+  for (graph::Graph& graph : bound) {
+    Planned& p = planned.emplace_back();
+    p.bound = std::move(graph);
+    plan::derive_copies(p.bound, model_->table);
+    BOWLINE_ASSIGN(p.plan, plan::lower(p.bound, "forward", device, p.layout, budget_));
+  }
+  return planned;
+}
+
+Status SessionState::place(std::vector<Planned> planned,
+                           const std::shared_ptr<device::OpenDevice>& device) {
+  Workspace::Sizes sizes;
+  std::vector<const plan::Plan*> plans;
+  for (const Planned& p : planned) {
+    sizes.cover(p.plan, p.layout);
+    plans.push_back(&p.plan);
+  }
+  BOWLINE_TRY(check_distinct(entry_points_, plans));
+  // The old plans are of a table that is no more. They go first, so that two arenas never live together.
+  entries_.clear();
   workspace_ = {};
-  BOWLINE_ASSIGN(Workspace fresh,
-                 Workspace::allocate(device, plan.arena_bytes, plan.io_bytes, layout.bytes()));
-  BOWLINE_ASSIGN(Segment segment, Segment::record(std::move(plan), table, device, fresh));
-  steps_.emplace(std::move(layout));
+  device::Demand demand;
+  sizes.add_to(demand);
+  add_missing_copies(plans, model_->table, demand);
+  BOWLINE_TRY(device->require_room(demand).at(
+      format("While making room for a plan: {} bytes of activations, {} of inputs and outputs.",
+             sizes.arena, sizes.io)));
+  BOWLINE_ASSIGN(Workspace fresh, Workspace::allocate(device, sizes));
+  std::vector<Entry> entries;
+  for (Planned& p : planned) {
+    BOWLINE_ASSIGN(Segment segment,
+                   Segment::record(std::move(p.plan), model_->table, device, fresh));
+    entries.push_back({&entry_points_[entries.size()], std::move(p.bound),
+                       StepValues(std::move(p.layout)), std::move(segment)});
+  }
   workspace_ = std::move(fresh);
-  forward_.emplace(std::move(segment));
-  bound_ = std::move(bound);
-  generations_ = Generations::of(table, false);
-  device_ = device;
-  ++counters_.plan_builds;
-  ++counters_.recordings;
-  counters_.launches = forward_->recording()->launches();
+  entries_ = std::move(entries);
   return {};
 }
 
-Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
+Status SessionState::prepare(const Device* wanted) {
+  const params::Table& table = model_->table;
+  if (!entries_.empty() && generations_.match(table)) {
+    return {};
+  }
+  BOWLINE_ASSIGN(std::vector<graph::Graph> bound, bind());
+  std::set<uint32_t> read;
+  for (const graph::Graph& graph : bound) {
+    const std::vector<uint32_t> ties = graph::storages_of(graph);
+    read.insert(ties.begin(), ties.end());
+  }
+  BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
+                 device_of(table, std::vector(read.begin(), read.end())));
+  if (wanted != nullptr) {
+    BOWLINE_TRY(require_on_device(device.get(), *wanted));
+  }
+  BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
+  BOWLINE_ASSIGN(std::vector<Planned> planned, plan(std::move(bound), *device));
+  BOWLINE_TRY(place(std::move(planned), device));
+  generations_ = Generations::of(table, false);
+  device_ = device;
+  counters_.plan_builds += entries_.size();
+  counters_.recordings += entries_.size();
+  counters_.launches = entries_[0].forward.recording()->launches();
+  return {};
+}
+
+Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_view> entry_point,
+                                                     std::span<const Tensor> inputs) {
+  const std::string_view name = entry_point.value_or(entry_points_[0].name);
+  std::vector<Entry*> named;
+  std::string known;
+  for (Entry& entry : entries_) {
+    BOWLINE_REQUIRE(entry_point || entry.of->name == name,
+                    "The session has several entry points, {} and {}: say which one runs.",
+                    text_of(entry_points_[0]), text_of(*entry.of));
+    known += (known.empty() ? "" : "; ") + text_of(*entry.of);
+    if (entry.of->name == name) {
+      named.push_back(&entry);
+    }
+  }
+  BOWLINE_REQUIRE(!named.empty(), "The session has no plan of \"{}\"; it has {}.", name, known);
+  if (named.size() == 1) {
+    return named[0];
+  }
+  const auto found =
+      std::ranges::find_if(named, [&](Entry* e) { return fits(e->forward.plan(), inputs); });
+  BOWLINE_REQUIRE(found != named.end(), "The inputs have the shapes of none of these: {}.", known);
+  return *found;
+}
+
+Status SessionState::run(std::optional<std::string_view> entry_point,
+                         std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                          std::span<const StepValue> steps) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
-  device::OpenDevice& device = *model_->table.device();
-  const plan::Plan& plan = forward_->plan();
-  steps_->reset();
+  BOWLINE_ASSIGN(Entry* const entry, entry_for(entry_point, inputs));
+  const plan::Plan& plan = entry->forward.plan();
+  entry->steps.reset();
   for (const StepValue& value : steps) {
-    BOWLINE_TRY(steps_->give(value));
+    BOWLINE_TRY(entry->steps.give(value));
   }
-  BOWLINE_TRY(steps_->check(plan));
-  device::Recording* const recordings[] = {forward_->recording()};
-  BOWLINE_TRY(submit(device, workspace_, plan, recordings, inputs, *steps_));
+  BOWLINE_TRY(entry->steps.check(plan));
+  BOWLINE_ASSIGN(const uint32_t refreshes, exec::run(*device_, workspace_, entry->forward,
+                                                     model_->table, inputs, entry->steps));
   ++counters_.submits;
-  BOWLINE_TRY(check_error(steps_->head(), plan));
-  return read_outputs(device, workspace_, plan, outputs);
+  counters_.refreshes += refreshes;
+  counters_.launches = entry->forward.recording()->launches();
+  BOWLINE_TRY(check_error(entry->steps.head(), plan));
+  return read_outputs(*device_, workspace_, plan, outputs);
 }
 
-Result<std::vector<NodeTime>> SessionState::profile(std::span<const Tensor> inputs) {
+Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,
+                                                    std::span<const Tensor> inputs) {
   BOWLINE_TRY(prepare());
-  BOWLINE_ASSIGN(const Clock clock, Clock::start(model_->table.device()));
-  BOWLINE_TRY(run(inputs, {}, {}));
+  BOWLINE_ASSIGN(const Entry* const entry, entry_for(entry_point, inputs));
+  BOWLINE_ASSIGN(const Clock clock, Clock::start(device_));
+  BOWLINE_TRY(run(entry_point, inputs, {}, {}));
   std::vector<NodeTime> times;
-  clock.add(forward_->plan(), forward_->recording(), times);
+  clock.add(entry->forward, times);
   return times;
 }
 
@@ -97,24 +220,35 @@ MemoryReport SessionState::memory() const {
   MemoryReport m;
   m.arena_bytes = workspace_.arena_bytes();
   m.io_bytes = workspace_.io_bytes();
-  m.backend_bytes = forward_ ? forward_->recording()->overhead_bytes() : 0;
-  m.lower_bound_bytes = forward_ ? forward_->plan().arena_lower_bound : 0;
-  complete(m, model_->table);
+  for (const Entry& entry : entries_) {
+    m.backend_bytes += entry.forward.backend_bytes();
+    m.lower_bound_bytes = std::max(m.lower_bound_bytes, entry.forward.plan().arena_lower_bound);
+  }
+  complete(m, model_->table, device_.get());
   return m;
 }
 
 Result<std::string> SessionState::listing(std::string_view part, bool columns) const {
   BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
                   part);
-  BOWLINE_REQUIRE(forward_.has_value(), "There is no plan to list: the last planning failed.");
-  if (part == "build") {
-    const std::string launches =
-        columns ? format("segment forward: {} launches\n", forward_->recording()->launches()) +
-                      plan::list_records(forward_->plan())
-                : "";
-    return launches + plan::list_repeat_parameters(bound_);
+  BOWLINE_REQUIRE(!entries_.empty(), "There is no plan to list: the last planning failed.");
+  std::string out;
+  for (const Entry& entry : entries_) {
+    if (entries_.size() > 1) {
+      out += text_of(*entry.of) + '\n';
+    }
+    if (part == "forward") {
+      out += plan::list_nodes(entry.bound, 0, entry.bound.nodes.size(), {columns});
+      continue;
+    }
+    out += plan::list_copies(entry.forward.plan());
+    if (columns) {
+      out += format("segment forward: {} launches\n", entry.forward.recording()->launches()) +
+             plan::list_records(entry.forward.plan());
+    }
+    out += plan::list_repeat_parameters(entry.bound);
   }
-  return plan::list_nodes(bound_, 0, bound_.nodes.size(), {columns});
+  return out;
 }
 
 }  // namespace exec
@@ -125,22 +259,35 @@ Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
 Result<Session> Session::create(const Model& model, const Device& device,
+                                std::span<const BoundEntryPoint> entry_points,
+                                const Budget& budget) {
+  return guarded(model.state(), "model", [&](graph::ModelState&) -> Result<Session> {
+    BOWLINE_REQUIRE(!entry_points.empty(), "A session without an entry point is asked for.");
+    auto state = std::make_unique<exec::SessionState>(
+        model.state(), std::vector(entry_points.begin(), entry_points.end()), budget);
+    BOWLINE_TRY(state->prepare(&device));
+    return Session(std::move(state));
+  });
+}
+
+Result<Session> Session::create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
                                 const Budget& budget) {
-  return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Session> {
-    BOWLINE_TRY(exec::require_on_device(m.table, device));
-    auto state = std::make_unique<exec::SessionState>(
-        model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()),
-        budget);
-    BOWLINE_TRY(state->prepare());
-    return Session(std::move(state));
+  return guarded([&]() -> Result<Session> {
+    const BoundEntryPoint one{std::string(entry_point), {dims.begin(), dims.end()}};
+    return create(model, device, std::span(&one, 1), budget);
   });
 }
 
 Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                     std::span<const StepValue> steps) {
   return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.run(inputs, outputs, steps); });
+                 [&](exec::SessionState& s) { return s.run({}, inputs, outputs, steps); });
+}
+Status Session::run(std::string_view entry_point, std::span<const Tensor> inputs,
+                    std::span<const Tensor> outputs, std::span<const StepValue> steps) {
+  return guarded(state_, "session",
+                 [&](exec::SessionState& s) { return s.run(entry_point, inputs, outputs, steps); });
 }
 MemoryReport Session::memory() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });
@@ -149,7 +296,12 @@ Counters Session::counters() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
 }
 Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs) {
-  return guarded(state_, "session", [&](exec::SessionState& s) { return s.profile(inputs); });
+  return guarded(state_, "session", [&](exec::SessionState& s) { return s.profile({}, inputs); });
+}
+Result<std::vector<NodeTime>> Session::profile(std::string_view entry_point,
+                                               std::span<const Tensor> inputs) {
+  return guarded(state_, "session",
+                 [&](exec::SessionState& s) { return s.profile(entry_point, inputs); });
 }
 Result<std::string> Session::listing(std::string_view part, bool columns) const {
   return guarded(state_, "session",

@@ -2,42 +2,66 @@
 #pragma once
 
 #include "exec/segment.h"
+#include "graph/bind.h"
 
 namespace bowline::exec {
 
 class SessionState final : public graph::User {
  public:
-  SessionState(std::shared_ptr<graph::ModelState> model, std::string entry_point,
-               std::vector<BoundDim> dims, const Budget& budget);
+  // Plans come with prepare().
+  SessionState(std::shared_ptr<graph::ModelState> model, std::vector<BoundEntryPoint> entry_points,
+               const Budget& budget);
   ~SessionState();
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
-  // Makes the plan again if the model changed since.
-  Status prepare();
-  Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-             std::span<const StepValue> steps);
-  Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
+  // Makes the plans again if the model changed since. All of them lie in one arena. Errors  bad_argument: the model does not lie
+  // on `wanted`.
+  Status prepare(const Device* wanted = nullptr);
+  // None: the one entry point that there is.
+  Status run(std::optional<std::string_view> entry_point, std::span<const Tensor> inputs,
+             std::span<const Tensor> outputs, std::span<const StepValue> steps);
+  Result<std::vector<NodeTime>> profile(std::optional<std::string_view> entry_point,
+                                        std::span<const Tensor> inputs);
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:
+  // An entry point with its dims.
+  struct Entry {
+    const BoundEntryPoint* of;
+    graph::Graph bound;
+    StepValues steps;
+    Segment forward;
+  };
+  // An entry as it is planned, before anything of it lies on the device.
+  struct Planned {
+    graph::Graph bound;
+    plan::Plan plan;
+    plan::StepLayout layout;
+  };
+
+  Result<std::vector<graph::Graph>> bind() const;
+  Result<std::vector<Planned>> plan(std::vector<graph::Graph> bound,
+                                    const device::OpenDevice& device) const;
+  Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);
+  // The plan that a run is for.
+  Result<Entry*> entry_for(std::optional<std::string_view> entry_point,
+                           std::span<const Tensor> inputs);
+
   std::shared_ptr<graph::ModelState> model_;
-  std::string entry_point_;
-  std::vector<BoundDim> dims_;
+  const std::vector<BoundEntryPoint> entry_points_;
   Budget budget_;
-  graph::Graph bound_;
   Workspace workspace_;
-  std::optional<Segment> forward_;
-  std::optional<StepValues> steps_;             // of the plan
-  std::shared_ptr<device::OpenDevice> device_;  // of the plan
+  std::vector<Entry> entries_;                  // by entry point; empty: there are no plans
+  std::shared_ptr<device::OpenDevice> device_;  // of the plans
   Generations generations_;
   Counters counters_;
 };
 
-// What lies on the device besides the plans: storages and staging. Then the sum of all.
-void complete(MemoryReport& report, const params::Table& table);
+// What lies on the device besides the plans: storages, derived copies and staging. Then the sum of all.
+void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device);
 
 }  // namespace bowline::exec

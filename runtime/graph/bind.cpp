@@ -51,8 +51,8 @@ Node transpose_of(Graph& graph, ValueId v) {
   return node;
 }
 
-// The nodes of a graph with parameters that are transposes: read as they lie where the operator can, else copied by a node
-// in front of all others.
+// The nodes of a graph with parameters that are transposes: read as they lie where the operator can, else copied by a node,
+// that of a parameter in front of all others.
 class TransposedParameters {
  public:
   TransposedParameters(Graph& graph, std::vector<bool> transposed)
@@ -82,14 +82,22 @@ class TransposedParameters {
   ValueId copy_of(ValueId v) {
     const auto [it, is_new] = made_.try_emplace(v, kNoValue);
     if (is_new) {
-      copies_.push_back(transpose_of(graph_, v));
-      it->second = copies_.back().outputs[0];
+      // That of a result follows it.
+      std::vector<Node>& to = graph_[v].kind == ValueKind::parameter ? copies_ : nodes_;
+      to.push_back(transpose_of(graph_, v));
+      it->second = to.back().outputs[0];
     }
     return it->second;
   }
 
   void add(Node node) {
     ValueId addend = kNoValue;
+    // What works element by element keeps the order of its input, so that a storage and its copy are transposed alike.
+    if (op_def(node.op).derives_copies && is_transposed(node.inputs[0])) {
+      transposed_[node.outputs[0]] = true;
+      nodes_.push_back(std::move(node));
+      return;
+    }
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!is_transposed(node.inputs[i])) {
         continue;

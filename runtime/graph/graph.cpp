@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <set>
+
 namespace bowline::graph {
 
 std::string describe(const Graph& graph, size_t node) {
@@ -25,6 +27,29 @@ bool writes_storage(const Node& node) {
 }
 
 }  // namespace
+
+namespace {
+
+void add_storages(const Graph& graph, std::set<uint32_t>& ties) {
+  for (const Node& node : graph.nodes) {
+    for (const ValueId v : node.inputs) {
+      for (const StorageUse& use : graph[v].uses) {
+        ties.insert(use.tie);
+      }
+    }
+    if (node.repeat) {
+      add_storages(*node.repeat->body, ties);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<uint32_t> storages_of(const Graph& graph) {
+  std::set<uint32_t> ties;
+  add_storages(graph, ties);
+  return {ties.begin(), ties.end()};
+}
 
 void prune(Graph& graph) {
   std::vector<bool> used(graph.values.size(), false);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/encoding.h"
 #include "graph/op_table.h"
+#include "params/residency.h"
 
 namespace bowline::graph {
 
@@ -37,8 +37,10 @@ struct ValueInfo {
   // parameter: one item; in the body of a Repeat one per iteration; of an optimizer node any number.
   std::vector<uint32_t> parameters;  // generic: numbers of parameters of the model
   std::vector<StorageUse> uses;      // bound
-  uint32_t node = UINT32_MAX;        // result: the node that makes it ...
-  uint32_t output = 0;               // ... as this output
+  // bound: what is read are not the storages but their derived copies of this form; of the dtype of the value.
+  std::shared_ptr<const params::Form> form;
+  uint32_t node = UINT32_MAX;  // result: the node that makes it ...
+  uint32_t output = 0;         // ... as this output
 };
 
 struct Graph;
@@ -81,6 +83,9 @@ struct Graph {
 
 // 'node 17 "ln_f" (LayerNorm)'
 std::string describe(const Graph& graph, size_t node);
+
+// Ascending tie indices of the storages that the nodes of a bound graph read or write, those of bodies too.
+std::vector<uint32_t> storages_of(const Graph& graph);
 
 // Drops nodes that neither reach an output nor write a storage, and values nobody uses.
 void prune(Graph& graph);

@@ -68,10 +68,13 @@ Status drop_training_state(ModelState& state) {
   return {};
 }
 
-Status to(ModelState& state, const std::shared_ptr<device::OpenDevice>& device) {
-  const std::shared_ptr<device::OpenDevice> before = state.table.device();
-  BOWLINE_TRY(params::move(state.table, device, state.busy));
-  if (before != device) {
+// Moves all storages, or those that a pattern names.
+Status to(ModelState& state, const Device& device, std::optional<std::string_view> pattern) {
+  BOWLINE_REQUIRE(device.handle() != nullptr, "The device is empty: it was moved from.");
+  BOWLINE_ASSIGN(const bool moved,
+                 pattern ? params::move(state.table, device.handle(), *pattern, state.busy)
+                         : params::move(state.table, device.handle(), state.busy));
+  if (moved) {
     for (graph::User* user : state.users) {
       user->leave_device();
     }
@@ -234,10 +237,11 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
 }
 
 Status Model::to(const Device& device) {
-  return guarded(state_, "model", [&](ModelState& s) -> Status {
-    BOWLINE_REQUIRE(device.handle() != nullptr, "The device is empty: it was moved from.");
-    return bowline::to(s, device.handle());
-  });
+  return guarded(state_, "model", [&](ModelState& s) { return bowline::to(s, device, {}); });
+}
+
+Status Model::to(const Device& device, std::string_view pattern) {
+  return guarded(state_, "model", [&](ModelState& s) { return bowline::to(s, device, pattern); });
 }
 
 Result<Model> Model::clone() const {

@@ -71,6 +71,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_cast;
 const OpDef op_cast{
     .name = "Cast",
+    .derives_copies = true,
     .types = "A -> B",
     .infer = infer,
     .gradient = gradient,

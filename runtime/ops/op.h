@@ -235,6 +235,9 @@ struct OpDef {
   bool is_sum = false;
   bool is_transpose = false;
   bool is_repeat = false;
+  // (optional) Element i of its output follows from element i of its one input: of a storage, the plan keeps the result beside it
+  // and makes it again only when the storage was written (params/residency.h).
+  bool derives_copies = false;
   GradientRows gradient_rows = GradientRows::none;
   // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose
   // bits are set in list_inputs, and the outputs that update them.

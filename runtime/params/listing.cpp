@@ -60,8 +60,15 @@ std::string Table::list_storages() const {
     if (!s.encoding.is_plain()) {
       out += format(" {}", s.encoding);
     }
-    out += format("{} version {} generation {} {}\n", s.trainable ? "" : " frozen", s.version,
+    out += format("{} version {} generation {} {}", s.trainable ? "" : " frozen", s.version,
                   s.generation, home_text(s.home));
+    for (const std::weak_ptr<Residency>& c : s.copies) {
+      if (const std::shared_ptr<Residency> copy = c.lock()) {
+        out += format(", as {} {}", copy->form().dtype,
+                      copy->version() ? format("version {}", *copy->version()) : "to be made");
+      }
+    }
+    out += '\n';
   }
   return out;
 }

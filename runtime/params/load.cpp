@@ -95,7 +95,8 @@ class Filling {
     if (!covers(0, storage_.bytes())) {
       BOWLINE_TRY(keep_the_rest());
     }
-    BOWLINE_ASSIGN(Home home, make_home(table_.device(), bytes_));
+    const std::shared_ptr<device::Block>& block = table_.storages[tie_].home.block;
+    BOWLINE_ASSIGN(Home home, make_home(block ? block->device_handle() : table_.device(), bytes_));
     install(storage_, std::move(home));
     return {};
   }

@@ -1,3 +1,7 @@
+#include <numeric>
+#include <set>
+
+#include "core/pattern.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -14,28 +18,29 @@ bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& de
   return s.home.valid() && !is_there(s.home, device) && !waits_for_a_trainer;
 }
 
-}  // namespace
-
-Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) {
-  bool moves = table.device() != device;
+// Moves `ties`, and new bytes go to `homes` from then on. False: nothing had to change.
+Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
+                       const std::shared_ptr<device::OpenDevice>& device,
+                       const std::shared_ptr<device::OpenDevice>& homes, int busy) {
   device::Demand demand;
-  for (const Storage& s : table.storages) {
-    if (has_to_move(s, device)) {
-      moves = true;
-      demand.add(s.bytes(), device::MemoryKind::device);
+  std::vector<uint32_t> moving;
+  for (const uint32_t tie : ties) {
+    if (has_to_move(table.storages[tie], device)) {
+      moving.push_back(tie);
+      demand.add(table.storages[tie].bytes(), device::MemoryKind::device);
     }
   }
-  if (!moves) {
-    return {};
+  if (moving.empty() && table.device() == homes) {
+    return false;
   }
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
   if (device) {
-    BOWLINE_TRY(device->require_room(demand).at("While making room for all storages."));
+    const bool all = ties.size() == table.storages.size();
+    BOWLINE_TRY(device->require_room(demand).at(
+        all ? "While making room for all storages."
+            : format("While making room for {} storages.", moving.size())));
   }
-  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
-    if (!has_to_move(table.storages[tie], device)) {
-      continue;
-    }
+  for (const uint32_t tie : moving) {
     Storage& storage = stage.storage(tie);
     const std::string place = format("While moving storage {} to {}.", tie,
                                      device ? device->info().name : std::string("host memory"));
@@ -47,9 +52,36 @@ Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy) 
     storage.home = std::move(home).value();
     ++storage.generation;
   }
-  stage.set_device(std::move(device));
+  stage.set_device(homes);
   stage.commit();
-  return {};
+  return true;
+}
+
+}  // namespace
+
+Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device, int busy) {
+  std::vector<uint32_t> all(table.storages.size());
+  std::iota(all.begin(), all.end(), 0u);
+  return move_rows(table, all, device, device, busy);
+}
+
+Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device,
+                  std::string_view pattern, int busy) {
+  std::set<uint32_t> ties;
+  for (const ParameterRow& p : table.parameters) {
+    if (matches(pattern, p.name)) {
+      ties.insert(p.tie);
+    }
+  }
+  BOWLINE_REQUIRE(!ties.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
+                  table.parameters.size());
+  std::vector<uint32_t> rows;
+  for (const uint32_t tie : ties) {
+    const std::vector<uint32_t> owned = sorted(table.owned(tie));
+    rows.push_back(tie);
+    rows.insert(rows.end(), owned.begin(), owned.end());
+  }
+  return move_rows(table, rows, device, table.device(), busy);
 }
 
 }  // namespace bowline::params

@@ -97,7 +97,28 @@ void Table::put(uint32_t tie, Storage row) {
   enter(tie);
 }
 
-void Table::set_home(uint32_t tie, Home home) { storages.rows_[tie].home = std::move(home); }
+void Table::set_home(uint32_t tie, Home home) {
+  storages.rows_[tie].home = std::move(home);
+  storages.rows_[tie].copies.clear();
+}
+
+void Table::add_copy(uint32_t tie, const std::shared_ptr<Residency>& copy) {
+  std::vector<std::weak_ptr<Residency>>& copies = storages.rows_[tie].copies;
+  std::erase_if(copies, [](const std::weak_ptr<Residency>& c) { return c.expired(); });
+  copies.push_back(copy);
+}
+
+std::shared_ptr<Residency> Table::copy_of(uint32_t tie, const Form& form) const {
+  const Storage& row = storages[tie];
+  for (const std::weak_ptr<Residency>& c : row.copies) {
+    std::shared_ptr<Residency> copy = c.lock();
+    if (copy != nullptr && copy->generation() == row.generation && copy->form() == form) {
+      return copy;
+    }
+  }
+  return nullptr;
+}
+
 void Table::wrote(uint32_t tie) { ++storages.rows_[tie].version; }
 void Table::changed(uint32_t tie) { ++storages.rows_[tie].generation; }
 

@@ -16,6 +16,7 @@
 #include "model/map.h"
 #include "params/groups.h"
 #include "params/names.h"
+#include "params/residency.h"
 
 namespace bowline::params {
 
@@ -41,7 +42,8 @@ std::optional<DType> floor_dtype(Role role);
 
 constexpr int32_t kNoOwner = -1;
 
-// Where the bytes of a storage are: nowhere yet, in a mapped file, in host memory, or on a device.
+// Where the bytes of a storage are: nowhere yet, in a mapped file, in host memory, or on a device. Different storages may lie
+// on different devices.
 struct Home {
   std::shared_ptr<const model::FileRange> file;
   std::shared_ptr<const std::vector<std::byte>> host;
@@ -64,6 +66,8 @@ struct Storage {
   uint64_t generation = 0;
   Init init;
   Home home;
+  // Derived copies of this generation, on the device of `home`; who reads one keeps it alive.
+  std::vector<std::weak_ptr<Residency>> copies;
 
   uint64_t bytes() const { return empty ? 0 : encoding.bytes(dtype, shape); }
 };
@@ -115,6 +119,9 @@ class Table {
   // Changes of one row: none of them fails.
   void put(uint32_t tie, Storage row);
   void set_home(uint32_t tie, Home home);
+  void add_copy(uint32_t tie, const std::shared_ptr<Residency>& copy);
+  // The copy of the row in this form, or null.
+  std::shared_ptr<Residency> copy_of(uint32_t tie, const Form& form) const;
   // Its values were written.
   void wrote(uint32_t tie);
   // What was derived from it is made again.
@@ -137,7 +144,7 @@ class Table {
   Groups::Members owned(uint32_t owner) const { return owned_.of(owner); }
   // Row of `role` and `slot` that belongs to `owner`, or none.
   std::optional<uint32_t> owned(uint32_t owner, Role role, uint32_t slot) const;
-  // The device that holds every storage with bytes; null when they lie in host memory or in a file.
+  // Where new bytes go: the device that all storages were moved to last. Null: host memory.
   const std::shared_ptr<device::OpenDevice>& device() const { return device_; }
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
 

@@ -8,9 +8,10 @@ namespace {
 
 // What `parameter` shows of `storage`, as it lies; on the device without a detour.
 Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
-                     const std::shared_ptr<device::OpenDevice>& device) {
+                     const std::shared_ptr<device::OpenDevice>& for_new) {
   BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
   if (storage.home.block) {
+    const std::shared_ptr<device::OpenDevice>& device = storage.home.block->device_handle();
     Home home;
     BOWLINE_ASSIGN(home.block,
                    device::Block::allocate(device, window.count, device::MemoryKind::device));
@@ -22,7 +23,7 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
   }
   std::vector<std::byte> scratch;
   BOWLINE_ASSIGN(const Bytes run, read_run(storage, window.first, window.count, scratch));
-  return make_home(device, run);
+  return make_home(for_new, run);
 }
 
 // A new row with what `parameter` shows of row `tie`. Returns its bytes.

@@ -38,8 +38,11 @@ Status read_values(const ParameterRow& parameter, const Storage& storage, const 
 Status freeze(Table& table, std::string_view name, bool frozen, bool all, int busy);
 
 // Moves every storage with one transfer each (null: back to host memory); one that is there stays
-// as it is. Rows of a training that no Trainer has brought to a device stay in their file.
-Status move(Table& table, std::shared_ptr<device::OpenDevice> device, int busy);
+// as it is. Rows of a training that no Trainer has brought to a device stay in their file. Returns whether anything changed.
+Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device, int busy);
+// The same of the storages of parameters that match a pattern, with the rows that they own.
+Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device,
+                  std::string_view pattern, int busy);
 
 // Makes the rows of a training empty.
 void drop_training(Table& table);

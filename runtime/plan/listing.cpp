@@ -11,6 +11,12 @@ using graph::ValueId;
 using graph::ValueInfo;
 using graph::ValueKind;
 
+// "@w", and "@w:bf16" of a derived copy.
+std::string parameter_name(const ValueInfo& v) {
+  return format("@{}{}", v.name.empty() ? "list" : listed_name(v.name),
+                v.form == nullptr ? "" : format(":{}", v.dtype));
+}
+
 class Lister {
  public:
   Lister(const Graph& graph, std::string indent, ListingColumns columns, std::string& out)
@@ -37,7 +43,7 @@ class Lister {
   std::string name(ValueId v) const {
     const ValueInfo& info = graph_[v];
     if (info.kind == ValueKind::parameter) {
-      return format("@{}", info.name.empty() ? "list" : listed_name(info.name));
+      return parameter_name(info);
     }
     if (info.kind == ValueKind::input) {
       const auto position = std::ranges::find(graph_.inputs, v) - graph_.inputs.begin();
@@ -100,16 +106,20 @@ std::string list_nodes(const Graph& graph, size_t begin, size_t end, ListingColu
 
 namespace {
 
+std::string slot_text(const StorageSlot& slot) {
+  return slot.form == nullptr ? format("storage {}", slot.tie)
+                              : format("storage {} as {}", slot.tie, slot.form->dtype);
+}
+
 std::string place_text(const Plan& plan, const device::Operand& o) {
   if (o.table != device::kNoTable) {
     return format("table {}", o.table);
   }
-  const std::string slot =
-      o.slot == device::kArenaSlot ? "arena"
-      : o.slot == device::kIoSlot  ? "io"
-      : o.slot == device::kStepSlot
-          ? "step"
-          : format("storage {}", plan.storages[o.slot - device::kFirstStorageSlot]);
+  const std::string slot = o.slot == device::kArenaSlot ? "arena"
+                           : o.slot == device::kIoSlot  ? "io"
+                           : o.slot == device::kStepSlot
+                               ? "step"
+                               : slot_text(plan.storages[o.slot - device::kFirstStorageSlot]);
   const std::string steps =
       o.modulo == 0 ? "" : format(" step {} of {} x {}", o.shift, o.modulo, o.step_bytes);
   return format("{} {}..{}{}", slot, o.offset, o.offset + o.bytes(), steps);
@@ -150,6 +160,16 @@ std::string list_records(const Plan& plan) {
   return out;
 }
 
+std::string list_copies(const Plan& plan) {
+  std::string out;
+  for (const StorageSlot& slot : plan.storages) {
+    if (slot.form != nullptr) {
+      out += format("refresh {}: {}, when it was written\n", slot_text(slot), slot.form->op);
+    }
+  }
+  return out;
+}
+
 std::string list_repeat_parameters(const Graph& graph) {
   std::string out;
   for (const Node& node : graph.nodes) {
@@ -160,7 +180,7 @@ std::string list_repeat_parameters(const Graph& graph) {
       if (info.kind != ValueKind::parameter) {
         continue;
       }
-      out += format("@{}:", listed_name(info.name));
+      out += parameter_name(info) + ':';
       for (const graph::StorageUse& u : info.uses) {
         out += format(" {}", u.tie);
       }

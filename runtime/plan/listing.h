@@ -18,6 +18,9 @@ std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
 // arena, of the io buffer or of a storage, by tie index.
 std::string list_records(const Plan& plan);
 
+// Lists the derived copies that a plan reads.
+std::string list_copies(const Plan& plan);
+
 // Lists the parameters of the bodies of Repeats: one line per list, the items by tie index.
 std::string list_repeat_parameters(const graph::Graph& graph);
 

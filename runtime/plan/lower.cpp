@@ -14,17 +14,6 @@ using graph::ValueKind;
 
 namespace {
 
-// The storage dtype of a record. Backends rely on it that the operands have the dtypes that their operator takes.
-Status set_type(Record& record) {
-  std::vector<DType> inputs, outputs;
-  std::ranges::transform(record.inputs, std::back_inserter(inputs), &Operand::dtype);
-  std::ranges::transform(record.outputs, std::back_inserter(outputs), &Operand::dtype);
-  const OpDef& def = op_def(record.op);
-  BOWLINE_TRY(check_operand_types(def.types, def.name, inputs, outputs));
-  record.type = storage_type(def.types, inputs, outputs);
-  return {};
-}
-
 void renumber(Graph& g) {
   for (uint32_t n = 0; n < g.nodes.size(); ++n) {
     for (const ValueId v : g.nodes[n].outputs) {
@@ -35,20 +24,35 @@ void renumber(Graph& g) {
 
 }  // namespace
 
-uint32_t Lowering::slot_of(uint32_t tie) {
-  const auto [it, added] = slots_.try_emplace(
-      tie, device::kFirstStorageSlot + static_cast<uint32_t>(plan_.storages.size()));
-  if (added) {
-    plan_.storages.push_back(tie);
+Status set_type(Record& record) {
+  std::vector<DType> inputs, outputs;
+  std::ranges::transform(record.inputs, std::back_inserter(inputs), &Operand::dtype);
+  std::ranges::transform(record.outputs, std::back_inserter(outputs), &Operand::dtype);
+  const OpDef& def = op_def(record.op);
+  BOWLINE_TRY(check_operand_types(def.types, def.name, inputs, outputs));
+  record.type = storage_type(def.types, inputs, outputs);
+  return {};
+}
+
+uint32_t Lowering::slot_of(uint32_t tie, const std::shared_ptr<const params::Form>& form) {
+  const StorageSlot wanted{tie, form};
+  const auto [begin, end] = slots_.equal_range(tie);
+  for (auto it = begin; it != end; ++it) {
+    if (plan_.storages[it->second - device::kFirstStorageSlot] == wanted) {
+      return it->second;
+    }
   }
-  return it->second;
+  const uint32_t slot = device::kFirstStorageSlot + static_cast<uint32_t>(plan_.storages.size());
+  slots_.emplace(tie, slot);
+  plan_.storages.push_back(wanted);
+  return slot;
 }
 
 uint32_t Lowering::table_of(const ValueInfo& v) {
   device::Table table;
   for (const StorageUse& use : v.uses) {
     table.entries.push_back(
-        {slot_of(use.tie), use.first_element * size_of(v.dtype), use.elements, false});
+        {slot_of(use.tie, v.form), use.first_element * size_of(v.dtype), use.elements, false});
   }
   plan_.program.tables.push_back(std::move(table));
   return static_cast<uint32_t>(plan_.program.tables.size() - 1);
@@ -84,7 +88,7 @@ Operand Lowering::parameter_operand(const Frame& f, const Node& node, const Valu
   const OpDef& def = op_def(node.op);
   const bool list = def.takes_lists;
   if (f.outer == nullptr && !list && def.gradient_rows == GradientRows::none) {
-    o.slot = slot_of(v.uses[0].tie);
+    o.slot = slot_of(v.uses[0].tie, v.form);
     o.offset = v.uses[0].first_element * size_of(v.dtype);
     return o;
   }

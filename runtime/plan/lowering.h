@@ -81,6 +81,9 @@ class Frame {
   std::vector<uint32_t> values_in_;
 };
 
+// The storage dtype of a record. Backends rely on it that the operands have the dtypes that their operator takes.
+Status set_type(device::Record& record);
+
 class Lowering {
  public:
   Lowering(const device::OpenDevice& device, Plan& plan, StepLayout& steps, const Budget& budget)
@@ -105,7 +108,7 @@ class Lowering {
   device::Operand parameter_operand(const Frame& f, const graph::Node& node,
                                     const graph::ValueInfo& v, device::Operand o);
   uint32_t table_of(const graph::ValueInfo& v);
-  uint32_t slot_of(uint32_t tie);
+  uint32_t slot_of(uint32_t tie, const std::shared_ptr<const params::Form>& form);
   void note_written(const graph::ValueInfo& storages);
   void note_steps(const device::Record& record);
   // Every record comes through here, those that no node of the graph stands for too. `n`: the position at which it runs.
@@ -127,9 +130,9 @@ class Lowering {
   StepLayout& steps_;
   Meter meter_;
   uint64_t alignment_;
-  uint32_t lowered_ = 0;                // nodes
-  std::map<uint32_t, uint32_t> slots_;  // tie -> slot
-  std::vector<uint32_t> accumulates_;   // by record: outputs that may be gradients
+  uint32_t lowered_ = 0;                     // nodes
+  std::multimap<uint32_t, uint32_t> slots_;  // tie -> slots, of its storage and its copies
+  std::vector<uint32_t> accumulates_;        // by record: outputs that may be gradients
 };
 
 }  // namespace bowline::plan

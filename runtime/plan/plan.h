@@ -26,11 +26,22 @@ struct StepUse {
   uint32_t writer = kNobody;
 };
 
+// What a slot of a plan is: a storage, or its derived copy of a form.
+struct StorageSlot {
+  uint32_t tie = 0;
+  std::shared_ptr<const params::Form> form;  // null: the storage
+
+  bool operator==(const StorageSlot& other) const {
+    return tie == other.tie && (form == nullptr) == (other.form == nullptr) &&
+           (form == nullptr || *form == *other.form);
+  }
+};
+
 struct Plan {
-  std::string name;  // the segment: "forward", "accumulate", "update"
+  std::string name;  // the segment: "forward", "accumulate", "update", "refresh"
   device::Program program;
-  std::vector<uint32_t> storages;  // tie index of slot kFirstStorageSlot + i
-  std::vector<uint32_t> written;   // tie indices of the storages that the segment writes
+  std::vector<StorageSlot> storages;  // slot kFirstStorageSlot + i
+  std::vector<uint32_t> written;      // tie indices of the storages that the segment writes
   std::vector<IoRange> inputs;
   std::vector<IoRange> outputs;
   std::vector<StepUse> steps;
@@ -45,6 +56,15 @@ struct Plan {
 //         the budget.
 Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevice& device,
                    StepLayout& steps, const Budget& budget = Budget::of_plan());
+
+// The plan that makes a derived copy: one record, from slot kFirstStorageSlot to the next one; it uses no other.
+// Errors  unsupported: the device cannot run it.
+Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
+                     const device::OpenDevice& device);
+
+// Nodes that only make another form of a storage (OpDef::derives_copies) leave the graph: who reads their result reads the derived
+// copy. Of a parameter that shows but a part of its storage they stay. Returns how many of the first `boundary` nodes are left.
+size_t derive_copies(graph::Graph& graph, const params::Table& table, size_t boundary = 0);
 
 // Sets TableEntry::first of gradients: the contribution to a storage that is executed first overwrites, unless it was started
 // as zeros before. A storage of which some contribution covers only a part has one (graph/gradient.cpp).

@@ -169,7 +169,7 @@ Status TrainerState::save(const std::string& path, const Progress& data,
     t.config.push_back(setting(key, value));
   }
   t.versions.push_back(setting("bowline", std::string(version())));
-  t.versions.push_back(setting("device", device_text(*model_->table.device())));
+  t.versions.push_back(setting("device", device_text(*home())));
   return graph::save_model(*model_, path, &t, files);
 }
 
@@ -278,7 +278,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   if (Status s = check(); !s.ok()) {
     return Status(Code::bad_file, format("\"{}\" cannot be resumed: {}", path, s.message()));
   }
-  Result<Progress> out = progress_of(*t, *model_->table.device());
+  Result<Progress> out = progress_of(*t, *home());
   Position position = position_of(*t);
   if (unread_) {
     unread_.reset();
@@ -304,15 +304,15 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   }
   device::Demand demand;
   add_waiting(staged, demand);
-  BOWLINE_TRY(staged.device()->require_room(demand).at("While making room for moments."));
+  BOWLINE_TRY(device_->require_room(demand).at("While making room for moments."));
   BOWLINE_TRY(place_waiting(staged));
-  device::OpenDevice& device = *staged.device();
   std::vector<std::byte> scratch;
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     const Storage& row = staged.storages[tie];
     if (row.empty || (row.role == Role::gradient && !pending)) {
       continue;  // between two steps gradients are not kept
     }
+    device::OpenDevice& device = row.home.block->device();
     if (const Storage* from = counterpart(saved, staged, tie); from != nullptr) {
       BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
       BOWLINE_TRY(bytes.empty() ? Status() : device.copy_in(row.home.block->buffer(), 0, bytes));

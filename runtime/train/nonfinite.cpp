@@ -186,15 +186,14 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
   }
   plan::StepLayout layout;
   BOWLINE_ASSIGN(plan::Plan plan, plan::lower(std::move(all), "search", *device_, layout));
-  BOWLINE_ASSIGN(
-      const exec::Workspace workspace,
-      exec::Workspace::allocate(device_, plan.arena_bytes, plan.io_bytes, layout.bytes()));
+  exec::Workspace::Sizes sizes;
+  sizes.cover(plan, layout);
+  BOWLINE_ASSIGN(const exec::Workspace workspace, exec::Workspace::allocate(device_, sizes));
   exec::StepValues steps(std::move(layout));
   fill(steps);
   BOWLINE_ASSIGN(const exec::Segment segment,
                  exec::Segment::record(std::move(plan), model_->table, device_, workspace));
-  device::Recording* const recordings[] = {segment.recording()};
-  BOWLINE_TRY(exec::submit(*device_, workspace, segment.plan(), recordings, batch, steps));
+  BOWLINE_TRY(exec::run(*device_, workspace, segment, model_->table, batch, steps).status());
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));

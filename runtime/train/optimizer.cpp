@@ -158,13 +158,14 @@ void add_waiting(const params::Table& table, device::Demand& demand) {
 }
 
 Status place_waiting(params::Table& table) {
-  const std::shared_ptr<device::OpenDevice>& device = table.device();
   std::vector<std::byte> scratch;
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     if (!waits(table.storages[tie])) {
       continue;
     }
     Storage row = table.storages[tie];
+    const params::Home& owner = table.storages[static_cast<size_t>(row.owner)].home;
+    const std::shared_ptr<device::OpenDevice>& device = owner.block->device_handle();
     if (row.home.valid()) {
       BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
       BOWLINE_ASSIGN(params::Home home, params::make_home(device, bytes));

@@ -19,7 +19,7 @@ void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t s
 
 // The blocks of the rows of a training that wait for one.
 void add_waiting(const params::Table& table, device::Demand& demand);
-// Gives them their blocks on the device of the table, with what a file holds for them, else zeros. After a failure some have theirs.
+// Gives them their blocks on the devices of their owners, with what a file holds for them, else zeros. After a failure some have theirs.
 Status place_waiting(params::Table& table);
 
 // The update segment: clip, then one optimizer node per group of equal rules. Its size does not

@@ -23,7 +23,4 @@ Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const Train
 // Errors  bad_argument: a pattern matches no parameter of a trainable storage.
 Status check_groups(const params::Table& table, const TrainOptions& options);
 
-// "*" stands for any characters, "?" for one.
-bool matches(std::string_view pattern, std::string_view name);
-
 }  // namespace bowline::train

@@ -101,18 +101,25 @@ void TrainerState::drop_plans() {
 }
 
 Status TrainerState::prepare() {
-  const params::Table& table = model_->table;
-  BOWLINE_TRY(exec::require_on_device(table));
-  if (accumulate_ && device_ == table.device() && generations_.match(table)) {
-    return {};
-  }
-  return plan(table);
+  return accumulate_ && generations_.match(model_->table) ? Status() : plan(model_->table);
 }
 
-Status TrainerState::plan(params::Table staged) {
+const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
+  const std::vector<uint32_t> ties = trained(model_->table);
+  return ties.empty() ? model_->table.device()
+                      : model_->table.storages[ties[0]].home.block->device_handle();
+}
+
+Status TrainerState::plan(params::Table staged, const Device* wanted) {
   BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
   ValueId loss = 0;
   BOWLINE_ASSIGN(Graph bound, bound_loss(loss));
+  BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
+                 exec::device_of(staged, graph::storages_of(bound)));
+  if (wanted != nullptr) {
+    BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
+  }
+  BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
   add_rows(staged, options_.optimizer);
   std::vector<graph::GradientRow> rows(staged.storages.size());
   std::vector<uint64_t> elements(staged.storages.size());
@@ -127,7 +134,8 @@ Status TrainerState::plan(params::Table staged) {
                  graph::differentiate(std::move(bound), loss, {rows, elements}));
   BOWLINE_TRY(check_gradients(training.graph, staged));
 
-  const std::shared_ptr<device::OpenDevice> device = staged.device();
+  plan::derive_copies(evaluated, staged);
+  training.backward_begin = plan::derive_copies(training.graph, staged, training.backward_begin);
   BOWLINE_ASSIGN(Graph update, update_graph(staged, options_));
   plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
   BOWLINE_ASSIGN(plan::Plan accumulate_plan,
@@ -142,19 +150,23 @@ Status TrainerState::plan(params::Table staged) {
   BOWLINE_TRY(steps.check(accumulate_plan));
   BOWLINE_TRY(steps.check(update_plan));
   read_loss_at(update_plan, accumulate_plan.outputs[0].offset);
-  const uint64_t arena =
-      std::max({accumulate_plan.arena_bytes, update_plan.arena_bytes, evaluate_plan.arena_bytes});
-  const uint64_t io = std::max(accumulate_plan.io_bytes, evaluate_plan.io_bytes);
+  exec::Workspace::Sizes sizes;
+  const plan::Plan* const plans[] = {&accumulate_plan, &update_plan, &evaluate_plan};
+  for (const plan::Plan* plan : plans) {
+    sizes.cover(*plan, layout);
+  }
   // The old plans are of a table that is no more. They go first, so that two arenas never live together.
   drop_plans();
-  device::Demand demand = exec::Workspace::demand(arena, io, layout.bytes());
+  device::Demand demand;
+  sizes.add_to(demand);
+  exec::add_missing_copies(plans, staged, demand);
   add_waiting(staged, demand);
   BOWLINE_TRY(device->require_room(demand).at(
       format("While making room for the plans of a training: {} bytes of activations, {} of inputs "
              "and outputs, the rest gradients and moments.",
-             arena, io)));
+             sizes.arena, sizes.io)));
   BOWLINE_TRY(place_waiting(staged));
-  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, arena, io, layout.bytes()));
+  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, sizes));
   BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, w));
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));
   BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
@@ -183,7 +195,7 @@ MemoryReport TrainerState::memory() const {
   m.io_bytes = workspace_.io_bytes();
   for (const auto* s : {&accumulate_, &update_, &evaluate_}) {
     if (*s) {
-      m.backend_bytes += (*s)->recording()->overhead_bytes();
+      m.backend_bytes += (*s)->backend_bytes();
       m.lower_bound_bytes = std::max(m.lower_bound_bytes, (*s)->plan().arena_lower_bound);
     }
   }
@@ -193,7 +205,7 @@ MemoryReport TrainerState::memory() const {
     m.io_bytes += more.io_bytes;
     m.backend_bytes += more.backend_bytes;
   }
-  exec::complete(m, model_->table);
+  exec::complete(m, model_->table, device_ ? device_.get() : home().get());
   return m;
 }
 
@@ -223,7 +235,7 @@ std::string TrainerState::plan_text(bool columns) const {
   const auto launches = [&](const exec::Segment& s) {
     return columns ? format(", {} launches", s.recording()->launches()) : "";
   };
-  std::string out;
+  std::string out = plan::list_copies(accumulate_->plan());
   out += format("segment accumulate: {} submissions per step{}\n", options_.accumulation,
                 launches(*accumulate_));
   out += format("segment update: with the last of them{}\n", launches(*update_));

@@ -14,8 +14,9 @@ bool same_layout(const Storage& a, const Storage& b) {
          a.owner == b.owner && a.slot == b.slot && a.trainable == b.trainable && a.empty == b.empty;
 }
 
-// Gives row `tie` the layout `then`, with the block that it has if that is of the right size.
-Status take_layout(Table& table, uint32_t tie, const Storage& then) {
+// Gives row `tie` the layout `then`, with the block that it has if that is of the right size; where it has none, with one on `home`.
+Status take_layout(Table& table, uint32_t tie, const Storage& then,
+                   const std::shared_ptr<device::OpenDevice>& home) {
   const Storage& row = table.storages[tie];
   const bool keeps_block =
       !row.empty && row.home.block != nullptr && row.home.block->bytes() == then.bytes();
@@ -28,8 +29,9 @@ Status take_layout(Table& table, uint32_t tie, const Storage& then) {
   if (keeps_block) {
     fresh.home.block = row.home.block;
   } else {
-    BOWLINE_ASSIGN(fresh.home.block, device::Block::allocate(table.device(), then.bytes(),
-                                                             device::MemoryKind::device));
+    BOWLINE_ASSIGN(fresh.home.block,
+                   device::Block::allocate(row.home.block ? row.home.block->device_handle() : home,
+                                           then.bytes(), device::MemoryKind::device));
   }
   table.put(tie, std::move(fresh));
   return {};
@@ -85,7 +87,7 @@ Status TrainerState::restore() {
     if (tie >= then.storages.size() || then.storages[tie].empty) {
       staged.make_empty(tie);
     } else {
-      BOWLINE_TRY(take_layout(staged, tie, then.storages[tie]));
+      BOWLINE_TRY(take_layout(staged, tie, then.storages[tie], home()));
     }
   }
   // New blocks first: until a live one is written a failure changes nothing.
@@ -96,7 +98,7 @@ Status TrainerState::restore() {
       if (bytes.empty() || live != (row.home.block == model_->table.storages[tie].home.block)) {
         continue;
       }
-      BOWLINE_TRY(staged.device()->copy_in(row.home.block->buffer(), 0, bytes));
+      BOWLINE_TRY(row.home.block->device().copy_in(row.home.block->buffer(), 0, bytes));
       staged.wrote(tie);
       if (live) {
         unread_.reset();

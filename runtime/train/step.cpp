@@ -121,15 +121,20 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   const bool last = state_.micro_step + 1 == options_.accumulation;
-  device::Recording* const recordings[] = {accumulate_->recording(), update_->recording()};
+  exec::Submission submission(model_->table);
+  submission.add(*accumulate_);
+  if (last) {
+    submission.add(*update_);
+  }
   BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch));
   fill(*steps_);
   BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
-  if (Status s = device_->submit(std::span(recordings).first(last ? 2 : 1)); !s.ok()) {
+  if (Status s = submission.submit(*device_); !s.ok()) {
     look_after_failed_submit(last);
     return s;
   }
   ++counters_.submits;
+  counters_.refreshes += submission.refreshes();
   unread_.emplace(Unread{last, 0});
   const AtTheEnd remember_what_is_unread([&] {
     if (unread_) {
@@ -221,8 +226,8 @@ Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batc
   BOWLINE_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
   BOWLINE_TRY(micro_step(batch).status());
   std::vector<NodeTime> times;
-  clock.add(accumulate_->plan(), accumulate_->recording(), times);
-  clock.add(update_->plan(), update_->recording(), times);
+  clock.add(*accumulate_, times);
+  clock.add(*update_, times);
   return times;
 }
 
@@ -231,10 +236,11 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   BOWLINE_TRY(require_state("evaluate()", true));
   BOWLINE_TRY(prepare());
   const plan::Plan& plan = evaluate_->plan();
-  device::Recording* const recordings[] = {evaluate_->recording()};
   steps_->reset();
-  BOWLINE_TRY(exec::submit(*device_, workspace_, plan, recordings, batch, *steps_));
+  BOWLINE_ASSIGN(const uint32_t refreshes,
+                 exec::run(*device_, workspace_, *evaluate_, model_->table, batch, *steps_));
   ++counters_.submits;
+  counters_.refreshes += refreshes;
   BOWLINE_TRY(exec::check_error(steps_->head(), plan));
   return read_loss(plan);
 }
@@ -243,13 +249,14 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
                                      std::span<const Tensor> outputs) {
   BOWLINE_TRY(require_state("evaluate()", true));
   if (!outputs_) {
-    outputs_ = std::make_unique<exec::SessionState>(model_, options_.entry_point, options_.dims,
-                                                    options_.budget);
+    outputs_ = std::make_unique<exec::SessionState>(
+        model_, std::vector<BoundEntryPoint>{{options_.entry_point, options_.dims}},
+        options_.budget);
   }
   float loss = 0;
   std::vector<Tensor> all(outputs.begin(), outputs.end());
   all.push_back({options_.loss, DType::f32, {}, &loss});
-  BOWLINE_TRY(outputs_->run(batch, all, {}));
+  BOWLINE_TRY(outputs_->run({}, batch, all, {}));
   ++counters_.submits;
   return loss;
 }

@@ -23,12 +23,11 @@ TrainerState::~TrainerState() {
   }
 }
 
-Status TrainerState::start() {
+Status TrainerState::start(const Device& device) {
   BOWLINE_REQUIRE(model_->trainer == nullptr,
                   "The model is busy: another Trainer trains it, and a model has one at a time.");
   BOWLINE_TRY(check_options(options_));
   BOWLINE_TRY(check_groups(model_->table, options_));
-  BOWLINE_TRY(exec::require_on_device(model_->table));
   params::Table staged = model_->table;
   Position position;
   if (options_.start == TrainStart::continue_) {
@@ -36,7 +35,7 @@ Status TrainerState::start() {
   } else {
     params::drop_training(staged);
   }
-  BOWLINE_TRY(plan(std::move(staged)));
+  BOWLINE_TRY(plan(std::move(staged), &device));
   state_ = std::move(position);
   model_->training.reset();
   model_->trainer = this;
@@ -81,10 +80,9 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
-  return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Trainer> {
-    BOWLINE_TRY(exec::require_on_device(m.table, device));
+  return guarded(model.state(), "model", [&](graph::ModelState&) -> Result<Trainer> {
     auto state = std::make_unique<train::TrainerState>(model.state(), options);
-    BOWLINE_TRY(state->start());
+    BOWLINE_TRY(state->start(device));
     return Trainer(std::move(state));
   });
 }

@@ -17,7 +17,7 @@ class TrainerState final : public graph::User {
   TrainerState& operator=(const TrainerState&) = delete;
 
   // Checks the options, makes rows and plans. A failure leaves the model as it was.
-  Status start();
+  Status start(const Device& device);
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch);
@@ -68,13 +68,16 @@ class TrainerState final : public graph::User {
 
   // Makes the plans if they are not those of the table: the model moved or changed.
   Status prepare();
-  // Makes the plans for `staged`, with the rows that training adds, and commits both.
-  Status plan(params::Table staged);
+  // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors  bad_argument: the model does not lie
+  // on `wanted`.
+  Status plan(params::Table staged, const Device* wanted = nullptr);
   // The forward part up to the loss.
   Result<graph::Graph> bound_loss(graph::ValueId& loss) const;
   // What the model computes and with which parameters; equal for equal runs.
   Result<uint64_t> graph_hash() const;
   void drop_plans();
+  // Where the storages lie that are trained.
+  const std::shared_ptr<device::OpenDevice>& home() const;
 
   // Errors  bad_argument: what an earlier failure left does not allow `call`.
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;

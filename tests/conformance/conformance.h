@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conformance/gaps.h"
+#include "core/pattern.h"
 #include "device/device.h"
 
 namespace bowline::conformance {
@@ -46,8 +47,5 @@ Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDev
 
 // The gaps of the backend of a device ("vulkan:0").
 const Gaps& gaps_of(std::string_view device);
-
-// "LayerNorm" matches "Layer*".
-bool matches(std::string_view pattern, std::string_view text);
 
 }  // namespace bowline::conformance

@@ -54,17 +54,6 @@ bool needs_no_device(std::string_view suite) {
   return s != nullptr && s->oracles_alone;
 }
 
-bool matches(std::string_view pattern, std::string_view text) {
-  if (pattern.empty()) {
-    return text.empty();
-  }
-  if (pattern[0] == '*') {
-    return matches(pattern.substr(1), text) || (!text.empty() && matches(pattern, text.substr(1)));
-  }
-  return !text.empty() && (pattern[0] == '?' || pattern[0] == text[0]) &&
-         matches(pattern.substr(1), text.substr(1));
-}
-
 const Gaps& gaps_of(std::string_view device) {
   static constexpr Gaps kNone;
   const std::string_view backend = device.substr(0, device.find(':'));

@@ -45,16 +45,19 @@ Table on_device(const std::shared_ptr<Fault>& fault) {
 }
 
 TEST(AllOrNothing, Move) {
-  const int calls = expect_all_or_nothing(
-      [](const auto&) { return make_table(); },
-      [](Table& t, const auto& fault) { return params::move(t, test::faulty_device(fault), 0); });
+  const int calls =
+      expect_all_or_nothing([](const auto&) { return make_table(); },
+                            [](Table& t, const auto& fault) {
+                              return params::move(t, test::faulty_device(fault), 0).status();
+                            });
   EXPECT_EQ(calls, 8) << "rows of training without a trainer stay";
-  EXPECT_EQ(expect_all_or_nothing(
-                on_device, [](Table& t, const auto&) { return params::move(t, nullptr, 0); }),
-            5);
+  EXPECT_EQ(
+      expect_all_or_nothing(
+          on_device, [](Table& t, const auto&) { return params::move(t, nullptr, 0).status(); }),
+      5);
   EXPECT_EQ(expect_all_or_nothing(on_device,
                                   [](Table& t, const auto& fault) {
-                                    return params::move(t, test::faulty_device(fault), 0);
+                                    return params::move(t, test::faulty_device(fault), 0).status();
                                   }),
             15);
 }

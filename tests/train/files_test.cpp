@@ -15,7 +15,7 @@ struct World {
     TrainOptions options = adamw(lm);
     options.accumulation = 2;
     trainer = std::make_unique<train::TrainerState>(lm.model.state(), options);
-    EXPECT_OK(trainer->start());
+    EXPECT_OK(trainer->start(device));
     step(0);
   }
   void step(uint32_t number) { must(trainer->micro_step(lm.data(number))); }

@@ -1,0 +1,93 @@
+// Derived copies: what a plan makes of a storage alone is made once per version, not once per run.
+#include "plan/lowering.h"
+
+namespace bowline::plan {
+
+using device::Operand;
+using device::Record;
+using graph::Graph;
+using graph::Node;
+using graph::StorageUse;
+using graph::ValueInfo;
+using graph::ValueKind;
+
+namespace {
+
+bool shows_all(const ValueInfo& v, const params::Table& table) {
+  return std::ranges::all_of(v.uses, [&](const StorageUse& use) {
+    return std::cmp_equal(use.elements, table.storages[use.tie].shape.elements());
+  });
+}
+
+// The result of the node becomes a parameter of that form. False: the node stays.
+bool derive(Graph& graph, const Node& node, const params::Table& table) {
+  if (!op_def(node.op).derives_copies) {
+    return false;
+  }
+  const ValueInfo& from = graph[node.inputs[0]];
+  if (from.kind != ValueKind::parameter || from.form != nullptr || !shows_all(from, table)) {
+    return false;
+  }
+  ValueInfo copy = from;
+  ValueInfo& result = graph[node.outputs[0]];
+  copy.dtype = result.dtype;
+  copy.encoding = {};
+  copy.form =
+      std::make_shared<const params::Form>(params::Form{node.op, node.attributes, result.dtype});
+  result = std::move(copy);
+  return true;
+}
+
+}  // namespace
+
+size_t derive_copies(Graph& graph, const params::Table& table, size_t boundary) {
+  std::vector<Node> left;
+  size_t left_of_first = 0;
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node& node = graph.nodes[n];
+    if (node.repeat) {
+      derive_copies(*node.repeat->body, table);
+    }
+    if (!derive(graph, node, table)) {
+      left.push_back(std::move(node));
+      left_of_first += n < boundary ? 1 : 0;
+    }
+  }
+  graph.nodes = std::move(left);
+  return left_of_first;
+}
+
+Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
+                     const device::OpenDevice& device) {
+  Plan plan;
+  plan.name = "refresh";
+  plan.nodes = {format("the copy of storage {} as {}", copy.tie, copy.form->dtype)};
+  plan.storages = {{copy.tie, nullptr}, copy};
+  plan.program.slots = device::kFirstStorageSlot + 2;
+  Record record;
+  record.op = copy.form->op;
+  record.attributes = copy.form->attributes;
+  Operand from;
+  from.slot = device::kFirstStorageSlot;
+  from.dtype = storage.dtype;
+  from.encoding = storage.encoding;
+  from.shape = storage.shape;
+  Operand to = from;
+  to.slot = device::kFirstStorageSlot + 1;
+  to.dtype = copy.form->dtype;
+  to.encoding = {};
+  record.inputs = {from};
+  record.outputs = {to};
+  record.workspace.dtype = DType::u8;
+  record.workspace.shape = Shape{0};
+  BOWLINE_TRY(set_type(record));
+  const device::NodeAnswer answer =
+      device.query({record.op, record.type, record.attributes, record.inputs, record.outputs});
+  BOWLINE_REQUIRE_CODE(answer.reason.empty() && answer.workspace_bytes == 0, Code::unsupported,
+                       "Device {} cannot make {}: {}", device.info().name, plan.nodes[0],
+                       answer.reason.empty() ? "it needs a workspace." : answer.reason);
+  plan.program.records = {record};
+  return plan;
+}
+
+}  // namespace bowline::plan
