@@ -4,32 +4,10 @@
 #include <cstring>
 #include <limits>
 
-#include "core/float16.h"
+#include "core/element_types.h"
 
 namespace bowline::conformance {
 namespace {
-
-// f.operator()<T>() with the type of the elements in memory.
-template <class F>
-auto with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f16:
-      return f.template operator()<f16>();
-    case DType::bf16:
-      return f.template operator()<bf16>();
-    case DType::i8:
-      return f.template operator()<int8_t>();
-    case DType::u8:
-    case DType::boolean:
-      return f.template operator()<uint8_t>();
-    case DType::i32:
-      return f.template operator()<int32_t>();
-    case DType::i64:
-      return f.template operator()<int64_t>();
-    default:
-      return f.template operator()<float>();
-  }
-}
 
 // A rounding to f32 first could round twice.
 double to_bits(double x, int precision, int least, int most) {
@@ -81,6 +59,8 @@ void store(std::span<const double> values, DType dtype, std::byte* to) {
         element = v >= 0x1p63 ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(v);
       } else if constexpr (std::is_arithmetic_v<T>) {
         element = static_cast<T>(v);
+      } else if constexpr (std::same_as<T, Truth>) {
+        element.byte = static_cast<uint8_t>(v);
       } else {
         element = from_f32<T>(static_cast<float>(round_to(dtype, v)));
       }
@@ -98,6 +78,8 @@ std::vector<double> load(const std::byte* from, size_t elements, DType dtype) {
       std::memcpy(&element, from + i * sizeof(element), sizeof(element));
       if constexpr (std::is_arithmetic_v<T>) {
         out[i] = static_cast<double>(element);
+      } else if constexpr (std::same_as<T, Truth>) {
+        out[i] = element.byte;
       } else {
         out[i] = static_cast<double>(to_f32(element));
       }

@@ -3,19 +3,11 @@
 #include <cmath>
 #include <limits>
 
-#include "core/float16.h"
+#include "core/element_types.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
-
-// A truth value from outside is any byte.
-struct Truth {
-  uint8_t byte = 0;
-};
-
-template <class T>
-concept Float = std::same_as<T, float> || std::same_as<T, f16> || std::same_as<T, bf16>;
 
 template <class To>
 To cast_float(float x) {
@@ -60,29 +52,6 @@ void cast_all(const Launch& l) {
       y[i] = cast<To>(x[i]);
     }
   });
-}
-
-// f.operator()<T>() with the type whose elements are of the dtype.
-template <class F>
-void with_type(DType type, F&& f) {
-  switch (type) {
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f16:
-      return f.template operator()<f16>();
-    case DType::bf16:
-      return f.template operator()<bf16>();
-    case DType::i8:
-      return f.template operator()<int8_t>();
-    case DType::u8:
-      return f.template operator()<uint8_t>();
-    case DType::i32:
-      return f.template operator()<int32_t>();
-    case DType::i64:
-      return f.template operator()<int64_t>();
-    case DType::boolean:
-      return f.template operator()<Truth>();
-  }
 }
 
 void run(const Launch& l) {
