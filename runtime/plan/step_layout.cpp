@@ -6,23 +6,28 @@
 
 namespace bowline::plan {
 
-const StepLayout::Place* StepLayout::find(std::string_view name) const {
+size_t StepLayout::index_of(std::string_view name) const {
   const auto at = std::ranges::find(places_, name, [](const Place& p) { return p.word->name; });
-  return at == places_.end() ? nullptr : &*at;
+  return static_cast<size_t>(at - places_.begin());
+}
+
+const StepLayout::Place* StepLayout::find(std::string_view name) const {
+  const size_t index = index_of(name);
+  return index == places_.size() ? nullptr : &places_[index];
 }
 
 std::vector<uint32_t> StepLayout::add(Op op) {
   std::vector<uint32_t> offsets;
   for (const StepWordInfo& word : step_words(op)) {
-    auto at = std::ranges::find(places_, word.name, [](const Place& p) { return p.word->name; });
-    if (at == places_.end()) {
+    const size_t index = index_of(word.name);
+    if (index == places_.size()) {
       const uint32_t bytes = size_of(word.type);
       const auto offset = static_cast<uint32_t>(round_up(bytes_, bytes));
       bytes_ = offset + bytes;
-      at = places_.insert(at, {&word, offset, false});
+      places_.push_back({&word, offset, false});
     }
-    at->written = at->written || word.written;
-    offsets.push_back(at->offset);
+    places_[index].written = places_[index].written || word.written;
+    offsets.push_back(places_[index].offset);
   }
   return offsets;
 }

@@ -26,6 +26,7 @@ class StepLayout {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  size_t index_of(std::string_view name) const;
   std::vector<Place> places_;
   uint32_t bytes_ = sizeof(device::StepHead);
 };
