@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/element_types.h"
+
 namespace bowline::params {
 
 Status require_host_memory(uint64_t bytes) {
@@ -46,15 +48,19 @@ Result<std::vector<std::byte>> read_bytes(const Storage& storage) {
   return std::vector<std::byte>(bytes.begin(), bytes.end());
 }
 
-bool all_finite(Bytes bytes) {
-  for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
-    float value = 0;
-    std::memcpy(&value, bytes.data() + i, sizeof(value));
-    if (!std::isfinite(value)) {
-      return false;
+bool all_finite(Bytes bytes, DType dtype) {
+  return !is_float(dtype) || with_type(dtype, [&]<class T>() {
+    for (size_t i = 0; i + sizeof(T) <= bytes.size(); i += sizeof(T)) {
+      T value{};
+      std::memcpy(&value, bytes.data() + i, sizeof(value));
+      if constexpr (Float<T>) {
+        if (!std::isfinite(to_f32(value))) {
+          return false;
+        }
+      }
     }
-  }
-  return true;
+    return true;
+  });
 }
 
 Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes bytes) {

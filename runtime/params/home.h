@@ -18,8 +18,8 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
 // All of them.
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
 
-// Whether these f32 numbers are.
-bool all_finite(Bytes bytes);
+// Whether these numbers are; integers always.
+bool all_finite(Bytes bytes, DType dtype);
 
 // A new home with these bytes: on the device by one copy, or in host memory if it is null.
 Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes bytes);

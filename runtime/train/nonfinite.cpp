@@ -166,7 +166,7 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
       continue;
     }
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
-    if (!params::all_finite(bytes)) {
+    if (!params::all_finite(bytes, table.storages[*row].dtype)) {
       return p.name;
     }
   }
@@ -197,7 +197,7 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));
-    if (range.dtype == DType::f32 && !params::all_finite(bytes)) {
+    if (!params::all_finite(bytes, range.dtype)) {
       return range.name;
     }
   }

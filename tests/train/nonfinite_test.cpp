@@ -136,6 +136,30 @@ TEST(NonFinite, StopNamesTheNodeOrTheParameter) {
   EXPECT_EQ(t.steps(), 2u);
 }
 
+// What 16 bits do not hold: 300 * 300 in f16.
+TEST(NonFinite, StopNamesANodeOfSixteenBits) {
+  const Device cpu = open_test_device("cpu");
+  Model m;
+  const Parameter w = must(m.parameter("w", {1}, Init::ones()));
+  GraphBuilder g(m, "loss");
+  const Value x = g.op("Cast", {g.input("x", DType::f32, {1})}, {{"to", "f16"}});
+  const Value half = g.op("Cast", {g.parameter(w)}, {{"to", "f16"}});
+  const Value y = g.named("product").op("Mul", {g.named("square").op("Mul", {x, x}), half});
+  g.output("loss", g.op("ReduceSum", {g.op("Cast", {y}, {{"to", "f32"}})}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(m.materialize(1));
+  ASSERT_OK(m.to(cpu));
+  TrainOptions o = plain_sgd(0.1f);
+  o.on_nonfinite = OnNonFinite::stop;
+  Trainer t = must(Trainer::create(m, cpu, o));
+  Floats data = {300};
+  const Tensor batch[] = {tensor("x", {1}, data)};
+  const Status stopped = t.micro_step(batch).status();
+  EXPECT_EQ(stopped.code(), Code::non_finite);
+  EXPECT_NE(stopped.message().find("\"square\" (Mul)"), std::string::npos) << stopped.message();
+  EXPECT_EQ(values(m, "w"), Floats({1}));
+}
+
 TEST(NonFinite, RollbackGoesBackToTheSnapshot) {
   const Device cpu = open_test_device("cpu");
   Seed s = scalar2(1);

@@ -125,7 +125,7 @@ Result<std::string> Store::find_not_finite(const Model& model) {
     uint32_t slot = 0;
     for (std::optional row = tie; row; row = table.owned(tie, Role::moment, slot++)) {
       BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
-      if (!params::all_finite(bytes)) {
+      if (!params::all_finite(bytes, table.storages[*row].dtype)) {
         return std::ranges::find(table.parameters, tie, &params::ParameterRow::tie)->name;
       }
     }
