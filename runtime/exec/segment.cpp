@@ -1,5 +1,7 @@
 #include "exec/segment.h"
 
+#include "plan/describe.h"
+
 namespace bowline::exec {
 
 device::Demand Workspace::demand(uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes) {
@@ -39,6 +41,12 @@ Result<Segment> Segment::record(plan::Plan plan, const params::Table& table,
   BOWLINE_ASSIGN(s.recording_, device->record(plan.program, buffers));
   s.plan_ = std::move(plan);
   return s;
+}
+
+SegmentInfo Segment::describe() const {
+  SegmentInfo out = plan::describe(plan_);
+  out.launches = recording_->launches();
+  return out;
 }
 
 Segment::~Segment() {
@@ -151,17 +159,17 @@ bool Generations::match(const params::Table& table) const {
   return row == rows_.size();
 }
 
-Status require_on_device(const params::Table& table, const Device& device) {
+Status require_on_device(const params::Table& table, const device::OpenDevice* device) {
   const device::OpenDevice* const here = table.device().get();
+  const std::string_view name = device == nullptr ? std::string_view() : device->info().name;
   BOWLINE_REQUIRE(
-      here == nullptr || here == device.handle().get() || here->info().name != device.info().name,
+      here == nullptr || here == device || here->info().name != name,
       "The model lies on device {}, but {} was opened again since, and each opening has "
       "memory of its own. Give the Device that the model was moved to, or move it with "
       "Model::to().",
       here->info().name, here->info().name);
-  BOWLINE_REQUIRE(device.handle() != nullptr && here == device.handle().get(),
-                  "The model does not lie on device {} but {}; move it with Model::to().",
-                  device.info().name,
+  BOWLINE_REQUIRE(device != nullptr && here == device,
+                  "The model does not lie on device {} but {}; move it with Model::to().", name,
                   here == nullptr ? "in host memory" : "on " + here->info().name);
   return {};
 }

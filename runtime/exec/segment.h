@@ -34,6 +34,7 @@ class Segment {
 
   const plan::Plan& plan() const { return plan_; }
   device::Recording* recording() const { return recording_.get(); }
+  SegmentInfo describe() const;
 
  private:
   Segment() = default;
@@ -78,7 +79,7 @@ class Generations {
 
 // Refuses a model of which a storage has no bytes, or that does not lie on a device.
 Status require_on_device(const params::Table& table);
-// Refuses a model that does not lie on this opened device.
-Status require_on_device(const params::Table& table, const Device& device);
+// Refuses a model that does not lie on this opened device; null: one that was moved from.
+Status require_on_device(const params::Table& table, const device::OpenDevice* device);
 
 }  // namespace bowline::exec

@@ -1,11 +1,9 @@
 #include "exec/session.h"
 
-#include "core/boundary.h"
 #include "exec/profile.h"
 #include "plan/listing.h"
 
-namespace bowline {
-namespace exec {
+namespace bowline::exec {
 
 void complete(MemoryReport& report, const params::Table& table) {
   for (const params::Storage& s : table.storages) {
@@ -107,53 +105,27 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
   BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
                   part);
   BOWLINE_REQUIRE(forward_.has_value(), "There is no plan to list: the last planning failed.");
-  if (part == "build") {
-    const std::string launches =
-        columns ? format("segment forward: {} launches\n", forward_->recording()->launches()) +
-                      plan::list_records(forward_->plan())
-                : "";
-    return launches + plan::list_repeat_parameters(bound_);
+  if (part == "forward") {
+    return plan::list_nodes(bound_, 0, bound_.nodes.size(), {columns});
   }
-  return plan::list_nodes(bound_, 0, bound_.nodes.size(), {columns});
+  BOWLINE_ASSIGN(const PlanInfo plan, describe());
+  std::string out;
+  for (const SegmentInfo& segment : plan.segments) {
+    if (columns) {
+      out += format("segment {}: {} launches\n", segment.name, segment.launches) +
+             plan::list_records(segment);
+    }
+  }
+  return out + plan::list_repeat_lists(plan.repeat_lists);
 }
 
-}  // namespace exec
-
-Session::Session(std::unique_ptr<exec::SessionState> state) : state_(std::move(state)) {}
-Session::~Session() = default;
-Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
-
-Result<Session> Session::create(const Model& model, const Device& device,
-                                std::string_view entry_point, std::span<const BoundDim> dims,
-                                const Budget& budget) {
-  return guarded(model.state(), "model", [&](graph::ModelState& m) -> Result<Session> {
-    BOWLINE_TRY(exec::require_on_device(m.table, device));
-    auto state = std::make_unique<exec::SessionState>(
-        model.state(), std::string(entry_point), std::vector<BoundDim>(dims.begin(), dims.end()),
-        budget);
-    BOWLINE_TRY(state->prepare());
-    return Session(std::move(state));
-  });
+Result<PlanInfo> SessionState::describe() const {
+  BOWLINE_REQUIRE(forward_.has_value(), "There is no plan to describe: the last planning failed.");
+  PlanInfo out;
+  out.device = device_->info().name;
+  out.segments.push_back(forward_->describe());
+  out.repeat_lists = plan::describe_repeat_lists(bound_);
+  return out;
 }
 
-Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                    std::span<const StepValue> steps) {
-  return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.run(inputs, outputs, steps); });
-}
-MemoryReport Session::memory() const {
-  return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });
-}
-Counters Session::counters() const {
-  return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
-}
-Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs) {
-  return guarded(state_, "session", [&](exec::SessionState& s) { return s.profile(inputs); });
-}
-Result<std::string> Session::listing(std::string_view part, bool columns) const {
-  return guarded(state_, "session",
-                 [&](const exec::SessionState& s) { return s.listing(part, columns); });
-}
-
-}  // namespace bowline
+}  // namespace bowline::exec

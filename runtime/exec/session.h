@@ -21,6 +21,7 @@ class SessionState final : public graph::User {
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
+  Result<PlanInfo> describe() const;
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:

@@ -41,6 +41,7 @@ class TrainerState final : public graph::User {
   const TrainOptions& options() const { return options_; }
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
+  Result<PlanInfo> describe() const;
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:
@@ -99,8 +100,8 @@ class TrainerState final : public graph::User {
   // Takes moments and position of the record that the model was opened with.
   Status adopt(params::Table& staged, Position& position) const;
   // Errors  bad_file: what it says is not legal, or not of this run.
-  Status check_record(const file::TrainingStateT& t, bool same_run, bool extend) const;
-  Position position_of(const file::TrainingStateT& t) const;
+  Status check_record(const model::TrainingState& t, bool same_run, bool extend) const;
+  Position position_of(const model::TrainingState& t) const;
   Status write_rows(const params::Table& saved, bool pending);
 
   // Every trainable storage has a contribution to its gradient.
@@ -110,7 +111,7 @@ class TrainerState final : public graph::User {
   // The one output of the accumulate and evaluate segments.
   Result<float> read_loss(const plan::Plan& plan) const;
   void bump_versions(const plan::Plan& plan);
-  std::string plan_text(bool columns) const;
+  Result<std::string> plan_text(bool columns) const;
 
   std::shared_ptr<graph::ModelState> model_;
   TrainOptions options_;
