@@ -1,7 +1,5 @@
 #include "bowline.h"
 
-#include "core/boundary.h"
-#include "device/device.h"
 #include "model/layout.h"
 
 namespace bowline {
@@ -38,33 +36,16 @@ std::string_view name_of(Code code) {
   return "internal";
 }
 
+std::string_view name_of(StorageRole role) {
+  constexpr std::string_view names[] = {"weight",   "constant", "adapter_a",         "adapter_b",
+                                        "kv_cache", "gradient", "running_statistic", "moment",
+                                        "master"};
+  return names[static_cast<size_t>(role)];
+}
+
 std::string_view version() {
   static_assert(model::kFormatMajor == 1);
   return BOWLINE_VERSION " (format 1)";
-}
-
-std::vector<DeviceInfo> Device::list() {
-  return guarded([] { return device::list_devices(); });
-}
-
-Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
-  return guarded([&]() -> Result<Device> {
-    BOWLINE_ASSIGN(auto open, device::open_device(name, options));
-    return Device(std::move(open));
-  });
-}
-
-const DeviceInfo& Device::info() const {
-  static const DeviceInfo none;
-  return open_ == nullptr ? none : open_->info();
-}
-DeviceCounters Device::counters() const {
-  return open_ == nullptr ? DeviceCounters{} : open_->counters();
-}
-void Device::reset_counters() {
-  if (open_ != nullptr) {
-    open_->reset_counters();
-  }
 }
 
 }  // namespace bowline

@@ -15,6 +15,8 @@
 // Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
 //           function says otherwise. Different models are independent, also on one Device.
 // Lifetime. A Device outlives what is placed on it; a Model outlives its Sessions and Trainers.
+// Data.     describe() gives what an object holds as plain structs: parameters, storages, ties, entry points and what else a
+//           model has, the plans of a Session and a Trainer. The listings are the same as text.
 // Globals.  The library never aborts, exits, prints, installs signal handlers or touches locale,
 //           working directory, environment or floating-point mode. One exception: Result::value() of
 //           a failure prints the message and aborts.
@@ -134,9 +136,43 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
+// In a function that returns Status or Result: passes a failed Status up.
+#define BOWLINE_TRY(call)                                                  \
+  do {                                                                     \
+    if (::bowline::Status bowline_status = (call); !bowline_status.ok()) { \
+      return bowline_status;                                               \
+    }                                                                      \
+  } while (false)
+
+// BOWLINE_ASSIGN(auto x, call): x is the value of a Result, or its Status is passed up.
+#define BOWLINE_ASSIGN(target, call) \
+  BOWLINE_ASSIGN_AS(BOWLINE_CONCAT(bowline_result_, __LINE__), target, call)
+#define BOWLINE_ASSIGN_AS(result, target, call) \
+  auto result = (call);                         \
+  if (!result.ok()) {                           \
+    return std::move(result).status();          \
+  }                                             \
+  target = std::move(result).value()
+#define BOWLINE_CONCAT_INNER(a, b) a##b
+#define BOWLINE_CONCAT(a, b) BOWLINE_CONCAT_INNER(a, b)
+
 // ----------------------------------------------------------------------------------------- tensors
 
 enum class DType : uint8_t { f32, f16, bf16, i8, u8, i32, i64, boolean };
+
+constexpr int kDTypes = 8;
+
+// Bytes per element.
+constexpr size_t size_of(DType t) {
+  constexpr size_t sizes[kDTypes] = {4, 2, 2, 1, 1, 4, 8, 1};
+  return sizes[static_cast<size_t>(t)];
+}
+
+constexpr std::string_view name_of(DType t) {
+  constexpr std::string_view names[kDTypes] = {"f32", "f16", "bf16", "i8",
+                                               "u8",  "i32", "i64",  "bool"};
+  return names[static_cast<size_t>(t)];
+}
 
 // The dims of a tensor, up to 8, held inline. Made from a list, an array, a vector or a span. What is made
 // from more dims says so when it is used: bad_argument.
@@ -161,6 +197,7 @@ class TensorShape {
   int64_t operator[](size_t axis) const { return dims_[axis]; }
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return begin() + rank_; }
+  bool operator==(const TensorShape& other) const { return std::ranges::equal(*this, other); }
 
  private:
   std::array<int64_t, 9> dims_{};  // one more than are allowed, so that too many are noticed
@@ -236,6 +273,8 @@ struct DeviceCounters {
 namespace device {
 class OpenDevice;
 }
+// The library's own way to what the public objects hold; it is not installed.
+struct Internals;
 
 // An opened device. Copies share it; it closes with the last copy.
 class Device {
@@ -252,10 +291,9 @@ class Device {
   // Sets the counters to zero, but for the live bytes; the peak starts from them.
   void reset_counters();
 
-  explicit Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
-  const std::shared_ptr<device::OpenDevice>& handle() const { return open_; }
-
  private:
+  friend struct Internals;
+  explicit Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
   std::shared_ptr<device::OpenDevice> open_;
 };
 
@@ -281,6 +319,191 @@ struct View {
   std::vector<int64_t> shape;  // empty: no reshape
   bool transpose = false;
   bool operator==(const View&) const = default;
+};
+
+// ------------------------------------------------------------------------------------ descriptions
+//
+// What a model holds, as data: Model::describe(). A description is a copy, which nothing changes later. The listings are made of
+// these.
+
+// What a storage is for.
+enum class StorageRole : uint8_t {
+  weight,
+  constant,
+  adapter_a,
+  adapter_b,
+  kv_cache,
+  gradient,
+  running_statistic,
+  moment,
+  master,
+};
+// "running_statistic"
+std::string_view name_of(StorageRole role);
+// Storages of a training, which belong to that of a weight.
+constexpr bool is_training(StorageRole role) {
+  return role == StorageRole::gradient || role == StorageRole::moment ||
+         role == StorageRole::master;
+}
+
+// A copy of a storage in another dtype. A submission that reads it makes it again first, if the storage was written since.
+struct CopyInfo {
+  uint32_t tie = 0;
+  DType dtype = DType::f32;
+  std::string op;                        // that makes it: "Cast"
+  std::optional<uint64_t> version = {};  // of the storage, that it holds; none: it was not made yet
+};
+
+struct StorageInfo {
+  uint32_t tie = 0;    // its tie index
+  bool empty = false;  // a row without a storage: the rest says nothing
+  DType dtype = DType::f32;
+  TensorShape shape;
+  uint64_t bytes = 0;
+  std::string encoding;  // "plain", "int8 block 32 axis -1 scale f16"
+  StorageRole role = StorageRole::weight;
+  // Of a gradient, moment or master: the tie index of the storage that it belongs to, and which of the rows of its role it is
+  // there (AdamW's first moment 0, its second 1).
+  std::optional<uint32_t> owner;
+  uint32_t slot = 0;
+  bool trainable = true;
+  uint64_t version = 0;     // grows with every write of values
+  uint64_t generation = 0;  // grows when what was derived from the storage must be made again
+  std::string where;        // "nowhere", "file", "host", or the name of its device
+  // XXH3 (64 bits) of the bytes as the file states it, while they lie there.
+  std::optional<uint64_t> file_checksum;
+  std::vector<CopyInfo> copies;  // that plans read now
+};
+
+struct ParameterInfo {
+  std::string name;
+  uint32_t tie = 0;  // the storage that it shows
+  DType dtype = DType::f32;
+  TensorShape shape;  // through its view
+  View view;
+  bool trainable = true;  // the flag of the storage
+  std::string target;     // of an adapter: the parameter that it changes
+};
+
+// A storage with more than one parameter.
+struct TieInfo {
+  uint32_t tie = 0;
+  std::vector<uint32_t> parameters;  // their numbers, ascending
+  uint64_t bytes = 0;
+  uint64_t saved_bytes = 0;  // beyond that, had each parameter a storage of its own
+};
+
+// A named dim. A counted one is bound to a capacity.
+struct DimInfo {
+  std::string name;
+  int64_t min = 1;
+  int64_t max = 2147483647;
+  bool counted = false;
+};
+
+// A dim of an input, or a size among attributes: a number, or the name of a dim that is bound when a plan is made.
+struct GraphDim {
+  int64_t value = 0;
+  std::string name;
+  GraphDim(int v) : value(v) {}
+  GraphDim(int64_t v) : value(v) {}
+  GraphDim(const char* n) : name(n) {}
+  GraphDim(std::string n) : name(std::move(n)) {}
+  bool operator==(const GraphDim&) const = default;
+};
+
+struct InputInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<GraphDim> dims;
+};
+
+struct OutputInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  uint32_t rank = 0;
+  // Where no input of the entry point has a named dim; else Session::describe() has it for bound ones.
+  std::optional<TensorShape> shape;
+};
+
+// Names and values as text: attributes of an operator, settings of a run.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+struct NodeInfo {
+  std::string op;  // "LayerNorm"
+  std::string name;
+  Settings attributes;         // all of them, defaults too
+  uint32_t count = 1;          // of a Repeat: its iterations ...
+  std::vector<NodeInfo> body;  // ... and the nodes of one
+};
+
+struct EntryPointInfo {
+  std::string name;
+  std::vector<InputInfo> inputs;
+  std::vector<OutputInfo> outputs;
+  std::vector<uint32_t> updates;  // tie indices of the storages that a run writes, ascending
+  std::vector<NodeInfo> nodes;    // in the order in which they are computed
+};
+
+struct AssetInfo {
+  std::string name;
+  std::string media_type;
+  uint64_t bytes = 0;
+};
+
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  TensorShape shape;
+};
+
+// Inputs of an entry point with the outputs that are expected. Model::self_test() has the values.
+struct SelfTestInfo {
+  std::string entry_point;
+  std::vector<TensorInfo> inputs;
+  std::vector<TensorInfo> outputs;
+  float relative_tolerance = 0;  // of an output's largest magnitude
+};
+
+// Of a model that holds adapters for another one.
+struct BaseInfo {
+  std::vector<uint8_t> digest;
+  std::string name;
+};
+
+// What a checkpoint brought of its run. It goes when a Trainer begins.
+struct TrainingInfo {
+  uint64_t step = 0;
+  uint64_t applied_steps = 0;  // that were not skipped
+  uint64_t micro_step = 0;     // micro-batches of the unfinished step
+  uint64_t epoch = 0;
+  uint64_t data_cursor = 0;
+  uint64_t data_seed = 0;
+  uint64_t seed = 0;
+  uint64_t counter = 0;                // micro-batches since the run began
+  std::optional<float> learning_rate;  // instead of the schedule's
+  Settings run;                        // what must be the same for the run to go on
+  Settings config;                     // the caller's
+  Settings versions;                   // of the library, and the device
+};
+
+struct ModelInfo {
+  std::vector<ParameterInfo> parameters;
+  std::vector<StorageInfo> storages;  // by tie index, up to the last one that is not empty
+  std::vector<TieInfo> ties;          // ascending
+  std::vector<DimInfo> dims;
+  std::vector<EntryPointInfo> entry_points;
+  Settings metadata;
+  std::vector<AssetInfo> assets;
+  std::vector<SelfTestInfo> self_tests;
+  std::optional<BaseInfo> base;
+  std::optional<TrainingInfo> training;
+};
+
+// The values of a self test, in the order of its SelfTestInfo.
+struct SelfTestValues {
+  std::vector<std::vector<std::byte>> inputs;
+  std::vector<std::vector<std::byte>> outputs;
 };
 
 // A parameter of one Model; another Model refuses it.
@@ -345,6 +568,8 @@ class Model {
   // happens to the file later changes nothing.
   // Errors  io_error: it cannot be read. bad_file: what and where. over_budget: it costs more than options.budget.
   static Result<Model> open(const std::string& path, const OpenOptions& options = {});
+  // Verifies a file as open() does, then every checksum in it and that of the whole. Errors  as open().
+  static Status verify(const std::string& path, const OpenOptions& options = {});
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
   // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
@@ -407,7 +632,15 @@ class Model {
   // Empty if there is none.
   std::string metadata(std::string_view key) const;
 
-  // Listings: stable text, one line per item.
+  // What the model holds, as data. The cost is that of its size.
+  Result<ModelInfo> describe() const;
+  // The bytes of a storage as it is encoded, wherever they lie. Errors  bad_argument: there is no such storage, or it has none.
+  Result<std::vector<std::byte>> storage_bytes(uint32_t tie) const;
+  // Errors  bad_argument: there is none. bad_file: the bytes do not match their checksum.
+  Result<std::vector<std::byte>> asset(std::string_view name) const;
+  Result<SelfTestValues> self_test(size_t number) const;
+
+  // Listings: the same as stable text, one line per item.
   std::string parameters() const;  // logical: name, tie index, shape, dtype, view
   std::string storages()
       const;                 // physical: tie index, dtype, shape, bytes, version, generation, where
@@ -415,10 +648,9 @@ class Model {
   // Errors  bad_argument: there is no such parameter.
   Result<bool> same_storage(std::string_view a, std::string_view b) const;
 
-  const std::shared_ptr<graph::ModelState>& state() const { return state_; }
-  explicit Model(std::shared_ptr<graph::ModelState> state);
-
  private:
+  friend struct Internals;
+  explicit Model(std::shared_ptr<graph::ModelState> state);
   std::shared_ptr<graph::ModelState> state_;
 };
 
@@ -428,16 +660,6 @@ class Model {
 struct Value {
   uint32_t index = UINT32_MAX;
   uint32_t graph = 0;
-};
-
-// A dim of an input, or a size among attributes: a number, or the name of a dim that is bound when a plan is made.
-struct GraphDim {
-  int64_t value = 0;
-  std::string name;
-  GraphDim(int v) : value(v) {}
-  GraphDim(int64_t v) : value(v) {}
-  GraphDim(const char* n) : name(n) {}
-  GraphDim(std::string n) : name(std::move(n)) {}
 };
 
 // An attribute of an operator by its name in schemas/ops.fbs.
@@ -548,6 +770,100 @@ struct BoundEntryPoint {
   std::vector<BoundDim> dims;
 };
 
+// What a Session or Trainer gives the device, as data.
+
+// A contiguous tensor that a record reads or writes.
+struct OperandInfo {
+  enum class Slot : uint8_t { arena, io, step, storage, table };
+  Slot slot = Slot::arena;
+  uint32_t number = 0;  // of a storage its tie index; of a table which one of the segment's
+  bool copy = false;    // of a storage: what is read is its copy in `dtype`
+  // Bytes of the buffer or the storage, in the codes of an encoded one. Of a table (iteration i takes its entry i) both are 0.
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  DType dtype = DType::f32;
+  std::string encoding;  // as StorageInfo::encoding
+  TensorShape shape;
+  // In a Repeat, unless `modulo` is 0: iteration i takes what lies ((i + shift) % modulo) * step_bytes behind the offset.
+  uint32_t modulo = 0;
+  uint32_t shift = 0;
+  uint64_t step_bytes = 0;
+};
+
+struct TableEntryInfo {
+  OperandInfo::Slot slot = OperandInfo::Slot::storage;
+  uint32_t number = 0;
+  uint64_t offset = 0;    // bytes
+  uint64_t elements = 0;  // 0: a frozen storage, whose gradient is dropped
+  bool copy = false;      // as OperandInfo::copy
+};
+
+// A node, or the begin or end of a Repeat, whose records stand between the two.
+struct RecordInfo {
+  enum class Kind : uint8_t { op, repeat_begin, repeat_end };
+  Kind kind = Kind::op;
+  std::string op;    // "LayerNorm"
+  std::string node;  // as messages have it: node 17 "ln_f" (LayerNorm)
+  Settings attributes;
+  std::vector<OperandInfo> inputs;
+  std::vector<OperandInfo> outputs;
+  std::optional<OperandInfo> workspace;
+  uint32_t level =
+      0;  // none waits for another of its level; inside a Repeat it counts from the begin
+  uint32_t count = 1;  // of repeat_begin: the iterations
+  bool reverse = false;
+};
+
+// An input or output in the io buffer.
+struct IoInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  TensorShape shape;
+  uint64_t offset = 0;  // bytes
+  uint64_t bytes = 0;
+};
+
+// A step word that the segment reads or writes; StepValue gives one.
+struct StepInfo {
+  std::string name;
+  std::string type;     // "f32", "u32", "u64"
+  uint32_t offset = 0;  // of the step buffer, bytes
+  std::optional<std::variant<uint64_t, double>> default_value;
+  bool read = false;
+  bool written = false;
+};
+
+// What is recorded once and submitted as one.
+struct SegmentInfo {
+  std::string name;  // "forward"; of a training "accumulate", "update", "forward" (of evaluate)
+  BoundEntryPoint entry_point;  // of a session: what it runs
+  uint64_t launches = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t io_bytes = 0;
+  std::vector<IoInfo> inputs;
+  std::vector<IoInfo> outputs;
+  std::vector<RecordInfo> records;  // in the order of execution
+  std::vector<std::vector<TableEntryInfo>> tables;
+  std::vector<StepInfo> steps;
+  std::vector<CopyInfo> copies;    // that it reads
+  std::vector<uint32_t> storages;  // tie indices of those that it reads, also by a copy, or writes
+  std::vector<uint32_t> writes;    // of these, those that it writes
+};
+
+// The parameters of a Repeat: per iteration the tie index.
+struct RepeatListInfo {
+  std::string name;
+  std::optional<DType> copy;  // what is read are copies of this dtype
+  std::vector<uint32_t> ties;
+};
+
+struct PlanInfo {
+  std::string device;
+  uint32_t accumulation = 1;  // submissions of "accumulate" per step
+  std::vector<SegmentInfo> segments;
+  std::vector<RepeatListInfo> repeat_lists;
+};
+
 // Runs entry points of a Model on one Device, each with fixed dims. Its plans share one arena, as one of them runs at a time.
 // Move-only.
 class Session {
@@ -591,13 +907,14 @@ class Session {
   // Arena, io and backend are 0 while there is no plan: after planning failed, until run() plans again.
   MemoryReport memory() const;
   Counters counters() const;
+  // The plan as data. Errors  bad_argument: there is none.
+  Result<PlanInfo> describe() const;
   // Numbered lines of "build", "forward"; with `columns` names of nodes too, and in "build" launches and every record with
   // its level and the offsets of its operands.
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
-  explicit Session(std::unique_ptr<exec::SessionState> state);
-
  private:
+  explicit Session(std::unique_ptr<exec::SessionState> state);
   std::unique_ptr<exec::SessionState> state_;
 };
 
@@ -775,14 +1092,55 @@ class Trainer {
   // Arena, io and backend are 0 while there is no plan: after planning failed, until a call plans again.
   MemoryReport memory() const;
   Counters counters() const;
+  // As Session::describe().
+  Result<PlanInfo> describe() const;
   // As Session::listing(), of "build", "forward", "backward", "update".
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
-  explicit Trainer(std::unique_ptr<train::TrainerState> state);
-
  private:
+  explicit Trainer(std::unique_ptr<train::TrainerState> state);
   std::unique_ptr<train::TrainerState> state_;
 };
+
+// --------------------------------------------------------------------------------- files and texts
+
+// Writes a file as Model::save() does: it appears whole or not at all (a temporary file in the same folder, fsync, rename), with
+// the bytes of `pieces` one after the other. Errors  io_error: it cannot be written; what was there before is untouched.
+Status write_file(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+// Whether write_file() could write so many bytes there now. Nothing is left behind. Errors  as write_file().
+Status probe_file(const std::string& path, uint64_t bytes);
+// The path that a temporary file of save() or write_file() was to become, which a killed process left; empty: `path` is none.
+std::string target_of_temporary(const std::string& path);
+
+// Text from outside with what cannot be seen made visible, so that nothing in it acts on a terminal or passes for something else:
+// control characters (C0, DEL, C1) and bytes that are not UTF-8 as \n, \t, \r or \x1b; bidirectional controls, separators of
+// lines and paragraphs, characters without width and without a picture as \u{202e}. All else stays as it is.
+std::string escaped(std::string_view text);
+// As escaped(), but newlines stay: text of several lines.
+std::string escaped_lines(std::string_view text);
+// A name in a listing: itself, or in double quotes and escaped where it is empty or has a space, a comma, a
+// colon, a quote, a backslash or something that escaped() changes. Two names are never shown alike.
+std::string listed_name(std::string_view name);
+// Bytes of the well-formed UTF-8 sequence at the begin of a text that is not empty; 0 if there is none.
+size_t utf8_length(std::string_view text);
+
+// Counter-based random numbers: the bits depend on (key, counter) alone, on every device alike.
+//
+// Source  Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", 2011: Philox4x32-10.
+using RandomBlock = std::array<uint32_t, 4>;
+
+// Ten rounds over the 128-bit counter.
+constexpr RandomBlock philox(RandomBlock counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53} * counter[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(p1),
+               static_cast<uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(p0)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
 
 // "MAJOR.MINOR.PATCH (format N)": of this library, as CMake and its package have it, and of the files that it writes.
 std::string_view version();

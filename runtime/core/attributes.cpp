@@ -21,13 +21,14 @@ concept Enum = std::is_enum_v<T>;
 
 class Text {
  public:
-  Text(std::string& out, std::span<const AttributeDim> dims) : out_(out), dims_(dims) {}
+  Text(Settings& out, std::span<const AttributeDim> dims) : out_(out), dims_(dims) {}
 
   template <class V>
   Status operator()(const AttributeField& field, const V& value) {
     name_ = field.name;
-    out_ += format("{}{}=", out_.empty() ? "" : " ", name_);
+    text_.clear();
     append(value, 0);
+    out_.emplace_back(name_, text_);
     return {};
   }
   // The listing of the graph prints them.
@@ -43,29 +44,30 @@ class Text {
     const auto named = std::ranges::find_if(
         dims_, [&](const AttributeDim& d) { return d.attribute == name_ && d.index == index; });
     if (named != dims_.end()) {
-      out_ += named->dim;
+      text_ += named->dim;
     } else {
-      append_text(out_, value);
+      append_text(text_, value);
     }
   }
   template <Enum E>
   void append(E value, uint32_t) {
-    out_ += EnumNames<E>::values[static_cast<size_t>(value)];
+    text_ += EnumNames<E>::values[static_cast<size_t>(value)];
   }
-  void append(const flatbuffers::String* text, uint32_t) { out_ += text->string_view(); }
+  void append(const flatbuffers::String* text, uint32_t) { text_ += text->string_view(); }
   template <class T>
   void append(const flatbuffers::Vector<T>* list, uint32_t) {
-    out_ += '[';
+    text_ += '[';
     for (uint32_t i = 0; i < list->size(); ++i) {
-      out_ += i > 0 ? "," : "";
+      text_ += i > 0 ? "," : "";
       append(list->Get(i), i);
     }
-    out_ += ']';
+    text_ += ']';
   }
 
-  std::string& out_;
+  Settings& out_;
   std::span<const AttributeDim> dims_;
   std::string_view name_;
+  std::string text_;
 };
 
 // ---------------------------------------------------------------------------------------- from values
@@ -238,11 +240,19 @@ auto unpacked(const void* table) {
 
 }  // namespace
 
-std::string attributes_text(Op op, const Attributes& attributes) {
-  std::string out;
+Settings attributes_list(Op op, const Attributes& attributes) {
+  Settings out;
   (void)with_attribute_table(op, [&]<class Table>(AttributeTable<Table>) {
     return visit_fields(attributes.as<Table>(), Text(out, attributes.dims()));
   });
+  return out;
+}
+
+std::string attributes_text(Op op, const Attributes& attributes) {
+  std::string out;
+  for (const auto& [name, value] : attributes_list(op, attributes)) {
+    out += format("{}{}={}", out.empty() ? "" : " ", name, value);
+  }
   return out;
 }
 

@@ -57,7 +57,9 @@ class Attributes {
   std::shared_ptr<const std::vector<AttributeDim>> dims_;
 };
 
-// "eps=1e-05 causal=true dims=[batch,4]": every attribute, defaults included.
+// Every attribute with its value as text, defaults included.
+Settings attributes_list(Op op, const Attributes& attributes);
+// The same in a line: "eps=1e-05 causal=true dims=[batch,4]".
 std::string attributes_text(Op op, const Attributes& attributes);
 // The attributes of an operator from names and values. Errors  bad_argument: an unknown name or enum value, a value of the
 // wrong kind or outside its range, a list that is too long.

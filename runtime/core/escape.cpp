@@ -1,8 +1,4 @@
-#include "core/escape.h"
-
-#include <algorithm>
-#include <cstdint>
-
+// Text that is shown to people: escaped(), listed_name().
 #include "core/utf8.h"
 
 namespace bowline {

@@ -1,12 +1,9 @@
 // Text from outside.
 #pragma once
 
-#include <string_view>
+#include "bowline.h"
 
 namespace bowline {
-
-// Bytes of the well-formed UTF-8 sequence at the begin of a text that is not empty; 0 if there is none.
-size_t utf8_length(std::string_view text);
 
 // Well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool valid_utf8(std::string_view text);

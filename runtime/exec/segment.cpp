@@ -1,5 +1,7 @@
 #include "exec/segment.h"
 
+#include "plan/describe.h"
+
 namespace bowline::exec {
 
 void Workspace::Sizes::cover(const plan::Plan& plan, const plan::StepLayout& layout) {
@@ -86,6 +88,12 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
   BOWLINE_ASSIGN(s.recording_, device->record(plan.program, buffers));
   s.plan_ = std::move(plan);
   return s;
+}
+
+SegmentInfo Segment::describe() const {
+  SegmentInfo out = plan::describe(plan_);
+  out.launches = recording_->launches();
+  return out;
 }
 
 Segment::~Segment() {
@@ -253,16 +261,16 @@ Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table
   return ties.empty() ? table.device() : device_at(ties[0]);
 }
 
-Status require_on_device(const device::OpenDevice* here, const Device& device) {
+Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device) {
+  const std::string_view name = device == nullptr ? std::string_view() : device->info().name;
   BOWLINE_REQUIRE(
-      here == nullptr || here == device.handle().get() || here->info().name != device.info().name,
+      here == nullptr || here == device || here->info().name != name,
       "The model lies on device {}, but {} was opened again since, and each opening has "
       "memory of its own. Give the Device that the model was moved to, or move it with "
       "Model::to().",
       here->info().name, here->info().name);
-  BOWLINE_REQUIRE(device.handle() != nullptr && here == device.handle().get(),
-                  "The model does not lie on device {} but {}; move it with Model::to().",
-                  device.info().name,
+  BOWLINE_REQUIRE(device != nullptr && here == device,
+                  "The model does not lie on device {} but {}; move it with Model::to().", name,
                   here == nullptr ? "in host memory" : "on " + here->info().name);
   return {};
 }

@@ -54,6 +54,7 @@ class Segment {
   device::Recording* recording() const { return recording_.get(); }
   std::span<const Copy> copies() const { return copies_; }
   uint64_t backend_bytes() const { return recording_->overhead_bytes(); }
+  SegmentInfo describe() const;
 
  private:
   Segment() = default;
@@ -116,10 +117,11 @@ class Generations {
 };
 
 // The one device on which these storages lie; without any, that of the table.
-// Errors  bad_argument: one has no bytes, or lies on none, or two of them lie on two: both are named.
+// Errors  bad_argument: one has no bytes, or two of them lie on two devices: both are named.
 Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table,
                                                       std::span<const uint32_t> ties);
-// Refuses what does not lie on this opened device. `here`: where it lies; null: in host memory.
-Status require_on_device(const device::OpenDevice* here, const Device& device);
+// Refuses what does not lie on this opened device. `here`: where it lies, null: in host memory. `device` null: one that was
+// moved from.
+Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device);
 
 }  // namespace bowline::exec

@@ -2,12 +2,10 @@
 
 #include <set>
 
-#include "core/boundary.h"
 #include "exec/profile.h"
 #include "plan/listing.h"
 
-namespace bowline {
-namespace exec {
+namespace bowline::exec {
 
 void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device) {
   for (const params::Storage& s : table.storages) {
@@ -133,7 +131,7 @@ Status SessionState::place(std::vector<Planned> planned,
   return {};
 }
 
-Status SessionState::prepare(const Device* wanted) {
+Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
   const params::Table& table = model_->table;
   if (!entries_.empty() && generations_.match(table)) {
     return {};
@@ -146,7 +144,7 @@ Status SessionState::prepare(const Device* wanted) {
   }
   BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
                  device_of(table, std::vector(read.begin(), read.end())));
-  if (wanted != nullptr) {
+  if (wanted) {
     BOWLINE_TRY(require_on_device(device.get(), *wanted));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
@@ -231,81 +229,43 @@ MemoryReport SessionState::memory() const {
 Result<std::string> SessionState::listing(std::string_view part, bool columns) const {
   BOWLINE_REQUIRE(part == "forward" || part == "build", "There is no listing \"{}\" of a session.",
                   part);
-  BOWLINE_REQUIRE(!entries_.empty(), "There is no plan to list: the last planning failed.");
+  if (part == "forward") {
+    BOWLINE_REQUIRE(!entries_.empty(), "There is no plan to list: the last planning failed.");
+    std::string out;
+    for (const Entry& entry : entries_) {
+      out += heading(*entry.of) +
+             plan::list_nodes(entry.bound, 0, entry.bound.nodes.size(), {columns});
+    }
+    return out;
+  }
+  BOWLINE_ASSIGN(const PlanInfo plan, describe());
   std::string out;
-  for (const Entry& entry : entries_) {
-    if (entries_.size() > 1) {
-      out += text_of(*entry.of) + '\n';
-    }
-    if (part == "forward") {
-      out += plan::list_nodes(entry.bound, 0, entry.bound.nodes.size(), {columns});
-      continue;
-    }
-    out += plan::list_copies(entry.forward.plan());
+  for (const SegmentInfo& segment : plan.segments) {
+    out += heading(segment.entry_point) + plan::list_copies(segment);
     if (columns) {
-      out += format("segment forward: {} launches\n", entry.forward.recording()->launches()) +
-             plan::list_records(entry.forward.plan());
+      out += format("segment {}: {} launches\n", segment.name, segment.launches) +
+             plan::list_records(segment);
     }
-    out += plan::list_repeat_parameters(entry.bound);
+  }
+  return out + plan::list_repeat_lists(plan.repeat_lists);
+}
+
+std::string SessionState::heading(const BoundEntryPoint& entry) const {
+  return entries_.size() > 1 ? text_of(entry) + '\n' : "";
+}
+
+Result<PlanInfo> SessionState::describe() const {
+  BOWLINE_REQUIRE(!entries_.empty(), "There is no plan to describe: the last planning failed.");
+  PlanInfo out;
+  out.device = device_->info().name;
+  for (const Entry& entry : entries_) {
+    out.segments.push_back(entry.forward.describe());
+    out.segments.back().entry_point = *entry.of;
+    for (RepeatListInfo& list : plan::describe_repeat_lists(entry.bound)) {
+      out.repeat_lists.push_back(std::move(list));
+    }
   }
   return out;
 }
 
-}  // namespace exec
-
-Session::Session(std::unique_ptr<exec::SessionState> state) : state_(std::move(state)) {}
-Session::~Session() = default;
-Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
-
-Result<Session> Session::create(const Model& model, const Device& device,
-                                std::span<const BoundEntryPoint> entry_points,
-                                const Budget& budget) {
-  return guarded(model.state(), "model", [&](graph::ModelState&) -> Result<Session> {
-    BOWLINE_REQUIRE(!entry_points.empty(), "A session without an entry point is asked for.");
-    auto state = std::make_unique<exec::SessionState>(
-        model.state(), std::vector(entry_points.begin(), entry_points.end()), budget);
-    BOWLINE_TRY(state->prepare(&device));
-    return Session(std::move(state));
-  });
-}
-
-Result<Session> Session::create(const Model& model, const Device& device,
-                                std::string_view entry_point, std::span<const BoundDim> dims,
-                                const Budget& budget) {
-  return guarded([&]() -> Result<Session> {
-    const BoundEntryPoint one{std::string(entry_point), {dims.begin(), dims.end()}};
-    return create(model, device, std::span(&one, 1), budget);
-  });
-}
-
-Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                    std::span<const StepValue> steps) {
-  return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.run({}, inputs, outputs, steps); });
-}
-Status Session::run(std::string_view entry_point, std::span<const Tensor> inputs,
-                    std::span<const Tensor> outputs, std::span<const StepValue> steps) {
-  return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.run(entry_point, inputs, outputs, steps); });
-}
-MemoryReport Session::memory() const {
-  return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });
-}
-Counters Session::counters() const {
-  return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
-}
-Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs) {
-  return guarded(state_, "session", [&](exec::SessionState& s) { return s.profile({}, inputs); });
-}
-Result<std::vector<NodeTime>> Session::profile(std::string_view entry_point,
-                                               std::span<const Tensor> inputs) {
-  return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.profile(entry_point, inputs); });
-}
-Result<std::string> Session::listing(std::string_view part, bool columns) const {
-  return guarded(state_, "session",
-                 [&](const exec::SessionState& s) { return s.listing(part, columns); });
-}
-
-}  // namespace bowline
+}  // namespace bowline::exec

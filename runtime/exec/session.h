@@ -15,9 +15,9 @@ class SessionState final : public graph::User {
   SessionState(const SessionState&) = delete;
   SessionState& operator=(const SessionState&) = delete;
 
-  // Makes the plans again if the model changed since. All of them lie in one arena. Errors  bad_argument: the model does not lie
-  // on `wanted`.
-  Status prepare(const Device* wanted = nullptr);
+  // Makes the plans again if the model changed since. All of them lie in one arena. Errors  bad_argument: what they read does
+  // not lie on one device, or not on the one that is asked for: null is one that was moved from.
+  Status prepare(std::optional<const device::OpenDevice*> wanted = {});
   // None: the one entry point that there is.
   Status run(std::optional<std::string_view> entry_point, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const StepValue> steps);
@@ -26,6 +26,7 @@ class SessionState final : public graph::User {
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
+  Result<PlanInfo> describe() const;
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:
@@ -47,6 +48,8 @@ class SessionState final : public graph::User {
   Result<std::vector<Planned>> plan(std::vector<graph::Graph> bound,
                                     const device::OpenDevice& device) const;
   Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);
+  // Above what is listed of an entry point, where there are several.
+  std::string heading(const BoundEntryPoint& entry) const;
   // The plan that a run is for.
   Result<Entry*> entry_for(std::optional<std::string_view> entry_point,
                            std::span<const Tensor> inputs);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "graph/model_state.h"
+#include "model/verify.h"
 
 namespace bowline::graph {
 

@@ -3,21 +3,17 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
-#include "generated/model_generated.h"
 #include "graph/graph.h"
-#include "model/verify.h"
+#include "model/description.h"
 #include "params/table.h"
 
 namespace bowline::graph {
 
-struct NamedDim {
-  std::string name;
-  int64_t min = 1;
-  int64_t max = kMaxDim;
-  bool counted = false;
-};
+using NamedDim = DimInfo;
+static_assert(NamedDim{}.max == kMaxDim);
 
 // A Session or Trainer that is made from a model.
 class User {
@@ -41,14 +37,13 @@ struct ModelState {
   std::vector<User*> users;
   User* trainer = nullptr;  // at most one of them owns the training state
 
-  // Kept as they are from load to save; the bytes of assets and self-tests lie in `source`, which is null without them: a
-  // model whose storages have left its file gives it back.
-  std::shared_ptr<const model::VerifiedFile> source;
-  std::vector<std::unique_ptr<file::AssetT>> assets;
-  std::unique_ptr<file::BaseT> base;
-  std::vector<std::unique_ptr<file::MetadataT>> metadata;
-  std::vector<std::unique_ptr<file::SelfTestT>> self_tests;
-  std::unique_ptr<file::TrainingStateT> training;  // of a checkpoint, until a Trainer begins
+  // Kept as they are from load to save; the bytes of assets and self-tests stay in their file. A model without them whose
+  // storages have left its file gives it back.
+  std::vector<model::Asset> assets;
+  std::optional<BaseInfo> base;
+  Settings metadata;
+  std::vector<model::SelfTest> self_tests;
+  std::optional<model::TrainingState> training;  // of a checkpoint, until a Trainer begins
 
   // Errors  bad_argument: the handle is of another model, or of none.
   Result<uint32_t> number_of(Parameter p) const {

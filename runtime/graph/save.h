@@ -12,16 +12,7 @@ namespace bowline::graph {
 // Errors  io_error: the file cannot be written. bad_argument: it would not open. Those of the device that the
 // storages lie on.
 Status save_model(const ModelState& state, const std::string& path,
-                  const file::TrainingStateT* training,
+                  const model::TrainingState* training,
                   model::FileSystem& files = model::real_file_system());
-
-// A copy of an object of the file, for clones and checkpoints.
-template <class T>
-std::unique_ptr<T> copy_of(const T& object) {
-  flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(T::TableType::Pack(builder, &object));
-  return std::unique_ptr<T>(
-      flatbuffers::GetRoot<typename T::TableType>(builder.GetBufferPointer())->UnPack());
-}
 
 }  // namespace bowline::graph

@@ -154,6 +154,8 @@ Result<std::shared_ptr<const VerifiedFile>> VerifiedFile::verify(std::shared_ptr
   return std::shared_ptr<const VerifiedFile>(std::move(out));
 }
 
+const file::Model& VerifiedFile::tables() const { return *file::GetModel(flatbuffer_.data()); }
+
 std::shared_ptr<const FileRange> VerifiedFile::range(uint32_t file, uint64_t offset,
                                                      uint64_t length, uint64_t xxh3) const {
   auto out = std::make_shared<FileRange>();

@@ -9,8 +9,13 @@
 #include <memory>
 
 #include "core/view.h"
-#include "generated/model_generated.h"
 #include "model/map.h"
+
+namespace bowline::file {
+struct Model;
+struct Range;
+struct RangeT;
+}  // namespace bowline::file
 
 namespace bowline::model {
 
@@ -32,7 +37,8 @@ class VerifiedFile {
   const std::string& path() const { return file_->path(); }
   // What reading its tables into a model may cost.
   const Budget& budget() const { return budget_; }
-  const file::Model& tables() const { return *file::GetModel(flatbuffer_.data()); }
+  // For model/, whose read.h gives them as plain structs, and for tests that craft files.
+  const file::Model& tables() const;
   // The bytes that a Range table of tables() names. Each call makes a range of its own.
   std::shared_ptr<const FileRange> range(const file::Range& range) const;
   // As above, of a Range that was unpacked from tables().

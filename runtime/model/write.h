@@ -1,12 +1,12 @@
-// Writes a model file: tables, payloads, trailer.
+// Writes a model file: tables, payloads, trailer. Internal to model/ and to tests that craft files.
 #pragma once
 
 #include <functional>
 #include <vector>
 
 #include "generated/model_generated.h"
+#include "model/assemble.h"
 #include "model/atomic_file.h"
-#include "model/verify.h"
 
 namespace bowline::model {
 
@@ -19,9 +19,6 @@ struct Payload {
   // The bytes, in memory of the provider or in `scratch`.
   std::function<Result<std::span<const std::byte>>(std::vector<std::byte>& scratch)> bytes;
 };
-
-// What a reader says of the file; of one that it refuses nothing is committed.
-using Acceptance = std::function<Status(std::shared_ptr<const VerifiedFile>)>;
 
 // Writes `tables` and the payloads, in this order, to `path`: atomically, and with the same bytes
 // for the same content. The file is verified and shown to `acceptance` before it takes its place.

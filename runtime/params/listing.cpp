@@ -1,5 +1,5 @@
-#include "core/escape.h"
-#include "params/table.h"
+// The listings of a table: a line per item of its description.
+#include "params/describe.h"
 
 namespace bowline::params {
 namespace {
@@ -20,53 +20,40 @@ std::string view_text(const View& view) {
   return out;
 }
 
-std::string home_text(const Home& home) {
-  if (home.block) {
-    return home.block->device().info().name;
-  }
-  return home.host ? "host" : home.file ? "file" : "nowhere";
-}
-
 }  // namespace
 
 std::string Table::list_parameters() const {
   std::string out;
-  for (const ParameterRow& p : parameters) {
-    const Storage& s = storages[p.tie];
-    const Result<Shape> shape = view_shape(p.view, s.shape);
-    out += format("{} tie {} {}{}{}", listed_name(p.name), p.tie, s.dtype,
-                  shape.ok() ? shape.value() : s.shape, view_text(p.view));
+  for (const ParameterInfo& p : describe_parameters(*this)) {
+    out += format("{} tie {} {}{}{}", listed_name(p.name), p.tie, p.dtype, Shape(p.shape),
+                  view_text(p.view));
     if (!p.target.empty()) {
       out += format(" changes {}", listed_name(p.target));
     }
-    out += s.trainable ? "\n" : " frozen\n";
+    out += p.trainable ? "\n" : " frozen\n";
   }
   return out;
 }
 
 std::string Table::list_storages() const {
   std::string out;
-  const size_t rows = used_rows();
-  for (size_t i = 0; i < rows; ++i) {
-    const Storage& s = storages[i];
+  for (const StorageInfo& s : describe_storages(*this)) {
     if (s.empty) {
-      out += format("{} empty\n", i);
+      out += format("{} empty\n", s.tie);
       continue;
     }
-    out += format("{} {}{} {} bytes {}", i, s.dtype, s.shape, s.bytes(), name_of(s.role));
-    if (s.owner != kNoOwner) {
-      out += format(" {} of {}", s.slot, s.owner);
+    out += format("{} {}{} {} bytes {}", s.tie, s.dtype, Shape(s.shape), s.bytes, name_of(s.role));
+    if (s.owner) {
+      out += format(" {} of {}", s.slot, *s.owner);
     }
-    if (!s.encoding.is_plain()) {
+    if (s.encoding != Encoding().name()) {
       out += format(" {}", s.encoding);
     }
     out += format("{} version {} generation {} {}", s.trainable ? "" : " frozen", s.version,
-                  s.generation, home_text(s.home));
-    for (const std::weak_ptr<Residency>& c : s.copies) {
-      if (const std::shared_ptr<Residency> copy = c.lock()) {
-        out += format(", as {} {}", copy->form().dtype,
-                      copy->version() ? format("version {}", *copy->version()) : "to be made");
-      }
+                  s.generation, s.where);
+    for (const CopyInfo& c : s.copies) {
+      out += format(", as {} {}", c.dtype,
+                    c.version ? format("version {}", *c.version) : "to be made");
     }
     out += '\n';
   }
@@ -74,19 +61,13 @@ std::string Table::list_storages() const {
 }
 
 std::string Table::list_ties() const {
-  std::vector<std::vector<const ParameterRow*>> members(storages.size());
-  for (const ParameterRow& p : parameters) {
-    members[p.tie].push_back(&p);
-  }
   std::string out;
-  for (size_t tie = 0; tie < members.size(); ++tie) {
-    if (members[tie].size() < 2) {
-      continue;
-    }
-    out += format("{}:", tie);
-    for (const ParameterRow* p : members[tie]) {
-      const std::string view = view_text(p->view);
-      out += format("{} {}{}", p == members[tie].front() ? "" : ",", listed_name(p->name), view);
+  for (const TieInfo& tie : describe_ties(*this)) {
+    out += format("{}:", tie.tie);
+    for (const uint32_t number : tie.parameters) {
+      const ParameterRow& p = parameters[number];
+      out += format("{} {}{}", number == tie.parameters.front() ? "" : ",", listed_name(p.name),
+                    view_text(p.view));
     }
     out += '\n';
   }

@@ -4,13 +4,6 @@
 
 namespace bowline::params {
 
-std::string_view name_of(Role role) {
-  constexpr std::string_view names[] = {"weight",   "constant", "adapter_a",         "adapter_b",
-                                        "kv_cache", "gradient", "running_statistic", "moment",
-                                        "master"};
-  return names[static_cast<size_t>(role)];
-}
-
 std::optional<DType> floor_dtype(Role role) {
   switch (role) {
     case Role::running_statistic:

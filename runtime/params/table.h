@@ -20,23 +20,8 @@
 
 namespace bowline::params {
 
-// The numbers equal those of schemas/model.fbs.
-enum class Role : uint8_t {
-  weight,
-  constant,
-  adapter_a,
-  adapter_b,
-  kv_cache,
-  gradient,
-  running_statistic,
-  moment,
-  master,
-};
-std::string_view name_of(Role role);
-// Rows of a training, which belong to the row of a weight: gradients, moments, masters.
-constexpr bool is_training(Role role) {
-  return role == Role::gradient || role == Role::moment || role == Role::master;
-}
+using Role = StorageRole;
+using bowline::is_training;
 // The dtype that a model cast does not go below; none for most roles.
 std::optional<DType> floor_dtype(Role role);
 

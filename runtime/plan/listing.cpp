@@ -1,7 +1,5 @@
 #include "plan/listing.h"
 
-#include "core/escape.h"
-
 namespace bowline::plan {
 namespace {
 
@@ -106,86 +104,78 @@ std::string list_nodes(const Graph& graph, size_t begin, size_t end, ListingColu
 
 namespace {
 
-std::string slot_text(const StorageSlot& slot) {
-  return slot.form == nullptr ? format("storage {}", slot.tie)
-                              : format("storage {} as {}", slot.tie, slot.form->dtype);
+// "storage 3", and "storage 3 as bf16" of its copy.
+std::string storage_text(uint32_t tie, std::optional<DType> copy) {
+  return format("storage {}{}", tie, copy ? format(" as {}", *copy) : "");
 }
 
-std::string place_text(const Plan& plan, const device::Operand& o) {
-  if (o.table != device::kNoTable) {
-    return format("table {}", o.table);
+std::string place_text(const OperandInfo& o) {
+  using Slot = OperandInfo::Slot;
+  if (o.slot == Slot::table) {
+    return format("table {}", o.number);
   }
-  const std::string slot = o.slot == device::kArenaSlot ? "arena"
-                           : o.slot == device::kIoSlot  ? "io"
-                           : o.slot == device::kStepSlot
-                               ? "step"
-                               : slot_text(plan.storages[o.slot - device::kFirstStorageSlot]);
+  const std::string slot =
+      o.slot == Slot::arena ? "arena"
+      : o.slot == Slot::io  ? "io"
+      : o.slot == Slot::step
+          ? "step"
+          : storage_text(o.number, o.copy ? std::optional(o.dtype) : std::nullopt);
   const std::string steps =
       o.modulo == 0 ? "" : format(" step {} of {} x {}", o.shift, o.modulo, o.step_bytes);
-  return format("{} {}..{}{}", slot, o.offset, o.offset + o.bytes(), steps);
+  return format("{} {}..{}{}", slot, o.offset, o.offset + o.bytes, steps);
 }
 
-std::string places_text(const Plan& plan, const std::vector<device::Operand>& operands) {
+std::string places_text(const std::vector<OperandInfo>& operands) {
   std::string out;
-  for (const device::Operand& o : operands) {
-    out += (out.empty() ? "" : ", ") + place_text(plan, o);
+  for (const OperandInfo& o : operands) {
+    out += (out.empty() ? "" : ", ") + place_text(o);
   }
   return out;
 }
 
 }  // namespace
 
-std::string list_records(const Plan& plan) {
+std::string list_records(const SegmentInfo& segment) {
+  using Kind = RecordInfo::Kind;
   std::string out;
-  for (size_t i = 0; i < plan.program.records.size(); ++i) {
-    const device::Record& r = plan.program.records[i];
-    if (r.kind == device::Record::Kind::repeat_begin) {
-      out += format("{} {}: {} x{} level {}\n", plan.name, i, r.count, r.reverse ? " reverse" : "",
-                    r.level);
-    } else if (r.kind == device::Record::Kind::repeat_end) {
-      out += format("{} {}: end\n", plan.name, i);
+  for (size_t i = 0; i < segment.records.size(); ++i) {
+    const RecordInfo& r = segment.records[i];
+    if (r.kind == Kind::repeat_begin) {
+      out += format("{} {}: {} x{} level {}\n", segment.name, i, r.count,
+                    r.reverse ? " reverse" : "", r.level);
+    } else if (r.kind == Kind::repeat_end) {
+      out += format("{} {}: end\n", segment.name, i);
     } else {
-      out += format("{} {}: {} = {}({}) level {}", plan.name, i, places_text(plan, r.outputs), r.op,
-                    places_text(plan, r.inputs), r.level);
-      out += r.workspace.bytes() == 0 ? "" : format(" workspace {}", place_text(plan, r.workspace));
-      out += format("  # {}\n", escaped(plan.nodes[r.node]));
+      out += format("{} {}: {} = {}({}) level {}", segment.name, i, places_text(r.outputs), r.op,
+                    places_text(r.inputs), r.level);
+      out += r.workspace ? format(" workspace {}", place_text(*r.workspace)) : "";
+      out += format("  # {}\n", escaped(r.node));
     }
   }
-  for (const StepUse& use : plan.steps) {
-    out += format("{} step {}..{}: {} {}{}{}\n", plan.name, use.offset,
-                  use.offset + size_of(use.word->type), use.word->type, use.word->name,
-                  use.reader != StepUse::kNobody ? " read" : "",
-                  use.writer != StepUse::kNobody ? " written" : "");
-  }
-  return out;
-}
-
-std::string list_copies(const Plan& plan) {
-  std::string out;
-  for (const StorageSlot& slot : plan.storages) {
-    if (slot.form != nullptr) {
-      out += format("refresh {}: {}, when it was written\n", slot_text(slot), slot.form->op);
-    }
+  for (const StepInfo& word : segment.steps) {
+    const uint32_t end = word.offset + (word.type == name_of(StepType::u64) ? 8 : 4);
+    out += format("{} step {}..{}: {} {}{}{}\n", segment.name, word.offset, end, word.type,
+                  word.name, word.read ? " read" : "", word.written ? " written" : "");
   }
   return out;
 }
 
-std::string list_repeat_parameters(const Graph& graph) {
+std::string list_copies(const SegmentInfo& segment) {
   std::string out;
-  for (const Node& node : graph.nodes) {
-    if (!node.repeat) {
-      continue;
+  for (const CopyInfo& c : segment.copies) {
+    out += format("refresh {}: {}, when it was written\n", storage_text(c.tie, c.dtype), c.op);
+  }
+  return out;
+}
+
+std::string list_repeat_lists(const std::vector<RepeatListInfo>& lists) {
+  std::string out;
+  for (const RepeatListInfo& list : lists) {
+    out += format("@{}{}:", listed_name(list.name), list.copy ? format(":{}", *list.copy) : "");
+    for (const uint32_t tie : list.ties) {
+      out += format(" {}", tie);
     }
-    for (const ValueInfo& info : node.repeat->body->values) {
-      if (info.kind != ValueKind::parameter) {
-        continue;
-      }
-      out += parameter_name(info) + ':';
-      for (const graph::StorageUse& u : info.uses) {
-        out += format(" {}", u.tie);
-      }
-      out += '\n';
-    }
+    out += '\n';
   }
   return out;
 }

@@ -1,7 +1,8 @@
-// The canonical listing of a graph: numbered lines, stable, without sources, devices or addresses.
+// The canonical listing of a graph: numbered lines, stable, without sources, devices or addresses; and lines of a plan's
+// description.
 #pragma once
 
-#include "plan/plan.h"
+#include "plan/describe.h"
 
 namespace bowline::plan {
 
@@ -16,12 +17,12 @@ std::string list_nodes(const graph::Graph& graph, size_t begin, size_t end,
 
 // Lists what the device is given: one line per record with its level and where its operands lie. Offsets are bytes of the
 // arena, of the io buffer or of a storage, by tie index.
-std::string list_records(const Plan& plan);
+std::string list_records(const SegmentInfo& segment);
 
-// Lists the derived copies that a plan reads.
-std::string list_copies(const Plan& plan);
+// Lists the derived copies that a segment reads.
+std::string list_copies(const SegmentInfo& segment);
 
 // Lists the parameters of the bodies of Repeats: one line per list, the items by tie index.
-std::string list_repeat_parameters(const graph::Graph& graph);
+std::string list_repeat_lists(const std::vector<RepeatListInfo>& lists);
 
 }  // namespace bowline::plan

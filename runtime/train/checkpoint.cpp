@@ -20,21 +20,9 @@ using params::Role;
 using params::Storage;
 using params::Table;
 
-std::unique_ptr<file::SettingT> setting(std::string key, std::string value) {
-  auto s = std::make_unique<file::SettingT>();
-  s->key = std::move(key);
-  s->value = std::move(value);
-  return s;
-}
-
-std::string_view value_of(const std::vector<std::unique_ptr<file::SettingT>>& settings,
-                          std::string_view key) {
-  for (const auto& s : settings) {
-    if (s->key == key) {
-      return s->value;
-    }
-  }
-  return "none";
+std::string_view value_of(const Settings& settings, std::string_view key) {
+  const auto found = std::ranges::find(settings, key, &Settings::value_type::first);
+  return found == settings.end() ? std::string_view("none") : std::string_view(found->second);
 }
 
 std::string device_text(const device::OpenDevice& device) {
@@ -95,8 +83,7 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
     if (row.empty) {
       continue;
     }
-    BOWLINE_REQUIRE(row.home.valid(), "storage {} ({}) has no bytes.", tie,
-                    params::name_of(row.role));
+    BOWLINE_REQUIRE(row.home.valid(), "storage {} ({}) has no bytes.", tie, name_of(row.role));
     if (!params::is_training(row.role)) {
       continue;
     }
@@ -104,7 +91,7 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
                       row.shape == saved.storages[static_cast<size_t>(row.owner)].shape &&
                       row.dtype == DType::f32;
     BOWLINE_REQUIRE(fits, "storage {} ({}) does not fit the storage that it belongs to.", tie,
-                    params::name_of(row.role));
+                    name_of(row.role));
     if (row.role == Role::moment) {
       BOWLINE_REQUIRE(row.slot < moments(optimizer), "storage {} is moment {} of {}.", tie,
                       row.slot, moments(optimizer));
@@ -137,8 +124,7 @@ Status check_counterparts(const Table& saved, const Table& live) {
     }
     const Storage* from = counterpart(saved, live, tie);
     BOWLINE_REQUIRE(from != nullptr && from->shape == row.shape && from->dtype == row.dtype,
-                    "storage {} ({}) is missing or has another shape.", tie,
-                    params::name_of(row.role));
+                    "storage {} ({}) is missing or has another shape.", tie, name_of(row.role));
   }
   return {};
 }
@@ -148,7 +134,7 @@ Status check_counterparts(const Table& saved, const Table& live) {
 Status TrainerState::save(const std::string& path, const Progress& data,
                           model::FileSystem& files) const {
   BOWLINE_TRY(require_state("save()"));
-  file::TrainingStateT t;
+  model::TrainingState t;
   t.step = state_.step;
   t.applied_steps = state_.applied;
   t.epoch = data.epoch;
@@ -159,21 +145,15 @@ Status TrainerState::save(const std::string& path, const Progress& data,
   t.rng_counter = state_.counter;
   t.loss_log = state_.losses;
   BOWLINE_ASSIGN(t.plan_hash, graph_hash());
-  for (auto& [key, value] : run_settings(options_)) {
-    t.run.push_back(setting(std::move(key), std::move(value)));
-  }
-  if (state_.rate) {
-    t.learning_rate = *state_.rate;
-  }
-  for (const auto& [key, value] : data.config) {
-    t.config.push_back(setting(key, value));
-  }
-  t.versions.push_back(setting("bowline", std::string(version())));
-  t.versions.push_back(setting("device", device_text(*home())));
+  t.run = run_settings(options_);
+  t.learning_rate = state_.rate;
+  t.config = data.config;
+  t.versions.emplace_back("bowline", version());
+  t.versions.emplace_back("device", device_text(*home()));
   return graph::save_model(*model_, path, &t, files);
 }
 
-Status TrainerState::check_record(const file::TrainingStateT& t, bool same_run, bool extend) const {
+Status TrainerState::check_record(const model::TrainingState& t, bool same_run, bool extend) const {
   BOWLINE_REQUIRE(t.applied_steps <= t.step, "it counts {} applied steps of {}.", t.applied_steps,
                   t.step);
   BOWLINE_REQUIRE(t.loss_log.size() == t.micro_step,
@@ -197,21 +177,19 @@ Status TrainerState::check_record(const file::TrainingStateT& t, bool same_run, 
   return {};
 }
 
-TrainerState::Position TrainerState::position_of(const file::TrainingStateT& t) const {
+TrainerState::Position TrainerState::position_of(const model::TrainingState& t) const {
   Position p;
   p.step = t.step;
   p.applied = t.applied_steps;
   p.counter = t.rng_counter;
   p.micro_step = static_cast<uint32_t>(t.micro_step);
   p.losses = t.loss_log;
-  if (t.learning_rate) {
-    p.rate = *t.learning_rate;
-  }
+  p.rate = t.learning_rate;
   return p;
 }
 
 Status TrainerState::adopt(Table& staged, Position& position) const {
-  BOWLINE_REQUIRE(model_->training != nullptr,
+  BOWLINE_REQUIRE(model_->training.has_value(),
                   "The model holds no training state to continue: it was not opened from a "
                   "checkpoint, or a Trainer has begun since.");
   const auto refuse = [](Status s) { return std::move(s).at("While continuing its training."); };
@@ -233,16 +211,14 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
 
 namespace {
 
-Progress progress_of(const file::TrainingStateT& t, const device::OpenDevice& device) {
+Progress progress_of(const model::TrainingState& t, const device::OpenDevice& device) {
   Progress out;
   out.step = t.step;
   out.micro_step = t.micro_step;
   out.epoch = t.epoch;
   out.data_cursor = t.sample_cursor;
   out.data_seed = t.shuffle_seed;
-  for (const auto& s : t.config) {
-    out.config.emplace_back(s->key, s->value);
-  }
+  out.config = t.config;
   const std::string here = device_text(device);
   if (const std::string_view there = value_of(t.versions, "device"); there != here) {
     out.notes.push_back(
@@ -262,9 +238,9 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   // Nothing is used before every checksum matched.
   BOWLINE_TRY(verified->verify_all());
   BOWLINE_ASSIGN(const auto saved, graph::load_model(verified));
-  const file::TrainingStateT* t = saved->training.get();
+  const std::optional<model::TrainingState>& t = saved->training;
   const auto check = [&]() -> Status {
-    BOWLINE_REQUIRE(t != nullptr, "it is a model without a training state.");
+    BOWLINE_REQUIRE(t.has_value(), "it is a model without a training state.");
     BOWLINE_TRY(check_parameters(saved->table, model_->table));
     BOWLINE_TRY(check_record(*t, true, options.extend));
     BOWLINE_ASSIGN(const uint64_t hash, graph_hash());

@@ -1,5 +1,4 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
-#include "core/escape.h"
 #include "model/checksum.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
@@ -87,8 +86,8 @@ Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
 Result<uint64_t> TrainerState::graph_hash() const {
   ValueId loss = 0;
   BOWLINE_ASSIGN(const Graph bound, bound_loss(loss));
-  const std::string text =
-      plan::list_nodes(bound, 0, bound.nodes.size()) + plan::list_repeat_parameters(bound);
+  const std::string text = plan::list_nodes(bound, 0, bound.nodes.size()) +
+                           plan::list_repeat_lists(plan::describe_repeat_lists(bound));
   return model::checksum(std::as_bytes(std::span(text)));
 }
 
@@ -110,13 +109,13 @@ const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
                       : model_->table.storages[ties[0]].home.block->device_handle();
 }
 
-Status TrainerState::plan(params::Table staged, const Device* wanted) {
+Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
   BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
   ValueId loss = 0;
   BOWLINE_ASSIGN(Graph bound, bound_loss(loss));
   BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
                  exec::device_of(staged, graph::storages_of(bound)));
-  if (wanted != nullptr) {
+  if (wanted) {
     BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
@@ -230,27 +229,51 @@ Result<std::string> TrainerState::listing(std::string_view part, bool columns) c
       format("There is no listing \"{}\"; there are build, forward, backward and update.", part));
 }
 
+Result<PlanInfo> TrainerState::describe() const {
+  BOWLINE_REQUIRE(evaluate_.has_value(), "There is no plan to describe: the last planning failed.");
+  PlanInfo out;
+  out.device = device_->info().name;
+  out.accumulation = options_.accumulation;
+  for (const exec::Segment* segment : {&*accumulate_, &*update_, &*evaluate_}) {
+    out.segments.push_back(segment->describe());
+  }
+  out.repeat_lists = plan::describe_repeat_lists(training_.graph);
+  return out;
+}
+
+namespace {
+
+std::string io_text(std::string_view what, const IoInfo& io) {
+  return format("copy {} {} {}{} per submission\n", what, listed_name(io.name), io.dtype,
+                Shape(io.shape));
+}
+
+}  // namespace
+
 // What a step submits and copies, then the parameters of the Repeats.
-std::string TrainerState::plan_text(bool columns) const {
-  const auto launches = [&](const exec::Segment& s) {
-    return columns ? format(", {} launches", s.recording()->launches()) : "";
+Result<std::string> TrainerState::plan_text(bool columns) const {
+  BOWLINE_ASSIGN(const PlanInfo plan, describe());
+  const SegmentInfo& accumulate = plan.segments[0];
+  const SegmentInfo& update = plan.segments[1];
+  const auto launches = [&](const SegmentInfo& s) {
+    return columns ? format(", {} launches", s.launches) : "";
   };
-  std::string out = plan::list_copies(accumulate_->plan());
-  out += format("segment accumulate: {} submissions per step{}\n", options_.accumulation,
-                launches(*accumulate_));
-  out += format("segment update: with the last of them{}\n", launches(*update_));
-  for (const plan::IoRange& r : accumulate_->plan().inputs) {
-    out += format("copy in {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
+  std::string out = plan::list_copies(accumulate);
+  out += format("segment {}: {} submissions per step{}\n", accumulate.name, plan.accumulation,
+                launches(accumulate));
+  out += format("segment {}: with the last of them{}\n", update.name, launches(update));
+  for (const IoInfo& io : accumulate.inputs) {
+    out += io_text("in", io);
   }
   out += "copy in step words per submission\n";
-  for (const plan::IoRange& r : accumulate_->plan().outputs) {
-    out += format("copy out {} {}{} per submission\n", listed_name(r.name), r.dtype, r.shape);
+  for (const IoInfo& io : accumulate.outputs) {
+    out += io_text("out", io);
   }
   out += "copy out step words per submission\n";
   if (columns) {
-    out += plan::list_records(accumulate_->plan()) + plan::list_records(update_->plan());
+    out += plan::list_records(accumulate) + plan::list_records(update);
   }
-  return out + plan::list_repeat_parameters(training_.graph);
+  return out + plan::list_repeat_lists(plan.repeat_lists);
 }
 
 }  // namespace bowline::train

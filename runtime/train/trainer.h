@@ -16,8 +16,8 @@ class TrainerState final : public graph::User {
   TrainerState(const TrainerState&) = delete;
   TrainerState& operator=(const TrainerState&) = delete;
 
-  // Checks the options, makes rows and plans. A failure leaves the model as it was.
-  Status start(const Device& device);
+  // Checks the options, makes rows and plans. A failure leaves the model as it was. `device` null: one that was moved from.
+  Status start(const device::OpenDevice* device);
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch);
@@ -41,6 +41,7 @@ class TrainerState final : public graph::User {
   const TrainOptions& options() const { return options_; }
   MemoryReport memory() const;
   Counters counters() const { return counters_; }
+  Result<PlanInfo> describe() const;
   Result<std::string> listing(std::string_view part, bool columns) const;
 
  private:
@@ -70,7 +71,7 @@ class TrainerState final : public graph::User {
   Status prepare();
   // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors  bad_argument: the model does not lie
   // on `wanted`.
-  Status plan(params::Table staged, const Device* wanted = nullptr);
+  Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
   // The forward part up to the loss.
   Result<graph::Graph> bound_loss(graph::ValueId& loss) const;
   // What the model computes and with which parameters; equal for equal runs.
@@ -102,8 +103,8 @@ class TrainerState final : public graph::User {
   // Takes moments and position of the record that the model was opened with.
   Status adopt(params::Table& staged, Position& position) const;
   // Errors  bad_file: what it says is not legal, or not of this run.
-  Status check_record(const file::TrainingStateT& t, bool same_run, bool extend) const;
-  Position position_of(const file::TrainingStateT& t) const;
+  Status check_record(const model::TrainingState& t, bool same_run, bool extend) const;
+  Position position_of(const model::TrainingState& t) const;
   Status write_rows(const params::Table& saved, bool pending);
 
   // Every trainable storage has a contribution to its gradient.
@@ -113,7 +114,7 @@ class TrainerState final : public graph::User {
   // The one output of the accumulate and evaluate segments.
   Result<float> read_loss(const plan::Plan& plan) const;
   void bump_versions(const plan::Plan& plan);
-  std::string plan_text(bool columns) const;
+  Result<std::string> plan_text(bool columns) const;
 
   std::shared_ptr<graph::ModelState> model_;
   TrainOptions options_;

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "api/internals.h"
 #include "core/random.h"
 #include "ties/test_devices.h"
 #include "train/tiny_lm.h"
@@ -40,7 +41,7 @@ std::string text_of(const char* path) {
 
 // One unit up, down or not at all, by weight and run.
 void nudge(Model& model, uint32_t run) {
-  const auto& storages = model.state()->table.storages;
+  const auto& storages = Internals::state(model)->table.storages;
   for (uint32_t tie = 0; tie < storages.size(); ++tie) {
     std::vector<std::byte> bytes = must(params::read_bytes(storages[tie]));
     for (uint32_t i = 0; i < bytes.size() / 4; ++i) {

@@ -2,6 +2,7 @@
 // before, and the same call again does what it would have done. A hang is a failure: ctest has a time limit.
 #include <functional>
 
+#include "api/internals.h"
 #include "core/boundary.h"
 #include "failing_new.h"
 #include "model/tied_model.h"
@@ -59,13 +60,13 @@ void with_parameter(World& w) { must(w.seed.model.parameter("fresh", {40, 30}, I
 
 std::string bits_of(const Model& model) {
   std::string out = model.parameters() + model.storages() + model.ties() + model.metadata("k");
-  for (const params::Storage& s : model.state()->table.storages) {
+  for (const params::Storage& s : Internals::state(model)->table.storages) {
     if (s.home.valid()) {
       const auto bytes = must(params::read_bytes(s));
       out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     }
   }
-  for (const graph::Graph& g : model.state()->graphs) {
+  for (const graph::Graph& g : Internals::state(model)->graphs) {
     out += g.name;
   }
   return out;

@@ -1,9 +1,8 @@
-// The conformance runner: every suite on a device, compared with the oracles.
+// The conformance runner as `bowline conform` and `bowline bench` see it: every suite on a device, compared with the oracles, and
+// bare copies on a device. What they need of the inside of the library stays behind this header, which includes bowline.h alone.
 #pragma once
 
-#include "conformance/gaps.h"
-#include "core/pattern.h"
-#include "device/device.h"
+#include "bowline.h"
 
 namespace bowline::conformance {
 
@@ -42,10 +41,9 @@ bool needs_no_device(std::string_view suite);
 
 // Errors  bad_argument: no such suite; a case file that cannot be read. Failures of cases are in
 // the report.
-Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDevice>& device,
-                   const Options& options);
+Result<Report> run(std::string_view suite, const Device& device, const Options& options);
 
-// The gaps of the backend of a device ("vulkan:0").
-const Gaps& gaps_of(std::string_view device);
+// A call that copies so many bytes from one place of the device's memory to another, and waits.
+Result<std::function<Status()>> device_copy(const Device& device, uint64_t bytes);
 
 }  // namespace bowline::conformance

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "conformance/conformance.h"
 #include "conformance/oracle_device.h"
+#include "conformance/suite.h"
 
 namespace bowline::conformance {
 namespace {

@@ -2,9 +2,9 @@
 // kernel is found and the model that shows it is small.
 #include <gtest/gtest.h>
 
-#include "conformance/conformance.h"
 #include "conformance/oracle_device.h"
 #include "conformance/random/reference.h"
+#include "conformance/suite.h"
 #include "ties/test_devices.h"
 
 namespace bowline::conformance {
@@ -74,7 +74,7 @@ TEST(Random, ShrinksToWhatFails) {
 
 TEST(Random, DevicesThatMoveThingsPass) {
   for (const char* name : {"opaque", "moving", "reordering"}) {
-    const auto report = run("random", test::open_test_device(name).handle(), {.models = 30});
+    const auto report = run("random", test::open_test_device(name), {.models = 30});
     ASSERT_TRUE(report.ok()) << report.status().message();
     EXPECT_EQ(report.value().passed, 30u);
     EXPECT_TRUE(report.value().ok()) << name << ": " << report.value().failures[0].what;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "api/internals.h"
 #include "generated/gaps.h"
 
 namespace bowline::conformance {
@@ -139,6 +140,22 @@ Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDev
   BOWLINE_TRY(s->run(context));
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
+}
+
+Result<Report> run(std::string_view suite, const Device& device, const Options& options) {
+  return run(suite, Internals::open(device), options);
+}
+
+Result<std::function<Status()>> device_copy(const Device& device, uint64_t bytes) {
+  using device::Block;
+  const std::shared_ptr<device::OpenDevice>& open = Internals::open(device);
+  BOWLINE_ASSIGN(const auto from, Block::allocate(open, bytes, device::MemoryKind::device));
+  BOWLINE_ASSIGN(const auto to, Block::allocate(open, bytes, device::MemoryKind::device));
+  BOWLINE_TRY(open->fill(from->buffer(), 0, bytes, std::byte{1}));
+  return std::function<Status()>([open, from, to, bytes]() -> Status {
+    BOWLINE_TRY(open->copy(to->buffer(), 0, from->buffer(), 0, bytes));
+    return open->wait();
+  });
 }
 
 }  // namespace bowline::conformance

@@ -5,8 +5,17 @@
 
 #include "conformance/bench.h"
 #include "conformance/conformance.h"
+#include "conformance/gaps.h"
+#include "core/pattern.h"
 
 namespace bowline::conformance {
+
+// As run() on a device, of one that is opened inside.
+Result<Report> run(std::string_view suite, const std::shared_ptr<device::OpenDevice>& device,
+                   const Options& options);
+
+// The gaps of the backend of a device ("vulkan:0").
+const Gaps& gaps_of(std::string_view device);
 
 // The text of tests/ops/<stem>.cases by operator; embedded by the build.
 struct CaseText {

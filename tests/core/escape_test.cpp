@@ -1,10 +1,10 @@
 // What is shown of text from outside.
-#include "core/escape.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 #include <vector>
+
+#include "bowline.h"
 
 namespace bowline {
 namespace {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "api/internals.h"
 #include "faults/host_device.h"
 #include "ties/seed_models.h"
 
@@ -224,12 +225,13 @@ TEST(OpenDevice, EveryDeviceRefusesMoreThanThereIs) {
     }
     SCOPED_TRACE(info.name);
     const Device device = must(Device::open(info.name));
-    const Result<Buffer> buffer = device.handle()->allocate(uint64_t{1} << 50, MemoryKind::device);
+    const Result<Buffer> buffer =
+        Internals::open(device)->allocate(uint64_t{1} << 50, MemoryKind::device);
     ASSERT_FALSE(buffer.ok());
     EXPECT_EQ(buffer.status().code(), Code::out_of_memory);
     EXPECT_NE(buffer.status().message().find("1125899906842624 bytes"), std::string::npos)
         << buffer.status().message();
-    EXPECT_EQ(device.counters().live_bytes, device.handle()->capabilities().staging_bytes);
+    EXPECT_EQ(device.counters().live_bytes, Internals::open(device)->capabilities().staging_bytes);
   }
 }
 

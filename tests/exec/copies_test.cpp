@@ -70,7 +70,7 @@ Floats weights(int shift) {
 }
 
 std::shared_ptr<params::Residency> copy_of(const Model& model, uint32_t tie) {
-  const auto& copies = model.state()->table.storages[tie].copies;
+  const auto& copies = Internals::state(model)->table.storages[tie].copies;
   return copies.empty() ? nullptr : copies[0].lock();
 }
 
@@ -98,7 +98,7 @@ TEST_P(DerivedCopies, AreMadeOncePerVersionAtOneAddress) {
       EXPECT_EQ(s.counters().refreshes, static_cast<uint64_t>(shift) + 1);
     }
     EXPECT_EQ(copy_of(m, 0), copy);
-    EXPECT_EQ(copy->version(), m.state()->table.storages[0].version);
+    EXPECT_EQ(copy->version(), Internals::state(m)->table.storages[0].version);
   }
   EXPECT_EQ(device_.counters().records, 2u);
   EXPECT_EQ(s.counters().plan_builds, 1u);

@@ -81,7 +81,7 @@ class TwoDevices : public OnDevice {
       EXPECT_NEAR(decoded[i], decoded_[i], 1e-5);
     }
   }
-  Device cpu_{nullptr};
+  Device cpu_ = Internals::device(nullptr);
   Model model_;
   Floats encoded_, decoded_;
 };

@@ -2,6 +2,7 @@
 // steps, on cpu and on null. Each refuses with a status, or works; never a crash, and never more memory than the budget.
 #include <map>
 
+#include "api/internals.h"
 #include "device/device.h"
 #include "faults/wrapped_device.h"
 #include "fuzz/mutator.h"
@@ -50,7 +51,8 @@ Device open_small(std::string_view name) {
       DeviceInfo info;
       info.name = std::string(name);
       auto inner = std::make_unique<SmallDevice>(backend->open(0, options).value());
-      return Device(std::make_shared<device::OpenDevice>(std::move(info), std::move(inner)));
+      return Internals::device(
+          std::make_shared<device::OpenDevice>(std::move(info), std::move(inner)));
     }
   }
   __builtin_trap();
@@ -124,10 +126,10 @@ void train(Model& model, const Device& device, const TrainOptions& options,
 
 void run(Model& model, const Device& device, const graph::Graph& generic, int64_t dim) {
   std::vector<BoundDim> dims;
-  for (const graph::NamedDim& d : model.state()->dims) {
+  for (const graph::NamedDim& d : Internals::state(model)->dims) {
     dims.push_back({d.name, std::clamp(dim, d.min, d.max)});
   }
-  const auto bound = graph::bind(generic, *model.state(), dims);
+  const auto bound = graph::bind(generic, *Internals::state(model), dims);
   if (!succeeded(bound.status()) || elements(bound.value()) > kElements ||
       iterations(generic) > kIterations) {
     return;
@@ -153,7 +155,7 @@ void run(Model& model, const Device& device, const graph::Graph& generic, int64_
 
 // What every parameter shows, decoded where it is stored as codes.
 void read_values(const Model& model) {
-  const params::Table& table = model.state()->table;
+  const params::Table& table = Internals::state(model)->table;
   for (const params::ParameterRow& p : table.parameters) {
     const params::Storage& s = table.storages[p.tie];
     const auto shape = view_shape(p.view, s.shape);
@@ -173,7 +175,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
   }
   Model model(std::move(state).value());
   const Device device = open_small(device_name);
-  const auto& storages = model.state()->table.storages;
+  const auto& storages = Internals::state(model)->table.storages;
   const bool large = std::ranges::any_of(
       storages, [](const params::Storage& s) { return s.bytes() > kDeviceBytes; });
   if (large || !succeeded(model.to(device)) || !succeeded(model.materialize(1))) {
@@ -181,7 +183,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
   }
   read_values(model);
   // The graphs are the model's: training adds rows, not graphs.
-  for (const graph::Graph& g : model.state()->graphs) {
+  for (const graph::Graph& g : Internals::state(model)->graphs) {
     run(model, device, g, dim);
   }
 }

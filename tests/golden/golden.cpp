@@ -13,26 +13,24 @@ struct HostTensors {
   std::vector<Tensor> tensors;
 };
 
-Result<HostTensors> read_tensors(const model::VerifiedFile& file,
-                                 const std::vector<std::unique_ptr<file::TensorT>>& from) {
-  HostTensors out;
-  for (const auto& t : from) {
-    BOWLINE_ASSIGN(const auto bytes, file.range(*t->range)->bytes());
-    out.bytes.emplace_back(bytes.begin(), bytes.end());
-    out.tensors.push_back(
-        {t->name, static_cast<DType>(t->dtype), t->shape, out.bytes.back().data()});
+// `of` outlives them.
+HostTensors host_tensors(const std::vector<TensorInfo>& of,
+                         std::vector<std::vector<std::byte>> bytes) {
+  HostTensors out{std::move(bytes), {}};
+  for (size_t i = 0; i < of.size(); ++i) {
+    out.tensors.push_back({of[i].name, of[i].dtype, of[i].shape, out.bytes[i].data()});
   }
   return out;
 }
 
 // The named dims of the entry point, from the shapes of the inputs.
-std::vector<BoundDim> dims_of(const graph::Graph& graph, std::span<const Tensor> inputs) {
+std::vector<BoundDim> dims_of(const EntryPointInfo& entry, std::span<const Tensor> inputs) {
   std::vector<BoundDim> out;
-  for (const graph::ValueId v : graph.inputs) {
+  for (const InputInfo& input : entry.inputs) {
     for (const Tensor& t : inputs) {
-      for (size_t a = 0; t.name == graph[v].name && a < t.shape.size(); ++a) {
-        if (!graph[v].dims[a].name.empty()) {
-          out.push_back({graph[v].dims[a].name, t.shape[a]});
+      for (size_t a = 0; t.name == input.name && a < t.shape.size(); ++a) {
+        if (!input.dims[a].name.empty()) {
+          out.push_back({input.dims[a].name, t.shape[a]});
         }
       }
     }
@@ -60,22 +58,25 @@ Status compare(const Tensor& actual, const Tensor& expected, double tolerance) {
 }  // namespace
 
 Status run_self_tests(const Model& model, const Device& device) {
-  const graph::ModelState& state = *model.state();
-  BOWLINE_REQUIRE(!state.self_tests.empty(), "The model has no self test.");
-  for (const auto& test : state.self_tests) {
-    BOWLINE_ASSIGN(const HostTensors in, read_tensors(*state.source, test->inputs));
-    BOWLINE_ASSIGN(const HostTensors expected, read_tensors(*state.source, test->outputs));
-    HostTensors out = expected;
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_REQUIRE(!info.self_tests.empty(), "The model has no self test.");
+  for (size_t number = 0; number < info.self_tests.size(); ++number) {
+    const SelfTestInfo& test = info.self_tests[number];
+    BOWLINE_ASSIGN(SelfTestValues values, model.self_test(number));
+    const HostTensors in = host_tensors(test.inputs, std::move(values.inputs));
+    const HostTensors expected = host_tensors(test.outputs, values.outputs);
+    const HostTensors out = host_tensors(test.outputs, std::move(values.outputs));
     for (size_t i = 0; i < out.tensors.size(); ++i) {
-      std::memset(out.bytes[i].data(), 0xFF, out.bytes[i].size());
-      out.tensors[i].data = out.bytes[i].data();
+      std::memset(out.tensors[i].data, 0xFF, out.bytes[i].size());
     }
-    const std::vector<BoundDim> dims = dims_of(*state.find_graph(test->graph), in.tensors);
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, test->graph, dims));
+    const auto entry =
+        std::ranges::find(info.entry_points, test.entry_point, &EntryPointInfo::name);
+    const std::vector<BoundDim> dims = dims_of(*entry, in.tensors);
+    BOWLINE_ASSIGN(Session session, Session::create(model, device, test.entry_point, dims));
     BOWLINE_TRY(session.run(in.tensors, out.tensors));
     for (size_t i = 0; i < out.tensors.size(); ++i) {
       BOWLINE_TRY(compare(out.tensors[i], expected.tensors[i],
-                          static_cast<double>(test->relative_tolerance)));
+                          static_cast<double>(test.relative_tolerance)));
     }
   }
   return {};

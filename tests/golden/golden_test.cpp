@@ -49,8 +49,9 @@ TEST(Golden, AWrongWeightIsNoticed) {
   ASSERT_TRUE(device.ok()) << device.status().message();
   auto model = Model::open(golden_files().at(0));
   ASSERT_TRUE(model.ok()) << model.status().message();
-  const std::string& name = model.value().state()->table.parameters[0].name;
-  const Shape shape = model.value().state()->table.storages[0].shape;
+  const ModelInfo info = model.value().describe().value();
+  const std::string& name = info.parameters[0].name;
+  const Shape shape(info.storages[0].shape);
   std::vector<float> values(static_cast<size_t>(shape.elements()));
   Tensor tensor{"", DType::f32, shape.dims(), values.data()};
   ASSERT_TRUE(model.value().get_value(name, tensor).ok());

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "api/internals.h"
 #include "graph/load.h"
 #include "graph/save.h"
 #include "model/tied_model.h"
@@ -200,13 +201,13 @@ class RandomModel {
   // Verbs on the finished model; one that is refused changes nothing.
   Status change(Model& model) {
     if (pick(2) == 0) {
-      for (const params::Storage& s : model.state()->table.storages) {
+      for (const params::Storage& s : Internals::state(model)->table.storages) {
         BOWLINE_REQUIRE(s.shape.elements() < 1 << 16, "It is too large for this test.");
       }
       BOWLINE_TRY(model.materialize(1));
     }
     const auto any = [&]() -> std::string {
-      const auto& rows = model.state()->table.parameters;
+      const auto& rows = Internals::state(model)->table.parameters;
       return rows[static_cast<size_t>(pick(static_cast<int>(rows.size())))].name;
     };
     for (int i = pick(6); i > 0; --i) {
@@ -269,7 +270,7 @@ TEST(Closure, SaveCommitsNothingThatWouldNotOpen) {
   Model model = test::make_tied_model();
   ASSERT_OK(model.save(folder / "m"));
   const std::string before = read_file(folder / "m");
-  model.state()->graphs[0].output_names[0] = "a\nb";
+  Internals::state(model)->graphs[0].output_names[0] = "a\nb";
   const Status status = model.save(folder / "m");
   EXPECT_EQ(status.code(), Code::bad_argument);
   EXPECT_EQ(status.message().substr(0, status.message().find('\n')),

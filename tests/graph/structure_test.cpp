@@ -1,4 +1,5 @@
 // What becomes of a graph: bound to dims and storages, pruned, differentiated, written and read.
+#include "api/internals.h"
 #include "graph/bind.h"
 #include "graph/gradient.h"
 #include "graph/load.h"
@@ -25,7 +26,7 @@ std::string ops_of(const Graph& g) {
 }
 
 Graph bound(const Model& model, const std::vector<BoundDim>& dims) {
-  return must(graph::bind(model.state()->graphs[0], *model.state(), dims));
+  return must(graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), dims));
 }
 
 TEST(Bind, GivesInputsTheirDims) {
@@ -38,9 +39,9 @@ TEST(Bind, GivesInputsTheirDims) {
 
 TEST(Bind, RefusesDims) {
   const Model model = test::make_tied_model();
-  const Graph& g = model.state()->graphs[0];
+  const Graph& g = Internals::state(model)->graphs[0];
   const auto refusal = [&](const std::vector<BoundDim>& dims) {
-    return graph::bind(g, *model.state(), dims).status().message();
+    return graph::bind(g, *Internals::state(model), dims).status().message();
   };
   EXPECT_EQ(refusal({{"batch", 4}}), "Dim \"seq\" is not bound.");
   EXPECT_EQ(refusal({{"batch", 4}, {"foo", 1}}), "The model has no dim \"foo\".");
@@ -173,7 +174,7 @@ TEST(Prune, DropsWhatReachesNoOutput) {
 
 TEST(DeepCopy, SharesNoBody) {
   const Model model = test::make_tied_model();
-  const Graph& g = model.state()->graphs[0];
+  const Graph& g = Internals::state(model)->graphs[0];
   Graph copy = graph::deep_copy(g);
   copy.nodes[1].repeat->body->nodes.clear();
   EXPECT_EQ(g.nodes[1].repeat->body->nodes.size(), 3u);
@@ -213,8 +214,8 @@ TEST(SaveAndLoad, KeepTheGraph) {
   const Model model = test::make_tied_model();
   ASSERT_OK(model.save(folder / "m"));
   const Model opened = must(Model::open(folder / "m"));
-  const Graph& a = model.state()->graphs[0];
-  const Graph& b = opened.state()->graphs[0];
+  const Graph& a = Internals::state(model)->graphs[0];
+  const Graph& b = Internals::state(opened)->graphs[0];
   EXPECT_EQ(ops_of(a), ops_of(b));
   EXPECT_EQ(a.output_names, b.output_names);
   for (size_t i = 0; i < a.outputs.size(); ++i) {

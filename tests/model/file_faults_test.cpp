@@ -1,4 +1,5 @@
 // The n-th file operation fails, n = 1, 2, ... until a save, an open or a load is clean.
+#include "api/internals.h"
 #include "faults/faulty_files.h"
 #include "graph/load.h"
 #include "graph/save.h"
@@ -33,7 +34,7 @@ int fail_each_operation_of_a_save(int error, bool short_write, bool must_succeed
     test::write_file(path, before);
     FaultyFiles files;
     files.arm(n, error, short_write);
-    const Status status = graph::save_model(*model.state(), path, nullptr, files);
+    const Status status = graph::save_model(*Internals::state(model), path, nullptr, files);
     const std::string now = read_file(path);
     EXPECT_EQ(listings(model), state);
     EXPECT_EQ(files.open_descriptors(), 0) << "operation " << n;
@@ -66,12 +67,13 @@ TEST(FileFaults, ShortWritesAndInterruptsGoOn) {
   Model model = make_tied_model();
   ASSERT_TRUE(model.materialize(2).ok());
   ASSERT_TRUE(model.save(folder / "wanted").ok());
-  ASSERT_TRUE(graph::save_model(*model.state(), folder / "m", nullptr, files).ok());
+  ASSERT_TRUE(graph::save_model(*Internals::state(model), folder / "m", nullptr, files).ok());
   int continued = 0;
   for (const bool short_write : {true, false}) {
     for (int n = 1; n <= 40; ++n) {
       files.arm(n, EINTR, short_write);
-      if (graph::save_model(*model.state(), folder / "m", nullptr, files).ok() && files.fired()) {
+      if (graph::save_model(*Internals::state(model), folder / "m", nullptr, files).ok() &&
+          files.fired()) {
         ++continued;
         EXPECT_EQ(read_file(folder / "m"), read_file(folder / "wanted"));
       }
@@ -108,7 +110,7 @@ TEST(FileFaults, TheBytesAreOnTheDiskBeforeTheName) {
   const Folder folder;
   Model model = make_tied_model();
   ASSERT_TRUE(model.materialize(1).ok());
-  ASSERT_TRUE(graph::save_model(*model.state(), folder / "m", nullptr, files).ok());
+  ASSERT_TRUE(graph::save_model(*Internals::state(model), folder / "m", nullptr, files).ok());
   EXPECT_EQ(files.order, "wsrs") << "the file, its name, the folder";
 }
 
@@ -121,7 +123,8 @@ TEST(FileFaults, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
     }
   } files;
   const Folder folder;
-  const Status status = graph::save_model(*make_tied_model().state(), folder / "m", nullptr, files);
+  const Status status =
+      graph::save_model(*Internals::state(make_tied_model()), folder / "m", nullptr, files);
   EXPECT_EQ(status.code(), Code::io_error);
   EXPECT_NE(status.message().find("1000 are free"), std::string::npos) << status.message();
   EXPECT_EQ(folder.files(), 0u);

@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "api/internals.h"
 #include "graph/load.h"
 #include "model/sample_file.h"
 #include "model/tied_model.h"
@@ -64,7 +65,7 @@ TEST(Save, KeepsTheDimsThatAttributesName) {
   ASSERT_EQ(model.save(folder / "a").message(), "");
   const auto opened = Model::open(folder / "a");
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const auto& nodes = opened.value().state()->graphs.at(0).nodes;
+  const auto& nodes = Internals::state(opened.value())->graphs.at(0).nodes;
   EXPECT_EQ(attributes_text(Op::Reshape, nodes.at(0).attributes), "dims=[1,a,b]");
   EXPECT_EQ(attributes_text(Op::Slice, nodes.at(1).attributes), "axis=1 start=0 length=a");
 }
@@ -103,11 +104,11 @@ TEST(Save, TheSampleWithEverythingInItGivesTheSameBytes) {
   ASSERT_TRUE(again.ok()) << again.status().message();
   ASSERT_TRUE(again.value().save(folder / "c").ok());
   EXPECT_EQ(read_file(folder / "b"), read_file(folder / "c"));
-  EXPECT_EQ(model.value().state()->training->step, 7u);
+  EXPECT_EQ(model.value().describe().value().training.value().step, 7u);
   ASSERT_TRUE(model.value().drop_training_state().ok());
   EXPECT_EQ(again.value().storages(), model.value().storages());
-  EXPECT_EQ(again.value().state()->training, nullptr) << "a Trainer writes that";
-  EXPECT_EQ(again.value().state()->metadata[0]->value, "MIT");
+  EXPECT_FALSE(again.value().describe().value().training.has_value()) << "a Trainer writes that";
+  EXPECT_EQ(again.value().describe().value().metadata.at(0).second, "MIT");
 }
 
 // A skeleton has shapes and no bytes.
@@ -205,20 +206,20 @@ TEST(Save, OptimizerRowsAreWrittenWithATrainingStateOnly) {
   const Folder folder;
   Model model = make_tied_model();
   ASSERT_TRUE(model.materialize(1).ok());
-  params::Table& table = model.state()->table;
+  params::Table& table = Internals::state(model)->table;
   for (const params::Role role : {params::Role::moment, params::Role::gradient}) {
     params::Storage row = table.storages[0];
     row.role = role;
     row.owner = 0;
     table.add(row);
   }
-  const auto rows = [&](const file::TrainingStateT* training) {
-    EXPECT_TRUE(graph::save_model(*model.state(), folder / "m", training).ok());
+  const auto rows = [&](const model::TrainingState* training) {
+    EXPECT_TRUE(graph::save_model(*Internals::state(model), folder / "m", training).ok());
     const auto loaded = Model::open(folder / "m");
     EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-    return loaded.value().state()->table.storages.size();
+    return loaded.value().describe().value().storages.size();
   };
-  file::TrainingStateT training;
+  model::TrainingState training;
   EXPECT_EQ(rows(nullptr), 4u);
   EXPECT_EQ(rows(&training), 5u);
   training.micro_step = 1;

@@ -2,6 +2,8 @@
 #include <filesystem>
 #include <regex>
 
+#include "api/internals.h"
+#include "generated/model_generated.h"
 #include "model/verify.h"
 #include "plan/listing.h"
 #include "plan/plan.h"
@@ -39,11 +41,11 @@ TEST(Repeat, ProgramsHaveEqualSizes) {
     const Device cpu = open_test_device("cpu");
     TinyLm lm = tiny_lm(layers);
     ASSERT_OK(lm.model.to(cpu));
-    const graph::ModelState& state = *lm.model.state();
+    const graph::ModelState& state = *Internals::state(lm.model);
     const std::vector<BoundDim> dims = lm.dims();
     const graph::Graph bound = must(graph::bind(*state.find_graph("loss"), state, dims));
     plan::StepLayout layout;
-    const plan::Plan plan = must(plan::lower(bound, "forward", *cpu.handle(), layout));
+    const plan::Plan plan = must(plan::lower(bound, "forward", *Internals::open(cpu), layout));
     sizes.emplace_back(plan.program.records.size(), plan.program.tables.size());
     for (const device::Table& table : plan.program.tables) {
       EXPECT_EQ(table.entries.size(), static_cast<size_t>(layers));

@@ -1,4 +1,5 @@
 // Step words: where they lie, and what a run gives for them.
+#include "api/internals.h"
 #include "exec/step_values.h"
 #include "graph/op_table.h"
 #include "ties/seed_models.h"
@@ -106,13 +107,13 @@ TEST(StepValues, AWordWithoutADefaultMustBeGiven) {
   const Device cpu = open_test_device("cpu");
   Seed s = universal(50);
   ASSERT_OK(s.model.to(cpu));
-  params::Table table = s.model.state()->table;
+  params::Table table = Internals::state(s.model)->table;
   TrainOptions options;
   train::add_rows(table, options.optimizer);
   StepLayout layout;
   layout.add(Op::Dropout);  // another segment
-  const plan::Plan plan =
-      must(plan::lower(must(train::update_graph(table, options)), "update", *cpu.handle(), layout));
+  const plan::Plan plan = must(plan::lower(must(train::update_graph(table, options)), "update",
+                                           *Internals::open(cpu), layout));
   for (const device::Record& r : plan.program.records) {
     StepLayout same = layout;
     EXPECT_EQ(r.step, same.add(r.op));

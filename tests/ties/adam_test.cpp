@@ -72,10 +72,13 @@ TEST_P(AdamNumbers, Scalar2NormReachesTheMoments) {
   o.clip_norm = 1;
   Trainer t = must(Trainer::create(s.model, device_, o));
   expect_number(step(t, s).grad_norm, 6, {{8.4853, "counted twice"}, {4.2426, "untied"}});
-  const params::Table& table = s.model.state()->table;
+  const ModelInfo info = must(s.model.describe());
   const auto moment = [&](uint32_t slot) {
-    const uint32_t row = table.owned(0, params::Role::moment, slot).value();
-    const auto bytes = must(params::read_bytes(table.storages[row]));
+    const auto row = std::ranges::find_if(info.storages, [&](const StorageInfo& r) {
+      return r.role == StorageRole::moment && r.owner == 0 && r.slot == slot;
+    });
+    EXPECT_NE(row, info.storages.end());
+    const auto bytes = must(s.model.storage_bytes(row->tie));
     float value = 0;
     std::memcpy(&value, bytes.data(), sizeof(value));
     return value;

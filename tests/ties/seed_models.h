@@ -68,13 +68,11 @@ inline Tensor tensor(std::string_view name, const Dims& shape, std::vector<int32
 
 // The values of a parameter, through its view.
 inline Floats values(const Model& model, std::string_view name) {
-  const auto& table = model.state()->table;
-  const auto index = table.find(name);
-  EXPECT_TRUE(index.has_value()) << name;
-  const params::ParameterRow& row = table.parameters[*index];
-  const Shape shape = must(view_shape(row.view, table.storages[row.tie].shape));
-  Floats out(static_cast<size_t>(shape.elements()));
-  const Dims dims(shape.dims().begin(), shape.dims().end());
+  const ModelInfo info = must(model.describe());
+  const auto row = std::ranges::find(info.parameters, name, &ParameterInfo::name);
+  EXPECT_NE(row, info.parameters.end()) << name;
+  Floats out(static_cast<size_t>(Shape(row->shape).elements()));
+  const Dims dims(row->shape.begin(), row->shape.end());
   EXPECT_OK(model.get_value(name, tensor("", dims, out)));
   return out;
 }
@@ -202,8 +200,8 @@ inline float loss(Trainer& trainer, Seed& s) { return must(trainer.evaluate(s.ba
 // Payload bytes of the weights.
 inline uint64_t weight_bytes(const Model& model) {
   uint64_t bytes = 0;
-  for (const params::Storage& storage : model.state()->table.storages) {
-    bytes += storage.role == params::Role::weight ? storage.bytes() : 0;
+  for (const StorageInfo& storage : must(model.describe()).storages) {
+    bytes += storage.role == StorageRole::weight ? storage.bytes : 0;
   }
   return bytes;
 }

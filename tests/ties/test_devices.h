@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "api/internals.h"
 #include "device/device.h"
 #include "need.h"
 #include "ties/mocks.h"
@@ -58,7 +59,7 @@ inline Device wrap(std::string name, std::unique_ptr<device::Device> device,
   DeviceInfo info;
   info.name = std::move(name);
   info.for_tests = true;
-  return Device(
+  return Internals::device(
       std::make_shared<device::OpenDevice>(std::move(info), std::move(device), memory_budget));
 }
 
@@ -94,7 +95,7 @@ class OnDevice : public testing::TestWithParam<std::string> {
     BOWLINE_NEED(why_test_device_missing(GetParam()));
     device_ = open_test_device(GetParam());
   }
-  Device device_{nullptr};
+  Device device_ = Internals::device(nullptr);
 };
 
 #define BOWLINE_ON_ALL_DEVICES(suite)                                                          \

@@ -47,9 +47,9 @@ struct World {
   // Weights and moments: gradients mean nothing between steps.
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> out;
-    for (const params::Storage& s : lm.model.state()->table.storages) {
-      if (!s.empty && s.role != params::Role::gradient) {
-        const auto row = must(params::read_bytes(s));
+    for (const StorageInfo& s : must(lm.model.describe()).storages) {
+      if (!s.empty && s.role != StorageRole::gradient) {
+        const auto row = must(lm.model.storage_bytes(s.tie));
         out.insert(out.end(), row.begin(), row.end());
       }
     }

@@ -1,4 +1,5 @@
 // The n-th file operation fails, n = 1, 2, ... until a checkpoint is saved, or resumed, without a failure.
+#include "api/internals.h"
 #include "faults/faulty_files.h"
 #include "model/tied_model.h"
 #include "ties/test_devices.h"
@@ -14,8 +15,8 @@ struct World {
     EXPECT_OK(lm.model.to(device));
     TrainOptions options = adamw(lm);
     options.accumulation = 2;
-    trainer = std::make_unique<train::TrainerState>(lm.model.state(), options);
-    EXPECT_OK(trainer->start(device));
+    trainer = std::make_unique<train::TrainerState>(Internals::state(lm.model), options);
+    EXPECT_OK(trainer->start(Internals::open(device).get()));
     step(0);
   }
   void step(uint32_t number) { must(trainer->micro_step(lm.data(number))); }

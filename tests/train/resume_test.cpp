@@ -47,15 +47,15 @@ class Resume : public testing::Test {
   std::string resume(const TrainOptions& o) { return resume(o, lm_); }
 
   // Writes the file anew with another training state or other rows.
-  void rewrite(const std::function<void(file::TrainingStateT&, params::Table&)>& edit) {
+  void rewrite(const std::function<void(model::TrainingState&, params::Table&)>& edit) {
     const auto saved = must(graph::load_model(path_));
-    file::TrainingStateT t(*saved->training);
+    model::TrainingState t(*saved->training);
     edit(t, saved->table);
     EXPECT_OK(graph::save_model(*saved, path_, &t));
   }
-  std::string after(const std::function<void(file::TrainingStateT&)>& edit) {
+  std::string after(const std::function<void(model::TrainingState&)>& edit) {
     std::filesystem::copy_file(path_, path_ + ".kept");
-    rewrite([&](file::TrainingStateT& t, params::Table&) { edit(t); });
+    rewrite([&](model::TrainingState& t, params::Table&) { edit(t); });
     const std::string said = resume(options_);
     std::filesystem::rename(path_ + ".kept", path_);
     return said;
@@ -116,7 +116,7 @@ TEST_F(Resume, AnotherGraphOrPartitionIsRefused) {
 }
 
 TEST_F(Resume, ATrainingStateThatCannotBeIsRefused) {
-  using State = file::TrainingStateT;
+  using State = model::TrainingState;
   EXPECT_EQ(after([](State&) {}), "resumed");
   EXPECT_EQ(after([](State& t) {
               t.micro_step = 2;
@@ -137,7 +137,7 @@ TEST_F(Resume, ATrainingStateThatCannotBeIsRefused) {
 TEST_F(Resume, MomentsThatNoOptimizerMakesAreRefused) {
   const auto with = [&](uint32_t slot, float value) {
     std::filesystem::copy_file(path_, path_ + ".kept");
-    rewrite([&](file::TrainingStateT&, params::Table& table) {
+    rewrite([&](model::TrainingState&, params::Table& table) {
       const uint32_t row = *table.owned(0, params::Role::moment, slot);
       auto bytes = must(params::read_bytes(table.storages[row]));
       std::memcpy(bytes.data() + 4, &value, 4);

@@ -38,7 +38,7 @@ TEST(Owner, ASecondTrainerIsRefusedAndAFreshOneInheritsNothing) {
     }
   }
   // The rows are gone: what is left is the weight, whose values were written three times.
-  EXPECT_EQ(once.model.state()->table.storages.size(), 1u);
+  EXPECT_EQ(must(once.model.describe()).storages.size(), 1u);
   Seed fresh = lm32();
   ASSERT_OK(set(fresh.model, "embed", {3, 2}, values(once.model, "embed")));
   ASSERT_OK(fresh.model.to(cpu));
@@ -52,7 +52,7 @@ TEST(Owner, ASecondTrainerIsRefusedAndAFreshOneInheritsNothing) {
 
 std::vector<Floats> weights_of(const Model& model) {
   std::vector<Floats> out;
-  for (const params::ParameterRow& p : model.state()->table.parameters) {
+  for (const ParameterInfo& p : must(model.describe()).parameters) {
     out.push_back(values(model, p.name));
   }
   return out;
@@ -109,14 +109,14 @@ TEST(Owner, ACheckpointIsContinuedOnlyWhenAsked) {
   TinyLm continued = open();
   const uint64_t weights = cpu.counters().live_bytes - before;
   uint64_t weight_bytes = 0;
-  for (const params::Storage& row : continued.model.state()->table.storages) {
-    weight_bytes += row.role == params::Role::weight ? row.bytes() : 0;
+  for (const StorageInfo& row : must(continued.model.describe()).storages) {
+    weight_bytes += row.role == StorageRole::weight ? row.bytes : 0;
   }
   EXPECT_EQ(weights, weight_bytes) << "moments are not moved to the device";
   EXPECT_EQ(must(continued.model.clone()).storages().find("moment"), std::string::npos);
   ASSERT_OK(continued.model.save(path + ".plain"));
   Model plain = must(Model::open(path + ".plain"));
-  EXPECT_EQ(plain.state()->training, nullptr);
+  EXPECT_FALSE(must(plain.describe()).training.has_value());
   EXPECT_EQ(plain.storages().find("moment"), std::string::npos);
 
   const auto right = must(train_step(t, whole, 3));

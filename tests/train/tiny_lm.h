@@ -112,9 +112,9 @@ inline Result<StepReport> train_step(Trainer& t, TinyLm& lm, uint32_t first,
 // All bytes of the weights and optimizer rows, one after the other.
 inline std::vector<std::byte> all_bytes(const Model& model) {
   std::vector<std::byte> out;
-  for (const params::Storage& s : model.state()->table.storages) {
+  for (const StorageInfo& s : must(model.describe()).storages) {
     if (!s.empty) {
-      const auto bytes = must(params::read_bytes(s));
+      const auto bytes = must(model.storage_bytes(s.tie));
       out.insert(out.end(), bytes.begin(), bytes.end());
     }
   }

@@ -7,7 +7,7 @@
 #include "bench/train.h"
 #include "common/flags.h"
 #include "common/report.h"
-#include "core/status.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/flags.h"
+#include "common/require.h"
 #include "conformance/conformance.h"
-#include "core/status.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -62,9 +62,8 @@ nlohmann::json json_of(const conformance::Report& r) {
 bool run_one(const Options& o, std::string_view suite, const std::string& name,
              nlohmann::json& rows, uint64_t& cases) {
   const Result<Device> device = open_device(name);
-  Result<conformance::Report> report = device.ok()
-                                           ? conformance::run(suite, device.value().handle(), o.run)
-                                           : Result<conformance::Report>(device.status());
+  Result<conformance::Report> report = device.ok() ? conformance::run(suite, device.value(), o.run)
+                                                   : Result<conformance::Report>(device.status());
   if (!report.ok()) {
     fail(report.status());
     return false;

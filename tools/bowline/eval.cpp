@@ -5,9 +5,9 @@
 #include "common/flags.h"
 #include "common/numbers.h"
 #include "common/print.h"
+#include "common/require.h"
 #include "common/text.h"
 #include "common/text_model.h"
-#include "core/status.h"
 #include "verb.h"
 
 namespace bowline::command {

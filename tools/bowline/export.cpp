@@ -6,8 +6,7 @@
 
 #include "common/flags.h"
 #include "common/report.h"
-#include "core/status.h"
-#include "graph/model_state.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -24,7 +23,7 @@ struct ExportOptions {
   bool force = false;
 };
 
-Status write_file(const std::filesystem::path& path, const char* data, size_t bytes) {
+Status write_bytes(const std::filesystem::path& path, const char* data, size_t bytes) {
   std::ofstream file(path, std::ios::binary);
   file.write(data, static_cast<std::streamsize>(bytes));
   file.close();
@@ -33,7 +32,8 @@ Status write_file(const std::filesystem::path& path, const char* data, size_t by
 }
 
 // storage_<tie>.bin with the bytes of each storage that holds weights, and parameters.json, which names them.
-Result<json> write_weights(const params::Table& table, const std::string& folder) {
+Result<json> write_weights(const Model& model, const std::string& folder) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", folder,
@@ -41,28 +41,28 @@ Result<json> write_weights(const params::Table& table, const std::string& folder
   json rows = json::array();
   std::set<uint32_t> ties;
   uint64_t written = 0;
-  for (const params::ParameterRow& p : table.parameters) {
-    const params::Storage& s = table.storages[p.tie];
+  for (const ParameterInfo& p : info.parameters) {
+    const StorageInfo& s = info.storages[p.tie];
     rows.push_back({{"name", p.name},
                     {"tie", p.tie},
-                    {"dtype", format("{}", s.dtype)},
-                    {"shape", std::vector<int64_t>(s.shape.dims().begin(), s.shape.dims().end())}});
+                    {"dtype", std::string(name_of(s.dtype))},
+                    {"shape", std::vector<int64_t>(s.shape.begin(), s.shape.end())}});
     if (!ties.insert(p.tie).second) {
       continue;
     }
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(s));
-    BOWLINE_TRY(write_file(std::filesystem::path(folder) / format("storage_{}.bin", p.tie),
-                           reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(p.tie));
+    BOWLINE_TRY(write_bytes(std::filesystem::path(folder) / fmt::format("storage_{}.bin", p.tie),
+                            reinterpret_cast<const char*>(bytes.data()), bytes.size()));
     written += bytes.size();
   }
   const std::string text = rows.dump(2) + "\n";
   BOWLINE_TRY(
-      write_file(std::filesystem::path(folder) / "parameters.json", text.data(), text.size()));
+      write_bytes(std::filesystem::path(folder) / "parameters.json", text.data(), text.size()));
   return json{{"parameters", rows.size()}, {"storages", ties.size()}, {"bytes", written}};
 }
 
 Status export_weights(const ExportOptions& o, const Model& model) {
-  BOWLINE_ASSIGN(json result, write_weights(model.state()->table, o.weights));
+  BOWLINE_ASSIGN(json result, write_weights(model, o.weights));
   if (o.format == "json") {
     result["file"] = o.model;
     result["weights"] = o.weights;

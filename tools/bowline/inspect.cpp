@@ -5,8 +5,7 @@
 
 #include "common/flags.h"
 #include "common/report.h"
-#include "core/status.h"
-#include "graph/model_state.h"
+#include "common/require.h"
 #include "inspect/describe.h"
 #include "verb.h"
 
@@ -68,8 +67,10 @@ class Inspection {
 
   Result<int> run() {
     BOWLINE_ASSIGN(Model model, open_model(o_.model));
+    // Planning a training adds rows: these are of the file.
+    BOWLINE_ASSIGN(info_, model.describe());
     model_.emplace(std::move(model));
-    Result<std::vector<BoundDim>> dims = dims_of(o_.dims, *model_);
+    Result<std::vector<BoundDim>> dims = dims_of(o_.dims, info_);
     if (!dims.ok()) {
       return fail_flags(dims.status());
     }
@@ -84,12 +85,11 @@ class Inspection {
 
  private:
   Status print_description() {
-    // Planning a training adds rows: these are of the file.
     const std::string parameters = model_->parameters();
     const std::string storages = model_->storages();
-    BOWLINE_ASSIGN(json all, describe_model(*model_, o_.model));
+    BOWLINE_ASSIGN(json all, describe_model(info_, o_.model));
     const bool rows_only = o_.parameters || o_.storages || o_.ties;
-    if (!rows_only && missing_dims(*model_, dims_).empty() && !dims_.empty()) {
+    if (!rows_only && missing_dims(info_, dims_).empty() && !dims_.empty()) {
       BOWLINE_ASSIGN(all["memory"], memory());
     }
     if (o_.format == "json") {
@@ -120,7 +120,7 @@ class Inspection {
   }
 
   Status print_listing() {
-    const std::string missing = missing_dims(*model_, dims_);
+    const std::string missing = missing_dims(info_, dims_);
     BOWLINE_REQUIRE(
         missing.empty(),
         "The model has the named dims {}: give each with --dim name=number, --batch or --seq.",
@@ -147,11 +147,11 @@ class Inspection {
     BOWLINE_ASSIGN(Device device, open_device(o_.device));
     BOWLINE_TRY(model_->to(device));
     json out;
-    for (const graph::Graph& g : model_->state()->graphs) {
-      BOWLINE_ASSIGN(Session session, Session::create(*model_, device, g.name, dims_));
-      out[g.name] = describe_memory(session.memory());
+    for (const EntryPointInfo& e : info_.entry_points) {
+      BOWLINE_ASSIGN(Session session, Session::create(*model_, device, e.name, dims_));
+      out[e.name] = describe_memory(session.memory());
     }
-    if (model_->state()->find_graph("loss") != nullptr) {
+    if (find_entry_point(info_, "loss") != nullptr) {
       BOWLINE_ASSIGN(Trainer trainer, this->trainer());
       out["training"] = describe_memory(trainer.memory());
     }
@@ -260,6 +260,7 @@ class Inspection {
   const InspectOptions& o_;
   std::vector<BoundDim> dims_;
   std::optional<Model> model_;
+  ModelInfo info_;
 };
 
 }  // namespace

@@ -6,9 +6,7 @@
 
 #include "common/flags.h"
 #include "common/inputs.h"
-#include "core/status.h"
-#include "graph/graph.h"
-#include "model/atomic_file.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -126,10 +124,8 @@ Status write_trace(const std::string& path, const Measured& m) {
   }
   const std::string text = json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(
       -1, ' ', true, json::error_handler_t::replace);
-  BOWLINE_ASSIGN(auto file,
-                 model::AtomicFile::create(path, text.size(), model::real_file_system()));
-  BOWLINE_TRY(file->write(std::as_bytes(std::span(text))));
-  return file->commit();
+  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(text))};
+  return write_file(path, pieces);
 }
 
 json json_of(const std::vector<NodeTime>& nodes) {
@@ -168,10 +164,11 @@ class Profiling {
 
  private:
   Result<Inputs> read_request(const Model& model, const std::string& entry) {
-    BOWLINE_ASSIGN(graph_, entry_point(model, entry));
-    BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, model));
+    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_ASSIGN(entry_, entry_point(info, entry));
+    BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info));
     BOWLINE_TRY(o_.trace.empty() ? Status() : check_new(o_.trace, o_.force));
-    return make_inputs(*graph_, o_.inputs, std::move(dims), "random:1");
+    return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
   }
 
   Result<Measured> measure_with(const Subject& subject) const {
@@ -185,7 +182,7 @@ class Profiling {
   }
 
   Result<Measured> forward(const Model& model, const Device& device, Inputs& inputs) const {
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, graph_->name, inputs.dims));
+    BOWLINE_ASSIGN(Session session, Session::create(model, device, entry_.name, inputs.dims));
     const std::vector<Tensor> tensors = inputs.tensors();
     return measure_with(
         {[&] { return session.run(tensors, {}); }, [&] { return session.profile(tensors); }});
@@ -193,7 +190,7 @@ class Profiling {
 
   Result<Measured> train(Model& model, const Device& device, Inputs& inputs) const {
     TrainOptions options;
-    options.entry_point = graph_->name;
+    options.entry_point = entry_.name;
     options.dims = inputs.dims;
     BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
     const std::vector<Tensor> tensors = inputs.tensors();
@@ -205,7 +202,7 @@ class Profiling {
     const double share = 100 * m.nodes_ns() / m.clocked_ns;
     if (o_.format == "json") {
       print_json({{"device", device},
-                  {"entry", graph_->name},
+                  {"entry", entry_.name},
                   {"train", o_.train},
                   {"steps", o_.steps},
                   {"step_ms", m.step_ns / 1e6},
@@ -218,7 +215,7 @@ class Profiling {
     print(
         "{} of {} on {}: {:.3f} ms without clocks (median of {}); with them {:.3f} ms, {:.1f} "
         "percent of it on nodes\n",
-        o_.train ? "training step" : "run", listed_name(graph_->name), device, m.step_ns / 1e6,
+        o_.train ? "training step" : "run", listed_name(entry_.name), device, m.step_ns / 1e6,
         o_.steps, m.clocked_ns / 1e6, share);
     print_rows("operator", by_operator(m.mean), m.nodes_ns(), SIZE_MAX);
     print_rows("node", m.mean, m.nodes_ns(), kMostRows);
@@ -238,7 +235,7 @@ class Profiling {
   }
 
   const ProfileOptions& o_;
-  const graph::Graph* graph_ = nullptr;
+  EntryPointInfo entry_;
 };
 
 }  // namespace

@@ -8,9 +8,7 @@
 
 #include "common/flags.h"
 #include "common/inputs.h"
-#include "core/dtype.h"
-#include "core/status.h"
-#include "graph/bind.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -30,7 +28,8 @@ struct RunOptions {
 };
 
 // By name of the output its file.
-Result<std::map<std::string, std::string>> files_of(const RunOptions& o, const graph::Graph& g) {
+Result<std::map<std::string, std::string>> files_of(const RunOptions& o,
+                                                    const EntryPointInfo& entry) {
   std::map<std::string, std::string> files;
   for (const std::string& flag : o.outputs) {
     const size_t equals = flag.find("=@");
@@ -38,8 +37,9 @@ Result<std::map<std::string, std::string>> files_of(const RunOptions& o, const g
                     "--output \"{}\" is not of the form NAME=@file.npy.", flag);
     const std::string name = flag.substr(0, equals);
     const std::string path = flag.substr(equals + 2);
-    BOWLINE_REQUIRE(std::ranges::find(g.output_names, name) != g.output_names.end(),
-                    "Entry point \"{}\" has no output \"{}\".", g.name, name);
+    BOWLINE_REQUIRE(
+        std::ranges::find(entry.outputs, name, &OutputInfo::name) != entry.outputs.end(),
+        "Entry point \"{}\" has no output \"{}\".", entry.name, name);
     BOWLINE_REQUIRE(files.emplace(name, path).second, "Output \"{}\" is given twice.", name);
     BOWLINE_TRY(check_new(path, o.force));
   }
@@ -109,20 +109,21 @@ struct Outputs {
   std::vector<Tensor> tensors;
 };
 
-Result<Outputs> make_outputs(const graph::Graph& bound) {
+// `outputs` outlives them.
+Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs) {
   Outputs out;
-  for (const graph::ValueId v : bound.outputs) {
-    BOWLINE_ASSIGN(Array array, make_array(bound[v].dtype, bound[v].shape.dims()));
+  for (const IoInfo& o : outputs) {
+    BOWLINE_ASSIGN(Array array, make_array(o.dtype, o.shape));
     out.arrays.push_back(std::move(array));
   }
   for (size_t i = 0; i < out.arrays.size(); ++i) {
-    out.tensors.push_back(out.arrays[i].tensor(bound.output_names[i]));
+    out.tensors.push_back(out.arrays[i].tensor(outputs[i].name));
   }
   return out;
 }
 
 struct Request {
-  const graph::Graph* graph = nullptr;
+  EntryPointInfo entry;
   Inputs inputs;
   std::map<std::string, std::string> files;  // by name of the output
   std::vector<StepValue> steps;
@@ -130,10 +131,11 @@ struct Request {
 
 Result<Request> read_request(const RunOptions& o, const Model& model) {
   Request r;
-  BOWLINE_ASSIGN(r.graph, entry_point(model, o.entry));
-  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, model));
-  BOWLINE_ASSIGN(r.inputs, make_inputs(*r.graph, o.inputs, std::move(dims), ""));
-  BOWLINE_ASSIGN(r.files, files_of(o, *r.graph));
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_ASSIGN(r.entry, entry_point(info, o.entry));
+  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info));
+  BOWLINE_ASSIGN(r.inputs, make_inputs(r.entry, o.inputs, std::move(dims), ""));
+  BOWLINE_ASSIGN(r.files, files_of(o, r.entry));
   BOWLINE_ASSIGN(r.steps, steps_of(o.steps));
   return r;
 }
@@ -145,18 +147,19 @@ Result<int> run(const RunOptions& o) {
     return fail_flags(read.status());
   }
   Request request = std::move(read).value();
-  const graph::Graph* const g = request.graph;
+  const std::string& entry = request.entry.name;
   BOWLINE_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
   BOWLINE_TRY(model.to(device));
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, g->name, request.inputs.dims));
-  BOWLINE_ASSIGN(const graph::Graph bound, graph::bind(*g, *model.state(), request.inputs.dims));
-  BOWLINE_ASSIGN(const Outputs outputs, make_outputs(bound));
+  BOWLINE_ASSIGN(Session session, Session::create(model, device, entry, request.inputs.dims));
+  BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
+  const std::vector<IoInfo>& places = plan.segments[0].outputs;
+  BOWLINE_ASSIGN(const Outputs outputs, make_outputs(places));
   BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors, request.steps));
 
   nlohmann::json rows = nlohmann::json::array();
   for (size_t i = 0; i < outputs.arrays.size(); ++i) {
     const Array& array = outputs.arrays[i];
-    const std::string& name = bound.output_names[i];
+    const std::string& name = places[i].name;
     const auto file = request.files.find(name);
     if (file != request.files.end()) {
       BOWLINE_TRY(write_npy(file->second, array));
@@ -168,12 +171,11 @@ Result<int> run(const RunOptions& o) {
                     {"file", path}});
     if (o.format == "text") {
       print("{} {}{}{}{}\n", listed_name(name), std::string(name_of(array.dtype)),
-            format("{}", Shape(array.shape)), path.empty() ? "" : " -> " + path,
-            summary_text(array));
+            shape_text(array.shape), path.empty() ? "" : " -> " + path, summary_text(array));
     }
   }
   if (o.format == "json") {
-    print_json({{"device", device.info().name}, {"entry", g->name}, {"outputs", rows}});
+    print_json({{"device", device.info().name}, {"entry", entry}, {"outputs", rows}});
   }
   return static_cast<int>(kOk);
 }

@@ -1,5 +1,4 @@
 // bowline verify: structure, every checksum, and the self tests of a model file.
-#include "model/verify.h"
 
 #include <fmt/format.h>
 
@@ -11,47 +10,38 @@
 #include <optional>
 
 #include "common/flags.h"
-#include "core/dtype.h"
-#include "core/status.h"
-#include "graph/model_state.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
+// A tensor of a self test with its bytes.
 struct Values {
-  std::vector<int64_t> shape;
+  TensorInfo info;
   std::vector<std::byte> bytes;
-  Tensor tensor;
+
+  Tensor tensor() { return {info.name, info.dtype, info.shape, bytes.data()}; }
 };
 
-Result<std::vector<Values>> read_tensors(
-    const model::VerifiedFile& file,
-    const flatbuffers::Vector<flatbuffers::Offset<file::Tensor>>& tensors) {
-  std::vector<Values> out(tensors.size());
-  for (uint32_t i = 0; i < tensors.size(); ++i) {
-    const file::Tensor& t = *tensors[i];
-    if (t.shape() != nullptr) {
-      out[i].shape.assign(t.shape()->begin(), t.shape()->end());
-    }
-    const auto range = file.range(*t.range());
-    BOWLINE_ASSIGN(const std::span<const std::byte> bytes, range->bytes());
-    out[i].bytes.assign(bytes.begin(), bytes.end());
-    out[i].tensor = {t.name()->string_view(), static_cast<DType>(t.dtype()), out[i].shape,
-                     out[i].bytes.data()};
+std::vector<Values> values_of(const std::vector<TensorInfo>& infos,
+                              std::vector<std::vector<std::byte>> bytes) {
+  std::vector<Values> out;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    out.push_back({infos[i], std::move(bytes[i])});
   }
   return out;
 }
 
 // The numbers of named dims, from the shapes of the inputs.
-std::vector<BoundDim> bound_dims(const graph::Graph& g, std::span<const Values> inputs) {
+std::vector<BoundDim> bound_dims(const EntryPointInfo& entry, std::span<const Values> given) {
   std::vector<BoundDim> dims;
-  for (const graph::ValueId v : g.inputs) {
-    for (const Values& input : inputs) {
+  for (const InputInfo& input : entry.inputs) {
+    for (const Values& v : given) {
       for (size_t i = 0;
-           input.tensor.name == g[v].name && i < g[v].dims.size() && i < input.shape.size(); ++i) {
-        if (!g[v].dims[i].name.empty()) {
-          dims.push_back({g[v].dims[i].name, input.shape[i]});
+           v.info.name == input.name && i < input.dims.size() && i < v.info.shape.size(); ++i) {
+        if (!input.dims[i].name.empty()) {
+          dims.push_back({input.dims[i].name, v.info.shape[i]});
         }
       }
     }
@@ -61,10 +51,9 @@ std::vector<BoundDim> bound_dims(const graph::Graph& g, std::span<const Values> 
 
 Status compare(const Values& actual, const Values& expected, float tolerance,
                std::string_view graph) {
-  if (expected.tensor.dtype != DType::f32) {
+  if (expected.info.dtype != DType::f32) {
     BOWLINE_REQUIRE_CODE(actual.bytes == expected.bytes, Code::bad_file,
-                         "Output \"{}\" of entry point \"{}\" differs.", expected.tensor.name,
-                         graph);
+                         "Output \"{}\" of entry point \"{}\" differs.", expected.info.name, graph);
     return {};
   }
   const size_t n = expected.bytes.size() / sizeof(float);
@@ -81,7 +70,7 @@ Status compare(const Values& actual, const Values& expected, float tolerance,
                              static_cast<double>(tolerance) * scale,
                          Code::bad_file,
                          "Element {} of output \"{}\" of entry point \"{}\" is {}, expected {}.", i,
-                         expected.tensor.name, graph, a[i], e[i]);
+                         expected.info.name, graph, a[i], e[i]);
   }
   return {};
 }
@@ -98,37 +87,33 @@ Status check_cost(const std::string& path, const MemoryReport& memory) {
   return {};
 }
 
-Status run_self_test(const model::VerifiedFile& file, const Model& model, const Device& device,
-                     const file::SelfTest& test) {
-  const std::string_view name = test.graph()->string_view();
-  const graph::Graph* g = model.state()->find_graph(name);
-  BOWLINE_REQUIRE_CODE(g != nullptr, Code::bad_file,
-                       "A self test is of entry point \"{}\", which the model has not.", name);
-  std::vector<Values> inputs;
-  if (test.inputs() != nullptr) {
-    BOWLINE_ASSIGN(inputs, read_tensors(file, *test.inputs()));
-  }
-  std::vector<Values> expected;
-  if (test.outputs() != nullptr) {
-    BOWLINE_ASSIGN(expected, read_tensors(file, *test.outputs()));
-  }
-  std::vector<Values> actual = expected;
-  std::vector<Tensor> in;
+std::vector<Tensor> tensors_of(std::vector<Values>& values) {
   std::vector<Tensor> out;
-  for (const Values& v : inputs) {
-    in.push_back(v.tensor);
+  for (Values& v : values) {
+    out.push_back(v.tensor());
   }
+  return out;
+}
+
+Status run_self_test(const std::string& path, const Model& model, const ModelInfo& info,
+                     const Device& device, size_t number) {
+  const SelfTestInfo& test = info.self_tests[number];
+  const std::string& name = test.entry_point;
+  const EntryPointInfo* entry = find_entry_point(info, name);
+  BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file,
+                       "A self test is of entry point \"{}\", which the model has not.", name);
+  BOWLINE_ASSIGN(SelfTestValues bytes, model.self_test(number));
+  std::vector<Values> inputs = values_of(test.inputs, std::move(bytes.inputs));
+  const std::vector<Values> expected = values_of(test.outputs, std::move(bytes.outputs));
+  std::vector<Values> actual = expected;
   for (Values& v : actual) {
     std::ranges::fill(v.bytes, std::byte{0xFF});
-    v.tensor.data = v.bytes.data();
-    v.tensor.shape = v.shape;
-    out.push_back(v.tensor);
   }
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, name, bound_dims(*g, inputs)));
-  BOWLINE_TRY(check_cost(file.path(), session.memory()));
-  BOWLINE_TRY(session.run(in, out));
+  BOWLINE_ASSIGN(Session session, Session::create(model, device, name, bound_dims(*entry, inputs)));
+  BOWLINE_TRY(check_cost(path, session.memory()));
+  BOWLINE_TRY(session.run(tensors_of(inputs), tensors_of(actual)));
   for (size_t i = 0; i < expected.size(); ++i) {
-    BOWLINE_TRY(compare(actual[i], expected[i], test.relative_tolerance(), name));
+    BOWLINE_TRY(compare(actual[i], expected[i], test.relative_tolerance, name));
   }
   return {};
 }
@@ -140,28 +125,23 @@ struct Options {
 };
 
 Result<int> run(const Options& o) {
-  Result<std::shared_ptr<const model::VerifiedFile>> opened = model::VerifiedFile::open(o.model);
-  if (!opened.ok()) {
-    return std::move(opened).status().as(Code::bad_file);
+  if (Status s = Model::verify(o.model); !s.ok()) {
+    return s.code() == Code::io_error ? std::move(s).as(Code::bad_file) : s;
   }
-  const model::VerifiedFile& file = *opened.value();
-  BOWLINE_TRY(file.verify_all());
   BOWLINE_ASSIGN(Model model, open_model(o.model));
-  const auto* tests = file.tables().self_tests();
-  const uint32_t count = tests == nullptr ? 0 : tests->size();
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const size_t count = info.self_tests.size();
   if (count > 0) {
     BOWLINE_ASSIGN(const Device device, open_device(o.device));
     BOWLINE_TRY(model.to(device));
-    for (uint32_t i = 0; i < count; ++i) {
-      BOWLINE_TRY(run_self_test(file, model, device, *(*tests)[i])
+    for (size_t i = 0; i < count; ++i) {
+      BOWLINE_TRY(run_self_test(o.model, model, info, device, i)
                       .at(fmt::format("In self test {} on {}.", i, o.device)));
     }
   }
-  size_t storages = 0;
-  for (const params::Storage& s : model.state()->table.storages) {
-    storages += s.empty ? 0 : 1;
-  }
-  const size_t graphs = model.state()->graphs.size();
+  const auto storages =
+      std::ranges::count_if(info.storages, [](const StorageInfo& s) { return !s.empty; });
+  const size_t graphs = info.entry_points.size();
   if (o.format == "json") {
     print_json(
         {{"file", o.model}, {"storages", storages}, {"graphs", graphs}, {"self_tests", count}});

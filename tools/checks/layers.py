@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 """Checks that every #include points down, as the layer map of runtime/README.md says.
 
-  tools/ samples/ tests/ -> train -> exec -> plan -> graph -> ops -> params -> model -> device -> core
+  tools/ samples/ tests/ -> api -> train -> exec -> plan -> graph -> ops -> params -> model -> device -> core
   backends/* -> device/backend.h and what lies below it
 
-One sentence per wrong arrow; exit code 1 if there is any.
+Programs (tools/bowline, samples) include of the library bowline.h alone; `bowline conform` and `bowline bench` also the header
+of the conformance runner, which compares devices from inside and shows bowline.h alone. The tables of a model file
+(FlatBuffers) stay in runtime/model: elsewhere in runtime/ no file reaches the generated header of the file, not through
+others either, and none names a type of it but the attribute tables of operators.
+
+One sentence per wrong arrow; exit code 1 if there is any. --self-test: finds seeded ones.
 """
 
 import pathlib
 import re
 import sys
+import tempfile
 
-ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train"]  # from the bottom
+ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]  # from the bottom
 # Above its room by purpose: the public types of every room, and what the build makes of the schemas.
 PUBLIC = "bowline.h"
 GENERATED = re.compile(r"generated/")
@@ -74,18 +80,115 @@ def check_backends(root):
                     yield f"{name} includes {include}: a backend knows no other backend."
 
 
-def check_samples(root):
-    for path in files_of(root / "samples"):
-        name = path.relative_to(root).as_posix()
-        for quote, include in includes(path):
-            custom = "custom_backend" in name and include == "bowline/backend.h"
-            if quote == '"' and include != PUBLIC and not custom and not (path.parent / include).exists():
-                yield f"{name} includes {include}: a sample includes {PUBLIC} alone."
+def check_programs(root):
+    """A program includes its own headers, bowline.h, and what lies outside the tree."""
+    runner = "conformance/conformance.h"
+    with_runner = {"tools/bowline/conform.cpp", "tools/bowline/bench/floor.cpp"}
+    for folder in ("tools/bowline", "samples"):
+        for path in files_of(root / folder):
+            name = path.relative_to(root).as_posix()
+            for quote, include in includes(path):
+                own = any((place / include).exists() for place in (path.parent, root / folder))
+                generated = include == "commit.h"  # tools/cmake/commit.cmake
+                custom = "custom_backend" in name and include == "bowline/backend.h"
+                allowed = own or generated or custom or include == PUBLIC or (include == runner and name in with_runner)
+                library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
+                if (quote == '"' or library or GENERATED.match(include)) and not allowed:
+                    yield f"{name} includes {include}: a program includes {PUBLIC} alone."
+    for quote, include in includes(root / "tests" / runner) if (root / "tests" / runner).exists() else []:
+        if quote == '"' and include != PUBLIC:
+            yield f"tests/{runner} includes {include}: programs see it, so it includes {PUBLIC} alone."
+
+
+TABLES = "generated/model_generated.h"
+# What a file may name of the generated namespace outside model/: operators and their attribute tables (schemas/ops.fbs).
+FILE_TYPE = re.compile(r"\bfile::(\w+)")
+
+
+def check_tables(root):
+    runtime = root / "runtime"
+    below = {p.relative_to(runtime).as_posix(): [i for _, i in includes(p)] for p in files_of(runtime)}
+
+    def way(name, seen):
+        """The includes that lead from a file to the tables."""
+        for include in below.get(name, []):
+            if include == TABLES:
+                return [include]
+            if include in below and include not in seen:
+                seen.add(include)
+                rest = way(include, seen)
+                if rest:
+                    return [include, *rest]
+        return []
+
+    schema = (root / "schemas" / "ops.fbs").read_text(encoding="utf-8")
+    operators = set(re.findall(r"^\s*(?:table|enum)\s+(\w+)", schema, re.MULTILINE))
+    for path in files_of(runtime):
+        name = path.relative_to(runtime).as_posix()
+        if room_of(name) == "model":
+            continue
+        reached = way(name, {name})
+        if reached:
+            yield f"runtime/{name} includes {' -> '.join(reached)}: the tables of a file stay in model/."
+        text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+        forward = re.sub(r"namespace (?:\w+::)*file \{.*?\}", "", text, flags=re.DOTALL)
+        for found in sorted(set(FILE_TYPE.findall(forward))):
+            if found.removesuffix("T") not in operators and found not in operators:
+                yield f"runtime/{name} names file::{found}: the tables of a file stay in model/."
+
+
+SEEDED = {
+    "runtime/model/verify.h": '#include "generated/model_generated.h"\n',
+    "runtime/model/read.h": "namespace bowline::file {\nstruct Graph;\n}\n",
+    "runtime/graph/load.cpp": '#include "graph/load.h"\n#include "model/read.h"\n',
+    "runtime/graph/load.h": '#include "model/verify.h"\n',
+    "runtime/params/file.cpp": "file::ParameterList* fine; file::StorageT wrong;  // file::RangeT\n",
+    "runtime/exec/session.cpp": '#include "train/trainer.h"\n',
+    "runtime/train/trainer.h": "",
+    "runtime/core/status.h": "",
+    "tools/bowline/run.cpp": '#include "core/status.h"\n#include "verb.h"\n#include "bowline.h"\n#include "conformance/conformance.h"\n',
+    "tools/bowline/verb.h": "#include <vector>\n",
+    "tools/bowline/conform.cpp": '#include "conformance/conformance.h"\n',
+    "samples/mlp/mlp.cpp": '#include <core/status.h>\n',
+    "tests/conformance/conformance.h": '#include "conformance/gaps.h"\n',
+    "schemas/ops.fbs": "table ParameterList { parameters: [uint]; }\n",
+    "backends/cpu/backend.cpp": '#include "graph/load.h"\n',
+}
+EXPECTED = [
+    "runtime/exec/session.cpp includes train/trainer.h",
+    "backends/cpu/backend.cpp includes graph/load.h",
+    "tools/bowline/run.cpp includes core/status.h",
+    "tools/bowline/run.cpp includes conformance/conformance.h",
+    "samples/mlp/mlp.cpp includes core/status.h",
+    "tests/conformance/conformance.h includes conformance/gaps.h",
+    "runtime/graph/load.cpp includes graph/load.h -> model/verify.h -> generated/model_generated.h",
+    "runtime/graph/load.h includes model/verify.h -> generated/model_generated.h",
+    "runtime/params/file.cpp names file::StorageT",
+]
+
+
+def wrong_arrows(root):
+    return [*check_runtime(root), *check_backends(root), *check_programs(root), *check_tables(root)]
+
+
+def self_test():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in SEEDED.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        found = sorted(line.split(":")[0] if "file::" not in line else line.split(": the")[0] for line in wrong_arrows(root))
+    if found != sorted(EXPECTED):
+        sys.exit("layers.py does not find its seeded arrows, but:\n" + "\n".join(found))
 
 
 def main():
+    self_test()
+    if "--self-test" in sys.argv:
+        print("The seeded arrows are found.")
+        return
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2])
-    wrong = [*check_runtime(root), *check_backends(root), *check_samples(root)]
+    wrong = wrong_arrows(root)
     print("\n".join(wrong) or "Every include points down.")
     sys.exit(1 if wrong else 0)
 

@@ -230,11 +230,13 @@ Status observe_parameters(const Recipe& recipe, const Model& m, Observation& out
   return {};
 }
 
-Status observe_row(const params::Table& table, uint32_t tie, params::Role role, uint32_t slot,
-                   std::string name, Observation& out) {
-  const auto row = table.owned(tie, role, slot);
-  BOWLINE_REQUIRE(row.has_value(), "There is no {}.", name);
-  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
+Status observe_row(const Model& m, const ModelInfo& info, uint32_t tie, StorageRole role,
+                   uint32_t slot, std::string name, Observation& out) {
+  const auto row = std::ranges::find_if(info.storages, [&](const StorageInfo& r) {
+    return r.owner == tie && r.role == role && r.slot == slot;
+  });
+  BOWLINE_REQUIRE(row != info.storages.end(), "There is no {}.", name);
+  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, m.storage_bytes(row->tie));
   std::vector<float> values(bytes.size() / sizeof(float));
   std::memcpy(values.data(), bytes.data(), bytes.size());
   out.push_back({std::move(name), doubles(values)});
@@ -242,19 +244,19 @@ Status observe_row(const params::Table& table, uint32_t tie, params::Role role, 
 }
 
 Status observe_owned(const Recipe& recipe, const Model& m, Observation& out) {
-  const params::Table& table = m.state()->table;
+  BOWLINE_ASSIGN(const ModelInfo info, m.describe());
   const Optimizer& o = recipe.options.optimizer;
   const uint32_t moments = o.kind == Optimizer::Kind::adamw ? 2 : o.momentum != 0 ? 1 : 0;
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
     if (recipe.storages[s].frozen) {
       continue;
     }
-    BOWLINE_ASSIGN(const uint32_t p, table.require(whole_name(recipe, s)));
-    const uint32_t tie = table.parameters[p].tie;
-    BOWLINE_TRY(observe_row(table, tie, params::Role::gradient, 0,
+    BOWLINE_ASSIGN(const Parameter p, m.find(whole_name(recipe, s)));
+    const uint32_t tie = info.parameters[p.index].tie;
+    BOWLINE_TRY(observe_row(m, info, tie, StorageRole::gradient, 0,
                             format("gradient of {}", storage_name(s)), out));
     for (uint32_t k = 0; k < moments; ++k) {
-      BOWLINE_TRY(observe_row(table, tie, params::Role::moment, k,
+      BOWLINE_TRY(observe_row(m, info, tie, StorageRole::moment, k,
                               format("moment {} of {}", k, storage_name(s)), out));
     }
   }

@@ -4,63 +4,47 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "common/report.h"
-#include "device/device.h"
-#include "graph/bind.h"
+#include "conformance/conformance.h"
 
 namespace bowline::command {
 namespace {
 
-using graph::Graph;
-using graph::Node;
-using graph::ValueId;
-
 constexpr double kElement = 4;  // bytes of an f32
 
-double elements(const Graph& g, ValueId v) { return static_cast<double>(g[v].shape.elements()); }
+double elements(const OperandInfo& o) {
+  return std::accumulate(o.shape.begin(), o.shape.end(), 1.0,
+                         [](double n, int64_t dim) { return n * static_cast<double>(dim); });
+}
+
+double dim_of(const OperandInfo& o, size_t axis) { return static_cast<double>(o.shape[axis]); }
 
 // Forward products, then one for each side that needs a gradient. All but weights do.
-double product_flops(const Graph& g, const Node& node) {
-  const ValueId a = node.inputs[0];
-  const double k = static_cast<double>(g[a].shape.back());
-  const double rows = elements(g, node.outputs[0]);
-  return 3 * 2 * rows * k;
+double product_flops(const RecordInfo& r) {
+  const OperandInfo& a = r.inputs[0];
+  return 3 * 2 * elements(r.outputs[0]) * dim_of(a, a.shape.size() - 1);
 }
 
 // Two products forward, five backward (the scores are made again); the causal half.
-double attention_flops(const Graph& g, const Node& node) {
-  const Shape& q = g[node.inputs[0]].shape;
-  const Shape& k = g[node.inputs[1]].shape;
-  const double one = 2.0 * static_cast<double>(q.elements()) * static_cast<double>(k[1]);
-  const bool causal = node.attributes.as<AttentionAttributes>().causal();
+double attention_flops(const RecordInfo& r) {
+  const double one = 2.0 * elements(r.inputs[0]) * dim_of(r.inputs[1], 1);
+  const bool causal =
+      std::ranges::find(r.attributes, Settings::value_type("causal", "true")) != r.attributes.end();
   return one * (2 + 5) * (causal ? 0.5 : 1);
 }
 
-void add_work(const Graph& g, double times, Work& work) {
-  for (const Node& node : g.nodes) {
-    switch (node.op) {
-      case Op::MatMul:
-      case Op::Linear:
-        work.flops += times * product_flops(g, node);
-        break;
-      case Op::Attention:
-        work.flops += times * attention_flops(g, node);
-        break;
-      case Op::RmsNorm:
-      case Op::LayerNorm:
-        // Residual and norm, read and written forward and backward.
-        work.activation_bytes += times * 8 * elements(g, node.inputs[0]) * kElement;
-        break;
-      case Op::CrossEntropy:
-        work.activation_bytes += times * 2 * elements(g, node.inputs[0]) * kElement;
-        break;
-      case Op::Repeat:
-        add_work(*node.repeat->body, times * node.repeat->count, work);
-        break;
-      default:
-        break;
-    }
+void add_work(const RecordInfo& r, double times, Work& work) {
+  if (r.op == "MatMul" || r.op == "Linear") {
+    work.flops += times * product_flops(r);
+  } else if (r.op == "Attention") {
+    work.flops += times * attention_flops(r);
+  } else if (r.op == "RmsNorm" || r.op == "LayerNorm") {
+    // Residual and norm, read and written forward and backward.
+    work.activation_bytes += times * 8 * elements(r.inputs[0]) * kElement;
+  } else if (r.op == "CrossEntropy") {
+    work.activation_bytes += times * 2 * elements(r.inputs[0]) * kElement;
   }
 }
 
@@ -90,16 +74,8 @@ Result<double> largest_rate(const Device& device, int64_t& best_size) {
 }
 
 Result<double> copy_rate(const Device& device, uint64_t bytes) {
-  device::OpenDevice& open = *device.handle();
-  BOWLINE_ASSIGN(const auto from,
-                 device::Block::allocate(device.handle(), bytes, device::MemoryKind::device));
-  BOWLINE_ASSIGN(const auto to,
-                 device::Block::allocate(device.handle(), bytes, device::MemoryKind::device));
-  BOWLINE_TRY(open.fill(from->buffer(), 0, bytes, std::byte{1}));
-  BOWLINE_ASSIGN(const double seconds, median_seconds(9, 2, [&]() -> Status {
-                   BOWLINE_TRY(open.copy(to->buffer(), 0, from->buffer(), 0, bytes));
-                   return open.wait();
-                 }));
+  BOWLINE_ASSIGN(const std::function<Status()> copy, conformance::device_copy(device, bytes));
+  BOWLINE_ASSIGN(const double seconds, median_seconds(9, 2, copy));
   return 2 * static_cast<double>(bytes) / seconds;
 }
 
@@ -155,20 +131,24 @@ Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes) {
   return machine;
 }
 
-Result<Work> training_work(const Model& model, std::span<const BoundDim> dims, bool adamw) {
-  const Graph* generic = model.state()->find_graph("loss");
-  BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"loss\".");
-  BOWLINE_ASSIGN(const Graph bound, graph::bind(*generic, *model.state(), dims));
+Work training_work(const ModelInfo& model, const PlanInfo& plan, bool adamw) {
   Work work;
-  add_work(bound, 1, work);
-  double trained = 0;
-  for (const params::Storage& s : model.state()->table.storages) {
-    trained += s.trainable && !s.empty && s.role == params::Role::weight
-                   ? static_cast<double>(s.shape.elements())
-                   : 0;
+  const auto forward = std::ranges::find(plan.segments, "forward", &SegmentInfo::name);
+  double times = 1;
+  for (const RecordInfo& r : forward->records) {
+    if (r.kind == RecordInfo::Kind::op) {
+      add_work(r, times, work);
+    } else {
+      times = r.kind == RecordInfo::Kind::repeat_begin ? static_cast<double>(r.count) : 1;
+    }
+  }
+  double trained = 0;  // bytes
+  for (const StorageInfo& s : model.storages) {
+    trained +=
+        s.trainable && !s.empty && s.role == StorageRole::weight ? static_cast<double>(s.bytes) : 0;
   }
   // The gradient written and read; weights, and for AdamW both moments, read and written.
-  work.optimizer_bytes = trained * kElement * (2 + 2 + (adamw ? 4 : 0));
+  work.optimizer_bytes = trained * (2 + 2 + (adamw ? 4 : 0));
   return work;
 }
 

@@ -37,13 +37,13 @@ class Product {
 // Uses at most `copy_bytes` for each side of the copy.
 Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes);
 
-// Work of one training step of the entry point "loss", from the nodes of its graph.
+// Work of one training step, from the records of its forward part.
 struct Work {
   double flops =
       0;  // matrix products forward, by inputs and by weights; causal attention counted by half
   double activation_bytes = 0;  // read and written once with ideal fusion
   double optimizer_bytes = 0;   // weights, gradients, moments
 };
-Result<Work> training_work(const Model& model, std::span<const BoundDim> dims, bool adamw);
+Work training_work(const ModelInfo& model, const PlanInfo& plan, bool adamw);
 
 }  // namespace bowline::command

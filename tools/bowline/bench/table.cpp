@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "common/report.h"
-#include "core/status.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {

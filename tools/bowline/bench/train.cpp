@@ -13,9 +13,8 @@
 #include "common/files.h"
 #include "common/flags.h"
 #include "common/report.h"
+#include "common/require.h"
 #include "common/text.h"
-#include "core/random.h"
-#include "core/status.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -60,6 +59,7 @@ struct Measured {
   std::vector<float> losses;
   MemoryReport memory;
   uint64_t counted_bytes = 0;
+  Work work;
 };
 
 // The optimizer of tools/compare_torch.
@@ -100,6 +100,9 @@ Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device&
   }
   m.memory = trainer.memory();
   m.counted_bytes = device.counters().peak_bytes;
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_ASSIGN(const PlanInfo plan, trainer.describe());
+  m.work = training_work(info, plan, true);
   std::ranges::sort(m.seconds);
   return m;
 }
@@ -145,9 +148,8 @@ Result<int> run(const BenchTrainOptions& o) {
   BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
   std::optional<Model> model(std::move(opened));
   BOWLINE_TRY(model->to(device));
-  const TrainOptions options = train_options(o);
-  BOWLINE_ASSIGN(const Work work, training_work(*model, options.dims, true));
   BOWLINE_ASSIGN(const Measured m, measure(o, *model, device));
+  const Work& work = m.work;
   if (!o.dump_losses.empty()) {
     BOWLINE_TRY(write_losses(o.dump_losses, m.losses));
   }

@@ -8,10 +8,9 @@
 #include <charconv>
 #include <filesystem>
 
-#include "core/status.h"
-#include "graph/model_state.h"
-#include "model/atomic_file.h"
-#include "model/checksum.h"
+#include "common/files.h"
+#include "common/hash.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {
@@ -51,7 +50,7 @@ std::optional<CheckpointFile> parse(const fs::path& path) {
 void remove_leftovers(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string target = model::AtomicFile::target_of(it->path().string());
+    const std::string target = target_of_temporary(it->path().string());
     if (target.empty() || (!parse(target) && target != best_checkpoint(folder))) {
       continue;
     }
@@ -87,15 +86,10 @@ Result<SavedRun> read_run(const std::string& path) {
   if (!model.ok()) {
     return std::move(model).status().as(Code::bad_file);
   }
-  const auto& training = model.value().state()->training;
-  BOWLINE_REQUIRE_CODE(training != nullptr, Code::bad_file,
+  BOWLINE_ASSIGN(const ModelInfo info, model.value().describe());
+  BOWLINE_REQUIRE_CODE(info.training.has_value(), Code::bad_file,
                        "\"{}\" is a model without a training state, not a checkpoint.", path);
-  SavedRun run;
-  run.step = training->step;
-  for (const auto& setting : training->config) {
-    run.config.emplace_back(setting->key, setting->value);
-  }
-  return run;
+  return SavedRun{info.training->config, info.training->step};
 }
 
 std::optional<std::string> find_setting(const Config& config, std::string_view key) {
@@ -103,26 +97,22 @@ std::optional<std::string> find_setting(const Config& config, std::string_view k
   return found == config.end() ? std::nullopt : std::optional(found->second);
 }
 
-bool is_whole(const std::string& path) {
-  const auto file = model::VerifiedFile::open(path);
-  return file.ok() && file.value()->verify_all().ok();
-}
+bool is_whole(const std::string& path) { return Model::verify(path).ok(); }
 
 std::string weights_hash(const std::string& path) {
   const Result<Model> model = Model::open(path);
-  if (!model.ok()) {
+  const Result<ModelInfo> info = model.ok() ? model.value().describe() : model.status();
+  if (!info.ok()) {
     return "";
   }
-  const params::Table& table = model.value().state()->table;
   std::string text;
-  for (const params::ParameterRow& row : table.parameters) {
-    const params::Storage& storage = table.storages[row.tie];
-    if (storage.home.file) {
-      text += fmt::format("{}\n{} {:x}\n", row.name, storage.home.file->length,
-                          storage.home.file->xxh3);
+  for (const ParameterInfo& row : info.value().parameters) {
+    const StorageInfo& storage = info.value().storages[row.tie];
+    if (storage.file_checksum) {
+      text += fmt::format("{}\n{} {:x}\n", row.name, storage.bytes, *storage.file_checksum);
     }
   }
-  return fmt::format("{:016x}", model::checksum(std::as_bytes(std::span(text))));
+  return hash_text(text);
 }
 
 Result<CheckpointFolder> CheckpointFolder::open(const std::string& path) {

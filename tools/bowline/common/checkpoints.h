@@ -13,7 +13,7 @@
 
 namespace bowline::command {
 
-using Config = std::vector<std::pair<std::string, std::string>>;
+using Config = Settings;
 
 struct CheckpointFile {
   uint64_t step = 0;

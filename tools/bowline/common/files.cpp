@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/status.h"
-#include "model/atomic_file.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {
@@ -104,10 +103,6 @@ bool same_place(const std::string& a, const std::string& b) {
   }
   const fs::path left = fs::weakly_canonical(fs::absolute(a, error), error);
   return left == fs::weakly_canonical(fs::absolute(b, error), error);
-}
-
-Status probe_output(const std::string& path, uint64_t bytes) {
-  return model::AtomicFile::create(path, bytes, model::real_file_system()).status();
 }
 
 }  // namespace bowline::command

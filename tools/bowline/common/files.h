@@ -39,8 +39,4 @@ Status read_regular(std::string_view what, const std::string& path, uint64_t mos
 // Both paths lead to the same file, or would when the file is made. An empty path leads nowhere.
 bool same_place(const std::string& a, const std::string& b);
 
-// A file of `bytes` bytes can be written there now: its folder can be written and has room, and what is there is a
-// regular file. Nothing is left behind.
-Status probe_output(const std::string& path, uint64_t bytes);
-
 }  // namespace bowline::command

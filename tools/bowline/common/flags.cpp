@@ -4,8 +4,7 @@
 #include <filesystem>
 
 #include "common/numbers.h"
-#include "core/status.h"
-#include "graph/model_state.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -14,10 +13,10 @@ namespace {
 const CLI::Range kDim(1, 1 << 30);
 
 // The nearest dim of the model, or all of them.
-std::string known_dims(const std::string& name, const Model& model) {
+std::string known_dims(const std::string& name, const ModelInfo& model) {
   std::vector<std::string> names;
   std::string all;
-  for (const graph::NamedDim& d : model.state()->dims) {
+  for (const DimInfo& d : model.dims) {
     names.push_back(d.name);
     all += (all.empty() ? "" : ", ") + d.name;
   }
@@ -64,25 +63,30 @@ void add_entry(CLI::App* verb, std::string& entry) {
   verb->add_option("--entry", entry, "Entry point (default: forward, or the only one)");
 }
 
-Result<const graph::Graph*> entry_point(const Model& model, const std::string& name) {
-  const std::vector<graph::Graph>& graphs = model.state()->graphs;
-  const graph::Graph* g = model.state()->find_graph(name.empty() ? "forward" : name);
-  if (g == nullptr && name.empty() && graphs.size() == 1) {
-    g = &graphs[0];
+const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name) {
+  const auto found = std::ranges::find(model.entry_points, name, &EntryPointInfo::name);
+  return found == model.entry_points.end() ? nullptr : &*found;
+}
+
+Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& name) {
+  const EntryPointInfo* entry = find_entry_point(model, name.empty() ? "forward" : name);
+  if (entry == nullptr && name.empty() && model.entry_points.size() == 1) {
+    entry = &model.entry_points[0];
   }
   std::string names;
-  for (const graph::Graph& other : graphs) {
+  for (const EntryPointInfo& other : model.entry_points) {
     names += (names.empty() ? "" : ", ") + other.name;
   }
-  BOWLINE_REQUIRE(g != nullptr || !name.empty(), "The model has the entry points {}: say which.",
-                  names);
-  BOWLINE_REQUIRE(g != nullptr, "The model has no entry point \"{}\"; it has {}.", name,
+  BOWLINE_REQUIRE(entry != nullptr || !name.empty(),
+                  "The model has the entry points {}: say which.", names);
+  BOWLINE_REQUIRE(entry != nullptr, "The model has no entry point \"{}\"; it has {}.", name,
                   names.empty() ? "none" : names);
-  return g;
+  return *entry;
 }
 
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name) {
-  BOWLINE_REQUIRE_CODE(model.state()->find_graph(name) != nullptr, Code::bad_file,
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_REQUIRE_CODE(find_entry_point(info, name) != nullptr, Code::bad_file,
                        "Model \"{}\" has no entry point \"{}\".", path, name);
   return {};
 }
@@ -93,7 +97,7 @@ void add_dims(CLI::App* verb, DimFlags& flags) {
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }
 
-Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const Model& model) {
+Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model) {
   std::vector<BoundDim> dims;
   for (const std::string& text : flags.dims) {
     BOWLINE_ASSIGN(BoundDim dim, parse(text));
@@ -107,17 +111,16 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const Model& model)
     }
   }
   for (const BoundDim& dim : dims) {
-    BOWLINE_REQUIRE(std::ranges::find(model.state()->dims, dim.name, &graph::NamedDim::name) !=
-                        model.state()->dims.end(),
+    BOWLINE_REQUIRE(std::ranges::find(model.dims, dim.name, &DimInfo::name) != model.dims.end(),
                     "The model has no named dim \"{}\"; {}.", dim.name,
                     known_dims(dim.name, model));
   }
   return dims;
 }
 
-std::string missing_dims(const Model& model, std::span<const BoundDim> dims) {
+std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims) {
   std::string names;
-  for (const graph::NamedDim& d : model.state()->dims) {
+  for (const DimInfo& d : model.dims) {
     if (!bound(dims, d.name)) {
       names += (names.empty() ? "" : ", ") + d.name;
     }

@@ -7,10 +7,6 @@
 
 #include "bowline.h"
 
-namespace bowline::graph {
-struct Graph;
-}
-
 namespace bowline::command {
 
 // -o, --format: "text" or "json". Every verb has it.
@@ -23,7 +19,9 @@ void add_memory_budget(CLI::App* verb, uint64_t& bytes);
 // --entry. Empty stands for "forward", or for the only entry point of the model.
 void add_entry(CLI::App* verb, std::string& entry);
 // Errors  bad_argument: there is none of this name.
-Result<const graph::Graph*> entry_point(const Model& model, const std::string& name);
+Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& name);
+// Null: there is none.
+const EntryPointInfo* find_entry_point(const ModelInfo& model, std::string_view name);
 
 // --dim name=number, --batch and --seq.
 struct DimFlags {
@@ -33,9 +31,9 @@ struct DimFlags {
 };
 void add_dims(CLI::App* verb, DimFlags& flags);
 // Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model.
-Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const Model& model);
+Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model);
 // "batch, seq": the named dims of the model that `dims` does not bind; empty: none.
-std::string missing_dims(const Model& model, std::span<const BoundDim> dims);
+std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims);
 
 // A model file that the command was given. Errors  bad_file, also where it cannot be read.
 Result<Model> open_model(const std::string& path);

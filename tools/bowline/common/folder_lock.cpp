@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "core/status.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -1,22 +1,17 @@
 #include "common/inputs.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <map>
 
-#include "core/dtype.h"
-#include "core/random.h"
-#include "core/status.h"
-#include "graph/infer.h"
+#include "common/require.h"
 
 namespace bowline::command {
 
 const char* const kInputHelp = "NAME=@file.npy, NAME=zeros, NAME=ones or NAME=random:SEED";
 
 namespace {
-
-using graph::Graph;
-using graph::ValueInfo;
 
 template <class T>
 void store(Array& array, size_t i, T value) {
@@ -87,16 +82,16 @@ Status fill(Array& array, const std::string& what) {
   return {};
 }
 
-std::string input_names(const Graph& g) {
+std::string input_names(const EntryPointInfo& entry) {
   std::string names;
-  for (const graph::ValueId v : g.inputs) {
-    names += (names.empty() ? "" : ", ") + g[v].name;
+  for (const InputInfo& input : entry.inputs) {
+    names += (names.empty() ? "" : ", ") + input.name;
   }
   return names;
 }
 
 // By name what each input gets.
-Result<std::map<std::string, std::string>> parse(const Graph& g,
+Result<std::map<std::string, std::string>> parse(const EntryPointInfo& entry,
                                                  const std::vector<std::string>& flags) {
   std::map<std::string, std::string> given;
   for (const std::string& flag : flags) {
@@ -105,22 +100,33 @@ Result<std::map<std::string, std::string>> parse(const Graph& g,
                     "--input \"{}\" is not of the form NAME=VALUE.", flag);
     const std::string name = flag.substr(0, equals);
     const bool known =
-        std::ranges::any_of(g.inputs, [&](graph::ValueId v) { return g[v].name == name; });
-    BOWLINE_REQUIRE(known, "Entry point \"{}\" has no input \"{}\"; it has {}.", g.name, name,
-                    input_names(g));
+        std::ranges::find(entry.inputs, name, &InputInfo::name) != entry.inputs.end();
+    BOWLINE_REQUIRE(known, "Entry point \"{}\" has no input \"{}\"; it has {}.", entry.name, name,
+                    input_names(entry));
     BOWLINE_REQUIRE(given.emplace(name, flag.substr(equals + 1)).second,
                     "Input \"{}\" is given twice.", name);
   }
   return given;
 }
 
-void add_dims_of(const ValueInfo& input, const Array& array, std::vector<BoundDim>& dims) {
+void add_dims_of(const InputInfo& input, const Array& array, std::vector<BoundDim>& dims) {
   for (size_t i = 0; i < input.dims.size() && i < array.shape.size(); ++i) {
     const std::string& name = input.dims[i].name;
     if (!name.empty() && std::ranges::find(dims, name, &BoundDim::name) == dims.end()) {
       dims.push_back({name, array.shape[i]});
     }
   }
+}
+
+// Errors  bad_argument: a dim that nothing says.
+Result<std::vector<int64_t>> shape_of(const InputInfo& input, std::span<const BoundDim> dims) {
+  std::vector<int64_t> shape;
+  for (const GraphDim& dim : input.dims) {
+    const auto bound = std::ranges::find(dims, dim.name, &BoundDim::name);
+    BOWLINE_REQUIRE(dim.name.empty() || bound != dims.end(), "Dim \"{}\" is not bound.", dim.name);
+    shape.push_back(dim.name.empty() ? dim.value : bound->value);
+  }
+  return shape;
 }
 
 }  // namespace
@@ -133,33 +139,30 @@ std::vector<Tensor> Inputs::tensors() {
   return out;
 }
 
-Result<Inputs> make_inputs(const Graph& g, const std::vector<std::string>& flags,
+Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::string>& flags,
                            std::vector<BoundDim> dims, const std::string& otherwise) {
-  BOWLINE_ASSIGN(auto given, parse(g, flags));
+  BOWLINE_ASSIGN(auto given, parse(entry, flags));
   Inputs inputs;
   inputs.dims = std::move(dims);
   // Files first: their shapes say the dims of the others.
-  for (const graph::ValueId v : g.inputs) {
+  for (const InputInfo& input : entry.inputs) {
     Array array;
-    std::string& what = given.try_emplace(g[v].name, otherwise).first->second;
-    BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", g[v].name,
-                    g.name);
+    std::string& what = given.try_emplace(input.name, otherwise).first->second;
+    BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", input.name,
+                    entry.name);
     if (what[0] == '@') {
       BOWLINE_ASSIGN(array, read_npy(what.substr(1)));
-      add_dims_of(g[v], array, inputs.dims);
+      add_dims_of(input, array, inputs.dims);
     }
-    inputs.names.push_back(g[v].name);
+    inputs.names.push_back(input.name);
     inputs.arrays.push_back(std::move(array));
   }
   for (size_t i = 0; i < inputs.names.size(); ++i) {
-    const ValueInfo& input = g[g.inputs[i]];
+    const InputInfo& input = entry.inputs[i];
     const std::string& what = given[input.name];
     if (what[0] != '@') {
-      Shape shape = input.shape;
-      if (!input.dims.empty()) {
-        BOWLINE_ASSIGN(shape, graph::bind_shape(input.dims, inputs.dims));
-      }
-      BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape.dims()));
+      BOWLINE_ASSIGN(const std::vector<int64_t> shape, shape_of(input, inputs.dims));
+      BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape));
       BOWLINE_TRY(fill(inputs.arrays[i], what));
     }
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/npy.h"
-#include "graph/graph.h"
 
 namespace bowline::command {
 
@@ -19,7 +18,7 @@ struct Inputs {
 // `otherwise` is what an input gets that is not given, such as "random:1"; empty: each must be given. Random numbers are
 // uniform in [-1, 1), integers and booleans in 0..127 and 0..1.
 // Errors  bad_argument: a name that the graph has not, a dim that nothing says. bad_file: of a file.
-Result<Inputs> make_inputs(const graph::Graph& graph, const std::vector<std::string>& flags,
+Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::string>& flags,
                            std::vector<BoundDim> dims, const std::string& otherwise);
 
 }  // namespace bowline::command

@@ -4,12 +4,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "core/checked.h"
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "core/status.h"
-#include "model/atomic_file.h"
-#include "model/map.h"
+#include "common/files.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {
@@ -18,6 +14,7 @@ using namespace std::string_view_literals;
 
 constexpr std::string_view kMagic = "\x93NUMPY"sv;
 constexpr size_t kAlignment = 64;
+constexpr size_t kMaxRank = 8;  // of a Tensor
 
 constexpr std::string_view kDescriptors[kDTypes] = {"<f4", "<f2", "<V2", "|i1",
                                                     "|u1", "<i4", "<i8", "|b1"};
@@ -70,7 +67,7 @@ class HeaderParser {
       has_shape_ = true;
       return shape();
     }
-    return Status(Code::bad_file, format("Key '{}' is unknown or there twice.", key));
+    return Status(Code::bad_file, fmt::format("Key '{}' is unknown or there twice.", key));
   }
 
   Status descriptor() {
@@ -150,9 +147,10 @@ class HeaderParser {
 Result<uint64_t> bytes_of(DType dtype, std::span<const int64_t> shape) {
   uint64_t bytes = size_of(dtype);
   for (const int64_t dim : shape) {
-    BOWLINE_REQUIRE(
-        dim >= 0 && checked_mul(bytes, static_cast<uint64_t>(dim), bytes) && bytes <= PTRDIFF_MAX,
-        "An array of shape {} is too large.", Shape(shape));
+    const auto n = static_cast<uint64_t>(dim);
+    BOWLINE_REQUIRE(dim >= 0 && (n == 0 || bytes <= PTRDIFF_MAX / n),
+                    "An array of shape {} is too large.", shape_text(shape));
+    bytes *= n;
   }
   return bytes;
 }
@@ -173,8 +171,8 @@ Result<Array> parse(std::string_view file) {
   BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(header.dtype, header.shape));
   const std::string_view data = file.substr(begin + length);
   BOWLINE_REQUIRE_CODE(data.size() == bytes, Code::bad_file,
-                       "It has {} bytes of data; {}{} takes {}.", data.size(), header.dtype,
-                       Shape(header.shape), bytes);
+                       "It has {} bytes of data; {}{} takes {}.", data.size(),
+                       name_of(header.dtype), shape_text(header.shape), bytes);
   Array array{header.dtype, header.shape, std::vector<std::byte>(data.size())};
   std::ranges::copy(std::as_bytes(std::span(data)), array.bytes.begin());
   return array;
@@ -183,15 +181,15 @@ Result<Array> parse(std::string_view file) {
 std::string header_of(const Array& array) {
   std::string shape;
   for (const int64_t dim : array.shape) {
-    shape += format("{}, ", dim);
+    shape += fmt::format("{}, ", dim);
   }
   if (array.shape.size() > 1) {
     shape.resize(shape.size() - 2);
   } else if (!shape.empty()) {
     shape.resize(shape.size() - 1);
   }
-  std::string text = format("{'descr': '{}', 'fortran_order': False, 'shape': ({}), }",
-                            kDescriptors[static_cast<size_t>(array.dtype)], shape);
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                 kDescriptors[static_cast<size_t>(array.dtype)], shape);
   const size_t whole =
       (kMagic.size() + 4 + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   text.resize(whole - kMagic.size() - 4 - 1, ' ');
@@ -208,26 +206,28 @@ Result<Array> make_array(DType dtype, std::span<const int64_t> shape) {
   return Array{dtype, {shape.begin(), shape.end()}, std::vector<std::byte>(bytes)};
 }
 
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
+
 Result<Array> read_npy(const std::string& path) {
-  const std::string where = format("While reading \"{}\".", path);
-  Result<std::shared_ptr<model::MappedFile>> file =
-      model::MappedFile::open(path, model::real_file_system());
-  if (!file.ok()) {
-    return std::move(file).status().as(Code::bad_file);
-  }
-  const std::span<const std::byte> bytes = file.value()->bytes();
-  Result<Array> array = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  std::string file;
+  BOWLINE_TRY(read_regular("Array", path, PTRDIFF_MAX, [&](std::string_view piece) {
+    file += piece;
+    return Status();
+  }));
+  Result<Array> array = parse(file);
   return array.ok() ? std::move(array)
-                    : Result<Array>(std::move(array).status().as(Code::bad_file).at(where));
+                    : Result<Array>(std::move(array)
+                                        .status()
+                                        .as(Code::bad_file)
+                                        .at(fmt::format("While reading \"{}\".", path)));
 }
 
 Status write_npy(const std::string& path, const Array& array) {
   const std::string header = header_of(array);
-  BOWLINE_ASSIGN(auto file, model::AtomicFile::create(path, header.size() + array.bytes.size(),
-                                                      model::real_file_system()));
-  BOWLINE_TRY(file->write(std::as_bytes(std::span(header))));
-  BOWLINE_TRY(file->write(array.bytes));
-  return file->commit();
+  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(header)), array.bytes};
+  return write_file(path, pieces);
 }
 
 }  // namespace bowline::command

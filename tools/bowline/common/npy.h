@@ -22,6 +22,9 @@ struct Array {
 // Zeros. Errors  bad_argument: it has too many bytes to be counted.
 Result<Array> make_array(DType dtype, std::span<const int64_t> shape);
 
+// "[2,3]"
+std::string shape_text(std::span<const int64_t> shape);
+
 // bf16, which NumPy has not, is read and written as "<V2".
 // Errors  bad_file: it cannot be read, is damaged, or is of another dtype or order.
 Result<Array> read_npy(const std::string& path);

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/escape.h"
+#include "bowline.h"
 
 namespace bowline::command {
 

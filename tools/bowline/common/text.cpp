@@ -9,9 +9,7 @@
 
 #include "common/files.h"
 #include "common/interrupt.h"
-#include "core/random.h"
-#include "core/status.h"
-#include "core/utf8.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {

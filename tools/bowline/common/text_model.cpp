@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/status.h"
-#include "graph/model_state.h"
+#include "common/flags.h"
+#include "common/require.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -14,13 +14,13 @@ Status check(const Model& model, const std::string& path) {
   BOWLINE_REQUIRE_CODE(tokenizer.empty() || tokenizer == "bytes", Code::bad_file,
                        "Model \"{}\" has tokenizer \"{}\"; text is read as bytes.", path,
                        tokenizer);
-  const graph::Graph* loss = model.state()->find_graph("loss");
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const EntryPointInfo* loss = find_entry_point(info, "loss");
   BOWLINE_REQUIRE_CODE(loss != nullptr, Code::bad_file, "Model \"{}\" has no entry point \"loss\".",
                        path);
   for (const char* name : {"tokens", "labels"}) {
-    const bool found = std::ranges::any_of(loss->inputs, [&](graph::ValueId v) {
-      return (*loss)[v].name == name && (*loss)[v].dtype == DType::i32 &&
-             (*loss)[v].shape.rank() == 2;
+    const bool found = std::ranges::any_of(loss->inputs, [&](const InputInfo& input) {
+      return input.name == name && input.dtype == DType::i32 && input.dims.size() == 2;
     });
     BOWLINE_REQUIRE_CODE(found, Code::bad_file,
                          "Entry point \"loss\" of model \"{}\" has no input \"{}\" of dtype i32 "

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/files.h"
-#include "core/status.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -1,7 +1,7 @@
 #include "finetune/data.h"
 
+#include "common/require.h"
 #include "common/text.h"
-#include "core/status.h"
 
 namespace bowline::command {
 

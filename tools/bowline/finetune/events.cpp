@@ -14,7 +14,7 @@
 #include <filesystem>
 
 #include "common/files.h"
-#include "core/status.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -10,7 +10,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "core/status.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {

@@ -1,6 +1,6 @@
 #include "common/print.h"
+#include "common/require.h"
 #include "common/text_model.h"
-#include "core/status.h"
 #include "finetune/run_state.h"
 
 namespace bowline::command {
@@ -24,7 +24,7 @@ Status Run::open_model() {
   device_.emplace(std::move(device));
   BOWLINE_ASSIGN(Model model, open_text_model(o_.model));
   model_.emplace(std::move(model));
-  run_id_ = run_id(config_, *model_);
+  BOWLINE_ASSIGN(run_id_, run_id(config_, *model_));
   BOWLINE_TRY(model_->to(*device_));
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_)));
   trainer_.emplace(std::move(trainer));

@@ -4,19 +4,14 @@
 
 #include <algorithm>
 
-#include "core/status.h"
-#include "graph/model_state.h"
-#include "model/checksum.h"
+#include "common/hash.h"
+#include "common/require.h"
 
 namespace bowline::command {
 namespace {
 
 constexpr std::string_view kSteps = "steps";
 constexpr std::string_view kData = "data";
-
-std::string hash_text(std::string_view text) {
-  return fmt::format("{:016x}", model::checksum(std::as_bytes(std::span(text))));
-}
 
 }  // namespace
 
@@ -74,15 +69,15 @@ std::string evaluation_key(const FinetuneOptions& o, const TrainingData& data) {
                                e.stride, e.max_batches));
 }
 
-std::string run_id(const Config& config, const Model& model) {
+Result<std::string> run_id(const Config& config, const Model& model) {
   std::string text;
   for (const auto& [key, value] : config) {
     text += key == kSteps ? "" : key + "=" + value + "\n";
   }
-  const params::Table& table = model.state()->table;
-  text += table.list_parameters();
-  for (const params::Storage& storage : table.storages) {
-    text += storage.home.file ? fmt::format("{:016x}\n", storage.home.file->xxh3) : "\n";
+  text += model.parameters();
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  for (const StorageInfo& storage : info.storages) {
+    text += storage.file_checksum ? fmt::format("{:016x}\n", *storage.file_checksum) : "\n";
   }
   return hash_text(text);
 }

@@ -15,7 +15,7 @@ Config run_config(const FinetuneOptions& options, const TrainingData& data);
 // Of what an evaluation depends on besides the weights: equal keys make comparable losses.
 std::string evaluation_key(const FinetuneOptions& options, const TrainingData& data);
 // Tells runs apart that begin with another model or have another config; the number of steps may change.
-std::string run_id(const Config& config, const Model& model);
+Result<std::string> run_id(const Config& config, const Model& model);
 
 // The checkpoint "path" with the config `saved` belongs to the run `config`, but for its number of steps.
 // Errors  bad_file: what differs, as a sentence.

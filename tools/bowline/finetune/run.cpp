@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "common/print.h"
-#include "core/status.h"
+#include "common/require.h"
 #include "finetune/checks.h"
 #include "finetune/run_state.h"
 #include "verb.h"

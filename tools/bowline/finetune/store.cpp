@@ -3,20 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "common/files.h"
-#include "core/status.h"
+#include "common/require.h"
 #include "finetune/recipe.h"
-#include "graph/model_state.h"
-#include "params/home.h"
-#include "train/optimizer.h"
 
 namespace bowline::command {
 namespace {
 
 namespace fs = std::filesystem;
-using params::Role;
 
 constexpr const char* kReplaces = "replaces";
 
@@ -26,13 +24,26 @@ bool is_there(const std::string& path) {
 }
 
 // Of the rows that a file gets.
-uint64_t bytes_of(const Model& model, bool training) {
+Result<uint64_t> bytes_of(const Model& model, bool training) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   uint64_t bytes = 0;
-  for (const params::Storage& s : model.state()->table.storages) {
-    const bool state = s.role == Role::moment || s.role == Role::master;
-    bytes += s.role == Role::gradient || (state && !training) ? 0 : s.bytes();
+  for (const StorageInfo& s : info.storages) {
+    const bool left_out = s.role == StorageRole::gradient || (is_training(s.role) && !training);
+    bytes += left_out ? 0 : s.bytes;
   }
   return bytes;
+}
+
+// Of f32.
+bool all_finite(std::span<const std::byte> bytes) {
+  for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof(value));
+    if (!std::isfinite(value)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -47,10 +58,14 @@ Status Store::probe(const Model& model, const Config& saved) {
   replace_out_ = o_.force || !replaced_.empty();
   BOWLINE_TRY(check_out());
   if (!o_.out.empty()) {
-    BOWLINE_TRY(probe_output(o_.out, bytes_of(model, o_.with_training_state)));
+    BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(model, o_.with_training_state));
+    BOWLINE_TRY(probe_file(o_.out, bytes));
   }
-  return o_.checkpoint.empty() ? Status()
-                               : probe_output(o_.checkpoint + "/probe", bytes_of(model, true));
+  if (o_.checkpoint.empty()) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(model, true));
+  return probe_file(o_.checkpoint + "/probe", bytes);
 }
 
 // Nothing is lost when the file holds what a checkpoint of this run holds too, or held when it was written.
@@ -120,14 +135,17 @@ Status Store::take_folder() {
 }
 
 Result<std::string> Store::find_not_finite(const Model& model) {
-  const params::Table& table = model.state()->table;
-  for (const uint32_t tie : train::trained(table)) {
-    uint32_t slot = 0;
-    for (std::optional row = tie; row; row = table.owned(tie, Role::moment, slot++)) {
-      BOWLINE_ASSIGN(const std::vector<std::byte> bytes, params::read_bytes(table.storages[*row]));
-      if (!params::all_finite(bytes, table.storages[*row].dtype)) {
-        return std::ranges::find(table.parameters, tie, &params::ParameterRow::tie)->name;
-      }
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  for (const StorageInfo& s : info.storages) {
+    const bool numbers = !s.empty && s.dtype == DType::f32 && s.encoding == "plain";
+    const bool state = s.role == StorageRole::moment || s.role == StorageRole::master;
+    const uint32_t of = state ? s.owner.value_or(s.tie) : s.tie;
+    if (!numbers || is_training(s.role) != state || !info.storages[of].trainable) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(s.tie));
+    if (!all_finite(bytes)) {
+      return std::ranges::find(info.parameters, of, &ParameterInfo::tie)->name;
     }
   }
   return std::string();

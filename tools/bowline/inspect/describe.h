@@ -9,7 +9,7 @@
 namespace bowline::command {
 
 // All but the memory plan. `sha256` and sizes are of the file.
-Result<nlohmann::json> describe_model(const Model& model, const std::string& path);
+Result<nlohmann::json> describe_model(const ModelInfo& model, const std::string& path);
 
 nlohmann::json describe_memory(const MemoryReport& report);
 

@@ -1,4 +1,6 @@
 // The members of bowline::Model: each forwards to a verb of the table, or to load and save.
+#include "api/describe.h"
+#include "api/internals.h"
 #include "core/boundary.h"
 #include "core/rules.h"
 #include "device/device.h"
@@ -69,11 +71,11 @@ Status drop_training_state(ModelState& state) {
 }
 
 // Moves all storages, or those that a pattern names.
-Status to(ModelState& state, const Device& device, std::optional<std::string_view> pattern) {
-  BOWLINE_REQUIRE(device.handle() != nullptr, "The device is empty: it was moved from.");
-  BOWLINE_ASSIGN(const bool moved,
-                 pattern ? params::move(state.table, device.handle(), *pattern, state.busy)
-                         : params::move(state.table, device.handle(), state.busy));
+Status to(ModelState& state, const Device& to, std::optional<std::string_view> pattern) {
+  const std::shared_ptr<device::OpenDevice>& device = Internals::open(to);
+  BOWLINE_REQUIRE(device != nullptr, "The device is empty: it was moved from.");
+  BOWLINE_ASSIGN(const bool moved, pattern ? params::move(state.table, device, *pattern, state.busy)
+                                           : params::move(state.table, device, state.busy));
   if (moved) {
     for (graph::User* user : state.users) {
       user->leave_device();
@@ -89,16 +91,10 @@ Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
     out->graphs.push_back(graph::deep_copy(g));
   }
   out->dims = state.dims;
-  out->source = state.source;
-  const auto copy_all = [](const auto& from, auto& to) {
-    for (const auto& object : from) {
-      to.push_back(graph::copy_of(*object));
-    }
-  };
-  copy_all(state.assets, out->assets);
-  copy_all(state.metadata, out->metadata);
-  copy_all(state.self_tests, out->self_tests);
-  out->base = state.base ? graph::copy_of(*state.base) : nullptr;
+  out->assets = state.assets;
+  out->metadata = state.metadata;
+  out->self_tests = state.self_tests;
+  out->base = state.base;
   return out;
 }
 
@@ -107,7 +103,7 @@ Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mod
     BOWLINE_TRY(require_no_accumulation(state, "load()"));
   }
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
-  const params::Table source = params::read_table(*file);
+  const params::Table source = params::read_table(model::Tables(*file));
   if (mode == LoadMode::copy) {
     return params::load(state.table, source, mode, partial, state.busy);
   }
@@ -123,15 +119,49 @@ Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mod
 Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
   BOWLINE_TRY(check_name(key, "A metadata entry"));
   BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
-  auto entry = std::make_unique<file::MetadataT>();
-  entry->key = key;
-  entry->value = value;
+  Settings::value_type entry(key, value);
   params::reserve_more(state.metadata, 1);
-  std::erase_if(state.metadata, [&](const auto& m) { return m->key == key; });
+  std::erase_if(state.metadata, [&](const auto& m) { return m.first == key; });
   if (!value.empty()) {
     state.metadata.push_back(std::move(entry));
   }
   return {};
+}
+
+Result<std::vector<std::byte>> copy_of(const model::FileRange& range) {
+  BOWLINE_ASSIGN(const auto bytes, range.bytes());
+  return std::vector<std::byte>(bytes.begin(), bytes.end());
+}
+
+Result<std::vector<std::vector<std::byte>>> values_of(
+    const std::vector<model::SelfTestTensor>& tensors) {
+  std::vector<std::vector<std::byte>> out;
+  for (const model::SelfTestTensor& t : tensors) {
+    BOWLINE_ASSIGN(out.emplace_back(), copy_of(*t.range));
+  }
+  return out;
+}
+
+Result<SelfTestValues> self_test(const ModelState& state, size_t number) {
+  BOWLINE_REQUIRE(number < state.self_tests.size(), "There is no self test {}; the model has {}.",
+                  number, state.self_tests.size());
+  const model::SelfTest& test = state.self_tests[number];
+  SelfTestValues out;
+  BOWLINE_ASSIGN(out.inputs, values_of(test.inputs));
+  BOWLINE_ASSIGN(out.outputs, values_of(test.outputs));
+  return out;
+}
+
+Result<std::vector<std::byte>> asset(const ModelState& state, std::string_view name) {
+  const auto found = std::ranges::find(state.assets, name, &model::Asset::name);
+  BOWLINE_REQUIRE(found != state.assets.end(), "The model has no asset \"{}\".", name);
+  return copy_of(*found->range);
+}
+
+Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_t tie) {
+  BOWLINE_REQUIRE(tie < table.storages.size() && table.storages[tie].home.valid(),
+                  "There is no storage {} with bytes.", tie);
+  return params::read_bytes(table.storages[tie]);
 }
 
 }  // namespace
@@ -149,6 +179,33 @@ Result<Model> Model::open(const std::string& path, const OpenOptions& options) {
     BOWLINE_ASSIGN(auto state, graph::load_model(path, options));
     return Model(std::move(state));
   });
+}
+
+Status Model::verify(const std::string& path, const OpenOptions& options) {
+  return guarded([&]() -> Status {
+    BOWLINE_ASSIGN(const auto file,
+                   model::VerifiedFile::open(path, model::real_file_system(), options));
+    return file->verify_all();
+  });
+}
+
+Result<ModelInfo> Model::describe() const {
+  return guarded(state_, "model",
+                 [](const ModelState& s) -> Result<ModelInfo> { return api::describe(s); });
+}
+
+Result<std::vector<std::byte>> Model::storage_bytes(uint32_t tie) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return bowline::storage_bytes(s.table, tie); });
+}
+
+Result<std::vector<std::byte>> Model::asset(std::string_view name) const {
+  return guarded(state_, "model", [&](const ModelState& s) { return bowline::asset(s, name); });
+}
+
+Result<SelfTestValues> Model::self_test(size_t number) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return bowline::self_test(s, number); });
 }
 
 Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init) {
@@ -277,9 +334,8 @@ Status Model::set_metadata(std::string_view key, std::string_view value) {
 
 std::string Model::metadata(std::string_view key) const {
   return guarded(state_, "model", [&](const ModelState& s) -> std::string {
-    const auto found =
-        std::ranges::find_if(s.metadata, [&](const auto& m) { return m->key == key; });
-    return found == s.metadata.end() ? std::string() : (*found)->value;
+    const auto found = std::ranges::find(s.metadata, key, &Settings::value_type::first);
+    return found == s.metadata.end() ? std::string() : found->second;
   });
 }
 

@@ -1,6 +1,8 @@
+// The members of bowline::GraphBuilder, and what it holds.
 #include <atomic>
 #include <unordered_set>
 
+#include "api/internals.h"
 #include "core/boundary.h"
 #include "core/rules.h"
 #include "graph/bind.h"
@@ -312,7 +314,7 @@ Status GraphBuilder::State::finish(graph::ModelState& model) {
 GraphBuilder::GraphBuilder(Model& model, std::string_view name) {
   guarded([&] {
     state_ = std::make_unique<State>();
-    state_->owner = model.state();
+    state_->owner = Internals::state(model);
     state_->graph.name = name;
     state_->id = next_graph_id();
     return true;

@@ -1,0 +1,137 @@
+#include "api/describe.h"
+
+#include <set>
+
+#include "params/describe.h"
+
+namespace bowline::api {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+
+NodeInfo describe(const Node& node) {
+  NodeInfo out;
+  out.op = format("{}", node.op);
+  out.name = node.name;
+  if (!node.repeat) {
+    out.attributes = attributes_list(node.op, node.attributes);
+    return out;
+  }
+  out.count = node.repeat->count;
+  for (const Node& inner : node.repeat->body->nodes) {
+    out.body.push_back(describe(inner));
+  }
+  return out;
+}
+
+bool has_named_size(const Graph& g) {
+  return std::ranges::any_of(g.nodes, [](const Node& node) {
+    return node.repeat ? has_named_size(*node.repeat->body) : !node.attributes.dims().empty();
+  });
+}
+
+// Its shapes are those of probe values for the dims otherwise.
+bool has_fixed_shapes(const Graph& g) {
+  return !has_named_size(g) && std::ranges::all_of(g.inputs, [&](ValueId v) {
+    return std::ranges::all_of(g[v].dims, [](const GraphDim& d) { return d.name.empty(); });
+  });
+}
+
+// The storages of parameters that an operator says it updates.
+void add_updates(const Graph& g, const params::Table& table, std::set<uint32_t>& ties) {
+  for (const Node& node : g.nodes) {
+    if (node.repeat) {
+      add_updates(*node.repeat->body, table, ties);
+      continue;
+    }
+    for (const InPlace& pair : op_def(node.op).updates) {
+      if (pair.output < 0) {
+        continue;
+      }
+      for (const uint32_t p : g[node.inputs[static_cast<size_t>(pair.input)]].parameters) {
+        ties.insert(table.parameters[p].tie);
+      }
+    }
+  }
+}
+
+EntryPointInfo describe(const Graph& g, const params::Table& table) {
+  EntryPointInfo out;
+  out.name = g.name;
+  for (const ValueId v : g.inputs) {
+    out.inputs.push_back({g[v].name, g[v].dtype, g[v].dims});
+  }
+  const bool fixed = has_fixed_shapes(g);
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    const graph::ValueInfo& value = g[g.outputs[i]];
+    OutputInfo& info = out.outputs.emplace_back();
+    info.name = g.output_names[i];
+    info.dtype = value.dtype;
+    info.rank = static_cast<uint32_t>(value.shape.rank());
+    if (fixed) {
+      info.shape = value.shape.dims();
+    }
+  }
+  std::set<uint32_t> ties;
+  add_updates(g, table, ties);
+  out.updates.assign(ties.begin(), ties.end());
+  for (const Node& node : g.nodes) {
+    out.nodes.push_back(describe(node));
+  }
+  return out;
+}
+
+std::vector<TensorInfo> describe(const std::vector<model::SelfTestTensor>& tensors) {
+  std::vector<TensorInfo> out;
+  for (const model::SelfTestTensor& t : tensors) {
+    out.push_back({t.name, t.dtype, t.shape});
+  }
+  return out;
+}
+
+TrainingInfo describe(const model::TrainingState& t) {
+  TrainingInfo out;
+  out.step = t.step;
+  out.applied_steps = t.applied_steps;
+  out.micro_step = t.micro_step;
+  out.epoch = t.epoch;
+  out.data_cursor = t.sample_cursor;
+  out.data_seed = t.shuffle_seed;
+  out.seed = t.rng_seed;
+  out.counter = t.rng_counter;
+  out.learning_rate = t.learning_rate;
+  out.run = t.run;
+  out.config = t.config;
+  out.versions = t.versions;
+  return out;
+}
+
+}  // namespace
+
+ModelInfo describe(const graph::ModelState& state) {
+  ModelInfo out;
+  out.parameters = params::describe_parameters(state.table);
+  out.storages = params::describe_storages(state.table);
+  out.ties = params::describe_ties(state.table);
+  out.dims = state.dims;
+  for (const Graph& g : state.graphs) {
+    out.entry_points.push_back(describe(g, state.table));
+  }
+  out.metadata = state.metadata;
+  for (const model::Asset& a : state.assets) {
+    out.assets.push_back({a.name, a.media_type, a.range->length});
+  }
+  for (const model::SelfTest& t : state.self_tests) {
+    out.self_tests.push_back(
+        {t.graph, describe(t.inputs), describe(t.outputs), t.relative_tolerance});
+  }
+  out.base = state.base;
+  if (state.training) {
+    out.training = describe(*state.training);
+  }
+  return out;
+}
+
+}  // namespace bowline::api

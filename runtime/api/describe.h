@@ -1,0 +1,10 @@
+// What a model holds, as data.
+#pragma once
+
+#include "graph/model_state.h"
+
+namespace bowline::api {
+
+ModelInfo describe(const graph::ModelState& state);
+
+}  // namespace bowline::api

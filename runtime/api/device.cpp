@@ -1,0 +1,32 @@
+// The members of bowline::Device.
+#include "device/device.h"
+
+#include "core/boundary.h"
+
+namespace bowline {
+
+std::vector<DeviceInfo> Device::list() {
+  return guarded([] { return device::list_devices(); });
+}
+
+Result<Device> Device::open(std::string_view name, const DeviceOptions& options) {
+  return guarded([&]() -> Result<Device> {
+    BOWLINE_ASSIGN(auto open, device::open_device(name, options));
+    return Device(std::move(open));
+  });
+}
+
+const DeviceInfo& Device::info() const {
+  static const DeviceInfo none;
+  return open_ == nullptr ? none : open_->info();
+}
+DeviceCounters Device::counters() const {
+  return open_ == nullptr ? DeviceCounters{} : open_->counters();
+}
+void Device::reset_counters() {
+  if (open_ != nullptr) {
+    open_->reset_counters();
+  }
+}
+
+}  // namespace bowline

@@ -1,0 +1,19 @@
+// What the public objects hold, for the library and for tests of its rooms. It is not installed: a program uses describe().
+#pragma once
+
+#include "bowline.h"
+
+namespace bowline {
+
+struct Internals {
+  // Null where the object was moved from.
+  static const std::shared_ptr<graph::ModelState>& state(const Model& model) {
+    return model.state_;
+  }
+  static const std::shared_ptr<device::OpenDevice>& open(const Device& device) {
+    return device.open_;
+  }
+  static Device device(std::shared_ptr<device::OpenDevice> open) { return Device(std::move(open)); }
+};
+
+}  // namespace bowline

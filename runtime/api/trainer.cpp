@@ -1,0 +1,96 @@
+// The members of bowline::Trainer.
+#include "train/trainer.h"
+
+#include "api/internals.h"
+#include "core/boundary.h"
+
+namespace bowline {
+
+Trainer::Trainer(std::unique_ptr<train::TrainerState> state) : state_(std::move(state)) {}
+Trainer::~Trainer() = default;
+Trainer::Trainer(Trainer&&) noexcept = default;
+Trainer& Trainer::operator=(Trainer&&) noexcept = default;
+
+Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainOptions& options) {
+  const auto& of = Internals::state(model);
+  return guarded(of, "model", [&](graph::ModelState&) -> Result<Trainer> {
+    auto state = std::make_unique<train::TrainerState>(of, options);
+    BOWLINE_TRY(state->start(Internals::open(device).get()));
+    return Trainer(std::move(state));
+  });
+}
+
+using train::TrainerState;
+
+Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> batch) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.micro_step(batch); });
+}
+
+Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {
+  return guarded(state_, "trainer", [&](TrainerState& s) -> Result<StepReport> {
+    const uint32_t k = s.options().accumulation;
+    BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
+                    batches.size(), k);
+    std::optional<StepReport> report;
+    for (uint32_t i = s.accumulated(); i < k; ++i) {
+      BOWLINE_ASSIGN(report, s.micro_step(batches[i]));
+    }
+    return *report;
+  });
+}
+
+Result<float> Trainer::evaluate(std::span<const Tensor> batch) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch); });
+}
+Result<float> Trainer::evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch, outputs); });
+}
+Result<std::vector<NodeTime>> Trainer::profile(std::span<const Tensor> batch) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.profile(batch); });
+}
+Status Trainer::gradient(std::string_view name, const Tensor& out) const {
+  return guarded(state_, "trainer", [&](const TrainerState& s) { return s.gradient(name, out); });
+}
+Status Trainer::set_learning_rate(std::optional<float> rate) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.set_learning_rate(rate); });
+}
+Status Trainer::snapshot() {
+  return guarded(state_, "trainer", [](TrainerState& s) { return s.snapshot(); });
+}
+Status Trainer::rollback() {
+  return guarded(state_, "trainer", [](TrainerState& s) { return s.rollback(); });
+}
+void Trainer::cancel() {
+  if (state_ != nullptr) {
+    state_->cancel();
+  }
+}
+Status Trainer::save(const std::string& path, const Progress& data) const {
+  return guarded(state_, "trainer", [&](const TrainerState& s) { return s.save(path, data); });
+}
+Result<Progress> Trainer::resume(const std::string& path, const ResumeOptions& options) {
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.resume(path, options); });
+}
+TrainState Trainer::state() const {
+  return state_ == nullptr ? TrainState::ready : state_->state();
+}
+Status Trainer::restart_step() {
+  return guarded(state_, "trainer", [](TrainerState& s) { return s.restart_step(); });
+}
+uint32_t Trainer::accumulated() const { return state_ == nullptr ? 0 : state_->accumulated(); }
+uint64_t Trainer::steps() const { return state_ == nullptr ? 0 : state_->steps(); }
+MemoryReport Trainer::memory() const {
+  return guarded(state_, "trainer", [](const TrainerState& s) { return s.memory(); });
+}
+Counters Trainer::counters() const {
+  return guarded(state_, "trainer", [](const TrainerState& s) { return s.counters(); });
+}
+Result<PlanInfo> Trainer::describe() const {
+  return guarded(state_, "trainer", [](const TrainerState& s) { return s.describe(); });
+}
+Result<std::string> Trainer::listing(std::string_view part, bool columns) const {
+  return guarded(state_, "trainer",
+                 [&](const TrainerState& s) { return s.listing(part, columns); });
+}
+
+}  // namespace bowline

@@ -1,0 +1,94 @@
+#include "params/describe.h"
+
+namespace bowline::params {
+namespace {
+
+std::string where(const Home& home) {
+  if (home.block) {
+    return home.block->device().info().name;
+  }
+  return home.host ? "host" : home.file ? "file" : "nowhere";
+}
+
+Shape shown_shape(const ParameterRow& p, const Storage& s) {
+  const Result<Shape> shape = view_shape(p.view, s.shape);
+  return shape.ok() ? shape.value() : s.shape;
+}
+
+StorageInfo describe(const Storage& s, uint32_t tie) {
+  StorageInfo out;
+  out.tie = tie;
+  out.empty = s.empty;
+  if (s.empty) {
+    return out;
+  }
+  out.dtype = s.dtype;
+  out.shape = s.shape.dims();
+  out.bytes = s.bytes();
+  out.encoding = format("{}", s.encoding);
+  out.role = s.role;
+  if (s.owner != kNoOwner) {
+    out.owner = static_cast<uint32_t>(s.owner);
+  }
+  out.slot = s.slot;
+  out.trainable = s.trainable;
+  out.version = s.version;
+  out.generation = s.generation;
+  out.where = where(s.home);
+  for (const std::weak_ptr<Residency>& c : s.copies) {
+    if (const std::shared_ptr<Residency> copy = c.lock()) {
+      out.copies.push_back(
+          {tie, copy->form().dtype, format("{}", copy->form().op), copy->version()});
+    }
+  }
+  if (s.home.file) {
+    out.file_checksum = s.home.file->xxh3;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<ParameterInfo> describe_parameters(const Table& table) {
+  std::vector<ParameterInfo> out;
+  out.reserve(table.parameters.size());
+  for (const ParameterRow& p : table.parameters) {
+    const Storage& s = table.storages[p.tie];
+    out.push_back(
+        {p.name, p.tie, s.dtype, shown_shape(p, s).dims(), p.view, s.trainable, p.target});
+  }
+  return out;
+}
+
+std::vector<StorageInfo> describe_storages(const Table& table) {
+  std::vector<StorageInfo> out;
+  const auto rows = static_cast<uint32_t>(table.used_rows());
+  out.reserve(rows);
+  for (uint32_t tie = 0; tie < rows; ++tie) {
+    out.push_back(describe(table.storages[tie], tie));
+  }
+  return out;
+}
+
+std::vector<TieInfo> describe_ties(const Table& table) {
+  std::vector<TieInfo> out;
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    TieInfo info;
+    info.tie = tie;
+    info.parameters = sorted(table.users(tie));
+    if (info.parameters.size() < 2) {
+      continue;
+    }
+    const Storage& s = table.storages[tie];
+    info.bytes = s.bytes();
+    uint64_t untied = 0;
+    for (const uint32_t number : info.parameters) {
+      untied += s.encoding.bytes(s.dtype, shown_shape(table.parameters[number], s));
+    }
+    info.saved_bytes = untied > info.bytes ? untied - info.bytes : 0;
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
+}  // namespace bowline::params
