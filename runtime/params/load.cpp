@@ -11,6 +11,15 @@ namespace {
 
 bool is_whole(const View& view) { return view == View{}; }
 
+// The bytes of a storage that a parameter stands for: of an encoded one all, which no view cuts.
+Result<Window> payload_of(const ParameterRow& parameter, const Storage& storage) {
+  if (storage.encoding.is_plain()) {
+    return window_of(parameter, storage);
+  }
+  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  return Window{shape, 0, storage.bytes()};
+}
+
 // What one parameter of the other table supplies for one parameter of this one.
 struct Supply {
   const ParameterRow* to;
@@ -39,7 +48,8 @@ class Filling {
   Status assign(std::span<const Supply> supplies) {
     for (const Supply& s : supplies) {
       const Storage& from = source_.storages[s.from->tie];
-      if (from.dtype == storage_.dtype && from.shape == storage_.shape) {
+      if (from.dtype == storage_.dtype && from.shape == storage_.shape &&
+          from.encoding == storage_.encoding) {
         return {};
       }
       if (is_whole(s.to->view) && is_whole(s.from->view)) {
@@ -58,8 +68,8 @@ class Filling {
     }
     added_.push_back(supply);
     const Storage& from = source_.storages[supply.from->tie];
-    BOWLINE_ASSIGN(const Window to_window, window_of(*supply.to, storage_));
-    BOWLINE_ASSIGN(const Window from_window, window_of(*supply.from, from));
+    BOWLINE_ASSIGN(const Window to_window, payload_of(*supply.to, storage_));
+    BOWLINE_ASSIGN(const Window from_window, payload_of(*supply.from, from));
     const bool fits = from.dtype == storage_.dtype && from_window.shape == to_window.shape;
     BOWLINE_REQUIRE(
         fits || taken_from_.empty(),
@@ -69,6 +79,7 @@ class Filling {
         to_window.shape, from.dtype, from_window.shape);
     BOWLINE_REQUIRE(fits, "Parameter \"{}\" is {}{} here and {}{} in the file.", supply.to->name,
                     storage_.dtype, to_window.shape, from.dtype, from_window.shape);
+    BOWLINE_TRY(check_encodings(supply, from));
     std::vector<std::byte> scratch;
     BOWLINE_ASSIGN(Bytes run, read_run(from, from_window.first, from_window.count, scratch));
     std::vector<std::byte> ordered;
@@ -102,7 +113,24 @@ class Filling {
   }
 
  private:
+  // Codes stand for numbers together with their scales: they are taken as they are, all of them.
+  Status check_encodings(const Supply& supply, const Storage& from) const {
+    BOWLINE_REQUIRE(from.encoding == storage_.encoding,
+                    "Parameter \"{}\" is stored as {} here and as {} in the file.",
+                    supply.to->name, storage_.encoding, from.encoding);
+    BOWLINE_REQUIRE(
+        from.encoding.is_plain() ||
+            (from.shape == storage_.shape && supply.from->view == supply.to->view),
+        "Parameter \"{}\", stored as {}, shows another part of its storage here than in the file.",
+        supply.to->name, storage_.encoding);
+    return {};
+  }
+
   Status take_over(const Storage& from, std::string_view name) {
+    BOWLINE_REQUIRE(from.encoding.is_plain() || !storage_.trainable,
+                    "Parameter \"{}\" is stored as {} in the file, which cannot be trained; "
+                    "freeze() it first.",
+                    name, from.encoding);
     const auto floor = floor_dtype(storage_.role);
     BOWLINE_REQUIRE(!floor || from.dtype == *floor, "Parameter \"{}\" is a {}, which stays {}.",
                     name, name_of(storage_.role), *floor);
@@ -214,7 +242,7 @@ Status find_missing(const Table& table, uint32_t tie, const Storage& storage,
                     const Filling* filling, std::vector<std::string>& missing) {
   for (const uint32_t user : sorted(table.users(tie))) {
     const ParameterRow& p = table.parameters[user];
-    BOWLINE_ASSIGN(const Window window, window_of(p, storage));
+    BOWLINE_ASSIGN(const Window window, payload_of(p, storage));
     if (filling == nullptr || !filling->covers(window.first, window.first + window.count)) {
       missing.push_back(p.name);
     }

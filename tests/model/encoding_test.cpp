@@ -81,6 +81,45 @@ TEST_F(Encoded, IsKeptByMovesSavesAndClones) {
   EXPECT_EQ(read.storages(), listing);
 }
 
+// Codes into a model of the same encodings, and into one of plain storages, which takes the encodings over.
+TEST_F(Encoded, IsLoaded) {
+  // The same file with other numbers: those of row 1 twice.
+  Sample s = encoded_sample();
+  const file::RangeT first = *s.model.storages[1]->range;
+  const file::RangeT second = *s.model.storages[2]->range;
+  std::copy_n(s.data.begin() + static_cast<std::ptrdiff_t>(first.offset), first.length,
+              s.data.begin() + static_cast<std::ptrdiff_t>(second.offset));
+  s.model.storages[2]->range->xxh3 = first.xxh3;
+  const Bytes bytes = s.bytes();
+  const std::string path = folder_ / "other.bowline";
+  write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  Model other = must(Model::open(path));
+  std::vector<float> got(4);
+  ASSERT_OK(other.get_value("l1", {{}, DType::f32, {2, 2}, got.data()}));
+  EXPECT_NEAR(got[0], 1, 0.1f);
+  ASSERT_TRUE(other.load(path_).ok());
+  expect_numbers(other);
+
+  const Bytes plain = make_sample().bytes();
+  const std::string plain_path = folder_ / "plain.bowline";
+  write_file(plain_path, {reinterpret_cast<const char*>(plain.data()), plain.size()});
+  Model model = must(Model::open(plain_path));
+  const std::string before = model.storages();
+  const auto load = [&](LoadMode mode) { return model.load(path_, mode).status().message(); };
+  EXPECT_NE(load(LoadMode::copy).find("Parameter \"l0\" is stored as plain here and as int8 block 2 "
+                                      "axis -1 scale f16 in the file."),
+            std::string::npos)
+      << load(LoadMode::copy);
+  EXPECT_NE(load(LoadMode::assign).find("which cannot be trained; freeze() it first."),
+            std::string::npos)
+      << load(LoadMode::assign);
+  EXPECT_EQ(model.storages(), before);
+  ASSERT_OK(model.freeze("l0"));
+  ASSERT_OK(model.freeze("l1"));
+  EXPECT_EQ(load(LoadMode::assign), "");
+  expect_numbers(model);
+}
+
 TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
   const Device cpu = must(Device::open("cpu"));
   ASSERT_OK(model_->materialize(1));
