@@ -175,7 +175,8 @@ struct Tensor {
   void* data = nullptr;
 };
 
-// A number for a step word: what an operator reads anew in every run, by the name that it declares (runtime/ops).
+// A number for a step word: what an operator reads anew in every run, by the name that it declares (runtime/ops); or for a counted
+// dim that no input has, by the name of the dim.
 struct StepValue {
   std::string_view name;
   std::variant<uint64_t, double> number;  // a double: fractions, and what is negative
@@ -193,7 +194,15 @@ struct StepValue {
       : name(n), number(static_cast<double>(v)) {}
 };
 
-// A named dim bound to a number.
+// The numbers that a named dim may have. One that is not counted is bound to a number when a plan is made. One that is counted is
+// bound to a capacity, and every run has a number of its own, up to it: that of its inputs, or a StepValue of the dim's name.
+struct DimLimits {
+  int64_t min = 1;
+  int64_t max = 2147483647;
+  bool counted = false;
+};
+
+// A named dim bound to a number; a counted one to its capacity.
 struct BoundDim {
   std::string name;
   int64_t value = 0;
@@ -272,6 +281,15 @@ struct Init {
   static Init uniform(float bound) { return {Kind::uniform, bound}; }
 };
 
+// What a parameter is for. Only weights are trained; the others may be written by nodes of a graph (WriteRows). The numbers are
+// those of schemas/model.fbs.
+enum class Role : uint8_t {
+  weight = 0,
+  constant = 1,
+  kv_cache = 4,           // keys or values of earlier positions
+  running_statistic = 6,  // stays f32 where a model is cast
+};
+
 // A declared view of a storage: rows [row_start, row_start + rows) of the first axis, then a
 // reshape, then a transpose of the last two axes. The default is the whole storage. A view is always relative to
 // the storage, never to what another parameter shows of it.
@@ -348,14 +366,18 @@ class Model {
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
   // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
-  Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init);
+  Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init,
+                              Role role = Role::weight);
   // A second parameter of the storage of `other`: a tie. Without a view it shows what `other` shows.
   Result<Parameter> tied_parameter(std::string_view name, Parameter other,
                                    const std::optional<View>& view = {});
   // `count` parameters; "{}" in the name stands for the iteration.
   Result<ParameterList> parameters(std::string_view name, int count, const TensorShape& shape,
-                                   Init init);
+                                   Init init, Role role = Role::weight);
   Result<Parameter> find(std::string_view name) const;
+  // Declares a dim before the first graph that names it; one that is not declared has the default limits. Errors  bad_argument:
+  // the model has the dim with other limits, or the limits are none.
+  Status dim(std::string_view name, const DimLimits& limits);
 
   // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
   // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer reads now.
@@ -377,7 +399,7 @@ class Model {
   Status get_value(std::string_view name, const Tensor& out) const;
   // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the flag is the
   // storage's. Errors  bad_argument: thawing one parameter of several of a storage, for another may be frozen on
-  // purpose; they are named.
+  // purpose; they are named. So is one that is no weight.
   Status freeze(std::string_view name, bool frozen = true);
   // As freeze(), meaning every parameter of the storage of `name`.
   Status freeze_storage(std::string_view name, bool frozen = true);
@@ -457,6 +479,12 @@ struct Attribute {
   Attribute(std::string_view n, List list) : name(n), value(std::move(list)) {}
 };
 
+// State. A node of WriteRows writes the storage of its first input, a parameter that is not trained. Who reads the parameter stands
+// in front of that node and sees the state before; who reads the node's output sees it after. An entry point has at most one
+// writer per storage, whatever the ties; in the body of a Repeat iteration i writes entry i of a list. What breaks this is refused
+// by finish(), by Model::open() and, as ties may change, when a plan is made. A run that writes bumps the versions of the
+// storages; get_value(), save() and clone() see what it wrote.
+//
 // Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
 // model reads like its formulas: after an error every call returns as many values as without it, and none is used.
 class GraphBuilder {
@@ -537,7 +565,7 @@ struct NodeTime {
 class Session {
  public:
   // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
-  // not bound. unsupported: a node that the device cannot run. out_of_memory: with the bytes.
+  // not bound. unsupported: a node that the device cannot run, or that cannot take a counted dim. out_of_memory: with the bytes.
   // over_budget: the plan costs more than `budget`, or more memory than the device's budget has left.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
@@ -546,13 +574,15 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again:
+  // `inputs` by name, in any order; `outputs` are written. On an axis with a counted dim tensors have as many elements as the dim
+  // has in this run: a number from its minimum to the capacity that create() got, which all inputs with the dim share. A changed model (generation) is planned again:
   // the old plan goes first, and where the new one does not fit there is none until a run() that it fits in.
   //
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
-  //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`.
-  // Errors   index_out_of_range: an id or label is outside its range; the node is named. bad_argument: an input or a step word
-  //          is unknown, missing or of another kind; nothing ran. As create() where it plans.
+  //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`. WriteRows needs a `position`.
+  //          A counted dim that no input has is given by its name; its default is the capacity.
+  // Errors   index_out_of_range: an id or label is outside its range, rows end behind a state; the node is named. bad_argument:
+  //          an input or a step word is unknown, missing or of another kind, a counted dim lies outside its limits; nothing ran. As create() where it plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepValue> steps = {});
 
@@ -686,7 +716,8 @@ namespace train {
 class TrainerState;
 }
 
-// Fine-tunes the trainable storages of a Model on one Device. Move-only.
+// Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, of
+// counted dims too; an entry point that writes states is refused (unsupported).
 //
 // The training state has one owner: gradients, moments and the position live and go with the Trainer, of which a Model has
 // at most one at a time. What lasts is written by save() and read by resume() or TrainStart::continue_.

@@ -1,7 +1,7 @@
 // A plan placed on a device: its recording and the buffers that it reads.
 #pragma once
 
-#include "exec/step_values.h"
+#include "exec/counts.h"
 
 namespace bowline::exec {
 
@@ -10,6 +10,8 @@ struct Workspace {
   std::shared_ptr<device::Block> arena;
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
+  // On the host: one input or output with counted axes, as the plan lays it out. As large as the plans need that were recorded.
+  std::shared_ptr<std::vector<std::byte>> laid_out;
 
   // The blocks that allocate() asks for.
   static device::Demand demand(uint64_t arena_bytes, uint64_t io_bytes, uint64_t step_bytes);
@@ -44,12 +46,12 @@ class Segment {
   std::unique_ptr<device::Recording> recording_;
 };
 
-// Copies the inputs of a segment into its io range, by name.
+// Copies the inputs of a segment into its io range, by name. Tensors have the counts of `values` (set_counts()).
 // Errors  bad_argument: an input is missing, unknown or of another dtype or shape.
 Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-                    std::span<const Tensor> inputs);
+                    std::span<const Tensor> inputs, const StepValues& values);
 Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-                    std::span<const Tensor> outputs);
+                    std::span<const Tensor> outputs, const StepValues& values);
 
 // The step buffer before and after a submission.
 Status write_steps(device::OpenDevice& device, const Workspace& workspace,
@@ -58,8 +60,12 @@ Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepVa
 // Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
 Status check_error(const device::StepHead& head, const plan::Plan& plan);
 
-// One submission: inputs and `values` in, the recordings, `values` out. `plan` is that of the first recording.
-Status submit(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
+// The host notes that the storages that the plan writes have new values.
+void bump_versions(params::Table& table, const plan::Plan& plan);
+
+// One submission on the device of the table: inputs and `values` in, the recordings, `values` out, new versions of what was
+// written. `plan` is that of the first recording.
+Status submit(params::Table& table, const Workspace& workspace, const plan::Plan& plan,
               std::span<device::Recording* const> recordings, std::span<const Tensor> inputs,
               StepValues& values);
 

@@ -2,6 +2,7 @@
 
 #include "core/boundary.h"
 #include "exec/profile.h"
+#include "graph/counted.h"
 #include "plan/listing.h"
 
 namespace bowline {
@@ -45,6 +46,7 @@ Status SessionState::prepare() {
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry_point_);
   BOWLINE_ASSIGN(graph::Graph bound, graph::bind(*generic, *model_, dims_));
   prune(bound);
+  BOWLINE_TRY(graph::count(bound, model_->dims, dims_));
   const std::shared_ptr<device::OpenDevice> device = table.device();
   plan::StepLayout layout;
   BOWLINE_ASSIGN(plan::Plan plan, plan::lower(bound, "forward", *device, layout, budget_));
@@ -77,11 +79,12 @@ Status SessionState::run(std::span<const Tensor> inputs, std::span<const Tensor>
     BOWLINE_TRY(steps_->give(value));
   }
   BOWLINE_TRY(steps_->check(plan));
+  BOWLINE_TRY(set_counts(plan, inputs, *steps_));
   device::Recording* const recordings[] = {forward_->recording()};
-  BOWLINE_TRY(submit(device, workspace_, plan, recordings, inputs, *steps_));
+  BOWLINE_TRY(submit(model_->table, workspace_, plan, recordings, inputs, *steps_));
   ++counters_.submits;
   BOWLINE_TRY(check_error(steps_->head(), plan));
-  return read_outputs(device, workspace_, plan, outputs);
+  return read_outputs(device, workspace_, plan, outputs, *steps_);
 }
 
 Result<std::vector<NodeTime>> SessionState::profile(std::span<const Tensor> inputs) {

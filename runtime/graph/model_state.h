@@ -17,6 +17,7 @@ struct NamedDim {
   int64_t min = 1;
   int64_t max = kMaxDim;
   bool counted = false;
+  bool operator==(const NamedDim&) const = default;
 };
 
 // A Session or Trainer that is made from a model.

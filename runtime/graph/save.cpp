@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/load.h"
+#include "graph/updates.h"
 #include "model/write.h"
 #include "params/file.h"
 
@@ -157,8 +158,7 @@ class ModelWriter {
     }
     params::describe_table(state_.table, kept_rows(state_.table, training), model_, payloads_);
     for (const Graph& g : state_.graphs) {
-      BOWLINE_TRY(
-          GraphWriter(model_, g).write(false).at(format("While writing graph \"{}\".", g.name)));
+      BOWLINE_TRY(write_graph(g).at(format("While writing graph \"{}\".", g.name)));
     }
     for (const auto& m : state_.metadata) {
       model_.metadata.push_back(copy_of(*m));
@@ -187,6 +187,13 @@ class ModelWriter {
   }
 
  private:
+  Status write_graph(const Graph& g) {
+    const size_t index = model_.graphs.size();
+    BOWLINE_TRY(GraphWriter(model_, g).write(false));
+    BOWLINE_ASSIGN(model_.graphs[index]->updates, written_storages(g, state_.table));
+    return {};
+  }
+
   // The bytes stay where they were loaded from.
   void add_range(file::RangeT& range) {
     std::shared_ptr<const model::FileRange> bytes = state_.source->range(range);

@@ -13,18 +13,37 @@ Status check_new_name(const Table& table, std::string_view name) {
   return {};
 }
 
+Result<Role> stored_role(bowline::Role role, std::string_view name) {
+  switch (role) {
+    case bowline::Role::weight:
+      return Role::weight;
+    case bowline::Role::constant:
+      return Role::constant;
+    case bowline::Role::kv_cache:
+      return Role::kv_cache;
+    case bowline::Role::running_statistic:
+      return Role::running_statistic;
+  }
+  return Status(Code::bad_argument,
+                format("The role {} of \"{}\" is unknown.", static_cast<int>(role), name));
+}
+
 }  // namespace
 
 // Adding a row fails before it changes anything, so it needs no copies.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
-                               std::span<const int64_t> shape, Init init, int busy) {
+                               std::span<const int64_t> shape, Init init, int busy,
+                               bowline::Role role) {
   BOWLINE_TRY(require_idle(busy, "parameter()"));
   BOWLINE_TRY(check_new_name(table, name));
   BOWLINE_REQUIRE(init.kind <= Init::Kind::uniform, "The initialiser {} of \"{}\" is unknown.",
                   static_cast<int>(init.kind), name);
   BOWLINE_REQUIRE(std::isfinite(init.scale), "The initialiser of \"{}\" has a scale of {}.", name,
                   init.scale);
+  BOWLINE_ASSIGN(const Role stored, stored_role(role, name));
   Storage row;
+  row.role = stored;
+  row.trainable = stored == Role::weight;
   row.dtype = dtype;
   BOWLINE_ASSIGN(row.shape, Shape::checked(shape));
   row.init = init;

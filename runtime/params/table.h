@@ -36,6 +36,10 @@ std::string_view name_of(Role role);
 constexpr bool is_training(Role role) {
   return role == Role::gradient || role == Role::moment || role == Role::master;
 }
+// Rows that a training may change.
+constexpr bool is_trained(Role role) {
+  return role == Role::weight || role == Role::adapter_a || role == Role::adapter_b;
+}
 // The dtype that a model cast does not go below; none for most roles.
 std::optional<DType> floor_dtype(Role role);
 

@@ -194,7 +194,7 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
   BOWLINE_ASSIGN(const exec::Segment segment,
                  exec::Segment::record(std::move(plan), model_->table, device_, workspace));
   device::Recording* const recordings[] = {segment.recording()};
-  BOWLINE_TRY(exec::submit(*device_, workspace, segment.plan(), recordings, batch, steps));
+  BOWLINE_TRY(exec::submit(model_->table, workspace, segment.plan(), recordings, batch, steps));
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));

@@ -109,6 +109,32 @@ struct Outputs {
   std::vector<Tensor> tensors;
 };
 
+struct Request {
+  const graph::Graph* graph = nullptr;
+  Inputs inputs;
+  std::map<std::string, std::string> files;  // by name of the output
+  std::vector<StepValue> steps;
+};
+
+// The dims of one run: of a counted one what the inputs have or a step says, else its capacity.
+std::vector<BoundDim> dims_of_run(const Model& model, const Request& request) {
+  std::vector<BoundDim> dims = request.inputs.dims;
+  for (BoundDim& d : dims) {
+    const auto& all = model.state()->dims;
+    const auto named = std::ranges::find(all, d.name, &graph::NamedDim::name);
+    if (named == all.end() || !named->counted) {
+      continue;
+    }
+    const auto& lengths = request.inputs.lengths;
+    d.value = std::ranges::find(lengths, d.name, &BoundDim::name)->value;
+    const auto step = std::ranges::find(request.steps, d.name, &StepValue::name);
+    if (step != request.steps.end() && std::holds_alternative<uint64_t>(step->number)) {
+      d.value = static_cast<int64_t>(std::get<uint64_t>(step->number));
+    }
+  }
+  return dims;
+}
+
 Result<Outputs> make_outputs(const graph::Graph& bound) {
   Outputs out;
   for (const graph::ValueId v : bound.outputs) {
@@ -120,13 +146,6 @@ Result<Outputs> make_outputs(const graph::Graph& bound) {
   }
   return out;
 }
-
-struct Request {
-  const graph::Graph* graph = nullptr;
-  Inputs inputs;
-  std::map<std::string, std::string> files;  // by name of the output
-  std::vector<StepValue> steps;
-};
 
 Result<Request> read_request(const RunOptions& o, const Model& model) {
   Request r;
@@ -149,7 +168,8 @@ Result<int> run(const RunOptions& o) {
   BOWLINE_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
   BOWLINE_TRY(model.to(device));
   BOWLINE_ASSIGN(Session session, Session::create(model, device, g->name, request.inputs.dims));
-  BOWLINE_ASSIGN(const graph::Graph bound, graph::bind(*g, *model.state(), request.inputs.dims));
+  const std::vector<BoundDim> dims = dims_of_run(model, request);
+  BOWLINE_ASSIGN(const graph::Graph bound, graph::bind(*g, *model.state(), dims));
   BOWLINE_ASSIGN(const Outputs outputs, make_outputs(bound));
   BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors, request.steps));
 
@@ -189,8 +209,9 @@ void add_run(CLI::App& app, Context& context) {
   add_entry(verb, o->entry);
   verb->add_option("--input", o->inputs, kInputHelp);
   verb->add_option("--output", o->outputs, "NAME=@file.npy; the others are only summarised");
-  verb->add_option("--step", o->steps,
-                   "NAME=NUMBER of a step word, such as training=1 for Dropout");
+  verb->add_option(
+      "--step", o->steps,
+      "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim");
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);

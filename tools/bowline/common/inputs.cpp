@@ -147,9 +147,15 @@ Result<Inputs> make_inputs(const Graph& g, const std::vector<std::string>& flags
     if (what[0] == '@') {
       BOWLINE_ASSIGN(array, read_npy(what.substr(1)));
       add_dims_of(g[v], array, inputs.dims);
+      add_dims_of(g[v], array, inputs.lengths);
     }
     inputs.names.push_back(g[v].name);
     inputs.arrays.push_back(std::move(array));
+  }
+  for (const BoundDim& d : inputs.dims) {
+    if (std::ranges::find(inputs.lengths, d.name, &BoundDim::name) == inputs.lengths.end()) {
+      inputs.lengths.push_back(d);
+    }
   }
   for (size_t i = 0; i < inputs.names.size(); ++i) {
     const ValueInfo& input = g[g.inputs[i]];
@@ -157,7 +163,7 @@ Result<Inputs> make_inputs(const Graph& g, const std::vector<std::string>& flags
     if (what[0] != '@') {
       Shape shape = input.shape;
       if (!input.dims.empty()) {
-        BOWLINE_ASSIGN(shape, graph::bind_shape(input.dims, inputs.dims));
+        BOWLINE_ASSIGN(shape, graph::bind_shape(input.dims, inputs.lengths));
       }
       BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape.dims()));
       BOWLINE_TRY(fill(inputs.arrays[i], what));

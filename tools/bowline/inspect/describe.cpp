@@ -171,6 +171,7 @@ Result<json> describe_model(const Model& model, const std::string& path) {
               {"sizes", sizes_of(state.table)},
               {"metadata", json::object()},
               {"dims", json::array()},
+              {"counted_dims", json::array()},
               {"entry_points", json::array()},
               {"parameters", parameters_of(state.table)},
               {"storages", storages_of(state.table)},
@@ -184,6 +185,9 @@ Result<json> describe_model(const Model& model, const std::string& path) {
   }
   for (const graph::NamedDim& d : state.dims) {
     all["dims"].push_back(d.name);
+    if (d.counted) {
+      all["counted_dims"].push_back(d.name);
+    }
   }
   for (const Graph& g : state.graphs) {
     all["entry_points"].push_back(entry_point(g));
