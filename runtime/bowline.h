@@ -212,7 +212,8 @@ struct Tensor {
   void* data = nullptr;
 };
 
-// A number for a step word: what an operator reads anew in every run, by the name that it declares (runtime/ops).
+// A number for a step word: what an operator reads anew in every run, by the name that it declares (runtime/ops); or for a counted
+// dim that no input has, by the name of the dim.
 struct StepValue {
   std::string_view name;
   std::variant<uint64_t, double> number;  // a double: fractions, and what is negative
@@ -230,7 +231,15 @@ struct StepValue {
       : name(n), number(static_cast<double>(v)) {}
 };
 
-// A named dim bound to a number.
+// The numbers that a named dim may have. One that is not counted is bound to a number when a plan is made. One that is counted is
+// bound to a capacity, and every run has a number of its own, up to it: that of its inputs, or a StepValue of the dim's name.
+struct DimLimits {
+  int64_t min = 1;
+  int64_t max = 2147483647;
+  bool counted = false;
+};
+
+// A named dim bound to a number; a counted one to its capacity.
 struct BoundDim {
   std::string name;
   int64_t value = 0;
@@ -399,6 +408,7 @@ struct DimInfo {
   int64_t min = 1;
   int64_t max = 2147483647;
   bool counted = false;
+  bool operator==(const DimInfo&) const = default;
 };
 
 // A dim of an input, or a size among attributes: a number, or the name of a dim that is bound when a plan is made.
@@ -573,14 +583,18 @@ class Model {
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
   // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
-  Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init);
+  Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init,
+                              StorageRole role = StorageRole::weight);
   // A second parameter of the storage of `other`: a tie. Without a view it shows what `other` shows.
   Result<Parameter> tied_parameter(std::string_view name, Parameter other,
                                    const std::optional<View>& view = {});
   // `count` parameters; "{}" in the name stands for the iteration.
   Result<ParameterList> parameters(std::string_view name, int count, const TensorShape& shape,
-                                   Init init);
+                                   Init init, StorageRole role = StorageRole::weight);
   Result<Parameter> find(std::string_view name) const;
+  // Declares a dim before the first graph that names it; one that is not declared has the default limits. Errors  bad_argument:
+  // the model has the dim with other limits, or the limits are none.
+  Status dim(std::string_view name, const DimLimits& limits);
 
   // Verbs. All or nothing: a failure leaves values, versions and listings as they were.
   // Each refuses with bad_argument ("busy") what would move storages that a Session or Trainer reads now.
@@ -602,7 +616,7 @@ class Model {
   Status get_value(std::string_view name, const Tensor& out) const;
   // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the flag is the
   // storage's. Errors  bad_argument: thawing one parameter of several of a storage, for another may be frozen on
-  // purpose; they are named.
+  // purpose; they are named. So is one that is no weight.
   Status freeze(std::string_view name, bool frozen = true);
   // As freeze(), meaning every parameter of the storage of `name`.
   Status freeze_storage(std::string_view name, bool frozen = true);
@@ -684,6 +698,12 @@ struct Attribute {
   Attribute(std::string_view n, List list) : name(n), value(std::move(list)) {}
 };
 
+// State. A node of WriteRows writes the storage of its first input, a parameter that is not trained. Who reads the parameter stands
+// in front of that node and sees the state before; who reads the node's output sees it after. An entry point has at most one
+// writer per storage, whatever the ties; in the body of a Repeat iteration i writes entry i of a list. What breaks this is refused
+// by finish(), by Model::open() and, as ties may change, when a plan is made. A run that writes bumps the versions of the
+// storages; get_value(), save() and clone() see what it wrote.
+//
 // Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
 // model reads like its formulas: after an error every call returns as many values as without it, and none is used.
 class GraphBuilder {
@@ -818,7 +838,8 @@ struct RecordInfo {
 struct IoInfo {
   std::string name;
   DType dtype = DType::f32;
-  TensorShape shape;
+  TensorShape shape;  // with the capacities of counted dims
+  std::vector<std::string> counted;  // for each axis its counted dim, or ""; empty: it has none
   uint64_t offset = 0;  // bytes
   uint64_t bytes = 0;
 };
@@ -833,6 +854,14 @@ struct StepInfo {
   bool written = false;
 };
 
+// A counted dim of a segment, whose number is a u32 of the step buffer.
+struct CountedInfo {
+  std::string name;
+  int64_t min = 1;
+  int64_t capacity = 0;
+  uint32_t offset = 0;  // of the step buffer, bytes
+};
+
 // What is recorded once and submitted as one.
 struct SegmentInfo {
   std::string name;  // "forward"; of a training "accumulate", "update", "forward" (of evaluate)
@@ -845,6 +874,7 @@ struct SegmentInfo {
   std::vector<RecordInfo> records;  // in the order of execution
   std::vector<std::vector<TableEntryInfo>> tables;
   std::vector<StepInfo> steps;
+  std::vector<CountedInfo> counted;
   std::vector<CopyInfo> copies;    // that it reads
   std::vector<uint32_t> storages;  // tie indices of those that it reads, also by a copy, or writes
   std::vector<uint32_t> writes;    // of these, those that it writes
@@ -869,9 +899,9 @@ struct PlanInfo {
 class Session {
  public:
   // What an entry point reads must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
-  // not bound; storages that lie elsewhere, named with the places. unsupported: a node that the device cannot run.
-  // out_of_memory: with the bytes. over_budget: a plan costs more than `budget`, or all of them more memory than the device's
-  // budget has left.
+  // not bound; storages that lie elsewhere, named with the places. unsupported: a node that the device cannot run, or that cannot
+  // take a counted dim. out_of_memory: with the bytes. over_budget: a plan costs more than `budget`, or all of them more memory
+  // than the device's budget has left.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
                                 const Budget& budget = Budget::of_plan());
@@ -884,15 +914,19 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. Of several plans of the entry point that one runs whose inputs have
-  // the given shapes. A changed model (generation) is planned again:
-  // the old plans go first, and where the new ones do not fit there are none until a run() that they fit in.
+  // `inputs` by name, in any order; `outputs` are written. On an axis with a counted dim tensors have as many elements as the dim
+  // has in this run: a number from its minimum to the capacity that create() got, which all inputs with the dim share. Of several
+  // plans of the entry point that one runs whose inputs have the given shapes, with counted dims the smallest that holds them. A
+  // changed model (generation) is planned again: the old plans go first, and where the new ones do not fit there are none until a
+  // run() that they fit in.
   //
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
-  //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`.
-  // Errors   index_out_of_range: an id or label is outside its range; the node is named. bad_argument: an input or a step word
-  //          is unknown, missing or of another kind, no plan takes inputs of these shapes, the session has several entry points
-  //          and none is named; nothing ran. As create() where it plans.
+  //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`. WriteRows needs a `position`.
+  //          A counted dim that no input has is given by its name; its default is the capacity.
+  // Errors   index_out_of_range: an id or label is outside its range, rows end behind a state; the node is named. bad_argument:
+  //          an input or a step word is unknown, missing or of another kind, a counted dim lies outside its limits, no plan takes
+  //          inputs of these shapes, the session has several entry points and none is named; nothing ran. As create() where it
+  //          plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepValue> steps = {});
   Status run(std::string_view entry_point, std::span<const Tensor> inputs,
@@ -1031,7 +1065,8 @@ namespace train {
 class TrainerState;
 }
 
-// Fine-tunes the trainable storages of a Model on one Device. Move-only.
+// Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, of
+// counted dims too; an entry point that writes states is refused (unsupported).
 //
 // The training state has one owner: gradients, moments and the position live and go with the Trainer, of which a Model has
 // at most one at a time. What lasts is written by save() and read by resume() or TrainStart::continue_.

@@ -19,10 +19,14 @@ void main() {
   const uint first = (group % blocks) * S;
   const uint t = min(first + lane, p.queries - 1);
   const uint q_start = row_start(b, h, t, p.heads, p.queries);
-  // Keys [0, end) for this lane, [0, last) for any lane of the block.
-  const int shift = int(p.keys) - int(p.queries);
-  const int end = p.causal != 0 ? min(int(t) + shift + 1, int(p.keys)) : int(p.keys);
-  const int last = p.causal != 0 ? min(int(min(first + S, p.queries)) + shift, int(p.keys)) : int(p.keys);
+  // Keys [0, end) for this lane, [0, last) for any lane of the block. A query behind the count sees none.
+  const uint queries = extent(p.step, p.at_query_count, p.queries);
+  const int keys = int(extent(p.step, p.at_key_count, p.keys));
+  const uint last_key = uint(max(keys, 1)) - 1;
+  const int shift = keys - int(queries);
+  const int seen = p.causal != 0 ? min(int(t) + shift + 1, keys) : keys;
+  const int end = t < queries ? seen : 0;
+  const int last = p.causal != 0 ? min(int(min(first + S, queries)) + shift, keys) : keys;
 
   A q[D];
   A o[D];
@@ -36,7 +40,7 @@ void main() {
     A s[BLOCK];
     A new_top = top;
     [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
-      const uint key = min(uint(j0) + j, p.keys - 1);
+      const uint key = min(uint(j0) + j, last_key);
       A parts[PARTS];
       LOAD_PARTS(parts, p.k, row_start(b, kv_head, key, p.kv_heads, p.keys))
       A dots[2] = A[2](0, 0);
@@ -55,7 +59,7 @@ void main() {
       o[d] *= shrink;
     }
     [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
-      const uint key = min(uint(j0) + j, p.keys - 1);
+      const uint key = min(uint(j0) + j, last_key);
       const A e = exp_below(s[j] - base);
       sum += e;
       A parts[PARTS];

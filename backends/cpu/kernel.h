@@ -46,6 +46,13 @@ struct Launch {
     return record.attributes.as<Table>();
   }
   bool has_input(size_t i) const { return i < in.size(); }
+  // How many elements of an axis of input i are there: its size, or what the step buffer says (Operand::counted_axis).
+  int64_t extent(size_t i, int axis) const {
+    const device::Operand& o = record.inputs[i];
+    return o.counted_axis == axis ? int64_t{*reinterpret_cast<const uint32_t*>(
+                                        reinterpret_cast<const std::byte*>(&head) + o.count_at)}
+                                  : o.shape[axis];
+  }
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
   // Notes an index outside its range; the access itself has been made harmless.
   void bad_index(int32_t value) const {

@@ -102,6 +102,13 @@ class Launch {
   T* step(StepWord<T> word) const {
     return reinterpret_cast<T*>(context_.slots[device::kStepSlot] + record_.step[word.index]);
   }
+  // How many elements of an axis of input i are there, in device memory; null: all of them (Operand::counted_axis).
+  const uint32_t* count(size_t i, int axis) const {
+    const device::Operand& o = record_.inputs[i];
+    return o.counted_axis == axis
+               ? reinterpret_cast<const uint32_t*>(context_.slots[device::kStepSlot] + o.count_at)
+               : nullptr;
+  }
   uint32_t node() const { return record_.node; }
   uint32_t iteration() const { return iteration_; }
   const Blas* blas() const { return context_.blas; }

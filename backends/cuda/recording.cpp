@@ -205,6 +205,7 @@ Status CudaRecording::capture() {
     }
     for (const Operand& o : r.inputs) {
       note_operand(in_, o);
+      note_step(o.count_at, o.counted_axis >= 0 ? size_of(StepType::u32) : 0);
     }
     for (const Operand& o : r.outputs) {
       // The bytes around what is written come along: ranges that nearly touch are copied as one.

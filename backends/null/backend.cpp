@@ -149,6 +149,13 @@ class NullDevice : public device::Device {
 
   Status check_operand(const Program& program, std::span<const Buffer> buffers, const Operand& o,
                        const Record* repeat) const {
+    if (o.counted_axis >= 0) {
+      BOWLINE_REQUIRE(o.counted_axis < o.shape.rank() && o.count_at >= sizeof(device::StepHead) &&
+                          o.count_at % size_of(StepType::u32) == 0,
+                      "The count of axis {} of {} lies at byte {}.", o.counted_axis, o.shape,
+                      o.count_at);
+      BOWLINE_TRY(check(buffers[device::kStepSlot], o.count_at, size_of(StepType::u32)));
+    }
     if (o.table != kNoTable) {
       BOWLINE_REQUIRE(o.table < program.tables.size(), "Table {} does not exist.", o.table);
       const auto& entries = program.tables[o.table].entries;

@@ -142,6 +142,11 @@ class Launch {
   // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and where the words of the
   // operator lie in Step::words. The last of the addresses.
   void push_step_words(Push& push) const;
+  // The word of the step buffer that says how many elements of an axis of input i are there; 0: all of them (lib/count.glsl).
+  uint32_t count_word(size_t i, int axis) const {
+    const device::Operand& o = record().inputs[i];
+    return o.counted_axis == axis ? o.count_at / 4 : 0;
+  }
   uint32_t node() const { return record().node; }
   uint32_t iteration() const { return iteration_; }
   // The entries of a list operand; inside a Repeat the one of this iteration; without a table the one tensor.

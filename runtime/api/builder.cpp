@@ -6,6 +6,7 @@
 #include "core/boundary.h"
 #include "core/rules.h"
 #include "graph/bind.h"
+#include "graph/updates.h"
 
 namespace bowline {
 
@@ -302,6 +303,7 @@ Status GraphBuilder::State::output(std::string_view name, Value value) {
 Status GraphBuilder::State::finish(graph::ModelState& model) {
   BOWLINE_REQUIRE(parent == nullptr, "The body of a Repeat ends with the body.");
   BOWLINE_REQUIRE(!graph.outputs.empty(), "Graph \"{}\" has no output.", graph.name);
+  BOWLINE_TRY(graph::written_storages(graph, model.table).status());
   // Another builder may have taken the name meanwhile.
   BOWLINE_TRY(check_free(model, graph.name));
   Status finished(Code::bad_argument, "The graph is finished already.");

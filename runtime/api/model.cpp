@@ -208,10 +208,11 @@ Result<SelfTestValues> Model::self_test(size_t number) const {
                  [&](const ModelState& s) { return bowline::self_test(s, number); });
 }
 
-Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init) {
+Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init,
+                                   StorageRole role) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
     BOWLINE_ASSIGN(const uint32_t index,
-                   params::add_parameter(s.table, name, DType::f32, shape, init, s.busy));
+                   params::add_parameter(s.table, name, DType::f32, shape, init, s.busy, role));
     return Parameter{index, s.id};
   });
 }
@@ -227,14 +228,15 @@ Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other,
 }
 
 Result<ParameterList> Model::parameters(std::string_view name, int count, const TensorShape& shape,
-                                        Init init) {
+                                        Init init, StorageRole role) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<ParameterList> {
     BOWLINE_REQUIRE(count >= 1, "{} parameters are asked for.", count);
     Declaring declaring(s.table);
     ParameterList list;
     for (int i = 0; i < count; ++i) {
-      BOWLINE_ASSIGN(const uint32_t index, params::add_parameter(s.table, format(name, i),
-                                                                 DType::f32, shape, init, s.busy));
+      BOWLINE_ASSIGN(
+          const uint32_t index,
+          params::add_parameter(s.table, format(name, i), DType::f32, shape, init, s.busy, role));
       list.items.push_back({index, s.id});
     }
     declaring.done();
@@ -246,6 +248,23 @@ Result<Parameter> Model::find(std::string_view name) const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<Parameter> {
     BOWLINE_ASSIGN(const uint32_t index, s.table.require(name));
     return Parameter{index, s.id};
+  });
+}
+
+Status Model::dim(std::string_view name, const DimLimits& limits) {
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(check_name(name, "A dim"));
+    BOWLINE_TRY(check_limits(name, limits.min, limits.max));
+    const graph::NamedDim dim{std::string(name), limits.min, limits.max, limits.counted};
+    const auto found = std::ranges::find(s.dims, name, &graph::NamedDim::name);
+    if (found == s.dims.end()) {
+      s.dims.push_back(dim);
+      return {};
+    }
+    BOWLINE_REQUIRE(*found == dim,
+                    "The model has a dim \"{}\" with other limits: {}..{}, {}counted.", name,
+                    found->min, found->max, found->counted ? "" : "not ");
+    return {};
   });
 }
 

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/dtype.h"
+
 namespace bowline {
 
 struct f16 {
@@ -63,6 +65,14 @@ constexpr f16 from_f32<f16>(float x) {
     out = (magnitude - (uint32_t{127 - 15} << 23) + 0xFFF + (magnitude >> 13 & 1)) >> 13;
   }
   return {static_cast<uint16_t>(sign | out)};
+}
+
+// The bits of a number as the dtype stores it: of 2 or of 4 bytes. An i32 is a whole number that a float holds.
+constexpr uint32_t stored_bits(DType t, float x) {
+  return t == DType::f16    ? from_f32<f16>(x).bits
+         : t == DType::bf16 ? from_f32<bf16>(x).bits
+         : t == DType::i32  ? static_cast<uint32_t>(static_cast<int32_t>(x))
+                            : std::bit_cast<uint32_t>(x);
 }
 
 }  // namespace bowline

@@ -46,6 +46,12 @@ Status check_list(size_t entries, std::string_view attribute, size_t most) {
   return {};
 }
 
+Status check_limits(std::string_view dim, int64_t min, int64_t max) {
+  BOWLINE_REQUIRE(min >= 1 && min <= max && max <= kMaxDim, "Dim \"{}\" has the limits {} to {}.",
+                  dim, min, max);
+  return {};
+}
+
 Status check_size(int64_t value, std::string_view attribute) {
   BOWLINE_REQUIRE(value >= -kMaxDim && value <= kMaxDim, "The attribute {} is {}, outside {}..{}.",
                   attribute, value, -kMaxDim, kMaxDim);

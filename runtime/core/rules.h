@@ -21,6 +21,8 @@ Status check_text(std::string_view text, std::string_view what);
 // A dim that is a number, in lowest..kMaxDim.
 Status check_dim(int64_t value, int64_t lowest);
 Status check_repeat(int64_t count, int64_t carried);
+// The limits of a named dim: 1..kMaxDim, in order.
+Status check_limits(std::string_view dim, int64_t min, int64_t max);
 // Of attributes: the entries of a list; a size, in -kMaxDim..kMaxDim; a float, which is a number.
 Status check_list(size_t entries, std::string_view attribute, size_t most);
 Status check_size(int64_t value, std::string_view attribute);

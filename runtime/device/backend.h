@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 4;
+constexpr uint32_t kContractVersion = 5;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {

@@ -41,6 +41,10 @@ struct Operand {
   uint32_t modulo = 0;
   uint32_t shift = 0;
   uint64_t step_bytes = 0;
+  // (optional) Of an input, for an operator that stops there (OpDef::reads_counts): this axis has as many elements as the u32 at
+  // `count_at` of kStepSlot says, 0 to its size, and what lies behind them holds anything. -1: all of the axis.
+  int32_t counted_axis = -1;
+  uint32_t count_at = 0;
 
   uint64_t bytes() const { return encoding.bytes(dtype, shape); }
 };

@@ -22,6 +22,7 @@ Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>&
   BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, sizes.arena, device::MemoryKind::device));
   BOWLINE_ASSIGN(w.io, device::Block::allocate(device, sizes.io, device::MemoryKind::io));
   BOWLINE_ASSIGN(w.step, device::Block::allocate(device, sizes.step, device::MemoryKind::io));
+  w.laid_out = std::make_shared<std::vector<std::byte>>();
   return w;
 }
 
@@ -86,6 +87,8 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
     s.blocks_.push_back(std::move(block));
   }
   BOWLINE_ASSIGN(s.recording_, device->record(plan.program, buffers));
+  std::vector<std::byte>& laid_out = *workspace.laid_out;
+  laid_out.resize(std::max<uint64_t>(laid_out.size(), largest_counted(plan)));
   s.plan_ = std::move(plan);
   return s;
 }
@@ -125,13 +128,15 @@ Status Submission::submit(device::OpenDevice& device) {
 
 namespace {
 
-Status check_tensor(const Tensor& t, const plan::IoRange& range, std::string_view kind) {
+// `wanted`: the shape that the range has in this run.
+Status check_tensor(const Tensor& t, const plan::IoRange& range, const Shape& wanted,
+                    std::string_view kind) {
   Result<Shape> shape = Shape::checked(t.shape);
   BOWLINE_TRY(std::move(shape).status().at(format("While checking {} \"{}\".", kind, range.name)));
-  BOWLINE_REQUIRE(t.dtype == range.dtype && shape.value() == range.shape,
-                  "{} \"{}\" is {}{}, not {}{}.", kind, range.name, t.dtype, shape.value(),
-                  range.dtype, range.shape);
-  BOWLINE_REQUIRE(t.data != nullptr || range.bytes() == 0, "{} \"{}\" has no data.", kind,
+  const bool fits = t.dtype == range.dtype && shape.value() == wanted;
+  BOWLINE_REQUIRE(fits, "{} \"{}\" is {}{}, not {}{}.", kind, range.name, t.dtype, shape.value(),
+                  range.dtype, wanted);
+  BOWLINE_REQUIRE(t.data != nullptr || wanted.elements() == 0, "{} \"{}\" has no data.", kind,
                   range.name);
   return {};
 }
@@ -148,27 +153,41 @@ const Tensor* find(std::span<const Tensor> tensors, const plan::IoRange& range) 
 }  // namespace
 
 Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-                    std::span<const Tensor> inputs) {
+                    std::span<const Tensor> inputs, const StepValues& values) {
   BOWLINE_REQUIRE(inputs.size() == plan.inputs.size(), "{} inputs are given, the graph has {}.",
                   inputs.size(), plan.inputs.size());
   for (const plan::IoRange& range : plan.inputs) {
     const Tensor* t = find(inputs, range);
     BOWLINE_REQUIRE(t != nullptr, "Input \"{}\" is missing.", range.name);
-    BOWLINE_TRY(check_tensor(*t, range, "Input"));
-    BOWLINE_TRY(device.copy_in(workspace.io->buffer(), range.offset,
-                               {static_cast<const std::byte*>(t->data), range.bytes()}));
+    const Shape shape = counted_shape(plan, range, values);
+    BOWLINE_TRY(check_tensor(*t, range, shape, "Input"));
+    std::span<const std::byte> bytes(static_cast<const std::byte*>(t->data), range.bytes());
+    if (!(shape == range.shape)) {
+      const auto laid_out = std::span(*workspace.laid_out).first(range.bytes());
+      spread(range, shape, static_cast<const std::byte*>(t->data), laid_out);
+      bytes = laid_out;
+    }
+    BOWLINE_TRY(device.copy_in(workspace.io->buffer(), range.offset, bytes));
   }
   return {};
 }
 
 Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-                    std::span<const Tensor> outputs) {
+                    std::span<const Tensor> outputs, const StepValues& values) {
   for (const Tensor& t : outputs) {
     const auto range = std::ranges::find(plan.outputs, t.name, &plan::IoRange::name);
     BOWLINE_REQUIRE(range != plan.outputs.end(), "The graph has no output \"{}\".", t.name);
-    BOWLINE_TRY(check_tensor(t, *range, "Output"));
-    BOWLINE_TRY(device.copy_out({static_cast<std::byte*>(t.data), range->bytes()},
-                                workspace.io->buffer(), range->offset));
+    const Shape shape = counted_shape(plan, *range, values);
+    BOWLINE_TRY(check_tensor(t, *range, shape, "Output"));
+    auto* const to = static_cast<std::byte*>(t.data);
+    const bool is_all = shape == range->shape;
+    const std::span<std::byte> bytes = is_all
+                                           ? std::span(to, range->bytes())
+                                           : std::span(*workspace.laid_out).first(range->bytes());
+    BOWLINE_TRY(device.copy_out(bytes, workspace.io->buffer(), range->offset));
+    if (!is_all) {
+      gather(*range, shape, bytes, to);
+    }
   }
   return {};
 }
@@ -192,14 +211,21 @@ Status check_error(const device::StepHead& head, const plan::Plan& plan) {
                 format("Index {} lies outside the range of {}.", head.error_value, node));
 }
 
+void bump_versions(params::Table& table, const plan::Plan& plan) {
+  for (const uint32_t tie : plan.written) {
+    table.wrote(tie);
+  }
+}
+
 Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, const Segment& segment,
-                     const params::Table& table, std::span<const Tensor> inputs,
-                     StepValues& values) {
+                     params::Table& table, std::span<const Tensor> inputs, StepValues& values) {
   Submission submission(table);
   submission.add(segment);
-  BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs));
+  BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs, values));
   BOWLINE_TRY(write_steps(device, workspace, values));
-  BOWLINE_TRY(submission.submit(device));
+  const Status submitted = submission.submit(device);
+  bump_versions(table, segment.plan());  // one that failed may have run any part of its work
+  BOWLINE_TRY(Status(submitted));
   BOWLINE_TRY(device.wait());
   BOWLINE_TRY(read_steps(device, workspace, values));
   return submission.refreshes();

@@ -1,7 +1,7 @@
 // A plan placed on a device: its recording and the buffers that it reads.
 #pragma once
 
-#include "exec/step_values.h"
+#include "exec/counts.h"
 
 namespace bowline::exec {
 
@@ -10,6 +10,8 @@ struct Workspace {
   std::shared_ptr<device::Block> arena;
   std::shared_ptr<device::Block> io;
   std::shared_ptr<device::Block> step;
+  // On the host: one input or output with counted axes, as the plan lays it out. As large as the plans need that were recorded.
+  std::shared_ptr<std::vector<std::byte>> laid_out;
 
   // Bytes of the three.
   struct Sizes {
@@ -84,12 +86,12 @@ class Submission {
   std::vector<device::Recording*> recordings_;
 };
 
-// Copies the inputs of a segment into its io range, by name.
+// Copies the inputs of a segment into its io range, by name. Tensors have the counts of `values` (set_counts()).
 // Errors  bad_argument: an input is missing, unknown or of another dtype or shape.
 Status write_inputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-                    std::span<const Tensor> inputs);
+                    std::span<const Tensor> inputs, const StepValues& values);
 Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
-                    std::span<const Tensor> outputs);
+                    std::span<const Tensor> outputs, const StepValues& values);
 
 // The step buffer before and after a submission.
 Status write_steps(device::OpenDevice& device, const Workspace& workspace,
@@ -98,10 +100,13 @@ Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepVa
 // Errors  index_out_of_range: a kernel met a bad index; the node and the index are named.
 Status check_error(const device::StepHead& head, const plan::Plan& plan);
 
-// Runs one segment: inputs and `values` in, its submission, `values` out. Returns the refreshes that it needed.
+// The host notes that the storages that the plan writes have new values.
+void bump_versions(params::Table& table, const plan::Plan& plan);
+
+// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written. Returns the refreshes
+// that it needed.
 Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, const Segment& segment,
-                     const params::Table& table, std::span<const Tensor> inputs,
-                     StepValues& values);
+                     params::Table& table, std::span<const Tensor> inputs, StepValues& values);
 
 // The generations of all rows when a plan was made: when one grew, the plan is made again.
 class Generations {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "exec/profile.h"
+#include "graph/counted.h"
 #include "plan/listing.h"
 
 namespace bowline::exec {
@@ -35,14 +36,27 @@ std::string text_of(const BoundEntryPoint& entry) {
   return out;
 }
 
+// Whether the range takes so many elements on each axis.
+bool fits(const plan::Plan& plan, const plan::IoRange& range, const TensorShape& shape) {
+  if (std::cmp_not_equal(shape.size(), range.shape.rank())) {
+    return false;
+  }
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const int64_t most = range.shape.dims()[axis];
+    const int counted = range.counted.empty() ? graph::kNotCounted : range.counted[axis];
+    const int64_t least =
+        counted == graph::kNotCounted ? most : plan.counted[static_cast<size_t>(counted)].min;
+    if (shape[axis] < least || shape[axis] > most) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool fits(const plan::Plan& plan, std::span<const Tensor> inputs) {
   return std::ranges::all_of(plan.inputs, [&](const plan::IoRange& range) {
     const auto given = std::ranges::find(inputs, range.name, &Tensor::name);
-    if (given == inputs.end()) {
-      return false;
-    }
-    const Result<Shape> shape = Shape::checked(given->shape);
-    return shape.ok() && shape.value() == range.shape;
+    return given != inputs.end() && fits(plan, range, given->shape);
   });
 }
 
@@ -84,6 +98,7 @@ Result<std::vector<graph::Graph>> SessionState::bind() const {
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
     BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims));
     prune(bound.back());
+    BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
   }
   return bound;
 }
@@ -176,10 +191,10 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
   if (named.size() == 1) {
     return named[0];
   }
-  const auto found =
-      std::ranges::find_if(named, [&](Entry* e) { return fits(e->forward.plan(), inputs); });
-  BOWLINE_REQUIRE(found != named.end(), "The inputs have the shapes of none of these: {}.", known);
-  return *found;
+  std::erase_if(named, [&](const Entry* e) { return !fits(e->forward.plan(), inputs); });
+  BOWLINE_REQUIRE(!named.empty(), "The inputs have the shapes of none of these: {}.", known);
+  return *std::ranges::min_element(
+      named, {}, [](const Entry* e) { return e->forward.plan().io_bytes; });
 }
 
 Status SessionState::run(std::optional<std::string_view> entry_point,
@@ -194,13 +209,14 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
     BOWLINE_TRY(entry->steps.give(value));
   }
   BOWLINE_TRY(entry->steps.check(plan));
+  BOWLINE_TRY(set_counts(plan, inputs, entry->steps));
   BOWLINE_ASSIGN(const uint32_t refreshes, exec::run(*device_, workspace_, entry->forward,
                                                      model_->table, inputs, entry->steps));
   ++counters_.submits;
   counters_.refreshes += refreshes;
   counters_.launches = entry->forward.recording()->launches();
   BOWLINE_TRY(check_error(entry->steps.head(), plan));
-  return read_outputs(*device_, workspace_, plan, outputs);
+  return read_outputs(*device_, workspace_, plan, outputs, entry->steps);
 }
 
 Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,

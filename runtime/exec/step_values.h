@@ -33,6 +33,12 @@ class StepValues {
   // Errors  bad_argument: a record of the plan reads a word that nobody gives: it has no default, and none writes it.
   Status check(const plan::Plan& plan) const;
 
+  // The word was given since the last reset().
+  bool is_given(std::string_view name) const {
+    const plan::StepLayout::Place* p = layout_.find(name);
+    return p != nullptr && given_[static_cast<size_t>(p - layout_.places().data())] != 0;
+  }
+
   // 0 of a word that the layout lacks.
   template <class T>
   T get(std::string_view name) const {

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "graph/updates.h"
+
 namespace bowline::graph {
 namespace {
 
@@ -194,14 +196,20 @@ Graph deep_copy(const Graph& graph) {
 
 namespace {
 
-Status bind_attributes(Graph& graph, Dims dims) {
+Status bind_attributes(Graph& graph, const ModelState& model, Dims dims) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node& node = graph.nodes[n];
+    std::ranges::copy_if(node.attributes.dims(), std::back_inserter(node.counted_sizes),
+                         [&](const AttributeDim& size) {
+                           const auto dim =
+                               std::ranges::find(model.dims, size.dim, &NamedDim::name);
+                           return dim != model.dims.end() && dim->counted;
+                         });
     Result<Attributes> bound = attributes_bound(node.op, node.attributes, dims);
     BOWLINE_TRY(Status(bound.status()).at(format("While binding {}.", describe(graph, n))));
     node.attributes = std::move(bound).value();
     if (node.repeat) {
-      BOWLINE_TRY(bind_attributes(*node.repeat->body, dims));
+      BOWLINE_TRY(bind_attributes(*node.repeat->body, model, dims));
     }
   }
   return {};
@@ -211,11 +219,12 @@ Status bind_attributes(Graph& graph, Dims dims) {
 
 Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims) {
   BOWLINE_TRY(check_dims(model.dims, dims));
+  BOWLINE_TRY(written_storages(generic, model.table).status());
   Graph graph = deep_copy(generic);
   for (const ValueId v : graph.inputs) {
     BOWLINE_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
   }
-  BOWLINE_TRY(bind_attributes(graph, dims));
+  BOWLINE_TRY(bind_attributes(graph, model, dims));
   BOWLINE_TRY(bind_parameters(graph, model.table));
   BOWLINE_TRY(infer(graph, dims));
   return graph;
@@ -301,6 +310,7 @@ Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table
     out.push_back(deep_copy(graph));
     const auto infer_it = [&]() -> Status {
       BOWLINE_TRY(refresh_parameters(out.back(), table));
+      BOWLINE_TRY(written_storages(out.back(), table).status());
       return infer(out.back(), probes);
     };
     BOWLINE_TRY(infer_it().at(format("While checking graph \"{}\".", graph.name)));

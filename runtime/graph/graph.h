@@ -25,6 +25,21 @@ struct StorageUse {
   bool operator==(const StorageUse&) const = default;
 };
 
+// A counted dim of a bound graph.
+struct CountedDim {
+  std::string name;
+  int64_t min = 1;
+  int64_t capacity = 0;
+};
+constexpr int kNotCounted = -1;
+
+// The kernel of a node stops at the count of this axis of an input.
+struct ReadCount {
+  uint32_t input = 0;
+  int axis = 0;
+  int dim = 0;  // of the counted ones of the graph
+};
+
 enum class ValueKind : uint8_t { input, parameter, result };
 
 struct ValueInfo {
@@ -41,6 +56,8 @@ struct ValueInfo {
   std::shared_ptr<const params::Form> form;
   uint32_t node = UINT32_MAX;  // result: the node that makes it ...
   uint32_t output = 0;         // ... as this output
+  // Bound: for each axis the counted dim of the graph that counts it, or kNotCounted. Empty: of none.
+  std::vector<int> counted;
 };
 
 struct Graph;
@@ -63,6 +80,9 @@ struct Node {
   std::vector<ValueId> outputs;
   std::string name;
   std::shared_ptr<RepeatInfo> repeat;  // (optional) the operator is_repeat
+  // Bound: which sizes among the attributes are capacities of counted dims, and what the kernel reads.
+  std::vector<AttributeDim> counted_sizes;
+  std::vector<ReadCount> read_counts;
 };
 
 struct Graph {
@@ -72,6 +92,7 @@ struct Graph {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   std::vector<std::string> output_names;
+  std::vector<CountedDim> counted;  // bound; a body has those of the graph around it
 
   ValueId add_value(ValueInfo info) {
     values.push_back(std::move(info));

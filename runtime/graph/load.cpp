@@ -2,6 +2,7 @@
 
 #include "core/budget.h"
 #include "graph/bind.h"
+#include "graph/updates.h"
 #include "params/file.h"
 
 namespace bowline::graph {
@@ -31,6 +32,7 @@ class GraphReader {
       BOWLINE_TRY(infer_node(graph_, i, probes_));
     }
     add_outputs();
+    BOWLINE_TRY(check_updates());
     return std::move(graph_);
   }
 
@@ -129,6 +131,21 @@ class GraphReader {
     GraphReader reader(model_, table_, probes_, meter_, model_.graph(from.body));
     BOWLINE_ASSIGN(Graph body, reader.read_body(from.parameters));
     node.repeat->body = std::make_shared<Graph>(std::move(body));
+    return {};
+  }
+
+  // The file says which states the graph writes, and its nodes do.
+  Status check_updates() const {
+    BOWLINE_ASSIGN(const std::vector<uint32_t> written, written_storages(graph_, table_));
+    const std::span<const uint32_t> updates = from_.updates();
+    for (size_t i = 0; i < std::max(updates.size(), written.size()); ++i) {
+      const auto said = i < updates.size() ? format("{}", updates[i]) : "none";
+      const auto is = i < written.size() ? format("{}", written[i]) : "none";
+      BOWLINE_REQUIRE(said == is,
+                      "Entry {} of the states that the graph updates is {}, but its "
+                      "nodes write {}.",
+                      i, said, is);
+    }
     return {};
   }
 

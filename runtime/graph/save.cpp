@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/load.h"
+#include "graph/updates.h"
 #include "model/assemble.h"
 #include "params/file.h"
 
@@ -130,6 +131,13 @@ bool is_unchanged(const params::Table& table) {
                              [](const params::Storage& s) { return s.empty || s.version <= 1; });
 }
 
+Status write_entry_point(model::Description& out, const Graph& g, const params::Table& table) {
+  const size_t index = out.graphs.size();
+  BOWLINE_TRY(GraphWriter(out.graphs, g).write(false));
+  BOWLINE_ASSIGN(out.graphs[index].updates, written_storages(g, table));
+  return {};
+}
+
 // It refers to the state.
 Result<model::Description> describe(const ModelState& state, const model::TrainingState* training) {
   model::Description out;
@@ -137,7 +145,7 @@ Result<model::Description> describe(const ModelState& state, const model::Traini
   params::describe_table(state.table, kept_rows(state.table, training), out);
   for (const Graph& g : state.graphs) {
     BOWLINE_TRY(
-        GraphWriter(out.graphs, g).write(false).at(format("While writing graph \"{}\".", g.name)));
+        write_entry_point(out, g, state.table).at(format("While writing graph \"{}\".", g.name)));
   }
   out.metadata = &state.metadata;
   out.assets = state.assets;

@@ -122,6 +122,7 @@ std::unique_ptr<file::GraphT> table_of(const GraphEntry& from) {
   append_all(from.inputs, to->inputs);
   to->parameters = from.parameters;
   to->body_parameters = from.body_parameters;
+  to->updates = from.updates;
   append_all(from.nodes, to->nodes);
   append_all(from.outputs, to->outputs);
   return to;

@@ -77,6 +77,7 @@ struct GraphEntry {
   uint32_t body_parameters = 0;      // of a body: how many lists
   std::vector<NodeEntry> nodes;
   std::vector<OutputEntry> outputs;
+  std::vector<uint32_t> updates;  // ascending tie indices of the states that the nodes write
 };
 
 struct Asset {

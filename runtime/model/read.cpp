@@ -65,6 +65,7 @@ std::string_view GraphTable::name() const { return text_of(graph_.name()); }
 bool GraphTable::is_body() const { return graph_.body(); }
 uint32_t GraphTable::inputs() const { return count_of(graph_.inputs()); }
 std::span<const uint32_t> GraphTable::parameters() const { return span_of(graph_.parameters()); }
+std::span<const uint32_t> GraphTable::updates() const { return span_of(graph_.updates()); }
 uint32_t GraphTable::nodes() const { return count_of(graph_.nodes()); }
 uint32_t GraphTable::outputs() const { return count_of(graph_.outputs()); }
 

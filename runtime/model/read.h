@@ -20,6 +20,8 @@ class GraphTable {
   uint32_t inputs() const;
   InputEntry input(uint32_t i) const;
   std::span<const uint32_t> parameters() const;
+  // Tie indices of the states that its nodes write, as the file says.
+  std::span<const uint32_t> updates() const;
   uint32_t nodes() const;
   NodeEntry node(uint32_t i) const;
   uint32_t outputs() const;

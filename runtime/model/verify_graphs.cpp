@@ -25,9 +25,7 @@ class GraphCheck {
     for (uint32_t i = 0; i < count_of(graph_.nodes()); ++i) {
       BOWLINE_TRY(check_node(*graph_.nodes()->Get(i)).at(describe(i)));
     }
-    BOWLINE_REQUIRE(count_of(graph_.updates()) == 0,
-                    "The graph updates {} states, but no operator of a file does.",
-                    count_of(graph_.updates()));
+    BOWLINE_TRY(check_updates());
     return check_outputs();
   }
 
@@ -149,6 +147,23 @@ class GraphCheck {
                       repeat.count());
       BOWLINE_TRY(spend(check_, list));
       BOWLINE_TRY(check_parameter_numbers(list));
+    }
+    return {};
+  }
+
+  // That its nodes write these states is an op rule (graph/load.cpp).
+  Status check_updates() {
+    const auto* updates = graph_.updates();
+    BOWLINE_REQUIRE(!graph_.body() || count_of(updates) == 0,
+                    "The body says that it updates {} states.", count_of(updates));
+    BOWLINE_TRY(spend(check_, updates));
+    for (uint32_t i = 0; i < count_of(updates); ++i) {
+      BOWLINE_REQUIRE(updates->Get(i) < count_of(check_.model.storages()),
+                      "The updated state {} is not one of the {} storages.", updates->Get(i),
+                      count_of(check_.model.storages()));
+      BOWLINE_REQUIRE(i == 0 || updates->Get(i - 1) < updates->Get(i),
+                      "The updated state {} stands behind {}.", updates->Get(i),
+                      updates->Get(i - 1));
     }
     return {};
   }

@@ -1,3 +1,4 @@
+#include "core/rules.h"
 #include "model/verify_parts.h"
 
 namespace bowline::model {
@@ -63,9 +64,7 @@ Status check_dims(Check& check) {
     BOWLINE_TRY(check_unique(check.dims, dim.name(), format("Dim {}", i)));
     BOWLINE_REQUIRE(dim.kind() <= file::DimKind::MAX, "Dim \"{}\" has the unknown kind {}.",
                     text_of(dim.name()), static_cast<int>(dim.kind()));
-    BOWLINE_REQUIRE(dim.min() >= 1 && dim.min() <= dim.max() && dim.max() <= kMaxDim,
-                    "Dim \"{}\" has the limits {} to {}.", text_of(dim.name()), dim.min(),
-                    dim.max());
+    BOWLINE_TRY(check_limits(text_of(dim.name()), dim.min(), dim.max()));
   }
   return {};
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -46,6 +47,7 @@ const OpDef op_add{
     .is_sum = true,
     .in_place = {{0, 0}, {0, 1}},
     .infer = infer,
+    .counted = counted::broadcast,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -7,6 +7,7 @@
 // Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq].
 //           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
 //           A row that sees no key has out 0 and lse -inf.
+// Counted   q, k and v on axis 1: Tq and Tk are the counts. Rows of q behind their count see no key.
 // Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
 // Gradient  AttentionGrad; lse must not be used by what is differentiated.
 // Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads).
@@ -15,6 +16,7 @@
 #include <limits>
 #include <vector>
 
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -48,10 +50,25 @@ Status gradient(GradientContext& c) {
   return {};
 }
 
+Status counted_axes(CountedContext& c) {
+  for (const int i : {0, 1, 2}) {
+    BOWLINE_TRY(counted::none(c, i, 2, 4, "a head has all of its elements"));
+    c.read_count(i, 1);
+  }
+  BOWLINE_ASSIGN(const int batch, counted::common(c, {{0, 0}, {1, 0}, {2, 0}}));
+  BOWLINE_TRY(counted::common(c, {{1, 1}, {2, 1}}).status());
+  c.count(0, 0, batch);
+  c.count(1, 0, batch);
+  c.count(0, 1, c.dim(0, 1));
+  c.count(1, 2, c.dim(0, 1));
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<AttentionAttributes>();
   const Shape& q = c.shape(0);
   const Shape& k = c.shape(1);
+  const int64_t queries = c.extent(0, 1), keys = c.extent(1, 1);
   const auto dim = static_cast<size_t>(q[3]);
   const double scale =
       t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
@@ -63,7 +80,8 @@ Status gradient(GradientContext& c) {
     const auto key = [&](int64_t j) {
       return static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim;
     };
-    const int64_t seen = t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
+    const int64_t offset = t.causal() ? i[2] + keys - queries + 1 : keys;
+    const int64_t seen = i[2] < queries ? std::clamp<int64_t>(offset, 0, keys) : 0;
     std::vector<double> s, lost;
     for (int64_t j = 0; j < seen; ++j) {
       double dot = 0, terms = 0;
@@ -112,7 +130,9 @@ const OpDef op_attention{
     .inputs = 3,
     .outputs = 2,
     .types = "F -> F, f32",
+    .reads_counts = true,
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

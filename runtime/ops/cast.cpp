@@ -13,6 +13,7 @@
 // Source    ONNX operators, Cast (the saturation of floats is ours: ONNX leaves it open).
 #include <cmath>
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -74,6 +75,7 @@ const OpDef op_cast{
     .derives_copies = true,
     .types = "A -> B",
     .infer = infer,
+    .counted = counted::elementwise,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -4,6 +4,7 @@
 //
 // Shapes    inputs of one shape but for the axis  ->  y, whose axis is the sum of theirs.
 // Gradient  one Slice of dy per input.
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -42,6 +43,23 @@ Status gradient(GradientContext& c) {
   return {};
 }
 
+Status counted_axes(CountedContext& c) {
+  const int given = c.attributes<ConcatAttributes>().axis();
+  const int axis = given < 0 ? given + c.in(0).rank() : given;
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    std::vector<counted::Axis> axes;
+    for (int k = 0; k < c.inputs(); ++k) {
+      axes.push_back({k, a});
+      if (a == axis) {
+        BOWLINE_TRY(counted::none(c, k, a, a + 1, "another input follows behind it"));
+      }
+    }
+    BOWLINE_ASSIGN(const int dim, counted::common(c, axes));
+    c.count(0, a, dim);
+  }
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& y = c.out_shape(0);
   const int given = c.attributes<ConcatAttributes>().axis();
@@ -68,6 +86,7 @@ const OpDef op_concat{
     .name = "Concat",
     .variadic = true,
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -32,6 +33,18 @@ Status gradient(GradientContext& c) {
   BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
   return c.din(
       0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
+}
+
+// Rows behind a count are not counted.
+Status counted_axes(CountedContext& c) {
+  const int rows = c.in(1).rank();
+  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row has all of its classes"));
+  for (int a = 0; a < rows; ++a) {
+    BOWLINE_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));
+    c.mask(1, a, c.attributes<CrossEntropyAttributes>().ignore_index());
+    c.count(1, a, dim);
+  }
+  return {};
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -85,6 +98,7 @@ const OpDef op_cross_entropy{
     .outputs = 2,
     .types = "F, i32 -> f32",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

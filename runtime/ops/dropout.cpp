@@ -11,6 +11,7 @@
 // Source    Srivastava et al., "Dropout", 2014; core/random.h for philox.
 //! step training: u32 = 0, seed: u64 = 0, counter: u32 = 0
 #include "core/random.h"
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -54,6 +55,7 @@ const OpDef op_dropout{
     .name = "Dropout",
     .in_place = {{0, 0}},
     .infer = infer,
+    .counted = counted::elementwise,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -2,6 +2,7 @@
 // in double precision. Its formula for kernels stands in formulas/<stem>.h.
 #pragma once
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline::elementwise {
@@ -52,6 +53,7 @@ constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceCon
   return {.name = name,
           .in_place = {{0, 0}},
           .infer = infer,
+          .counted = counted::elementwise,
           .gradient = gradient<grad>,
           .oracle = BOWLINE_ORACLE(oracle<y>),
           .tolerance = tolerance};

@@ -5,6 +5,7 @@
 // Shapes    table [rows, C], ids i32 [...]  ->  y [..., C].
 // Errors    an id outside [0, rows) gives a row of zeros and sets the error word.
 // Gradient  EmbeddingGrad; the ids get none.
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -22,6 +23,15 @@ Status gradient(GradientContext& c) {
   EmbeddingGradAttributesT a;
   a.rows = c.shape(c.in(0))[0];
   return c.din(0, c.add1(Op::EmbeddingGrad, {c.in(1), c.dout(0)}, Attributes::of(a)));
+}
+
+Status counted_axes(CountedContext& c) {
+  BOWLINE_TRY(counted::none(c, 0, "a table has all of its elements"));
+  for (int a = 0; a < c.in(1).rank(); ++a) {
+    c.mask(1, a, 0);  // an id that the table has
+    c.count(0, a, c.dim(1, a));
+  }
+  return {};
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -49,6 +59,7 @@ const OpDef op_embedding{
     .inputs = 2,
     .types = "F, i32 -> F",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

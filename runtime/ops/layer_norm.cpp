@@ -11,6 +11,7 @@
 // Source    Ba, Kiros, Hinton, "Layer Normalization", 2016.
 #include <cmath>
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -73,6 +74,7 @@ const OpDef op_layer_norm{
     .name = "LayerNorm",
     .inputs = 3,
     .infer = infer,
+    .counted = counted::rows,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -86,6 +87,7 @@ const OpDef op_linear{
     .inputs = 2,
     .optional_inputs = 1,
     .infer = infer,
+    .counted = counted::rows,
     .with_transposed = with_transposed,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

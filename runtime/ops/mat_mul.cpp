@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -90,6 +91,19 @@ TransposedInput with_transposed(const Attributes& attributes, int i) {
   return {Op::MatMul, transposed(t.transpose_a() != (i == 0), t.transpose_b() != (i == 1))};
 }
 
+Status counted_axes(CountedContext& c) {
+  const auto& t = c.attributes<MatMulAttributes>();
+  BOWLINE_TRY(counted::broadcast(c, 2));
+  const int a = c.in(0).rank() - 2, b = c.in(1).rank() - 2, y = c.out(0).rank() - 2;
+  const int sum_a = a + (t.transpose_a() ? 0 : 1), sum_b = b + (t.transpose_b() ? 1 : 0);
+  BOWLINE_TRY(counted::common(c, {{0, sum_a}, {1, sum_b}}).status());
+  c.mask(0, sum_a, 0);
+  c.mask(1, sum_b, 0);
+  c.count(0, y, c.dim(0, a + (t.transpose_a() ? 1 : 0)));
+  c.count(0, y + 1, c.dim(1, b + (t.transpose_b() ? 0 : 1)));
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<MatMulAttributes>();
   int64_t k_of_b = 0;
@@ -126,6 +140,7 @@ const OpDef op_mat_mul{
     .name = "MatMul",
     .inputs = 2,
     .infer = infer,
+    .counted = counted_axes,
     .with_transposed = with_transposed,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

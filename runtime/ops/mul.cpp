@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -50,6 +51,7 @@ const OpDef op_mul{
     .inputs = 2,
     .in_place = {{0, 0}, {0, 1}},
     .infer = infer,
+    .counted = counted::broadcast,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -47,6 +47,40 @@ class InferContext {
   const Attributes* attributes_;
 };
 
+// Which axes of the operands are counted: elements behind the number that the dim of such an axis has in a run hold anything, NaN
+// too, and what stands before it must not depend on them.
+class CountedContext {
+ public:
+  static constexpr int kNone = -1;
+
+  virtual ~CountedContext() = default;
+  virtual int inputs() const = 0;
+  virtual const Shape& in(int i) const = 0;
+  virtual const Shape& out(int o) const = 0;
+  // The dim that counts an axis of input i, or kNone.
+  virtual int dim(int i, int axis) const = 0;
+  // The counted dim that entry `index` of an attribute names, or kNone. What no rule asks for is refused.
+  virtual int attribute_dim(std::string_view attribute, uint32_t index = 0) = 0;
+  // The dim counts an axis of output o.
+  virtual void count(int o, int axis, int dim) = 0;
+  // Behind the count of an axis input i is to hold `fill`, if the axis is counted.
+  virtual void mask(int i, int axis, double fill) = 0;
+  // The kernel stops at the count of an axis of input i, if it is counted. Of one axis of an input.
+  virtual void read_count(int i, int axis) = 0;
+  // unsupported: "Axis 1 of input 0 is counted by dim "seq", and {why}."
+  virtual Status refuse(int i, int axis, std::string_view why) const = 0;
+
+  template <class Table>
+  const Table& attributes() const {
+    return attributes_->as<Table>();
+  }
+
+  explicit CountedContext(const Attributes& attributes) : attributes_(&attributes) {}
+
+ private:
+  const Attributes* attributes_;
+};
+
 // A value of the graph under differentiation; invalid after an error.
 struct GradientValue {
   uint32_t index = UINT32_MAX;
@@ -112,6 +146,9 @@ class OracleContext {
     Shape shape;
     std::vector<double> values;
     DType dtype = DType::f32;
+    // (optional) Of this axis only the first `count` elements are there (device::Operand::counted_axis).
+    int counted_axis = -1;
+    int64_t count = 0;
   };
 
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
@@ -129,6 +166,11 @@ class OracleContext {
   std::span<const double> in(int i) const { return in_[static_cast<size_t>(i)].values; }
   const Shape& shape(int i) const { return in_[static_cast<size_t>(i)].shape; }
   DType dtype(int i) const { return in_[static_cast<size_t>(i)].dtype; }
+  // How many elements of an axis of input i are there.
+  int64_t extent(int i, int axis) const {
+    const Array& a = in_[static_cast<size_t>(i)];
+    return a.counted_axis == axis ? a.count : a.shape[axis];
+  }
   std::span<double> out(int i) const { return out_[static_cast<size_t>(i)].values; }
   const Shape& out_shape(int i) const { return out_[static_cast<size_t>(i)].shape; }
   // For each element of output i the sum of the magnitudes of the terms that were added up; rounding errors are
@@ -247,7 +289,14 @@ struct OpDef {
   InPlace in_place[2] = {};
   // Output i is a storage that input j held before: the operator writes state.
   InPlace updates[4] = {};
+  // (optional) The kernel stops at the counts of its inputs that `counted` asks for (device::Operand::counted_axis).
+  bool reads_counts = false;
+  // (optional) What MaskTail is: found by op_with().
+  bool masks_tail = false;
   Status (*infer)(InferContext& c) = nullptr;
+  // (optional) Which axes of the outputs are counted, and what that asks of the inputs. Null: a node with a counted input is
+  // refused.
+  Status (*counted)(CountedContext& c) = nullptr;
   // (optional) How a node reads input `i`, of rank >= 2 as all its inputs but the addend, as it lies where the node needs
   // its transpose. Null, or Op::Invalid: the transpose is a node that copies.
   TransposedInput (*with_transposed)(const Attributes& attributes, int i) = nullptr;
@@ -266,6 +315,16 @@ inline Status check_inputs(const OpDef& def, size_t inputs) {
                   most == def.inputs ? format("{}", most) : format("{} to {}", def.inputs, most),
                   def.variadic ? " or more" : "", most == 1 && !def.variadic ? "" : "s", inputs);
   return {};
+}
+
+// The input whose storage output `output` is after the node wrote it, or -1.
+inline int updated_input(const OpDef& def, size_t output) {
+  for (const InPlace& pair : def.updates) {
+    if (pair.output >= 0 && std::cmp_equal(pair.output, output)) {
+      return pair.input;
+    }
+  }
+  return -1;
 }
 
 // How many outputs a node with these attributes and this many inputs has.

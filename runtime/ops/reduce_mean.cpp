@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 #include "ops/reduced.h"
@@ -28,6 +29,22 @@ Status gradient(GradientContext& c) {
   share.factor = 1 / static_cast<float>(r.length);
   const GradientValue d = c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share));
   return c.din(0, broadcast_to(c, reshaped(c, d, r.kept), x));
+}
+
+Status counted_axes(CountedContext& c) {
+  const auto& t = c.attributes<ReduceAttributes>();
+  BOWLINE_ASSIGN(const Reduced r, reduced(t, c.in(0)));
+  int to = 0;
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    const bool summed = (r.axes >> a & 1) != 0;
+    if (summed) {
+      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "a mean divides by all of its elements"));
+    } else {
+      c.count(0, to, c.dim(0, a));
+    }
+    to += !summed || t.keep_dims() ? 1 : 0;
+  }
+  return {};
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -56,6 +73,7 @@ extern const OpDef op_reduce_mean;
 const OpDef op_reduce_mean{
     .name = "ReduceMean",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 #include "ops/reduced.h"
@@ -25,6 +26,22 @@ Status gradient(GradientContext& c) {
   const Shape x = c.shape(c.in(0));
   BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
   return c.din(0, broadcast_to(c, reshaped(c, c.dout(0), r.kept), x));
+}
+
+Status counted_axes(CountedContext& c) {
+  const auto& t = c.attributes<ReduceAttributes>();
+  BOWLINE_ASSIGN(const Reduced r, reduced(t, c.in(0)));
+  int to = 0;
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    const bool summed = (r.axes >> a & 1) != 0;
+    if (summed) {
+      c.mask(0, a, 0);
+    } else {
+      c.count(0, to, c.dim(0, a));
+    }
+    to += !summed || t.keep_dims() ? 1 : 0;
+  }
+  return {};
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -48,6 +65,7 @@ extern const OpDef op_reduce_sum;
 const OpDef op_reduce_sum{
     .name = "ReduceSum",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -9,6 +9,7 @@ struct Reduced {
   Shape kept;          // 1 in the place of every axis that is summed over
   Shape result;        // the shape of the output
   int64_t length = 1;  // elements under one sum
+  uint32_t axes = 0;   // bit a: axis a is summed over
 };
 
 inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
@@ -19,6 +20,7 @@ inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
     gone |= 1u << axis;
   }
   Reduced out;
+  out.axes = gone;
   for (int a = 0; a < x.rank(); ++a) {
     const bool summed = (gone >> a & 1) != 0;
     out.length *= summed ? x[a] : 1;

@@ -5,6 +5,7 @@
 // Shapes    any x -> y of shape dims; one -1 stands for what is left.
 // Gradient  Reshape to the shape of x. View y is the bytes of x: no kernel.
 #include "ops/build.h"
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -43,6 +44,45 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) { return c.din(0, reshaped(c, c.dout(0), c.shape(c.in(0)))); }
 
+// An axis stays one if as many elements lie in front of it: the one that names the dim, if there are several of size 1.
+int axis_behind(CountedContext& c, int from) {
+  const int64_t before = c.in(0).elements(0, from);
+  int found = -1;
+  for (int a = 0; a < c.out(0).rank(); ++a) {
+    if (c.out(0)[a] != c.in(0)[from] || c.out(0).elements(0, a) != before) {
+      continue;
+    }
+    const bool named = c.attribute_dim("dims", static_cast<uint32_t>(a)) == c.dim(0, from);
+    found = found < 0 || named ? a : found;
+  }
+  return found;
+}
+
+Status counted_axes(CountedContext& c) {
+  std::array<int, kMaxRank> counts;  // by axis of the output
+  counts.fill(c.kNone);
+  for (int from = 0; from < c.in(0).rank(); ++from) {
+    if (c.dim(0, from) == c.kNone) {
+      continue;
+    }
+    const int to = axis_behind(c, from);
+    if (to < 0) {
+      return c.refuse(0, from, format("no axis of {} is that axis of {}", c.out(0), c.in(0)));
+    }
+    counts[static_cast<size_t>(to)] = c.dim(0, from);
+    c.count(0, to, c.dim(0, from));
+  }
+  for (int a = 0; a < c.out(0).rank(); ++a) {
+    const int named = c.attribute_dim("dims", static_cast<uint32_t>(a));
+    BOWLINE_REQUIRE_CODE(named == c.kNone || named == counts[static_cast<size_t>(a)],
+                         Code::unsupported,
+                         "Dim {} is that of a counted dim, but the input is not counted by it "
+                         "there.",
+                         a);
+  }
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {
     c.out(0)[i] = c.in(0)[i];
@@ -59,6 +99,7 @@ const OpDef op_reshape{
     .is_view = true,
     .types = "A -> A",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

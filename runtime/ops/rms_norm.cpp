@@ -9,6 +9,7 @@
 // Source    Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include <cmath>
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -57,6 +58,7 @@ const OpDef op_rms_norm{
     .name = "RmsNorm",
     .inputs = 2,
     .infer = infer,
+    .counted = counted::rows,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -14,6 +14,7 @@
 //           not interleaved are those of GPT-NeoX.
 #include <cmath>
 
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -47,6 +48,11 @@ Status gradient(GradientContext& c) {
   back.inverse = !t.inverse();
   back.position_offset = t.position_offset();
   return c.din(0, c.add1(Op::Rope, {c.dout(0)}, Attributes::of(back)));
+}
+
+Status counted_axes(CountedContext& c) {
+  counted::pass(c, 0, 3);
+  return counted::none(c, 0, 3, 4, "a head has all of its channels");
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -87,6 +93,7 @@ const OpDef op_rope{
     .name = "Rope",
     .in_place = {{0, 0}},
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

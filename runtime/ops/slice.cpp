@@ -5,6 +5,7 @@
 // Shapes    x of rank >= 1, [start, start + length) inside its axis; a length of -1 goes to the
 //           end.
 // Gradient  SliceGrad: dy, with zeros around it.
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -34,6 +35,21 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::SliceGrad, {c.dout(0)}, Attributes::of(a)));
 }
 
+// A counted length counts the axis. Of a counted axis only all of it is taken.
+Status counted_axes(CountedContext& c) {
+  const auto& t = c.attributes<SliceAttributes>();
+  const int axis = t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis();
+  const int length = c.attribute_dim("length");
+  const int whole = c.dim(0, axis);
+  counted::pass(c, 0, c.in(0).rank());
+  const bool is_all = t.start() == 0 && (t.length() == -1 || length == whole);
+  if (whole != c.kNone && !is_all) {
+    return c.refuse(0, axis, "a part of it is taken");
+  }
+  c.count(0, axis, whole != c.kNone ? whole : length);
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SliceAttributes>();
   const Shape& x = c.shape(0);
@@ -55,6 +71,7 @@ extern const OpDef op_slice;
 const OpDef op_slice{
     .name = "Slice",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -7,7 +7,9 @@
 // Gradient  SoftmaxGrad.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -24,6 +26,12 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::SoftmaxGrad, {c.out(0), c.dout(0)}, c.attributes()));
+}
+
+Status counted_axes(CountedContext& c) {
+  const int given = c.attributes<SoftmaxAttributes>().axis();
+  c.mask(0, given < 0 ? given + c.in(0).rank() : given, -std::numeric_limits<double>::infinity());
+  return counted::elementwise(c);
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -55,6 +63,7 @@ extern const OpDef op_softmax;
 const OpDef op_softmax{
     .name = "Softmax",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -4,6 +4,7 @@
 //
 // Shapes    x of rank >= 1 -> one y per size; the sizes add up to the axis.
 // Gradient  Concat of the gradients, zeros for parts that the loss does not reach.
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -50,6 +51,16 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::Concat, parts, Attributes::of(a)));
 }
 
+Status counted_axes(CountedContext& c) {
+  const auto& t = c.attributes<SplitAttributes>();
+  const int axis = t.axis() < 0 ? t.axis() + c.in(0).rank() : t.axis();
+  BOWLINE_TRY(counted::none(c, 0, axis, axis + 1, "it is split"));
+  for (int k = 0; k < static_cast<int>(t.sizes()->size()); ++k) {
+    counted::pass(c, 0, c.in(0).rank(), k);
+  }
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SplitAttributes>();
   const Shape& x = c.shape(0);
@@ -76,6 +87,7 @@ const OpDef op_split{
     .name = "Split",
     .count_outputs = count_outputs,
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -8,6 +8,7 @@
 // In place  on x.
 #include <cmath>
 
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -38,6 +39,7 @@ const OpDef op_tanh{
     .name = "Tanh",
     .in_place = {{0, 0}},
     .infer = infer,
+    .counted = counted::elementwise,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -4,6 +4,7 @@
 //
 // Shapes    x  ->  y, whose axis a is axis permutation[a] of x. Every axis is named once.
 // Gradient  Transpose with the inverse permutation.
+#include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -40,6 +41,14 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::Transpose, {c.dout(0)}, Attributes::of(inverse)));
 }
 
+Status counted_axes(CountedContext& c) {
+  const auto* permutation = c.attributes<TransposeAttributes>().permutation();
+  for (int a = 0; a < c.out(0).rank(); ++a) {
+    c.count(0, a, c.dim(0, permutation->Get(static_cast<flatbuffers::uoffset_t>(a))));
+  }
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& x = c.shape(0);
   for (Index i(c.out_shape(0)); i.valid(); i.next()) {
@@ -66,6 +75,7 @@ const OpDef op_transpose{
     .name = "Transpose",
     .is_transpose = true,
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

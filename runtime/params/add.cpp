@@ -13,18 +13,30 @@ Status check_new_name(const Table& table, std::string_view name) {
   return {};
 }
 
+// Rows of a training and adapters come by other ways.
+Status check_role(Role role, std::string_view name) {
+  const bool declared = role == Role::weight || role == Role::constant || role == Role::kv_cache ||
+                        role == Role::running_statistic;
+  BOWLINE_REQUIRE(declared, "Parameter \"{}\" cannot be declared as a {}.", name, name_of(role));
+  return {};
+}
+
 }  // namespace
 
 // Adding a row fails before it changes anything, so it needs no copies.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
-                               std::span<const int64_t> shape, Init init, int busy) {
+                               std::span<const int64_t> shape, Init init, int busy,
+                               Role role) {
   BOWLINE_TRY(require_idle(busy, "parameter()"));
   BOWLINE_TRY(check_new_name(table, name));
   BOWLINE_REQUIRE(init.kind <= Init::Kind::uniform, "The initialiser {} of \"{}\" is unknown.",
                   static_cast<int>(init.kind), name);
   BOWLINE_REQUIRE(std::isfinite(init.scale), "The initialiser of \"{}\" has a scale of {}.", name,
                   init.scale);
+  BOWLINE_TRY(check_role(role, name));
   Storage row;
+  row.role = role;
+  row.trainable = role == Role::weight;
   row.dtype = dtype;
   BOWLINE_ASSIGN(row.shape, Shape::checked(shape));
   row.init = init;

@@ -26,6 +26,8 @@ Status freeze(Table& table, std::string_view name, bool frozen, bool all, int bu
   BOWLINE_REQUIRE(frozen || table.storages[tie].encoding.is_plain(),
                   "\"{}\" is stored as {}: codes have no gradient.", name,
                   table.storages[tie].encoding);
+  BOWLINE_REQUIRE(frozen || is_trained(table.storages[tie].role),
+                  "\"{}\" is a {}, which is not trained.", name, name_of(table.storages[tie].role));
   const std::string others = frozen || all ? std::string() : others_of(table, index);
   BOWLINE_REQUIRE(others.empty(),
                   "Thawing \"{}\" would thaw {} too, which share its storage {}; freeze_storage() "

@@ -22,6 +22,10 @@ namespace bowline::params {
 
 using Role = StorageRole;
 using bowline::is_training;
+// Rows that a training may change.
+constexpr bool is_trained(Role role) {
+  return role == Role::weight || role == Role::adapter_a || role == Role::adapter_b;
+}
 // The dtype that a model cast does not go below; none for most roles.
 std::optional<DType> floor_dtype(Role role);
 

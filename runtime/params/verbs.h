@@ -11,7 +11,8 @@ namespace bowline::params {
 
 // Declares a storage and its first parameter; the bytes come later.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
-                               std::span<const int64_t> shape, Init init, int busy);
+                               std::span<const int64_t> shape, Init init, int busy,
+                               Role role = Role::weight);
 // Declares a second parameter of the storage of `other`, through `view` (none: through the view of `other`).
 Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_t other,
                                     const std::optional<View>& view, int busy);

@@ -83,10 +83,19 @@ std::vector<TableEntryInfo> describe(const Plan& plan, const device::Table& tabl
   return out;
 }
 
-std::vector<IoInfo> describe(const std::vector<IoRange>& ranges) {
+std::vector<IoInfo> describe(const Plan& plan, const std::vector<IoRange>& ranges) {
   std::vector<IoInfo> out;
   for (const IoRange& r : ranges) {
-    out.push_back({r.name, r.dtype, r.shape.dims(), r.offset, r.bytes()});
+    IoInfo& info = out.emplace_back();
+    info.name = r.name;
+    info.dtype = r.dtype;
+    info.shape = r.shape.dims();
+    for (const int dim : r.counted) {
+      info.counted.push_back(
+          dim == graph::kNotCounted ? "" : plan.counted[static_cast<size_t>(dim)].name);
+    }
+    info.offset = r.offset;
+    info.bytes = r.bytes();
   }
   return out;
 }
@@ -115,8 +124,8 @@ SegmentInfo describe(const Plan& plan) {
   out.name = plan.name;
   out.arena_bytes = plan.arena_bytes;
   out.io_bytes = plan.io_bytes;
-  out.inputs = describe(plan.inputs);
-  out.outputs = describe(plan.outputs);
+  out.inputs = describe(plan, plan.inputs);
+  out.outputs = describe(plan, plan.outputs);
   for (const device::Record& r : plan.program.records) {
     out.records.push_back(describe(plan, r));
   }
@@ -125,6 +134,10 @@ SegmentInfo describe(const Plan& plan) {
   }
   for (const StepUse& use : plan.steps) {
     out.steps.push_back(describe(use));
+  }
+  for (size_t i = 0; i < plan.counted.size(); ++i) {
+    const graph::CountedDim& dim = plan.counted[i];
+    out.counted.push_back({dim.name, dim.min, dim.capacity, plan.counts[i]});
   }
   for (const StorageSlot& slot : plan.storages) {
     out.storages.push_back(slot.tie);

@@ -9,15 +9,19 @@ using graph::ValueId;
 using graph::ValueInfo;
 using graph::ValueKind;
 
-// Follows views (Reshape) back to the values whose bytes they are.
+// Follows views (Reshape), and states that were written, back to the values whose bytes they are.
 std::vector<ValueId> roots_of(const Graph& g) {
   std::vector<ValueId> roots(g.values.size());
   for (ValueId v = 0; v < roots.size(); ++v) {
     roots[v] = v;
   }
   for (const Node& node : g.nodes) {
-    if (op_def(node.op).is_view) {
-      roots[node.outputs[0]] = roots[node.inputs[0]];
+    const OpDef& def = op_def(node.op);
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const int from = def.is_view ? 0 : updated_input(def, o);
+      if (from >= 0) {
+        roots[node.outputs[o]] = roots[node.inputs[static_cast<size_t>(from)]];
+      }
     }
   }
   return roots;

@@ -19,6 +19,10 @@ struct Access {
 
 void add_accesses(const Program& program, const Operand& operand, bool write,
                   std::vector<Access>& out) {
+  if (operand.counted_axis >= 0) {
+    out.push_back({device::kStepSlot, operand.count_at, operand.count_at + size_of(StepType::u32),
+                   false, true});
+  }
   if (operand.table != device::kNoTable) {
     // Whole storages: finer ranges gain nothing, as each is used by few records.
     for (const device::TableEntry& e : program.tables[operand.table].entries) {

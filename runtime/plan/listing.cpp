@@ -17,8 +17,11 @@ std::string parameter_name(const ValueInfo& v) {
 
 class Lister {
  public:
-  Lister(const Graph& graph, std::string indent, ListingColumns columns, std::string& out)
+  // `dims`: the counted ones.
+  Lister(const Graph& graph, std::span<const graph::CountedDim> dims, std::string indent,
+         ListingColumns columns, std::string& out)
       : graph_(graph),
+        dims_(dims),
         indent_(std::move(indent)),
         columns_(columns),
         out_(out),
@@ -58,6 +61,39 @@ class Lister {
     return text;
   }
 
+  // "[1,seq<=16]": of a counted axis the dim and its capacity.
+  std::string shape_text(const ValueInfo& v) const {
+    if (v.counted.empty()) {
+      return format("{}", v.shape);
+    }
+    std::string text;
+    for (int a = 0; a < v.shape.rank(); ++a) {
+      const int dim = v.counted[static_cast<size_t>(a)];
+      text += text.empty() ? "" : ",";
+      text += dim == graph::kNotCounted
+                  ? ""
+                  : format("{}<=", listed_name(dims_[static_cast<size_t>(dim)].name));
+      text += format("{}", v.shape[a]);
+    }
+    return format("[{}]", text);
+  }
+
+  // The storage that the node writes. Lists and gradients have no name here.
+  std::string updates(const Node& node) const {
+    const OpDef& def = op_def(node.op);
+    if (def.takes_lists || def.gradient_rows != GradientRows::none) {
+      return "";
+    }
+    std::string text;
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (const int from = updated_input(def, o); from >= 0) {
+        text += format("{}{}", text.empty() ? " updates " : ", ",
+                       name(node.inputs[static_cast<size_t>(from)]));
+      }
+    }
+    return text;
+  }
+
   void print_node(size_t n) {
     const Node& node = graph_.nodes[n];
     out_ += format("{}{}: {}", indent_, n, names(node.outputs));
@@ -66,7 +102,7 @@ class Lister {
       const bool stacked = node.repeat && i >= node.repeat->carried;
       out_ += stacked ? format(" {} x {}{}", node.repeat->count, v.dtype,
                                Shape(v.shape.dims().subspan(1)))
-                      : format(" {}{}", v.dtype, v.shape);
+                      : format(" {}{}", v.dtype, shape_text(v));
     }
     out_ += format(" = {}({})", node.op, names(node.inputs));
     if (node.repeat) {
@@ -75,19 +111,21 @@ class Lister {
     } else if (const std::string text = attributes_text(node.op, node.attributes); !text.empty()) {
       out_ += " " + text;
     }
+    out_ += updates(node);
     if (columns_.names && !node.name.empty()) {
       out_ += format("  # {}", listed_name(node.name));
     }
     out_ += '\n';
     if (node.repeat) {
       const Graph& body = *node.repeat->body;
-      Lister inner(body, indent_ + "  ", columns_, out_);
+      Lister inner(body, dims_, indent_ + "  ", columns_, out_);
       inner.print(0, body.nodes.size());
       out_ += format("{}  yields {}\n", indent_, inner.names(body.outputs));
     }
   }
 
   const Graph& graph_;
+  std::span<const graph::CountedDim> dims_;
   std::string indent_;
   ListingColumns columns_;
   std::string& out_;
@@ -98,7 +136,7 @@ class Lister {
 
 std::string list_nodes(const Graph& graph, size_t begin, size_t end, ListingColumns columns) {
   std::string out;
-  Lister(graph, "", columns, out).print(begin, end);
+  Lister(graph, graph.counted, "", columns, out).print(begin, end);
   return out;
 }
 
@@ -151,6 +189,10 @@ std::string list_records(const SegmentInfo& segment) {
       out += r.workspace ? format(" workspace {}", place_text(*r.workspace)) : "";
       out += format("  # {}\n", escaped(r.node));
     }
+  }
+  for (const CountedInfo& dim : segment.counted) {
+    out += format("{} step {}..{}: u32 {} counted, up to {}\n", segment.name, dim.offset,
+                  dim.offset + 4, listed_name(dim.name), dim.capacity);
   }
   for (const StepInfo& word : segment.steps) {
     const uint32_t end = word.offset + (word.type == name_of(StepType::u64) ? 8 : 4);

@@ -112,6 +112,9 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     const ValueId out = node.outputs[o];
     Location& at = f.location(out);
+    if (updated_input(op_def(node.op), o) >= 0) {
+      continue;  // it lies where the storage does
+    }
     if (at.item != kNoItem || at.place.slot != kNoSlot) {
       continue;
     }
@@ -210,12 +213,6 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
   Record record;
   record.op = node.op;
   record.attributes = node.attributes;
-  // Outputs that update a storage lie where the storage is.
-  for (const InPlace& pair : def.updates) {
-    if (pair.output >= 0 && static_cast<size_t>(pair.output) < node.outputs.size()) {
-      f.location(node.outputs[static_cast<size_t>(pair.output)]).place.slot = 0;
-    }
-  }
   choose_result_locations(f, n);
   int position = 0;
   for (const ValueId v : node.inputs) {
@@ -224,13 +221,17 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
     record.inputs.push_back(info.kind == ValueKind::parameter ? parameter_operand(f, node, info, o)
                                                               : o);
   }
+  for (const graph::ReadCount& read : node.read_counts) {
+    Operand& o = record.inputs[read.input];
+    o.counted_axis = read.axis;
+    o.count_at = plan_.counts[static_cast<size_t>(read.dim)];
+  }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     Operand o = operand(f, node.outputs[i], index, position++);
-    for (const InPlace& pair : def.updates) {
-      if (pair.output == static_cast<int>(i)) {
-        o = record.inputs[static_cast<size_t>(pair.input)];
-        note_written(g[f.root(node.inputs[static_cast<size_t>(pair.input)])]);
-      }
+    if (const int from = updated_input(def, i); from >= 0) {
+      o = record.inputs[static_cast<size_t>(from)];
+      o.counted_axis = -1;
+      note_written(g[f.root(node.inputs[static_cast<size_t>(from)])]);
     }
     record.outputs.push_back(o);
   }
@@ -246,6 +247,7 @@ Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record recor
                        device_.info().name, name, answer.reason);
   record.node = static_cast<uint32_t>(plan_.nodes.size());
   plan_.nodes.push_back(std::move(name));
+  BOWLINE_TRY(steps_.clash(record.op).at(format("While planning {}.", plan_.nodes.back())));
   record.step = steps_.add(record.op);
   note_steps(record);
   accumulates_.resize(index + 1);
@@ -296,7 +298,7 @@ Status Lowering::spend_time() {
 
 Result<IoRange> Lowering::add_io(Frame& f, ValueId v, const std::string& name) {
   const ValueInfo& info = f.graph[v];
-  IoRange range{name, info.dtype, info.shape, plan_.io_bytes};
+  IoRange range{name, info.dtype, info.shape, plan_.io_bytes, info.counted};
   Location& at = f.location(v);
   at.place = Operand{};
   at.place.slot = device::kIoSlot;
@@ -307,8 +309,17 @@ Result<IoRange> Lowering::add_io(Frame& f, ValueId v, const std::string& name) {
   return range;
 }
 
+Status Lowering::add_counts(const Graph& g) {
+  plan_.counted = g.counted;
+  for (const graph::CountedDim& dim : g.counted) {
+    BOWLINE_ASSIGN(plan_.counts.emplace_back(), steps_.add_count(dim.name, dim.capacity));
+  }
+  return {};
+}
+
 Status Lowering::run(Graph& g) {
   BOWLINE_TRY(spend_nodes(g));
+  BOWLINE_TRY(add_counts(g));
   Frame f(g, nullptr, {});
   for (const ValueId v : g.inputs) {
     BOWLINE_ASSIGN(plan_.inputs.emplace_back(), add_io(f, v, g[v].name));

@@ -98,6 +98,7 @@ class Lowering {
  private:
   Status spend_nodes(const graph::Graph& g);
   Status spend_time();
+  Status add_counts(const graph::Graph& g);
   Result<IoRange> add_io(Frame& f, graph::ValueId v, const std::string& name);
   Status lower_nodes(Frame& f);
   Status lower_node(Frame& f, uint32_t n);

@@ -13,6 +13,9 @@ struct IoRange {
   DType dtype = DType::f32;
   Shape shape;
   uint64_t offset = 0;
+  // For each axis the counted dim of the plan, or graph::kNotCounted; empty: of none. Behind a count an input is zero, and an
+  // output holds anything.
+  std::vector<int> counted;
 
   uint64_t bytes() const { return static_cast<uint64_t>(shape.elements()) * size_of(dtype); }
 };
@@ -45,6 +48,8 @@ struct Plan {
   std::vector<IoRange> inputs;
   std::vector<IoRange> outputs;
   std::vector<StepUse> steps;
+  std::vector<graph::CountedDim> counted;
+  std::vector<uint32_t> counts;  // by counted dim: the offset of its number in the step buffer
   uint64_t io_bytes = 0;
   uint64_t arena_bytes = 0;
   uint64_t arena_lower_bound = 0;

@@ -16,20 +16,48 @@ const StepLayout::Place* StepLayout::find(std::string_view name) const {
   return index == places_.size() ? nullptr : &places_[index];
 }
 
+size_t StepLayout::append(const StepWordInfo& word) {
+  const uint32_t bytes = size_of(word.type);
+  const auto offset = static_cast<uint32_t>(round_up(bytes_, bytes));
+  bytes_ = offset + bytes;
+  places_.push_back({&word, offset});
+  return places_.size() - 1;
+}
+
 std::vector<uint32_t> StepLayout::add(Op op) {
   std::vector<uint32_t> offsets;
   for (const StepWordInfo& word : step_words(op)) {
-    const size_t index = index_of(word.name);
+    size_t index = index_of(word.name);
     if (index == places_.size()) {
-      const uint32_t bytes = size_of(word.type);
-      const auto offset = static_cast<uint32_t>(round_up(bytes_, bytes));
-      bytes_ = offset + bytes;
-      places_.push_back({&word, offset, false});
+      index = append(word);
     }
     places_[index].written = places_[index].written || word.written;
     offsets.push_back(places_[index].offset);
   }
   return offsets;
+}
+
+Status StepLayout::clash(Op op) const {
+  for (const StepWordInfo& word : step_words(op)) {
+    const Place* found = find(word.name);
+    BOWLINE_REQUIRE(found == nullptr || !found->is_count,
+                    "Dim \"{}\" is counted, but {} has a step word of this name.", word.name, op);
+  }
+  return {};
+}
+
+Result<uint32_t> StepLayout::add_count(const std::string& dim, int64_t capacity) {
+  if (const Place* found = find(dim)) {
+    BOWLINE_REQUIRE(found->is_count,
+                    "Dim \"{}\" is counted, but an operator has a step word of this name.", dim);
+    return found->offset;
+  }
+  auto count = std::make_shared<CountWord>(CountWord{dim, {}});
+  count->word = {count->name, StepType::u32, static_cast<uint64_t>(capacity), false};
+  counts_.push_back(count);
+  Place& place = places_[append(count->word)];
+  place.is_count = true;
+  return place.offset;
 }
 
 }  // namespace bowline::plan

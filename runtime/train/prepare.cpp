@@ -1,4 +1,5 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+#include "graph/updates.h"
 #include "model/checksum.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
@@ -75,6 +76,11 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
 Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
+  BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
+  BOWLINE_REQUIRE_CODE(states.empty(), Code::unsupported,
+                       "Graph \"{}\" writes the state in storage {}; a Trainer runs no graph that "
+                       "does.",
+                       generic->name, states[0]);
   BOWLINE_ASSIGN(Graph bound, graph::bind(*generic, *model_, options_.dims));
   BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
   keep_output(bound, loss, options_.loss);

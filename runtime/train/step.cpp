@@ -68,12 +68,6 @@ void TrainerState::fill(exec::StepValues& values) const {
   values.set("first_update", state_.applied == 0 ? 1u : 0u);
 }
 
-void TrainerState::bump_versions(const plan::Plan& plan) {
-  for (const uint32_t tie : plan.written) {
-    model_->table.wrote(tie);
-  }
-}
-
 void TrainerState::forget_accumulation() {
   state_.counter -= state_.micro_step;
   state_.micro_step = 0;
@@ -126,7 +120,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   if (last) {
     submission.add(*update_);
   }
-  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch));
+  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch, *steps_));
   fill(*steps_);
   BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
   if (Status s = submission.submit(*device_); !s.ok()) {
@@ -151,14 +145,14 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   if (Status s = exec::check_error(steps_->head(), plan); !s.ok()) {
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
     unread_.reset();
-    bump_versions(plan);
+    exec::bump_versions(model_->table, plan);
     forget_accumulation();
     return s;
   }
   BOWLINE_ASSIGN(const float loss, read_loss(plan));
   const bool last = unread_->last;
   unread_.reset();
-  bump_versions(plan);
+  exec::bump_versions(model_->table, plan);
   gradients_known_ = true;
   const bool skipped = steps_->get<uint32_t>("non_finite") != 0;
   const bool bad = !std::isfinite(loss) || (last && skipped);
@@ -172,7 +166,7 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
     return std::optional<StepReport>();
   }
   if (!skipped) {
-    bump_versions(update_->plan());
+    exec::bump_versions(model_->table, update_->plan());
   }
   return conclude(finish_step());
 }

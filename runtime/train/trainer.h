@@ -113,7 +113,6 @@ class TrainerState final : public graph::User {
   void fill(exec::StepValues& values) const;
   // The one output of the accumulate and evaluate segments.
   Result<float> read_loss(const plan::Plan& plan) const;
-  void bump_versions(const plan::Plan& plan);
   Result<std::string> plan_text(bool columns) const;
 
   std::shared_ptr<graph::ModelState> model_;

@@ -3,6 +3,8 @@
 // with constant indices hand it to all. No shared memory, no barrier, memory linear in length.
 #include "common.glsl"
 #include "math.glsl"
+#include "step.glsl"
+#include "count.glsl"
 
 layout(constant_id = 1) const uint D = 32;    // head_dim
 layout(constant_id = 2) const uint PARTS = 4; // ceil(D / S)
@@ -21,6 +23,7 @@ layout(push_constant, scalar) uniform Push {
   Floats d_k;
   Floats d_v;
   Floats delta;  // [batch, heads, queries]: sum of d_o * o
+  Step step;
   uint batch;
   uint heads;
   uint kv_heads;
@@ -28,6 +31,8 @@ layout(push_constant, scalar) uniform Push {
   uint keys;
   uint causal;    // 1: query i sees the keys up to i + keys - queries
   float scale;
+  uint at_query_count;  // of the forward pass: how many are there
+  uint at_key_count;
 } p;
 
 // Operands are [batch, seq, heads, D].

@@ -160,6 +160,23 @@ class Run(harness.Case):
                                  ("sead=1", FAILED, "those of the graph: training (u32), seed (u64), counter (u32)")):
             self.expect(run("run", model, *tokens, "--step", step), code, text)
 
+    def test_counted_dims(self):
+        model = self.folder / "growing.bowline"
+        self.assertEqual(run(model, program=os.environ["GROWING_MODEL"]).returncode, 0)
+        self.expect(run("inspect", model), OK, "counted     [rows]: --dim gives the most that a run has")
+        self.x.write_bytes(npy("<f4", (3, 2), struct.pack("<6f", *range(6))))
+        counted = ["run", model, "--device", "cpu", "--input", f"x=@{self.x}", "--output", f"y=@{self.y}", "--force"]
+        for flags in (["--dim", "rows=8"], []):  # the capacity, or as many as the file has
+            self.expect(run(*counted, *flags, "--step", "position=1"), OK, "y f32[3,2]")
+            descr, shape, data = read_npy(self.y)
+            self.assertEqual((descr, shape), ("<f4", (3, 2)))
+            self.assertAlmostEqual(struct.unpack("<6f", data)[1], 0.76159416, places=6)
+        self.expect(run(*counted, "--dim", "rows=2", "--step", "position=1"), FAILED,
+                    'Dim "rows" is 3 in this run, outside 1..2, the limits of the plan.')
+        self.expect(run(*counted, "--dim", "rows=9", "--step", "position=1"), FAILED, "Dim rows = 9 lies outside 1..8.")
+        self.expect(run(*counted, "--dim", "rows=8"), FAILED, 'Step word "position" (u32) of node 1 (WriteRows)')
+        self.expect(run(*counted, "--dim", "rows=8", "--step", "position=6"), FAILED, "Index 8 lies outside the range of node 1 (WriteRows).")
+
     def test_nothing_is_overwritten_unasked(self):
         self.y.write_text("mine")
         self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}"), USAGE, "--force")

@@ -88,6 +88,20 @@ exec::StepValues values_of(const Case& c, const plan::StepLayout& layout) {
   return values;
 }
 
+std::string count_name(size_t input) { return format("count of input {}", input); }
+
+// Where the counts of the inputs lie; 0 of one that has none.
+std::vector<uint32_t> add_counts(std::span<const Array> inputs, plan::StepLayout& layout) {
+  std::vector<uint32_t> out(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].counted_axis >= 0) {
+      const int64_t capacity = inputs[i].shape[inputs[i].counted_axis];
+      out[i] = layout.add_count(count_name(i), capacity).value();
+    }
+  }
+  return out;
+}
+
 // Where the parts of one operand lie: one, or the entries of a list; `copies` of them with a fixed
 // distance.
 struct Placed {
@@ -114,13 +128,21 @@ class Setup {
     record_.node = kNode;
     plan::StepLayout layout = layout_of_all();
     record_.step = layout.add(c.op);
-    const exec::StepValues values = values_of(c, layout);
+    const std::vector<uint32_t> counts = add_counts(inputs, layout);
+    exec::StepValues values = values_of(c, layout);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      values.set(count_name(i), static_cast<uint32_t>(inputs[i].count));
+    }
     steps_.assign(values.bytes().begin(), values.bytes().end());
     for (size_t i = 0; i < inputs.size(); ++i) {
       add_input(i, inputs[i]);
     }
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       add_output(i, expected.outputs[i]);
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      record_.inputs[i].counted_axis = inputs[i].counted_axis;
+      record_.inputs[i].count_at = counts[i];
     }
     std::vector<DType> in, out;
     std::ranges::transform(record_.inputs, std::back_inserter(in), &Operand::dtype);
@@ -238,8 +260,11 @@ class Setup {
     } else {
       elements = {static_cast<uint64_t>(array.shape.elements())};
     }
-    const bool as_table = in.is_list || is_updated(i);
-    Placed p = room_for(elements, as_table ? kFirstStorageSlot : slot_for(i), array.dtype);
+    // What a node alone updates is one storage; a gradient is an entry of a table everywhere.
+    const bool in_table = placement_.repeat != 0 || def_.gradient_rows != GradientRows::none;
+    const bool as_table = in.is_list || (is_updated(i) && in_table);
+    Placed p = room_for(elements, as_table || is_updated(i) ? kFirstStorageSlot : slot_for(i),
+                        array.dtype);
     p.as_table = as_table;
     size_t from = 0;
     for (const auto& [offset, n] : p.parts) {

@@ -151,6 +151,14 @@ Result<Input> input_of(std::string_view text, const Scope& scope) {
     BOWLINE_TRY(read_index(text.substr(brace + 1, text.size() - brace - 2), scope, out));
     text = text.substr(0, brace);
   }
+  if (const size_t at = text.find('@'); at != text.npos) {
+    const std::vector<std::string_view> parts = split(text.substr(at + 1), '@');
+    BOWLINE_REQUIRE(parts.size() == 2, "\"{}\" is not [dims]@axis@count.", text);
+    BOWLINE_ASSIGN(const int64_t axis, evaluate(parts[0], scope.numbers));
+    BOWLINE_ASSIGN(out.count, evaluate(parts[1], scope.numbers));
+    out.counted_axis = static_cast<int>(axis);
+    text = text.substr(0, at);
+  }
   if (is_bracketed(text, '(', ')')) {
     BOWLINE_TRY(read_list(inside(text), scope, out));
   } else {

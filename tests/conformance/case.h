@@ -13,6 +13,7 @@
 //                Where a number stands, so may an expression of variables with + - * / and
 //                parentheses.
 //   Inputs       [dims]          f32 of this shape; a shape variable stands for its dims
+//                [dims]@a@n      counted: axis a has n elements, and a float is NaN behind them
 //                ...{a..b,c}     i32 between a and b; with more items, each is drawn now and then
 //                ...:kind        f32 of another kind than the option `values`
 //                ...:dtype       of this dtype
@@ -70,6 +71,8 @@ struct Input {
   std::vector<int64_t> others;
   std::vector<double> given;
   std::optional<Derived> derived;
+  int counted_axis = -1;  // of which `count` elements are there
+  int64_t count = 0;
 };
 
 // What a step says to an operator: facts of its record, and step words by their names. The others have their defaults.

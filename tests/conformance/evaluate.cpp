@@ -135,6 +135,19 @@ double fit(DType dtype, double x) {
                                  : whole;
 }
 
+// What lies behind a count must not matter.
+void hide_tail(Array& a) {
+  if (a.counted_axis < 0 || !is_float(a.dtype)) {
+    return;
+  }
+  const int64_t inner = a.shape.elements(a.counted_axis + 1, a.shape.rank());
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    if (static_cast<int64_t>(i) / inner % a.shape[a.counted_axis] >= a.count) {
+      a.values[i] = kNan;
+    }
+  }
+}
+
 }  // namespace
 
 uint64_t hash_of(std::string_view text) {
@@ -238,7 +251,7 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
       continue;
     }
     const auto length = static_cast<size_t>(in.shape.elements());
-    Array a{in.shape, in.given, dtype_of_input(c, i)};
+    Array a{in.shape, in.given, dtype_of_input(c, i), in.counted_axis, in.count};
     for (double& v : a.values) {
       v = round_to(a.dtype, v);
     }
@@ -247,6 +260,7 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
                              : draw(in.values.value_or(c.values), length, key,
                                     static_cast<uint32_t>(i), a.dtype);
     }
+    hide_tail(a);
     BOWLINE_REQUIRE(a.values.size() == length, "Input {} has {} values for shape {}.", i,
                     a.values.size(), in.shape);
     out.push_back(std::move(a));

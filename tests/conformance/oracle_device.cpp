@@ -159,7 +159,13 @@ class OracleDevice : public device::Device {
     OracleCall call{record.op, record.attributes, {}, step_of(r, record, iteration), {}};
     for (size_t i = 0; i < record.inputs.size(); ++i) {
       const bool is_list = def.takes_lists && (def.list_inputs >> i & 1) != 0;
-      call.inputs.push_back(load(r, record.inputs[i], iteration, in_repeat, is_list));
+      const Operand& o = record.inputs[i];
+      call.inputs.push_back(load(r, o, iteration, in_repeat, is_list));
+      if (o.counted_axis >= 0) {
+        const std::byte* const at = r.slots[device::kStepSlot]->data() + o.count_at;
+        call.inputs.back().counted_axis = o.counted_axis;
+        call.inputs.back().count = static_cast<int64_t>(load_step(StepType::u32, at));
+      }
     }
     fault_.before(call);
     BOWLINE_ASSIGN(call.result,

@@ -109,6 +109,9 @@ bool suits(const Case& c) {
     if (!in.given.empty() || (v != Values::normal && v != Values::positive) || in.derived) {
       return false;
     }
+    if (in.counted_axis >= 0) {
+      return false;  // a training has none
+    }
     elements += in.is_index ? 0 : in.shape.elements();
     // Differences of oracles know no rounding: of the other dtypes they would say the same.
     if (in.dtype.value_or(c.dtype) != DType::f32) {

@@ -132,7 +132,7 @@ TEST_P(Bounds, OfAttention) {
       s.causal = true;
       const AttentionStrides strides{0, 0, dim};
       Edge q(queries * dim), k(s.keys * dim), v(s.keys * dim), o(queries * dim), lse(queries);
-      attention(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse,
+      attention(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse, queries,
                 scratch(attention_scratch_bytes(s, threads_)));
       Edge dout(queries * dim), dq(queries * dim), dk(s.keys * dim), dv(s.keys * dim);
       attention_backward(threads_, s,

@@ -216,6 +216,9 @@ class Inspection {
             join(e["outputs"]), number(e, "nodes"));
     }
     print_more(all["entry_points"].size(), kMostRows, "-o json");
+    if (!all["counted_dims"].empty()) {
+      print("counted     {}: --dim gives the most that a run has\n", join(all["counted_dims"]));
+    }
   }
 
   void print_memory(const json& all) const {

@@ -109,11 +109,37 @@ struct Outputs {
   std::vector<Tensor> tensors;
 };
 
+struct Request {
+  EntryPointInfo entry;
+  Inputs inputs;
+  std::map<std::string, std::string> files;  // by name of the output
+  std::vector<StepValue> steps;
+};
+
+// The shape of an output in this run: of a counted dim what the inputs have or a step says, else its capacity.
+TensorShape shape_of(const IoInfo& output, const Request& request) {
+  std::vector<int64_t> shape(output.shape.begin(), output.shape.end());
+  for (size_t axis = 0; axis < output.counted.size(); ++axis) {
+    const std::string& dim = output.counted[axis];
+    if (dim.empty()) {
+      continue;
+    }
+    const auto& lengths = request.inputs.lengths;
+    const auto given = std::ranges::find(lengths, dim, &BoundDim::name);
+    shape[axis] = given == lengths.end() ? shape[axis] : given->value;
+    const auto step = std::ranges::find(request.steps, dim, &StepValue::name);
+    if (step != request.steps.end() && std::holds_alternative<uint64_t>(step->number)) {
+      shape[axis] = static_cast<int64_t>(std::get<uint64_t>(step->number));
+    }
+  }
+  return shape;
+}
+
 // `outputs` outlives them.
-Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs) {
+Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs, const Request& request) {
   Outputs out;
   for (const IoInfo& o : outputs) {
-    BOWLINE_ASSIGN(Array array, make_array(o.dtype, o.shape));
+    BOWLINE_ASSIGN(Array array, make_array(o.dtype, shape_of(o, request)));
     out.arrays.push_back(std::move(array));
   }
   for (size_t i = 0; i < out.arrays.size(); ++i) {
@@ -121,13 +147,6 @@ Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs) {
   }
   return out;
 }
-
-struct Request {
-  EntryPointInfo entry;
-  Inputs inputs;
-  std::map<std::string, std::string> files;  // by name of the output
-  std::vector<StepValue> steps;
-};
 
 Result<Request> read_request(const RunOptions& o, const Model& model) {
   Request r;
@@ -153,7 +172,7 @@ Result<int> run(const RunOptions& o) {
   BOWLINE_ASSIGN(Session session, Session::create(model, device, entry, request.inputs.dims));
   BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
   const std::vector<IoInfo>& places = plan.segments[0].outputs;
-  BOWLINE_ASSIGN(const Outputs outputs, make_outputs(places));
+  BOWLINE_ASSIGN(const Outputs outputs, make_outputs(places, request));
   BOWLINE_TRY(session.run(request.inputs.tensors(), outputs.tensors, request.steps));
 
   nlohmann::json rows = nlohmann::json::array();
@@ -191,8 +210,9 @@ void add_run(CLI::App& app, Context& context) {
   add_entry(verb, o->entry);
   verb->add_option("--input", o->inputs, kInputHelp);
   verb->add_option("--output", o->outputs, "NAME=@file.npy; the others are only summarised");
-  verb->add_option("--step", o->steps,
-                   "NAME=NUMBER of a step word, such as training=1 for Dropout");
+  verb->add_option(
+      "--step", o->steps,
+      "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim");
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);

@@ -36,6 +36,7 @@ struct ForwardJob {
   AttentionInput v;
   AttentionOutput o;
   float* lse;
+  size_t rows;  // of lse
 };
 
 // What a task of the backward pass computes, and for which blocks of keys.
@@ -190,7 +191,7 @@ void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t bl
     multiply_block({v, 1, job.v.strides.position, st, kBlock, ot, kBlock}, s.dim, keys, width,
                    key0 > 0);
   }
-  float* lse = job.lse + (batch * s.heads + head) * s.queries + query0;
+  float* lse = job.lse + (batch * s.heads + head) * job.rows + query0;
   for (size_t i = 0; i < queries; ++i) {
     lse[i] = max[i] + std::log(sum[i]);
     sum[i] = sum[i] == 0 ? 0.0f : 1.0f / sum[i];
@@ -348,8 +349,13 @@ size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threa
 
 void attention(Threads& threads, const AttentionShape& shape, const AttentionInput& q,
                const AttentionInput& k, const AttentionInput& v, const AttentionOutput& o,
-               float* lse, void* scratch) {
-  const ForwardJob job{shape, q, k, v, o, lse};
+               float* lse, size_t rows, void* scratch) {
+  const ForwardJob job{shape, q, k, v, o, lse, rows};
+  for (size_t i = 0; shape.queries < rows && i < shape.batch * shape.heads; ++i) {
+    clear_rows(o, i / shape.heads, i % shape.heads, shape.queries, rows, shape.dim);
+    std::fill(lse + i * rows + shape.queries, lse + (i + 1) * rows,
+              -std::numeric_limits<float>::infinity());
+  }
   const size_t blocks = blocks_of(shape.queries);
   threads.parallel_for(shape.batch * shape.heads * blocks, [&](size_t task, size_t thread) {
     // Under a causal mask the last blocks have the most work, so they come first.

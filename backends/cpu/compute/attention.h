@@ -56,9 +56,10 @@ struct AttentionOutput {
 };
 
 size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads);
+// Writes `rows` queries, from shape.queries on as queries that see no key; lse is [batch, heads, rows].
 void attention(Threads& threads, const AttentionShape& shape, const AttentionInput& q,
                const AttentionInput& k, const AttentionInput& v, const AttentionOutput& o,
-               float* lse, void* scratch);
+               float* lse, size_t rows, void* scratch);
 
 struct AttentionBackward {
   AttentionInput q;

@@ -3,6 +3,7 @@
 #include "compute/attention.h"
 
 #include <cmath>
+#include <utility>
 
 #include "kernel.h"
 
@@ -32,10 +33,11 @@ AttentionInput input(const Arg& a) { return {a.f32(), strides_of(*a.shape)}; }
 AttentionOutput output(const Arg& a) { return {a.f32(), strides_of(*a.shape)}; }
 
 void run(const Launch& l) {
-  attention(l.threads,
-            shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape),
-            input(l.in[0]), input(l.in[1]), input(l.in[2]), output(l.out[0]), l.out[1].f32(),
-            l.workspace);
+  AttentionShape s = shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape);
+  const size_t rows = std::exchange(s.queries, static_cast<size_t>(l.extent(0, 1)));
+  s.keys = static_cast<size_t>(l.extent(1, 1));
+  attention(l.threads, s, input(l.in[0]), input(l.in[1]), input(l.in[2]), output(l.out[0]),
+            l.out[1].f32(), rows, l.workspace);
 }
 
 void run_grad(const Launch& l) {

@@ -1,6 +1,7 @@
-//! ops Fill Transpose Slice SliceGrad Concat Split BroadcastTo SumTo ReduceSum ReduceMean
+//! ops MaskTail Fill Transpose Slice SliceGrad Concat Split BroadcastTo SumTo ReduceSum ReduceMean
 //! ops(f16, bf16) ReduceSum ReduceMean
-//! ops(any) Copy
+//! ops(f16, bf16, i32) MaskTail
+//! ops(any) Copy WriteRows
 // Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
 #include <algorithm>
 #include <cstring>
@@ -89,8 +90,9 @@ Blocks around(const Shape& s, int axis) {
 }
 
 // Row r of `size` elements goes from x + r * step_x to y + r * step_y.
-void copy_rows(Threads& threads, int64_t rows, int64_t size, const float* x, int64_t step_x,
-               float* y, int64_t step_y) {
+template <class T>
+void copy_rows(Threads& threads, int64_t rows, int64_t size, const T* x, int64_t step_x, T* y,
+               int64_t step_y) {
   parallel_blocks(threads, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t r = begin; r < end; ++r) {
@@ -105,8 +107,8 @@ void run_slice(const Launch& l) {
   const int axis = positive_axis(t.axis(), in.rank());
   const auto [outer, inner] = around(in, axis);
   const int64_t size = (*l.out[0].shape)[axis] * inner;
-  copy_rows(l.threads, outer, size, l.in[0].f32() + t.start() * inner, in[axis] * inner,
-            l.out[0].f32(), size);
+  copy_rows<float>(l.threads, outer, size, l.in[0].f32() + t.start() * inner, in[axis] * inner,
+                   l.out[0].f32(), size);
 }
 
 void run_slice_grad(const Launch& l) {
@@ -138,7 +140,7 @@ void run_concat(const Launch& l) {
   int64_t start = 0;
   for (const Arg& in : l.in) {
     const int64_t size = (*in.shape)[axis] * inner;
-    copy_rows(l.threads, outer, size, in.f32(), size, l.out[0].f32() + start, step);
+    copy_rows<float>(l.threads, outer, size, in.f32(), size, l.out[0].f32() + start, step);
     start += size;
   }
 }
@@ -151,9 +153,48 @@ void run_split(const Launch& l) {
   int64_t start = 0;
   for (const Arg& out : l.out) {
     const int64_t size = (*out.shape)[axis] * inner;
-    copy_rows(l.threads, outer, size, l.in[0].f32() + start, step, out.f32(), size);
+    copy_rows<float>(l.threads, outer, size, l.in[0].f32() + start, step, out.f32(), size);
     start += size;
   }
+}
+
+// The state lies where the output does.
+void run_write_rows(const Launch& l) {
+  const Shape& state = *l.in[0].shape;
+  const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
+  const int64_t position = l.step(step::write_rows::position);
+  const int64_t rows = l.extent(1, axis);
+  if (position + rows > state[axis]) {
+    l.bad_index(static_cast<int32_t>(
+        std::min<int64_t>(position + std::max<int64_t>(rows, 1) - 1, INT32_MAX)));
+    return;
+  }
+  const auto [outer, inner] = around(state, axis);
+  const int64_t row = inner * static_cast<int64_t>(size_of(l.record.type));
+  copy_rows<std::byte>(l.threads, outer, rows * row, l.in[1].data, (*l.in[1].shape)[axis] * row,
+                       l.out[0].data + position * row, state[axis] * row);
+}
+
+template <class T>
+void run_mask_tail(const Launch& l) {
+  const auto& t = l.attributes<MaskTailAttributes>();
+  const Shape& shape = *l.in[0].shape;
+  const int axis = positive_axis(t.axis(), shape.rank());
+  const auto [outer, inner] = around(shape, axis);
+  const int64_t size = shape[axis] * inner;
+  const int64_t kept = l.extent(0, axis) * inner;
+  const T fill = static_cast<T>(stored_bits(l.record.type, t.fill()));
+  const T* x = l.in[0].as<const T>();
+  T* y = l.out[0].as<T>();
+  parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t o = begin; o < end; ++o) {
+                      if (x != y) {
+                        std::copy_n(x + o * size, kept, y + o * size);
+                      }
+                      std::fill(y + o * size + kept, y + (o + 1) * size, fill);
+                    }
+                  });
 }
 
 // Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
@@ -252,11 +293,17 @@ void run_reduce_mean(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_copy, kernel_fill, kernel_transpose, kernel_slice, kernel_slice_grad,
-    kernel_concat, kernel_split, kernel_broadcast_to, kernel_sum_to, kernel_reduce_sum,
-    kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean, kernel_reduce_mean_f16,
-    kernel_reduce_mean_bf16;
+extern const Kernel kernel_copy, kernel_write_rows, kernel_mask_tail, kernel_mask_tail_f16,
+    kernel_mask_tail_bf16, kernel_mask_tail_i32, kernel_fill, kernel_transpose, kernel_slice,
+    kernel_slice_grad, kernel_concat, kernel_split, kernel_broadcast_to, kernel_sum_to,
+    kernel_reduce_sum, kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean,
+    kernel_reduce_mean_f16, kernel_reduce_mean_bf16;
 const Kernel kernel_copy{.run = run_copy};
+const Kernel kernel_write_rows{.run = run_write_rows};
+const Kernel kernel_mask_tail{.run = run_mask_tail<uint32_t>};
+const Kernel kernel_mask_tail_f16{.run = run_mask_tail<uint16_t>};
+const Kernel kernel_mask_tail_bf16{.run = run_mask_tail<uint16_t>};
+const Kernel kernel_mask_tail_i32{.run = run_mask_tail<uint32_t>};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};
 const Kernel kernel_slice{.run = run_slice};

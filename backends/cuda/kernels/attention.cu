@@ -76,6 +76,11 @@ struct Problem {
   int dim;
   unsigned tiles;  // of own rows
   int part;        // keys of a part of the forward pass; each part has its own `out` and `row_out`
+  // As many of them are there: all, unless a count says so. A query behind its count sees no key.
+  int live_queries;
+  int live_keys;
+  const uint32_t* query_count;
+  const uint32_t* key_count;
   bool causal;
   bool four;
   float scale;
@@ -87,13 +92,19 @@ struct Problem {
     return {from + start(batch, queries, heads, head), int64_t{heads} * dim, queries, dim, four};
   }
   __device__ Rows of_keys(const float* from, int64_t batch, int head) const {
-    return {from + start(batch, keys, kv_heads, head), int64_t{kv_heads} * dim, keys, dim, four};
+    return {from + start(batch, keys, kv_heads, head), int64_t{kv_heads} * dim, live_keys, dim,
+            four};
   }
   // Of queries, over all heads.
   __host__ __device__ int64_t rows() const { return int64_t{batches} * heads * queries; }
   // Keys that a query sees.
   __device__ int seen(int query) const {
-    return causal ? max(0, min(keys, query + keys - queries + 1)) : keys;
+    const int visible = causal ? query + live_keys - live_queries + 1 : live_keys;
+    return query < live_queries ? max(0, min(live_keys, visible)) : 0;
+  }
+  __device__ void read_counts() {
+    live_queries = query_count != nullptr ? static_cast<int>(*query_count) : queries;
+    live_keys = key_count != nullptr ? static_cast<int>(*key_count) : keys;
   }
 };
 
@@ -255,6 +266,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   __shared__ Shared<float4[T::kBuffer]> buffer;
   __shared__ Shared<float4[T::kWeights]> weights;
   __shared__ Shared<float[T::kOwn]> factor;
+  p.read_counts();
   const int down = static_cast<int>(threadIdx.x) / kAcross;
   const int across = static_cast<int>(threadIdx.x) % kAcross;
   // Sums along a row of weights.
@@ -273,7 +285,8 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   float top = -INFINITY;  // of the row so far
   float sum = 0;          // of exp(s - top)
   const int begin = static_cast<int>(blockIdx.y) * p.part;
-  const int end = min(p.seen(min(place.first + T::kOwn, p.queries) - 1), begin + p.part);
+  const int last = min(place.first + T::kOwn, p.live_queries) - 1;
+  const int end = last < place.first ? 0 : min(p.seen(last), begin + p.part);
   for (int first = begin; first < end; first += kOthers) {
     float dots[kRows][4];
     multiply<T>(own, buffer, keys, first, dots);
@@ -504,6 +517,8 @@ Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const 
   p.scale = attributes.scale() == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.dim)))
                                     : attributes.scale();
   p.part = p.keys;
+  p.live_queries = p.queries;
+  p.live_keys = p.keys;
   return p;
 }
 
@@ -567,6 +582,8 @@ void choose_attention(Launch& l, Problem p, int parts) {
 
 void attention(Launch& l) {
   Problem p = problem_of(l);
+  p.query_count = l.count(0, 1);
+  p.key_count = l.count(1, 1);
   const int parts = parts_of(p);
   p.out = parts == 1 ? l.out(0) : l.workspace();
   p.row_out = parts == 1 ? l.out(1) : l.workspace() + parts * p.rows() * p.dim;

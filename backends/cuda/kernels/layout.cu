@@ -1,6 +1,8 @@
-//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Fill
-//! ops(any) Copy
+//! ops MaskTail Transpose Slice SliceGrad Concat Split BroadcastTo Fill
+//! ops(f16, bf16, i32) MaskTail
+//! ops(any) Copy WriteRows
 // What moves elements and computes nothing.
+#include "core/float16.h"
 #include "device/loops.cuh"
 #include "device/rows.cuh"
 
@@ -72,6 +74,43 @@ __global__ void pad_kernel(const float* dy, float* dx, uint64_t n, uint64_t whol
       load(dy + row * part + (at - start), v);
     }
     store(dx + i, v);
+  }
+}
+
+// How rows of `inner` elements lie in a state of `size` rows.
+struct Rows {
+  uint64_t rows, size, inner;
+};
+
+// An element of the rows per thread, into y.
+template <class T>
+__global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_at,
+                                  const uint32_t* count_at, device::StepHead* head, uint32_t node,
+                                  uint64_t n, Rows r) {
+  const uint64_t position = *position_at;
+  const uint64_t count = count_at != nullptr ? *count_at : r.rows;
+  const uint64_t i = thread_of_grid();
+  if (position + count > r.size) {
+    if (i == 0) {
+      const uint64_t last = position + (count > 0 ? count : 1) - 1;
+      bad_index(head, node, last < INT32_MAX ? static_cast<int32_t>(last) : INT32_MAX);
+    }
+    return;
+  }
+  const uint64_t row = i / r.inner;
+  if (i < n && row % r.rows < count) {
+    y[(row / r.rows * r.size + position + row % r.rows) * r.inner + i % r.inner] = rows[i];
+  }
+}
+
+// y = x before the count, fill behind it.
+template <class T>
+__global__ void mask_tail_kernel(const T* x, T* y, const uint32_t* count_at, uint64_t n,
+                                 uint64_t size, uint64_t inner, T fill) {
+  const uint64_t i = thread_of_grid();
+  if (i < n) {
+    const uint64_t count = count_at != nullptr ? *count_at : size;
+    y[i] = i / inner % size < count ? x[i] : fill;
   }
 }
 
@@ -236,6 +275,41 @@ void broadcast_to(Launch& l) {
   strided(l, l.in(0), l.out(0), loops);
 }
 
+template <class T>
+void write_rows_of(Launch& l) {
+  const Shape& state = l.in_shape(0);
+  const Shape& rows = l.in_shape(1);
+  const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
+  const auto n = static_cast<uint64_t>(rows.elements());
+  const auto inner = static_cast<uint64_t>(state.elements(axis + 1, state.rank()));
+  // One block looks at the position also where there is nothing to write.
+  l.launch("write rows", write_rows_kernel<T>, std::max(1u, blocks_for(n, kCopyThreads)),
+           kCopyThreads, l.in_as<T>(1), l.out_as<T>(0), l.step(step::write_rows::position),
+           l.count(1, axis), l.head(), l.node(), n,
+           Rows{static_cast<uint64_t>(rows[axis]), static_cast<uint64_t>(state[axis]),
+                std::max<uint64_t>(inner, 1)});
+}
+
+void write_rows(Launch& l) {
+  size_of(l.type()) == 2 ? write_rows_of<uint16_t>(l) : write_rows_of<uint32_t>(l);
+}
+
+template <class T>
+void mask_tail_of(Launch& l) {
+  const auto& t = l.attributes<MaskTailAttributes>();
+  const Shape& x = l.in_shape(0);
+  const int axis = positive_axis(t.axis(), x.rank());
+  const auto n = static_cast<uint64_t>(x.elements());
+  l.launch("mask tail", mask_tail_kernel<T>, blocks_for(n, kCopyThreads), kCopyThreads,
+           l.in_as<T>(0), l.out_as<T>(0), l.count(0, axis), n, static_cast<uint64_t>(x[axis]),
+           static_cast<uint64_t>(x.elements(axis + 1, x.rank())),
+           static_cast<T>(stored_bits(l.type(), t.fill())));
+}
+
+void mask_tail(Launch& l) {
+  size_of(l.type()) == 2 ? mask_tail_of<uint16_t>(l) : mask_tail_of<uint32_t>(l);
+}
+
 void copy(Launch& l) { l.copy(l.out(0), l.in(0), l.out_operand(0).bytes()); }
 
 void fill(Launch& l) {
@@ -253,6 +327,11 @@ BOWLINE_CUDA_KERNEL(concat, .run = concat);
 BOWLINE_CUDA_KERNEL(split, .run = split);
 BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
 BOWLINE_CUDA_KERNEL(copy, .run = copy);
+BOWLINE_CUDA_KERNEL(mask_tail, .run = mask_tail);
+BOWLINE_CUDA_KERNEL(mask_tail_f16, .run = mask_tail);
+BOWLINE_CUDA_KERNEL(mask_tail_bf16, .run = mask_tail);
+BOWLINE_CUDA_KERNEL(mask_tail_i32, .run = mask_tail);
+BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows);
 BOWLINE_CUDA_KERNEL(fill, .run = fill);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

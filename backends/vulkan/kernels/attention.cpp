@@ -51,7 +51,8 @@ Push push_of(const Launch& l, const Operands& o, const Sizes& s) {
       .add(o.d_q)
       .add(o.d_k)
       .add(o.d_v)
-      .add(o.delta);
+      .add(o.delta)
+      .add(l.step());
   push.u32(s.batch)
       .u32(s.heads)
       .u32(s.kv_heads)
@@ -60,6 +61,7 @@ Push push_of(const Launch& l, const Operands& o, const Sizes& s) {
       .u32(attributes.causal() ? 1 : 0);
   push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
                                    : static_cast<double>(attributes.scale()));
+  push.u32(l.count_word(0, 1)).u32(l.count_word(1, 1));
   return push;
 }
 

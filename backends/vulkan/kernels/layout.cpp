@@ -1,8 +1,10 @@
-//! ops Transpose Slice SliceGrad Concat Split BroadcastTo Fill
-//! ops(any) Copy
+//! ops MaskTail Transpose Slice SliceGrad Concat Split BroadcastTo Fill
+//! ops(f16, bf16, i32) MaskTail
+//! ops(any) Copy WriteRows
 // Copies with strides: what moves elements and computes nothing.
 #include <algorithm>
 
+#include "core/float16.h"
 #include "index.h"
 #include "kernel.h"
 
@@ -123,6 +125,41 @@ void copy(Launch& l) {
   }
 }
 
+void mask_tail(Launch& l) {
+  const auto& t = l.attributes<MaskTailAttributes>();
+  const Shape& x = l.in_shape(0);
+  const int axis = positive_axis(t.axis(), x.rank());
+  const auto n = static_cast<uint64_t>(x.elements());
+  const Grid grid = l.over_elements(n);
+  Push push;
+  push.add(l.in(0)).add(l.out(0)).add(l.step());
+  push.u32(l.count_word(0, axis)).u32(n).u32(grid.per_group);
+  push.u32(static_cast<uint64_t>(x[axis]));
+  push.u32(static_cast<uint64_t>(x.elements(axis + 1, x.rank())));
+  push.u32(stored_bits(l.type(), t.fill()));
+  const bool wide = size_of(l.type()) == 4;
+  l.dispatch(wide ? shader::mask_tail_f32 : shader::mask_tail_f16, {}, push, grid,
+             static_cast<double>(n) * 20, static_cast<double>(n) * 2 * l.element_bytes());
+}
+
+void write_rows(Launch& l) {
+  const Shape& state = l.in_shape(0);
+  const Shape& rows = l.in_shape(1);
+  const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
+  const auto n = static_cast<uint64_t>(rows.elements());
+  // One invocation looks at the position also where there is nothing to write.
+  const Grid grid = l.over_elements(std::max<uint64_t>(n, 1));
+  Push push;
+  push.add(l.in(1)).add(l.out(0));
+  l.push_step_words(push);
+  push.u32(l.count_word(1, axis)).u32(n).u32(grid.per_group);
+  push.u32(static_cast<uint64_t>(rows[axis])).u32(static_cast<uint64_t>(state[axis]));
+  push.u32(static_cast<uint64_t>(state.elements(axis + 1, state.rank()))).u32(l.node());
+  const bool wide = size_of(l.type()) == 4;
+  l.dispatch(wide ? shader::write_rows_f32 : shader::write_rows_f16, {}, push, grid,
+             static_cast<double>(n) * 20, static_cast<double>(n) * 2 * l.element_bytes());
+}
+
 void fill(Launch& l) {
   const float value = l.attributes<FillAttributes>().value();
   uint32_t word = 0;
@@ -139,6 +176,11 @@ BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
 BOWLINE_VULKAN_KERNEL(split, .launch = split);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .moves_bytes = true);
+BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
+BOWLINE_VULKAN_KERNEL(mask_tail_f16, .launch = mask_tail);
+BOWLINE_VULKAN_KERNEL(mask_tail_bf16, .launch = mask_tail);
+BOWLINE_VULKAN_KERNEL(mask_tail_i32, .launch = mask_tail);
+BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows);
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
 
 }  // namespace bowline::vulkan

@@ -18,6 +18,20 @@ void replace(file::NodeT& n, file::Op op, Attributes attributes) {
   n.op.value = new Attributes(std::move(attributes));
 }
 
+// An entry point whose node writes storage 5, and that does not say so.
+void add_writer(Sample& s) {
+  s.model.storages[5]->trainable = false;
+  auto step = std::make_unique<file::GraphT>();
+  step->name = "step";
+  step->inputs.push_back(test::make_input("x", file::DType::f32, {1}));
+  step->parameters = {5};
+  step->nodes.push_back(std::make_unique<file::NodeT>());
+  step->nodes[0]->inputs = {1, 0};
+  replace(*step->nodes[0], file::Op::WriteRows, file::WriteRowsAttributesT());
+  step->outputs.push_back(test::make_output("y", 2));
+  s.model.graphs.push_back(std::move(step));
+}
+
 const Hostile kGraphs[] = {
     {"input_from_the_future", "CVE-2020-15213: a cyclic graph", "value 4",
      [](Sample& s) { node(s, 0).inputs[0] = 4; }},
@@ -144,8 +158,23 @@ const Hostile kGraphs[] = {
      [](Sample& s) {
        node(s, 1).inputs = {3, 3};
      }},
-    {"updates_without_an_operator", "state written by a lie", "updates 1",
-     [](Sample& s) { graph(s).updates = {0}; }},
+    {"updates_without_an_operator", "state written by a lie",
+     "updates is 0, but its nodes write none", [](Sample& s) { graph(s).updates = {0}; }},
+    {"updates_of_no_storage", "CVE-2021-29591: index past a list", "The updated state 99",
+     [](Sample& s) { graph(s).updates = {99}; }},
+    {"updates_that_descend", "one of two writers unseen", "The updated state 0 stands behind 1",
+     [](Sample& s) {
+       graph(s).updates = {1, 0};
+     }},
+    {"updates_of_a_body", "state written by a lie", "The body says that it updates 1 states",
+     [](Sample& s) { graph(s, 1).updates = {0}; }},
+    {"update_that_is_not_said", "state written in secret", "is none, but its nodes write 5",
+     [](Sample& s) { add_writer(s); }},
+    {"update_of_what_is_trained", "state and weight in one", "(a weight) is trainable",
+     [](Sample& s) {
+       add_writer(s);
+       s.model.storages[5]->trainable = true;
+     }},
     {"body_out_of_range", "CVE-2021-37686", "body 9", [](Sample& s) { repeat(s).body = 9; }},
     {"body_contains_itself", "CVE-2021-29591: recursive subgraphs", "body 0",
      [](Sample& s) { repeat(s).body = 0; }},

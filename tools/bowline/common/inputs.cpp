@@ -153,15 +153,21 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
     if (what[0] == '@') {
       BOWLINE_ASSIGN(array, read_npy(what.substr(1)));
       add_dims_of(input, array, inputs.dims);
+      add_dims_of(input, array, inputs.lengths);
     }
     inputs.names.push_back(input.name);
     inputs.arrays.push_back(std::move(array));
+  }
+  for (const BoundDim& d : inputs.dims) {
+    if (std::ranges::find(inputs.lengths, d.name, &BoundDim::name) == inputs.lengths.end()) {
+      inputs.lengths.push_back(d);
+    }
   }
   for (size_t i = 0; i < inputs.names.size(); ++i) {
     const InputInfo& input = entry.inputs[i];
     const std::string& what = given[input.name];
     if (what[0] != '@') {
-      BOWLINE_ASSIGN(const std::vector<int64_t> shape, shape_of(input, inputs.dims));
+      BOWLINE_ASSIGN(const std::vector<int64_t> shape, shape_of(input, inputs.lengths));
       BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape));
       BOWLINE_TRY(fill(inputs.arrays[i], what));
     }

@@ -11,6 +11,8 @@ struct Inputs {
   std::vector<std::string> names;
   std::vector<Array> arrays;
   std::vector<BoundDim> dims;  // those given, and those that the shapes of files say
+  // Those that the shapes of files say, else those given: what a run has of a counted dim.
+  std::vector<BoundDim> lengths;
 
   std::vector<Tensor> tensors();
 };

@@ -155,6 +155,7 @@ Result<json> describe_model(const ModelInfo& model, const std::string& path) {
               {"sizes", sizes_of(model)},
               {"metadata", object_of(model.metadata)},
               {"dims", json::array()},
+              {"counted_dims", json::array()},
               {"entry_points", json::array()},
               {"parameters", parameters_of(model)},
               {"storages", storages_of(model)},
@@ -165,6 +166,9 @@ Result<json> describe_model(const ModelInfo& model, const std::string& path) {
   }
   for (const DimInfo& d : model.dims) {
     all["dims"].push_back(d.name);
+    if (d.counted) {
+      all["counted_dims"].push_back(d.name);
+    }
   }
   for (const EntryPointInfo& e : model.entry_points) {
     all["entry_points"].push_back(entry_point(e));

@@ -1,0 +1,92 @@
+// Rules for counted axes (OpDef::counted) that several operators share.
+#pragma once
+
+#include <initializer_list>
+
+#include "ops/op.h"
+
+namespace bowline::counted {
+
+struct Axis {
+  int input = 0;
+  int axis = 0;
+};
+
+// The dim that counts axes which meet in one axis of an output; one of size 1 that is not counted is stretched.
+// Errors  unsupported: not all of them are counted by it.
+inline Result<int> common(const CountedContext& c, std::span<const Axis> axes) {
+  const auto first =
+      std::ranges::find_if(axes, [&](const Axis& a) { return c.dim(a.input, a.axis) != c.kNone; });
+  if (first == axes.end()) {
+    return c.kNone;
+  }
+  const int dim = c.dim(first->input, first->axis);
+  for (const Axis& a : axes) {
+    const int other = c.dim(a.input, a.axis);
+    if (other != dim && !(other == c.kNone && c.in(a.input)[a.axis] == 1)) {
+      return c.refuse(first->input, first->axis,
+                      format("axis {} of input {}, which meets it, is not", a.axis, a.input));
+    }
+  }
+  return dim;
+}
+inline Result<int> common(const CountedContext& c, std::initializer_list<Axis> axes) {
+  return common(c, std::span(axes.begin(), axes.size()));
+}
+
+// Axes [begin, end) of an input are not counted.
+inline Status none(const CountedContext& c, int input, int begin, int end, std::string_view why) {
+  for (int a = begin; a < end; ++a) {
+    if (c.dim(input, a) != c.kNone) {
+      return c.refuse(input, a, why);
+    }
+  }
+  return {};
+}
+inline Status none(const CountedContext& c, int input, std::string_view why) {
+  return none(c, input, 0, c.in(input).rank(), why);
+}
+
+// Axes [begin, end) of input 0 are the same axes of output `o`.
+inline void pass(CountedContext& c, int begin, int end, int o = 0) {
+  for (int a = begin; a < end; ++a) {
+    c.count(o, a, c.dim(0, a));
+  }
+}
+
+// Element by element, of one input.
+inline Status elementwise(CountedContext& c) {
+  pass(c, 0, c.in(0).rank());
+  return {};
+}
+
+// Inputs 0 and 1 broadcast over all axes of output 0 but the last `without`, of which both have as many.
+inline Status broadcast(CountedContext& c, int without) {
+  const int rank = c.out(0).rank() - without;
+  for (int o = 0; o < rank; ++o) {
+    std::vector<Axis> axes;
+    for (const int i : {0, 1}) {
+      const int a = o - (rank - (c.in(i).rank() - without));
+      if (a >= 0) {
+        axes.push_back({i, a});
+      }
+    }
+    BOWLINE_ASSIGN(const int dim, common(c, axes));
+    c.count(0, o, dim);
+  }
+  return {};
+}
+inline Status broadcast(CountedContext& c) { return broadcast(c, 0); }
+
+// Row by row: the last axis of input 0 is mixed with what the other inputs hold.
+inline Status rows(CountedContext& c) {
+  const int last = c.in(0).rank() - 1;
+  pass(c, 0, last);
+  BOWLINE_TRY(none(c, 0, last, last + 1, "a row has all of its elements"));
+  for (int i = 1; i < c.inputs(); ++i) {
+    BOWLINE_TRY(none(c, i, "a weight has all of its elements"));
+  }
+  return {};
+}
+
+}  // namespace bowline::counted

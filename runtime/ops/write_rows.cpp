@@ -1,0 +1,98 @@
+// WriteRows: rows into a state, at a position that a run gives.
+//
+//   y[.., i, ..] = position <= i < position + n ? rows[.., i - position, ..] : state[.., i, ..]   along `axis`
+//
+// Shapes    state of rank >= 1; rows of its shape but for n <= its size along the axis  ->  y, the state after the write.
+// Step      position is that of the first row in the state. With position + n above the size of the axis nothing is written, and
+//           the error is index_out_of_range.
+// Updates   the storage of the state (OpDef::updates): a parameter that is not trained, such as a KV cache.
+// Counted   rows along the axis: as many as are there are written.
+// Gradient  none.
+// Source    ONNX operators, TensorScatter (opset 24), in its linear mode.
+//! step position: u32
+#include <limits>
+
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+template <class Context>
+int axis_of(const Context& c, int rank) {
+  const int axis = c.template attributes<WriteRowsAttributes>().axis();
+  return axis < 0 ? axis + rank : axis;
+}
+
+Status infer(InferContext& c) {
+  const Shape& state = c.in(0);
+  Shape rows = c.in(1);
+  BOWLINE_ASSIGN(const int axis,
+                 normalise_axis(c.attributes<WriteRowsAttributes>().axis(), state.rank()));
+  BOWLINE_REQUIRE(rows.rank() == state.rank(), "The rows have rank {}, the state has {}.",
+                  rows.rank(), state.rank());
+  BOWLINE_REQUIRE(rows[axis] <= state[axis], "{} rows are more than the state has ({}).",
+                  rows[axis], state[axis]);
+  rows[axis] = state[axis];
+  BOWLINE_REQUIRE(rows == state,
+                  "Shape of the rows ({}) differs from that of the state ({}) outside axis {}.",
+                  c.in(1), state, axis);
+  return c.out(0, state);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Shape& state = c.shape(0);
+  const int axis = axis_of(c, state.rank());
+  const int64_t rows = c.extent(1, axis);
+  const int64_t position = c.step(step::write_rows::position);
+  std::ranges::copy(c.in(0), c.out(0).begin());
+  if (position + rows > state[axis]) {
+    const int64_t last = position + std::max<int64_t>(rows, 1) - 1;
+    c.outcome.bad_indices = {
+        static_cast<double>(std::min<int64_t>(last, std::numeric_limits<int32_t>::max()))};
+    return;
+  }
+  for (Index i(c.shape(1)); i.valid(); i.next()) {
+    if (i[axis] >= rows) {
+      continue;
+    }
+    int64_t at = 0;
+    for (int a = 0; a < state.rank(); ++a) {
+      at = at * state[a] + i[a] + (a == axis ? position : 0);
+    }
+    c.out(0)[static_cast<size_t>(at)] = c.in(1)[i.flat()];
+  }
+}
+
+Status counted(CountedContext& c) {
+  const int rank = c.in(0).rank();
+  const int axis = axis_of(c, rank);
+  for (int a = 0; a < rank; ++a) {
+    for (const int i : {0, 1}) {
+      if (c.dim(i, a) != c.kNone && (i == 0 || a != axis)) {
+        return c.refuse(i, a, "a state has all of its elements");
+      }
+    }
+  }
+  c.read_count(1, axis);
+  return {};
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_write_rows;
+const OpDef op_write_rows{
+    .name = "WriteRows",
+    .inputs = 2,
+    .types = "F, F -> F",
+    .updates = {{0, 0}},
+    .reads_counts = true,
+    .infer = infer,
+    .counted = counted,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,50 @@
+//! variants T=f32,f16
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y[.., position + r, ..] = rows[.., r, ..] for r below the count. Bits, not numbers: f16 stands for any 16 of them. Rows that
+// end behind the state set the error word, and none is written.
+#include "common.glsl"
+#include "step_write_rows.glsl"
+#include "count.glsl"
+
+#if defined(T_f16)
+#define Cells Elements
+#else
+#define Cells Words
+#endif
+
+layout(push_constant, scalar) uniform Push {
+  Cells rows;
+  Cells y;
+  STEP_WORDS
+  uint at_count;
+  uint n;          // elements of all rows
+  uint per_group;
+  uint most;       // rows
+  uint size;       // rows of the state
+  uint inner;      // elements of a row
+  uint node;
+} p;
+
+void main() {
+  const uint count = extent(p.step, p.at_count, p.most);
+  const uint position = step_position;
+  if (position > p.size - count) {
+    if (group_index() == 0 && gl_LocalInvocationID.x == 0) {
+      const uint behind = max(count, 1u) - 1;
+      p.step.error_node = p.node;
+      p.step.error_value = int(min(position, 0x7FFFFFFFu - behind) + behind);
+      p.step.error = kIndexOutOfRange;
+    }
+    return;
+  }
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.n);
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    const uint row = i / p.inner;
+    const uint r = row % p.most;
+    if (r < count) {
+      p.y.v[(row / p.most * p.size + position + r) * p.inner + i % p.inner] = p.rows.v[i];
+    }
+  }
+}

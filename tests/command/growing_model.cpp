@@ -1,0 +1,27 @@
+// Writes a model with a counted dim "rows" and a state: y = tanh(x) for x [rows, 2], and "kept" is a state of which a run writes
+// the rows of x.
+#include "writer_main.h"
+
+using namespace bowline;
+
+Status write_model(const char* path) {
+  Model model;
+  if (Status s = model.dim("rows", {.max = 8, .counted = true}); !s.ok()) {
+    return s;
+  }
+  const Result<Parameter> state = model.parameter("state", {8, 2}, Init::zeros(), StorageRole::kv_cache);
+  if (!state.ok()) {
+    return state.status();
+  }
+  GraphBuilder graph(model, "forward");
+  const Value x = graph.input("x", DType::f32, {"rows", 2});
+  graph.output("y", graph.op("Tanh", {x}));
+  graph.output("kept", graph.op("WriteRows", {graph.parameter(state.value()), x}));
+  if (Status s = graph.finish(); !s.ok()) {
+    return s;
+  }
+  if (Status s = model.materialize(1); !s.ok()) {
+    return s;
+  }
+  return model.save(path);
+}

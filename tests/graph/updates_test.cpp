@@ -1,0 +1,252 @@
+// Who writes a state, and who may read it where.
+#include "graph/updates.h"
+
+#include "graph/bind.h"
+#include "ties/seed_models.h"
+
+namespace bowline {
+namespace {
+
+using test::must;
+
+const std::vector<Attribute> kFirstAxis = {{"axis", 0}};
+
+// A model with the states "a" and "b" [4, 2], the weight "w" and the entry point that `build` makes of them and of x [1, 2].
+struct States {
+  Model model;
+  Parameter a = must(model.parameter("a", {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  Parameter b = must(model.parameter("b", {4, 2}, Init::zeros(), StorageRole::running_statistic));
+  Parameter w = must(model.parameter("w", {4, 2}, Init::zeros()));
+
+  template <class Build>
+  Status build(Build make) {
+    GraphBuilder g(model, "g");
+    const Value x = g.input("x", DType::f32, {1, 2});
+    g.output("y", make(g, x));
+    return g.finish();
+  }
+  std::vector<uint32_t> written() const {
+    return must(graph::written_storages(Internals::state(model)->graphs.at(0), Internals::state(model)->table));
+  }
+};
+
+Value write(GraphBuilder& g, Value state, Value rows) {
+  return g.op("WriteRows", {state, rows}, kFirstAxis);
+}
+Value total(GraphBuilder& g, Value v) { return g.op("ReduceSum", {v}); }
+
+TEST(Updates, AreFoundByStorage) {
+  States s;
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {
+    const Value b = write(g, g.parameter(s.b), x);
+    return g.op("Add", {total(g, b), total(g, write(g, g.parameter(s.a), x))});
+  }));
+  EXPECT_EQ(s.written(), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST(Updates, NobodyWritesWithoutAWriter) {
+  States s;
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value) { return total(g, g.parameter(s.a)); }));
+  EXPECT_TRUE(s.written().empty());
+}
+
+template <class Build>
+void expect_refused(States& s, const std::string& message, Build make) {
+  const Status refused = s.build(make);
+  EXPECT_EQ(refused.code(), Code::bad_argument);
+  EXPECT_EQ(refused.message(), message);
+  EXPECT_TRUE(Internals::state(s.model)->graphs.empty());
+}
+
+TEST(Updates, AStorageHasOneWriter) {
+  States s;
+  expect_refused(
+      s,
+      "Storage 0 has two writers: node 0 (WriteRows) through parameter \"a\", and node 1 "
+      "\"again\" (WriteRows) through \"a\".",
+      [&](GraphBuilder& g, Value x) {
+        const Value a = g.parameter(s.a);
+        write(g, a, x);
+        g.named("again");
+        return write(g, a, x);
+      });
+}
+
+TEST(Updates, AStorageThatIsTrainedHasNone) {
+  States s;
+  const std::string message =
+      "node 0 (WriteRows) writes parameter \"w\", whose storage 2 (a weight) is trainable.";
+  expect_refused(s, message,
+                 [&](GraphBuilder& g, Value x) { return write(g, g.parameter(s.w), x); });
+  ASSERT_OK(s.model.freeze("w"));
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value x) { return write(g, g.parameter(s.w), x); }));
+  EXPECT_EQ(s.written(), std::vector<uint32_t>{2});
+  // The flag may change: a plan looks again.
+  ASSERT_OK(s.model.freeze("w", false));
+  EXPECT_EQ(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}).status().message(),
+            message);
+}
+
+TEST(Updates, AStateIsNeverThawed) {
+  States s;
+  const Status refused = s.model.freeze("b", false);
+  EXPECT_EQ(refused.code(), Code::bad_argument);
+  EXPECT_EQ(refused.message(), "\"b\" is a running_statistic, which is not trained.");
+}
+
+TEST(Updates, WhatIsWrittenIsAParameterAsItLies) {
+  States s;
+  expect_refused(s, "Input 0 of node 1 (WriteRows), which writes it, is no parameter.",
+                 [&](GraphBuilder& g, Value x) {
+                   return write(g, g.op("Reshape", {x}, {{"dims", {1, 2}}}), x);
+                 });
+  View transposed;
+  transposed.transpose = true;
+  const Parameter t = must(s.model.tied_parameter("t", s.a, transposed));
+  expect_refused(s, "node 1 (WriteRows) writes parameter \"t\", which shows storage 0 transposed.",
+                 [&](GraphBuilder& g, Value x) {
+                   return g.op("WriteRows",
+                               {g.parameter(t), g.op("Reshape", {x}, {{"dims", {2, 1}}})},
+                               {{"axis", 1}});
+                 });
+}
+
+TEST(Updates, AReaderOfTheParameterStandsInFrontOfTheWriter) {
+  const auto message = [](const char* reader, int writer = 0) {
+    return format(
+        "{} reads parameter \"a\", but does not stand before node {} (WriteRows), which writes its "
+        "storage 0 through \"a\"; what was written is the output of that node.",
+        reader, writer);
+  };
+  States s;
+  expect_refused(s, message("node 1 (ReduceSum)"), [&](GraphBuilder& g, Value x) {
+    const Value a = g.parameter(s.a);
+    write(g, a, x);
+    return total(g, a);
+  });
+  expect_refused(s, message("output \"y\""), [&](GraphBuilder& g, Value x) {
+    const Value a = g.parameter(s.a);
+    write(g, a, x);
+    return a;
+  });
+  // A view is read where its readers are.
+  expect_refused(s, message("node 2 (ReduceSum)", 1), [&](GraphBuilder& g, Value x) {
+    const Value a = g.parameter(s.a);
+    const Value flat = g.op("Reshape", {a}, {{"dims", {8}}});
+    write(g, a, x);
+    return total(g, flat);
+  });
+}
+
+TEST(Updates, TheRowsAreNotOfTheStateItself) {
+  States s;
+  expect_refused(s,
+                 "node 0 (WriteRows) reads parameter \"a\", but does not stand before node 0 "
+                 "(WriteRows), which writes its storage 0 through \"a\"; what was written is the "
+                 "output of that node.",
+                 [&](GraphBuilder& g, Value) {
+                   const Value a = g.parameter(s.a);
+                   return write(g, a, a);
+                 });
+}
+
+TEST(Updates, TiesDecide) {
+  States s;
+  const Parameter c = must(s.model.parameter("c", {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {
+    const Value written = write(g, g.parameter(s.a), x);
+    return g.op("Add", {total(g, written), total(g, g.parameter(c))});
+  }));
+  const graph::Graph& g = Internals::state(s.model)->graphs[0];
+  EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
+  ASSERT_OK(s.model.tie("a", "c"));
+  const Status refused = graph::bind(g, *Internals::state(s.model), {}).status();
+  EXPECT_EQ(refused.code(), Code::bad_argument);
+  EXPECT_EQ(refused.message(),
+            "node 2 (ReduceSum) reads parameter \"c\", but does not stand before node 0 "
+            "(WriteRows), which writes its storage 0 through \"a\"; what was written is the output "
+            "of that node.");
+  ASSERT_OK(s.model.untie("c").status());
+  EXPECT_OK(graph::bind(g, *Internals::state(s.model), {}).status());
+}
+
+// A Repeat of two iterations that writes a list and adds up what is there, before and behind the write.
+Status build_repeat(Model& model, const ParameterList& states, bool reads_behind) {
+  GraphBuilder g(model, "g");
+  const Value x = g.input("x", DType::f32, {1, 2});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
+    const Value state = body.parameter(states);
+    Value before = reads_behind ? state : body.op("ReduceSum", {state});
+    const Value after = write(body, state, in[0]);
+    before = reads_behind ? body.op("ReduceSum", {state}) : before;
+    const Value sum = body.op("Add", {before, body.op("ReduceSum", {after})});
+    return std::vector<Value>{body.op("Add", {in[0], sum})};
+  });
+  g.output("y", y.at(0));
+  return g.finish();
+}
+
+TEST(Updates, AnIterationWritesItsEntryOfAList) {
+  Model model;
+  const ParameterList own =
+      must(model.parameters("k.{}", 2, {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  ASSERT_OK(build_repeat(model, own, false));
+  EXPECT_EQ(must(graph::written_storages(Internals::state(model)->graphs[0], Internals::state(model)->table)),
+            (std::vector<uint32_t>{0, 1}));
+  ASSERT_OK(model.tie("k.0", "k.1"));
+  EXPECT_EQ(
+      graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), {}).status().message(),
+      "Storage 0 has two writers: node 1 (WriteRows) in the body of node 0 (Repeat) through "
+      "parameter \"k.0\", and node 1 (WriteRows) in the body of node 0 (Repeat) through \"k.1\".");
+}
+
+TEST(Updates, ABodyReadsBeforeItWrites) {
+  Model model;
+  const ParameterList own =
+      must(model.parameters("k.{}", 2, {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  EXPECT_EQ(build_repeat(model, own, true).message(),
+            "node 1 (ReduceSum) in the body of node 0 (Repeat) reads parameter \"k.0\", but does "
+            "not stand before node 0 (WriteRows) in the body of node 0 (Repeat), which writes its "
+            "storage 0 through \"k.0\"; what was written is the output of that node.");
+}
+
+// Another iteration has written it, or has not: a body does not say which.
+TEST(Updates, ABodyReadsNoEntryOfAnotherIteration) {
+  Model model;
+  const ParameterList own =
+      must(model.parameters("k.{}", 2, {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  const ParameterList swapped{{own.items[1], own.items[0]}};
+  GraphBuilder g(model, "g");
+  const Value x = g.input("x", DType::f32, {1, 2});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
+    const Value other = body.op("ReduceSum", {body.parameter(swapped)});
+    write(body, body.parameter(own), in[0]);
+    return std::vector<Value>{body.op("Add", {in[0], other})};
+  });
+  g.output("y", y.at(0));
+  EXPECT_EQ(g.finish().message().substr(0, 66),
+            "node 0 (ReduceSum) in the body of node 0 (Repeat) reads parameter ");
+}
+
+TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {
+  States s;
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {
+    write(g, g.parameter(s.a), x);
+    return total(g, x);
+  }));
+  graph::Graph g = must(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}));
+  graph::prune(g);
+  EXPECT_EQ(g.nodes.size(), 2u);
+}
+
+TEST(Updates, AModelKnowsItsRoles) {
+  Model model;
+  const Status refused = model.parameter("a", {1}, Init::zeros(), StorageRole::gradient).status();
+  EXPECT_EQ(refused.code(), Code::bad_argument);
+  EXPECT_EQ(refused.message(), "Parameter \"a\" cannot be declared as a gradient.");
+  EXPECT_OK(model.parameter("a", {1}, Init::zeros(), StorageRole::constant).status());
+  EXPECT_FALSE(Internals::state(model)->table.storages[0].trainable);
+}
+
+}  // namespace
+}  // namespace bowline
