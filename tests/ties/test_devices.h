@@ -95,7 +95,7 @@ class OnDevice : public testing::TestWithParam<std::string> {
     BOWLINE_NEED(why_test_device_missing(GetParam()));
     device_ = open_test_device(GetParam());
   }
-  Device device_{nullptr};
+  Device device_ = Internals::device(nullptr);
 };
 
 #define BOWLINE_ON_ALL_DEVICES(suite)                                                          \
