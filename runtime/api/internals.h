@@ -13,6 +13,7 @@ struct Internals {
   static const std::shared_ptr<device::OpenDevice>& open(const Device& device) {
     return device.open_;
   }
+  static Model model(std::shared_ptr<graph::ModelState> state) { return Model(std::move(state)); }
   static Device device(std::shared_ptr<device::OpenDevice> open) { return Device(std::move(open)); }
 };
 

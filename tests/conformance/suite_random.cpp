@@ -4,6 +4,7 @@
 // what the operators promise (random/reference.h). A model that fails is shrunk and printed as C++.
 #include <cmath>
 
+#include "api/internals.h"
 #include "conformance/random/reference.h"
 #include "conformance/suite.h"
 
@@ -71,7 +72,8 @@ std::optional<Found> examine(const Run& run, const Recipe& recipe, bool as_repea
   if (!wanted.ok()) {
     return {};
   }
-  return compare(wanted.value(), random::train_on(Device(run.device), recipe, as_repeat));
+  return compare(wanted.value(),
+                 random::train_on(Internals::device(run.device), recipe, as_repeat));
 }
 
 std::string report(const Run& run, const Recipe& recipe, bool as_repeat, const Found& found) {

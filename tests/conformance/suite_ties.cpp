@@ -4,6 +4,7 @@
 //   loss = sum(a * x * b) with a = b = w, x = 2: dloss/dw = 4 w; with a learning rate of 1/8 each
 //   step halves w. Untied: dloss/da = 2 b; each step takes a quarter away. All of these numbers are
 //   exact in f32.
+#include "api/internals.h"
 #include "bowline.h"
 #include "conformance/suite.h"
 
@@ -69,7 +70,7 @@ Result<std::string> trained(const Device& device, bool tied) {
 }  // namespace
 
 Status run_ties(Run& run) {
-  const Device device(run.device);
+  const Device device = Internals::device(run.device);
   for (const bool tied : {true, false}) {
     const std::string name = tied ? "tied product" : "untied product";
     if (!matches(run.options.filter, name)) {

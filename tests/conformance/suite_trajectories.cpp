@@ -2,6 +2,7 @@
 // oracles; losses and gradient norms must stay together.
 #include <cmath>
 
+#include "api/internals.h"
 #include "bowline.h"
 #include "conformance/oracle_device.h"
 #include "conformance/suite.h"
@@ -169,7 +170,7 @@ struct Curve {
 };
 
 Result<Curve> train(const Recipe& r, std::shared_ptr<device::OpenDevice> open, uint64_t seed) {
-  const Device device(std::move(open));
+  const Device device = Internals::device(std::move(open));
   BOWLINE_ASSIGN(Model model, r.build(seed + 1));
   BOWLINE_TRY(model.to(device));
   const TrainOptions options = r.options();

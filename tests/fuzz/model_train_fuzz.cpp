@@ -173,7 +173,7 @@ void use(const std::shared_ptr<const model::VerifiedFile>& file, const char* dev
   if (!succeeded(state.status())) {
     return;
   }
-  Model model(std::move(state).value());
+  Model model = Internals::model(std::move(state).value());
   const Device device = open_small(device_name);
   const auto& storages = Internals::state(model)->table.storages;
   const bool large = std::ranges::any_of(

@@ -62,6 +62,15 @@ void expect_numbers(const Model& m) {
   }
 }
 
+TEST_F(Encoded, IsDescribedByItsEncoding) {
+  const ModelInfo info = must(model_->describe());
+  EXPECT_EQ(info.storages[1].encoding, "int8 block 2 axis -1 scale f16");
+  EXPECT_EQ(info.storages[1].bytes, 8u);  // four codes, two scales
+  EXPECT_EQ(must(model_->storage_bytes(1)).size(), 8u);
+  EXPECT_EQ(info.storages[0].encoding, "plain");
+  EXPECT_NE(model_->storages().find("int8 block 2 axis -1 scale f16 frozen"), std::string::npos);
+}
+
 TEST_F(Encoded, IsReadAsNumbersAndListed) {
   expect_numbers(*model_);
   EXPECT_NE(model_->storages().find("int8 block 2 axis -1 scale f16"), std::string::npos)

@@ -280,7 +280,7 @@ TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
   const Dims shape = {1 << 19};
   must(m.parameters("w{}", 3, shape, Init::zeros()));  // 2 MiB each
   ASSERT_OK(m.materialize(1));
-  const Device device(open_for_test("full", std::make_unique<FullDevice>()));
+  const Device device = Internals::device(open_for_test("full", std::make_unique<FullDevice>()));
   const State before(device, m);
   const Status s = m.to(device);
   EXPECT_EQ(s.code(), Code::out_of_memory);

@@ -34,6 +34,14 @@ Result<uint64_t> bytes_of(const Model& model, bool training) {
   return bytes;
 }
 
+// A Trainer updates it.
+bool is_trained(const StorageInfo& s) {
+  const bool weight = s.role == StorageRole::weight || s.role == StorageRole::adapter_a ||
+                      s.role == StorageRole::adapter_b;
+  return weight && !s.empty && s.trainable && s.dtype == DType::f32 && s.encoding == "plain" &&
+         s.bytes > 0;
+}
+
 // Of f32.
 bool all_finite(std::span<const std::byte> bytes) {
   for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
@@ -137,15 +145,14 @@ Status Store::take_folder() {
 Result<std::string> Store::find_not_finite(const Model& model) {
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   for (const StorageInfo& s : info.storages) {
-    const bool numbers = !s.empty && s.dtype == DType::f32 && s.encoding == "plain";
-    const bool state = s.role == StorageRole::moment || s.role == StorageRole::master;
-    const uint32_t of = state ? s.owner.value_or(s.tie) : s.tie;
-    if (!numbers || is_training(s.role) != state || !info.storages[of].trainable) {
+    const bool moment = s.role == StorageRole::moment;
+    const StorageInfo& weight = moment && s.owner ? info.storages[*s.owner] : s;
+    if (s.empty || !is_trained(weight)) {
       continue;
     }
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(s.tie));
     if (!all_finite(bytes)) {
-      return std::ranges::find(info.parameters, of, &ParameterInfo::tie)->name;
+      return std::ranges::find(info.parameters, weight.tie, &ParameterInfo::tie)->name;
     }
   }
   return std::string();
