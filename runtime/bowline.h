@@ -565,8 +565,8 @@ struct NodeTime {
 class Session {
  public:
   // The model must lie on `device` (Model::to). Errors  bad_argument: an unknown entry point, a dim that is
-  // not bound. unsupported: a node that the device cannot run, or that cannot take a counted dim. out_of_memory: with the bytes.
-  // over_budget: the plan costs more than `budget`, or more memory than the device's budget has left.
+  // not bound. unsupported: a node that the device cannot run, or that cannot take a counted dim. out_of_memory:
+  // with the bytes. over_budget: the plan costs more than `budget`, or more memory than the device's budget has left.
   static Result<Session> create(const Model& model, const Device& device,
                                 std::string_view entry_point, std::span<const BoundDim> dims,
                                 const Budget& budget = Budget::of_plan());
@@ -574,15 +574,17 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  // `inputs` by name, in any order; `outputs` are written. On an axis with a counted dim tensors have as many elements as the dim
-  // has in this run: a number from its minimum to the capacity that create() got, which all inputs with the dim share. A changed model (generation) is planned again:
+  // `inputs` by name, in any order; `outputs` are written. A changed model (generation) is planned again:
   // the old plan goes first, and where the new one does not fit there is none until a run() that it fits in.
+  // On an axis with a counted dim tensors have as many elements as the dim has in this run: a number from its minimum to the
+  // capacity that create() got, the same one in all inputs. Elements of a tensor lie together, whatever the capacity.
   //
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
   //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`. WriteRows needs a `position`.
   //          A counted dim that no input has is given by its name; its default is the capacity.
   // Errors   index_out_of_range: an id or label is outside its range, rows end behind a state; the node is named. bad_argument:
-  //          an input or a step word is unknown, missing or of another kind, a counted dim lies outside its limits; nothing ran. As create() where it plans.
+  //          an input or a step word is unknown, missing or of another kind, a counted dim lies outside its limits; nothing ran.
+  //          As create() where it plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
              std::span<const StepValue> steps = {});
 
