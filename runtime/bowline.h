@@ -915,7 +915,8 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   // `inputs` by name, in any order; `outputs` are written. On an axis with a counted dim tensors have as many elements as the dim
-  // has in this run: a number from its minimum to the capacity that create() got, which all inputs with the dim share. Of several
+  // has in this run: a number from its minimum to the capacity that create() got, the same one in
+  // all inputs; their elements lie together, whatever the capacity. Of several
   // plans of the entry point that one runs whose inputs have the given shapes, with counted dims the smallest that holds them. A
   // changed model (generation) is planned again: the old plans go first, and where the new ones do not fit there are none until a
   // run() that they fit in.

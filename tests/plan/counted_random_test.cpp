@@ -1,4 +1,4 @@
-// Random graphs with a counted dim against the same graphs bound to the length, on the CPU. What the rules refuse is not run.
+// Random graphs with a counted dim against the same graphs bound to the length. What the rules refuse is not run.
 #include <cmath>
 
 #include "plan/counted_models.h"
@@ -7,8 +7,9 @@
 namespace bowline::test {
 namespace {
 
-constexpr int64_t kSeq = -1;  // in a symbolic shape
-constexpr int kGraphs = 400;
+constexpr int64_t kSeq = -1;        // in a symbolic shape
+constexpr uint64_t kGraphs = 1000;  // on the cpu; of them the others get
+constexpr uint64_t kFewGraphs = 40;
 constexpr int kOperators = 9;
 constexpr int64_t kMostElements = 3000;
 
@@ -413,16 +414,19 @@ void expect_same(const Floats& got, const Floats& wanted, const std::string& whe
   }
 }
 
-TEST(CountedRandom, GraphsEqualThoseThatAreBoundToTheLength) {
-  const Device cpu = open_test_device("cpu");
-  int ran = 0, masked = 0;
-  for (uint64_t seed = 1; seed <= kGraphs; ++seed) {
+class CountedRandom : public OnDevice {};
+BOWLINE_ON_ALL_DEVICES(CountedRandom);
+
+TEST_P(CountedRandom, GraphsEqualThoseThatAreBoundToTheLength) {
+  const uint64_t graphs = GetParam() == "cpu" ? kGraphs : kFewGraphs;
+  uint64_t ran = 0, masked = 0;
+  for (uint64_t seed = 1; seed <= graphs; ++seed) {
     const Recipe recipe = Drawer(seed).draw();
-    Built counted = build(recipe, true, cpu), bound = build(recipe, false, cpu);
+    Built counted = build(recipe, true, device_), bound = build(recipe, false, device_);
     ASSERT_TRUE(bound.status.ok()) << bound.status.message() << "\nseed " << seed << "\n"
                                    << text_of(recipe);
     std::vector<BoundDim> dims = {{"seq", kCapacity}};
-    Result<Session> one = Session::create(counted.model, cpu, "g", dims);
+    Result<Session> one = Session::create(counted.model, device_, "g", dims);
     if (!one.ok()) {
       ASSERT_EQ(one.status().code(), Code::unsupported)
           << one.status().message() << "\nseed " << seed << "\n"
@@ -433,7 +437,7 @@ TEST(CountedRandom, GraphsEqualThoseThatAreBoundToTheLength) {
     masked += must(one.value().listing("forward")).find("MaskTail") != std::string::npos ? 1 : 0;
     for (const int64_t n : {kCapacity, int64_t{1}, static_cast<int64_t>(2 + seed % 14)}) {
       dims[0].value = n;
-      Session exact = must(Session::create(bound.model, cpu, "g", dims));
+      Session exact = must(Session::create(bound.model, device_, "g", dims));
       const std::vector<Floats> got = run(one.value(), recipe, n);
       const std::vector<Floats> wanted = run(exact, recipe, n);
       for (size_t i = 0; i < got.size(); ++i) {
@@ -444,8 +448,8 @@ TEST(CountedRandom, GraphsEqualThoseThatAreBoundToTheLength) {
                                  << must(one.value().listing("forward"));
     }
   }
-  EXPECT_GE(ran, 200) << "of the graphs few are within the rules";
-  EXPECT_GE(masked, 60) << "of the graphs few mix what is counted";
+  EXPECT_GE(2 * ran, graphs) << "of the graphs few are within the rules";
+  EXPECT_GE(6 * masked, graphs) << "of the graphs few mix what is counted";
 }
 
 }  // namespace
