@@ -110,6 +110,7 @@ std::unique_ptr<file::GraphT> table_of(const GraphEntry& from);
 
 template <class Entries, class Rows>
 void append_all(const Entries& from, Rows& to) {
+  to.reserve(from.size());
   for (const auto& entry : from) {
     to.push_back(table_of(entry));
   }

@@ -61,6 +61,9 @@ Table read_table(const model::Tables& file) {
 }
 
 void describe_table(const Table& table, const std::vector<bool>& keep, model::Description& out) {
+  out.storages.reserve(table.storages.size());
+  out.has_bytes.reserve(table.storages.size());
+  out.parameters.reserve(table.parameters.size());
   for (size_t tie = 0; tie < table.storages.size(); ++tie) {
     const Storage& storage = table.storages[tie];
     out.storages.push_back(describe_storage(storage, keep[tie]));
