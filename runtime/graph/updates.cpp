@@ -80,7 +80,7 @@ class Updates {
       const params::Storage& storage = table_.storages[row.tie];
       BOWLINE_REQUIRE(!storage.trainable,
                       "{} writes parameter \"{}\", whose storage {} (a {}) is trainable.", node,
-                      row.name, row.tie, name_of(storage.role));
+                      row.name, row.tie, bowline::name_of(storage.role));
       BOWLINE_REQUIRE(!row.view.transpose && storage.encoding.is_plain(),
                       "{} writes parameter \"{}\", which shows storage {} {}.", node, row.name,
                       row.tie, row.view.transpose ? "transposed" : "decoded");
