@@ -838,9 +838,9 @@ struct RecordInfo {
 struct IoInfo {
   std::string name;
   DType dtype = DType::f32;
-  TensorShape shape;  // with the capacities of counted dims
+  TensorShape shape;                 // with the capacities of counted dims
   std::vector<std::string> counted;  // for each axis its counted dim, or ""; empty: it has none
-  uint64_t offset = 0;  // bytes
+  uint64_t offset = 0;               // bytes
   uint64_t bytes = 0;
 };
 

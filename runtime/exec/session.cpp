@@ -193,8 +193,8 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
   }
   std::erase_if(named, [&](const Entry* e) { return !fits(e->forward.plan(), inputs); });
   BOWLINE_REQUIRE(!named.empty(), "The inputs have the shapes of none of these: {}.", known);
-  return *std::ranges::min_element(
-      named, {}, [](const Entry* e) { return e->forward.plan().io_bytes; });
+  return *std::ranges::min_element(named, {},
+                                   [](const Entry* e) { return e->forward.plan().io_bytes; });
 }
 
 Status SessionState::run(std::optional<std::string_view> entry_point,

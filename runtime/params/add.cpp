@@ -17,7 +17,9 @@ Status check_new_name(const Table& table, std::string_view name) {
 Status check_role(Role role, std::string_view name) {
   const bool declared = role == Role::weight || role == Role::constant || role == Role::kv_cache ||
                         role == Role::running_statistic;
-  BOWLINE_REQUIRE(declared, "Parameter \"{}\" cannot be declared as a {}.", name, name_of(role));
+  BOWLINE_REQUIRE(
+      declared, "Parameter \"{}\" cannot be declared with the role {}.", name,
+      role <= Role::master ? std::string(name_of(role)) : format("{}", static_cast<int>(role)));
   return {};
 }
 
@@ -25,8 +27,7 @@ Status check_role(Role role, std::string_view name) {
 
 // Adding a row fails before it changes anything, so it needs no copies.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
-                               std::span<const int64_t> shape, Init init, int busy,
-                               Role role) {
+                               std::span<const int64_t> shape, Init init, int busy, Role role) {
   BOWLINE_TRY(require_idle(busy, "parameter()"));
   BOWLINE_TRY(check_new_name(table, name));
   BOWLINE_REQUIRE(init.kind <= Init::Kind::uniform, "The initialiser {} of \"{}\" is unknown.",
@@ -36,7 +37,7 @@ Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
   BOWLINE_TRY(check_role(role, name));
   Storage row;
   row.role = role;
-  row.trainable = role == Role::weight;
+  row.trainable = is_trained(role);
   row.dtype = dtype;
   BOWLINE_ASSIGN(row.shape, Shape::checked(shape));
   row.init = init;

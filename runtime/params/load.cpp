@@ -116,8 +116,8 @@ class Filling {
   // Codes stand for numbers together with their scales: they are taken as they are, all of them.
   Status check_encodings(const Supply& supply, const Storage& from) const {
     BOWLINE_REQUIRE(from.encoding == storage_.encoding,
-                    "Parameter \"{}\" is stored as {} here and as {} in the file.",
-                    supply.to->name, storage_.encoding, from.encoding);
+                    "Parameter \"{}\" is stored as {} here and as {} in the file.", supply.to->name,
+                    storage_.encoding, from.encoding);
     BOWLINE_REQUIRE(
         from.encoding.is_plain() ||
             (from.shape == storage_.shape && supply.from->view == supply.to->view),

@@ -9,7 +9,8 @@ Status write_model(const char* path) {
   if (Status s = model.dim("rows", {.max = 8, .counted = true}); !s.ok()) {
     return s;
   }
-  const Result<Parameter> state = model.parameter("state", {8, 2}, Init::zeros(), StorageRole::kv_cache);
+  const Result<Parameter> state =
+      model.parameter("state", {8, 2}, Init::zeros(), StorageRole::kv_cache);
   if (!state.ok()) {
     return state.status();
   }

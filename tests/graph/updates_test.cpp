@@ -26,7 +26,8 @@ struct States {
     return g.finish();
   }
   std::vector<uint32_t> written() const {
-    return must(graph::written_storages(Internals::state(model)->graphs.at(0), Internals::state(model)->table));
+    return must(graph::written_storages(Internals::state(model)->graphs.at(0),
+                                        Internals::state(model)->table));
   }
 };
 
@@ -83,7 +84,9 @@ TEST(Updates, AStorageThatIsTrainedHasNone) {
   EXPECT_EQ(s.written(), std::vector<uint32_t>{2});
   // The flag may change: a plan looks again.
   ASSERT_OK(s.model.freeze("w", false));
-  EXPECT_EQ(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}).status().message(),
+  EXPECT_EQ(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {})
+                .status()
+                .message(),
             message);
 }
 
@@ -191,11 +194,14 @@ TEST(Updates, AnIterationWritesItsEntryOfAList) {
   const ParameterList own =
       must(model.parameters("k.{}", 2, {4, 2}, Init::zeros(), StorageRole::kv_cache));
   ASSERT_OK(build_repeat(model, own, false));
-  EXPECT_EQ(must(graph::written_storages(Internals::state(model)->graphs[0], Internals::state(model)->table)),
+  EXPECT_EQ(must(graph::written_storages(Internals::state(model)->graphs[0],
+                                         Internals::state(model)->table)),
             (std::vector<uint32_t>{0, 1}));
   ASSERT_OK(model.tie("k.0", "k.1"));
   EXPECT_EQ(
-      graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), {}).status().message(),
+      graph::bind(Internals::state(model)->graphs[0], *Internals::state(model), {})
+          .status()
+          .message(),
       "Storage 0 has two writers: node 1 (WriteRows) in the body of node 0 (Repeat) through "
       "parameter \"k.0\", and node 1 (WriteRows) in the body of node 0 (Repeat) through \"k.1\".");
 }
@@ -234,7 +240,8 @@ TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {
     write(g, g.parameter(s.a), x);
     return total(g, x);
   }));
-  graph::Graph g = must(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}));
+  graph::Graph g =
+      must(graph::bind(Internals::state(s.model)->graphs[0], *Internals::state(s.model), {}));
   graph::prune(g);
   EXPECT_EQ(g.nodes.size(), 2u);
 }
@@ -243,7 +250,7 @@ TEST(Updates, AModelKnowsItsRoles) {
   Model model;
   const Status refused = model.parameter("a", {1}, Init::zeros(), StorageRole::gradient).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
-  EXPECT_EQ(refused.message(), "Parameter \"a\" cannot be declared as a gradient.");
+  EXPECT_EQ(refused.message(), "Parameter \"a\" cannot be declared with the role gradient.");
   EXPECT_OK(model.parameter("a", {1}, Init::zeros(), StorageRole::constant).status());
   EXPECT_FALSE(Internals::state(model)->table.storages[0].trainable);
 }

@@ -115,8 +115,9 @@ TEST_F(Encoded, IsLoaded) {
   Model model = must(Model::open(plain_path));
   const std::string before = model.storages();
   const auto load = [&](LoadMode mode) { return model.load(path_, mode).status().message(); };
-  EXPECT_NE(load(LoadMode::copy).find("Parameter \"l0\" is stored as plain here and as int8 block 2 "
-                                      "axis -1 scale f16 in the file."),
+  EXPECT_NE(load(LoadMode::copy)
+                .find("Parameter \"l0\" is stored as plain here and as int8 block 2 "
+                      "axis -1 scale f16 in the file."),
             std::string::npos)
       << load(LoadMode::copy);
   EXPECT_NE(load(LoadMode::assign).find("which cannot be trained; freeze() it first."),

@@ -122,8 +122,10 @@ inline void add_prefill(Model& model, Decoder& d) {
 inline void add_decode(Model& model, Decoder& d) {
   EXPECT_OK(model.dim("kv_length", {.counted = true}));
   const Dims cache = {1, kCapacity, 2, kWidth / 2};
-  const Parameter keys = must(model.parameter("cache.k", cache, Init::zeros(), StorageRole::kv_cache));
-  const Parameter kept = must(model.parameter("cache.v", cache, Init::zeros(), StorageRole::kv_cache));
+  const Parameter keys =
+      must(model.parameter("cache.k", cache, Init::zeros(), StorageRole::kv_cache));
+  const Parameter kept =
+      must(model.parameter("cache.v", cache, Init::zeros(), StorageRole::kv_cache));
   GraphBuilder g(model, "decode");
   const Value id = g.input("id", DType::i32, {1, 1});
   const Value at = g.input("at", DType::i32, {1, 1});

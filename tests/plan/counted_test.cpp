@@ -219,7 +219,8 @@ TEST_P(Counted, AGenerationIsThePrefillOfItsTokens) {
 // As many rows as are there go into a state: what lies behind them in the plan would not even fit.
 TEST_P(Counted, RowsOfAStateAreThoseThatAreThere) {
   Model m = with_seq(true);
-  const Parameter state = must(m.parameter("state", {kCapacity, 4}, Init::zeros(), StorageRole::kv_cache));
+  const Parameter state =
+      must(m.parameter("state", {kCapacity, 4}, Init::zeros(), StorageRole::kv_cache));
   GraphBuilder g(m, "keep");
   const Value x = g.input("x", DType::f32, {1, "seq", 4});
   const Value rows = g.op("Reshape", {x}, {{"dims", {"seq", 4}}});

@@ -13,7 +13,8 @@ const std::vector<Attribute> kFirstAxis = {{"axis", 0}};
 // Writes x [2, 2] into "cache" [6, 2]; "before" and "after" are what the cache holds.
 Model cache_model() {
   Model model;
-  const Parameter cache = must(model.parameter("cache", {6, 2}, Init::zeros(), StorageRole::kv_cache));
+  const Parameter cache =
+      must(model.parameter("cache", {6, 2}, Init::zeros(), StorageRole::kv_cache));
   GraphBuilder g(model, "step");
   const Value x = g.input("x", DType::f32, {2, 2});
   const Value state = g.parameter(cache);
@@ -230,7 +231,8 @@ TEST(StateListing, NamesWhatANodeUpdates) {
 TEST(StateTraining, IsRefused) {
   Model model;
   const Parameter w = must(model.parameter("w", {2, 2}, Init::ones()));
-  const Parameter cache = must(model.parameter("cache", {6, 2}, Init::zeros(), StorageRole::kv_cache));
+  const Parameter cache =
+      must(model.parameter("cache", {6, 2}, Init::zeros(), StorageRole::kv_cache));
   GraphBuilder g(model, "loss");
   const Value x = g.input("x", DType::f32, {1, 2});
   const Value y = g.op("Linear", {x, g.parameter(w)});
