@@ -306,7 +306,7 @@ class Device {
   std::shared_ptr<device::OpenDevice> open_;
 };
 
-// ------------------------------------------------------------------------------------------- model
+// ------------------------------------------------------------------------------------------ models
 
 // How materialize() fills a storage. The values depend on the seed and the tie index alone.
 struct Init {
@@ -515,6 +515,8 @@ struct SelfTestValues {
   std::vector<std::vector<std::byte>> inputs;
   std::vector<std::vector<std::byte>> outputs;
 };
+
+// -------------------------------------------------------------------------------------- the model
 
 // A parameter of one Model; another Model refuses it.
 struct Parameter {
