@@ -335,7 +335,7 @@ struct View {
 // What a model holds, as data: Model::describe(). A description is a copy, which nothing changes later. The listings are made of
 // these.
 
-// What a storage is for.
+// What a storage is for. Weights and adapters are trained; nodes of a graph may write what is not trained (WriteRows).
 enum class StorageRole : uint8_t {
   weight,
   constant,
@@ -584,7 +584,8 @@ class Model {
   static Status verify(const std::string& path, const OpenOptions& options = {});
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
-  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit.
+  // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit, the role is not one
+  // of weight, constant, kv_cache and running_statistic.
   Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init,
                               StorageRole role = StorageRole::weight);
   // A second parameter of the storage of `other`: a tie. Without a view it shows what `other` shows.
@@ -917,11 +918,10 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   // `inputs` by name, in any order; `outputs` are written. On an axis with a counted dim tensors have as many elements as the dim
-  // has in this run: a number from its minimum to the capacity that create() got, the same one in
-  // all inputs; their elements lie together, whatever the capacity. Of several
-  // plans of the entry point that one runs whose inputs have the given shapes, with counted dims the smallest that holds them. A
-  // changed model (generation) is planned again: the old plans go first, and where the new ones do not fit there are none until a
-  // run() that they fit in.
+  // has in this run: a number from its minimum to the capacity that create() got, the same one in all inputs; their elements lie
+  // together, whatever the capacity. Of several plans of the entry point that one runs whose inputs have the given shapes, with
+  // counted dims the smallest that holds them. A changed model (generation) is planned again: the old plans go first, and where
+  // the new ones do not fit there are none until a run() that they fit in.
   //
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
   //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`. WriteRows needs a `position`.

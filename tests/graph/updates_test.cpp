@@ -1,6 +1,7 @@
 // Who writes a state, and who may read it where.
 #include "graph/updates.h"
 
+#include "api/internals.h"
 #include "graph/bind.h"
 #include "ties/seed_models.h"
 
