@@ -260,6 +260,42 @@ TEST_P(DerivedCopies, OfAPartOfAStorageAreNotKept) {
   EXPECT_NE(must(s.listing("forward")).find("Cast(@part)"), std::string::npos);
 }
 
+// One plan of a session writes the state, another reads its copy: the write of a plan is one like any other.
+TEST_P(DerivedCopies, OfAStateFollowThePlanThatWritesIt) {
+  Model m;
+  const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  {
+    GraphBuilder g(m, "write");
+    const Value rows = g.input("rows", DType::f32, {1, 2});
+    g.output("all", g.op("WriteRows", {g.parameter(state), rows}, {{"axis", 0}}));
+    ASSERT_OK(g.finish());
+  }
+  {
+    GraphBuilder g(m, "read");
+    g.output("half", full(g, half(g, g.parameter(state))));
+    ASSERT_OK(g.finish());
+  }
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  const BoundEntryPoint both[] = {{"write", {}}, {"read", {}}};
+  Session s = must(Session::create(m, device_, both));
+  Floats expected(8);
+  for (const size_t row : {size_t{2}, size_t{0}, size_t{2}}) {
+    Floats rows = {static_cast<float>(row) + 1, -2};
+    const Tensor in[] = {tensor("rows", {1, 2}, rows)};
+    const StepValue position[] = {{"position", row}};
+    ASSERT_OK(s.run("write", in, {}, position));
+    std::ranges::copy(rows, expected.begin() + static_cast<ptrdiff_t>(2 * row));
+    for (int again = 0; again < 2; ++again) {
+      Floats now(8);
+      const Tensor out[] = {tensor("half", {4, 2}, now)};
+      ASSERT_OK(s.run("read", {}, out));
+      EXPECT_EQ(now, expected);
+    }
+  }
+  EXPECT_EQ(s.counters().refreshes, 3u) << "once per write";
+}
+
 TEST_P(DerivedCopies, AreInTheReportAndWithinTheBudget) {
   Model m = product_model();
   ASSERT_OK(m.to(device_));

@@ -136,6 +136,39 @@ TEST_P(EntryPoints, ARunThatFitsNoneIsRefused) {
             "A session without an entry point is asked for.");
 }
 
+// Two capacities of a counted dim: a run takes the smaller plan that holds it.
+TEST_P(EntryPoints, WithCountedDimsTheSmallestThatHoldsARunIsTaken) {
+  Model m;
+  ASSERT_OK(m.dim("rows", {2, 1000, true}));
+  GraphBuilder g(m, "square");
+  const Value x = g.input("x", DType::f32, {"rows", 3});
+  g.output("y", g.op("Mul", {x, x}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.to(device_));
+  const BoundEntryPoint plans[] = {{"square", {{"rows", 64}}}, {"square", {{"rows", 8}}}};
+  Session s = must(Session::create(m, device_, plans));
+  const auto run = [&](int64_t rows) {
+    Floats x_values = counting(static_cast<size_t>(rows * 3));
+    Floats y(x_values.size(), -1);
+    const Tensor in[] = {tensor("x", {rows, 3}, x_values)};
+    const Tensor out[] = {tensor("y", {rows, 3}, y)};
+    const Status status = s.run(in, out);
+    for (size_t i = 0; status.ok() && i < y.size(); ++i) {
+      EXPECT_EQ(y[i], x_values[i] * x_values[i]) << rows << ", " << i;
+    }
+    return status;
+  };
+  for (const int64_t rows : {64, 2, 8, 9, 63}) {
+    EXPECT_OK(run(rows));
+  }
+  EXPECT_EQ(s.counters().plan_builds, 2u);
+  for (const int64_t rows : {1, 65}) {
+    EXPECT_EQ(run(rows).message(),
+              "The inputs have the shapes of none of these: \"square\" of rows = 64; \"square\" of "
+              "rows = 8.");
+  }
+}
+
 TEST_P(EntryPoints, AreProfiledByName) {
   Model m = two_entry_points();
   ASSERT_OK(m.to(device_));
