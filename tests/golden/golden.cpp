@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "model/tied_model.h"
+#include "plan/counted_models.h"
 
 namespace bowline::test {
 namespace {
@@ -82,10 +83,67 @@ Status run_self_tests(const Model& model, const Device& device) {
   return {};
 }
 
-Model make_golden_model() {
-  Model model = make_tied_model();
-  EXPECT_TRUE(model.materialize(20260101).ok());
-  return model;
+namespace {
+
+// A tensor with data of its own, zeros at first.
+template <class T>
+Tensor make_tensor(GoldenModel& golden, std::string_view name, DType dtype, const Dims& shape,
+                   const std::vector<T>& values) {
+  auto& data = golden.data.emplace_back(std::make_shared<std::vector<std::byte>>(
+      static_cast<size_t>(Shape(shape).elements()) * size_of(dtype)));
+  std::memcpy(data->data(), values.data(), values.size() * sizeof(T));
+  return {name, dtype, shape, data->data()};
+}
+
+Tensor make_output(GoldenModel& golden, std::string_view name, const Dims& shape) {
+  return make_tensor<float>(golden, name, DType::f32, shape, {});
+}
+
+}  // namespace
+
+GoldenModel golden_tied_lm() {
+  GoldenModel golden{make_tied_model(), {}};
+  EXPECT_OK(golden.model.materialize(20260101));
+  const Ids tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+  golden.cases.push_back({"forward",
+                          {{"batch", 3}, {"seq", 4}},
+                          {make_tensor(golden, "tokens", DType::i32, {3, 4}, tokens)},
+                          {make_output(golden, "logits", {3, 4, 11})}});
+  return golden;
+}
+
+GoldenModel golden_decoder() {
+  GoldenModel golden{with_seq(true, 2), {}, true};
+  Model& model = golden.model;
+  Decoder layers(model);
+  add_prefill(model, layers);
+  add_decode(model, layers);
+  View transposed;
+  transposed.transpose = true;
+  const Parameter head = must(model.tied_parameter("head", must(model.find("emb")), transposed));
+  GraphBuilder g(model, "halves");
+  const Value x = g.op("Cast", {g.input("x", DType::f32, {2, kWidth})}, {{"to", "bf16"}});
+  const Value w = g.op("Cast", {g.parameter(head)}, {{"to", "bf16"}});
+  const Value product = g.op("Cast", {g.op("MatMul", {x, w})}, {{"to", "f32"}});
+  (void)g.op("Split", {product}, {{"axis", 1}, {"sizes", std::vector<GraphDim>{4, 7}}});
+  const std::vector<Value> parts = g.last_outputs();
+  EXPECT_EQ(parts.size(), 2u);
+  const Value turned = g.op("Concat", {parts[1], parts[0]}, {{"axis", 1}});
+  g.output("y", g.op("Softplus", {turned}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(model.set_metadata("note", "states, counted dims and 16 bits"));
+  EXPECT_OK(model.materialize(20261122));
+  golden.cases.push_back(
+      {"prefill",
+       {{"batch", 1}, {"seq", kCapacity}},
+       {make_tensor(golden, "ids", DType::i32, {1, 7}, Ids{3, 1, 4, 1, 5, 9, 2})},
+       {make_output(golden, "logits", {1, 7, kClasses})}});
+  golden.cases.push_back(
+      {"halves",
+       {},
+       {make_tensor(golden, "x", DType::f32, {2, kWidth}, Draw(1).floats(2 * kWidth))},
+       {make_output(golden, "y", {2, kClasses})}});
+  return golden;
 }
 
 }  // namespace bowline::test

@@ -11,13 +11,24 @@ namespace bowline::test {
 // Errors  bad_argument: an output is not as expected; the first such element is named.
 Status run_self_tests(const Model& model, const Device& device);
 
-// The small tied model that golden files of this version hold, with bytes.
-Model make_golden_model();
-
-// The inputs of its self test and an output to be filled in.
+// A run whose outputs a golden file holds.
 struct GoldenCase {
-  std::vector<int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};  // [batch 3, seq 4]
-  std::vector<float> logits = std::vector<float>(3 * 4 * 11);
+  std::string entry_point;
+  std::vector<BoundDim> dims;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;  // to be filled in
 };
+
+// What a golden file of this version holds, with bytes.
+struct GoldenModel {
+  Model model;
+  std::vector<GoldenCase> cases;
+  bool with_codes = false;                                         // a storage of codes too
+  std::vector<std::shared_ptr<std::vector<std::byte>>> data = {};  // of the cases
+};
+// A tied language model: an embedding that is its head, a Repeat.
+GoldenModel golden_tied_lm();
+// A decoder with a counted dim and states that it writes, and 16 bits through a transposed tie.
+GoldenModel golden_decoder();
 
 }  // namespace bowline::test

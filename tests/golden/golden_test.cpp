@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "model/tied_model.h"
+#include "ties/seed_models.h"
 
 namespace bowline {
 namespace {
@@ -43,11 +46,47 @@ TEST(Golden, EveryFileLoadsRunsAndSaves) {
   }
 }
 
+// Token by token, with keys and values in the states of the file, a decoder gives the logits that the file expects of all tokens
+// at once.
+TEST(Golden, ADecoderWritesItsStates) {
+  const std::string path = std::string(BOWLINE_GOLDEN_FOLDER) + "/1/decoder.bowline";
+  Model model = test::must(Model::open(path));
+  const Device device = test::must(Device::open("cpu"));
+  ASSERT_OK(model.to(device));
+  const ModelInfo info = test::must(model.describe());
+  const auto decode = std::ranges::find(info.entry_points, "decode", &EntryPointInfo::name);
+  ASSERT_NE(decode, info.entry_points.end());
+  EXPECT_EQ(decode->updates.size(), 2u);
+  const SelfTestValues values = test::must(model.self_test(0));
+  ASSERT_EQ(info.self_tests[0].entry_point, "prefill");
+  std::vector<int32_t> ids(values.inputs[0].size() / sizeof(int32_t));
+  std::memcpy(ids.data(), values.inputs[0].data(), values.inputs[0].size());
+  std::vector<float> expected(values.outputs[0].size() / sizeof(float));
+  std::memcpy(expected.data(), values.outputs[0].data(), values.outputs[0].size());
+  const size_t classes = expected.size() / ids.size();
+
+  const BoundDim dims[] = {{"kv_length", 16}};
+  Session session = test::must(Session::create(model, device, "decode", dims));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    int32_t at = static_cast<int32_t>(i);
+    std::vector<float> logits(classes);
+    const Tensor inputs[] = {{"id", DType::i32, {1, 1}, &ids[i]}, {"at", DType::i32, {1, 1}, &at}};
+    const Tensor outputs[] = {
+        {"logits", DType::f32, {1, 1, static_cast<int64_t>(classes)}, logits.data()}};
+    const StepValue steps[] = {{"position", i}, {"kv_length", i + 1}};
+    ASSERT_OK(session.run(inputs, outputs, steps));
+    for (size_t c = 0; c < classes; ++c) {
+      EXPECT_NEAR(logits[c], expected[i * classes + c], 2e-5) << i << ", " << c;
+    }
+  }
+  EXPECT_EQ(session.counters().plan_builds, 1u);
+}
+
 // A wrong expectation is noticed: the comparison compares.
 TEST(Golden, AWrongWeightIsNoticed) {
   const auto device = Device::open("cpu");
   ASSERT_TRUE(device.ok()) << device.status().message();
-  auto model = Model::open(golden_files().at(0));
+  auto model = Model::open(std::string(BOWLINE_GOLDEN_FOLDER) + "/1/tied_lm.bowline");
   ASSERT_TRUE(model.ok()) << model.status().message();
   const ModelInfo info = model.value().describe().value();
   const std::string& name = info.parameters[0].name;

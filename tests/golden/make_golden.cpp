@@ -1,39 +1,61 @@
-// Writes the golden file of this version: make_golden PATH. Released ones are never written again.
+// Writes a golden file of this version: make_golden tied_lm|decoder PATH. Released ones are never written again.
 #include <cstdio>
+#include <cstring>
 
+#include "core/encoding.h"
 #include "golden/golden.h"
-#include "model/tied_model.h"
+#include "model/encoding.h"
 #include "model/write.h"
 
 namespace bowline::test {
 namespace {
 
-void add_tensor(std::vector<std::unique_ptr<file::TensorT>>& to,
-                std::vector<model::Payload>& payloads, const char* name, file::DType dtype,
-                std::vector<int64_t> shape, std::span<const std::byte> bytes) {
-  auto tensor = std::make_unique<file::TensorT>();
-  tensor->name = name;
-  tensor->dtype = dtype;
-  tensor->shape = std::move(shape);
-  tensor->range = std::make_unique<file::RangeT>();
-  payloads.push_back({tensor->range.get(), bytes.size(), [bytes](auto&) { return bytes; }});
-  to.push_back(std::move(tensor));
+// One that no operator reads yet: what it says is kept, and its codes are.
+void add_codes(file::ModelT& tables, std::vector<model::Payload>& payloads,
+               std::vector<std::byte>& codes) {
+  const Encoding int8{find_encoding_form("int8"), 4, -1, DType::f16, true};
+  const Shape shape{3, 8};
+  std::vector<float> numbers;
+  for (int i = 0; i < 24; ++i) {
+    numbers.push_back(static_cast<float>(i * i % 17) / 4 - 2);
+  }
+  codes.resize(int8.bytes(DType::f32, shape));
+  int8.encode(numbers, DType::f32, shape, codes);
+  auto row = std::make_unique<file::StorageT>();
+  row->shape = {3, 8};
+  row->encoding = model::table_of(int8);
+  row->role = file::Role::constant;
+  row->trainable = false;
+  row->range = std::make_unique<file::RangeT>();
+  payloads.push_back({row->range.get(), codes.size(),
+                      [&codes](auto&) { return std::span<const std::byte>(codes); }});
+  auto parameter = std::make_unique<file::ParameterT>();
+  parameter->name = "codes";
+  parameter->tie = static_cast<uint32_t>(tables.storages.size());
+  tables.storages.push_back(std::move(row));
+  tables.parameters.push_back(std::move(parameter));
 }
 
-Status make(const std::string& path) {
-  Model model = make_golden_model();
-  BOWLINE_TRY(model.save(path));
-  BOWLINE_ASSIGN(const Device device, Device::open("cpu"));
-  BOWLINE_TRY(model.to(device));
-  GoldenCase golden;
-  const BoundDim dims[] = {{"batch", 3}, {"seq", 4}};
-  const int64_t in_shape[] = {3, 4}, out_shape[] = {3, 4, 11};
-  const Tensor in{"tokens", DType::i32, in_shape, golden.tokens.data()};
-  const Tensor out{"logits", DType::f32, out_shape, golden.logits.data()};
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, "forward", dims));
-  BOWLINE_TRY(session.run({&in, 1}, {&out, 1}));
+void add_tensors(std::vector<std::unique_ptr<file::TensorT>>& to,
+                 std::vector<model::Payload>& payloads, std::span<const Tensor> tensors) {
+  for (const Tensor& t : tensors) {
+    auto tensor = std::make_unique<file::TensorT>();
+    tensor->name = t.name;
+    tensor->dtype = static_cast<file::DType>(t.dtype);
+    tensor->shape.assign(t.shape.begin(), t.shape.end());
+    tensor->range = std::make_unique<file::RangeT>();
+    const std::span bytes(static_cast<const std::byte*>(t.data),
+                          static_cast<uint64_t>(Shape(t.shape).elements()) * size_of(t.dtype));
+    payloads.push_back({tensor->range.get(), bytes.size(), [bytes](auto&) { return bytes; }});
+    to.push_back(std::move(tensor));
+  }
+}
 
-  // The saved tables again, with the case as a self test.
+// The saved tables again, with the cases of `golden` as self tests.
+Status make(GoldenModel golden, const std::string& path) {
+  BOWLINE_TRY(golden.model.save(path));
+  BOWLINE_ASSIGN(const Device device, Device::open("cpu"));
+  BOWLINE_TRY(golden.model.to(device));
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const std::unique_ptr<file::ModelT> tables(file->tables().UnPack());
   std::vector<model::Payload> payloads;
@@ -44,14 +66,20 @@ Status make(const std::string& path) {
           {row->range.get(), bytes->length, [bytes](auto&) { return bytes->bytes(); }});
     }
   }
-  auto test = std::make_unique<file::SelfTestT>();
-  test->graph = "forward";
-  test->relative_tolerance = 1e-5f;
-  add_tensor(test->inputs, payloads, "tokens", file::DType::i32, {3, 4},
-             std::as_bytes(std::span(golden.tokens)));
-  add_tensor(test->outputs, payloads, "logits", file::DType::f32, {3, 4, 11},
-             std::as_bytes(std::span(golden.logits)));
-  tables->self_tests.push_back(std::move(test));
+  std::vector<std::byte> codes;
+  if (golden.with_codes) {
+    add_codes(*tables, payloads, codes);
+  }
+  for (GoldenCase& c : golden.cases) {
+    BOWLINE_ASSIGN(Session session, Session::create(golden.model, device, c.entry_point, c.dims));
+    BOWLINE_TRY(session.run(c.inputs, c.outputs));
+    auto test = std::make_unique<file::SelfTestT>();
+    test->graph = c.entry_point;
+    test->relative_tolerance = 1e-5f;
+    add_tensors(test->inputs, payloads, c.inputs);
+    add_tensors(test->outputs, payloads, c.outputs);
+    tables->self_tests.push_back(std::move(test));
+  }
   return model::write_file(path, *tables, payloads, [](const auto&) { return Status(); });
 }
 
@@ -59,11 +87,13 @@ Status make(const std::string& path) {
 }  // namespace bowline::test
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::puts("make_golden PATH");
+  const bool tied = argc == 3 && std::strcmp(argv[1], "tied_lm") == 0;
+  if (!tied && !(argc == 3 && std::strcmp(argv[1], "decoder") == 0)) {
+    std::puts("make_golden tied_lm|decoder PATH");
     return 2;
   }
-  const bowline::Status status = bowline::test::make(argv[1]);
+  const bowline::Status status = bowline::test::make(
+      tied ? bowline::test::golden_tied_lm() : bowline::test::golden_decoder(), argv[2]);
   std::puts(status.ok() ? "written" : status.message().c_str());
   return status.ok() ? 0 : 1;
 }
