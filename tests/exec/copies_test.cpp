@@ -301,9 +301,12 @@ TEST_P(DerivedCopies, AreInTheReportAndWithinTheBudget) {
   ASSERT_OK(m.to(device_));
   device_.reset_counters();
   uint64_t needed = 0;
+  uint64_t recordings = 0;
   {
     Session s = must(Session::create(m, device_, "forward", {}));
-    needed = s.memory().predicted_bytes;
+    const MemoryReport report = s.memory();
+    needed = report.predicted_bytes;
+    recordings = report.backend_bytes + report.copy_bytes - 24;  // bf16[3,4]
     EXPECT_EQ(device_.counters().peak_bytes, needed);
   }
   for (const uint64_t missing : {uint64_t{0}, uint64_t{1}}) {
@@ -314,6 +317,13 @@ TEST_P(DerivedCopies, AreInTheReportAndWithinTheBudget) {
     EXPECT_EQ(status.code(), missing == 0 ? Code::ok : Code::over_budget) << status.message();
     EXPECT_EQ(copy_of(same, 0), nullptr);
   }
+  // What recordings hold is known afterwards; all the rest before the first block.
+  const Device limited = open_test_device(GetParam(), 1, needed - recordings - 1);
+  Model same = product_model();
+  ASSERT_OK(same.to(limited));
+  const uint64_t allocations = limited.counters().allocations;
+  EXPECT_EQ(Session::create(same, limited, "forward", {}).status().code(), Code::over_budget);
+  EXPECT_EQ(limited.counters().allocations, allocations);
 }
 BOWLINE_ON_ALL_DEVICES(DerivedCopies);
 

@@ -163,6 +163,34 @@ TEST_P(TwoDevices, AreSavedClonedAndJoined) {
   EXPECT_EQ(run(model_, cpu_, "decode", {1, -2, 3}, 2), decoded_);
 }
 
+// Gradients and moments go with their weight, in the middle of a training.
+TEST_P(TwoDevices, ATrainedPartMovesWithItsMoments) {
+  TrainOptions options;
+  options.entry_point = "encode";
+  ASSERT_OK(model_.freeze("head.weight"));
+  Floats x = {1, -2};
+  const Tensor batch[] = {tensor("x", {1, 2}, x)};
+  Model stays = must(model_.clone());
+  Trainer there = must(Trainer::create(stays, cpu_, options));
+  Trainer t = must(Trainer::create(model_, cpu_, options));
+  for (int step = 0; step < 4; ++step) {
+    if (step == 2) {
+      ASSERT_OK(model_.to(device_, "embed.*"));
+    }
+    ASSERT_TRUE(must(t.micro_step(batch)).has_value());
+    ASSERT_TRUE(must(there.micro_step(batch)).has_value());
+  }
+  for (size_t row = 2; row < 5; ++row) {
+    EXPECT_EQ(place(model_, row), device_.info().name);
+    EXPECT_EQ(place(stays, row), "home");
+  }
+  const Floats moved = values(model_, "embed.weight");
+  const Floats expected = values(stays, "embed.weight");
+  for (size_t i = 0; i < moved.size(); ++i) {
+    EXPECT_NEAR(moved[i], expected[i], 1e-5);
+  }
+}
+
 // Gradients and moments lie where the weights are.
 TEST_P(TwoDevices, APartIsTrainedWhereItLies) {
   ASSERT_OK(model_.to(device_, "embed.*"));

@@ -124,6 +124,33 @@ void train(Model& model, const Device& device, const TrainOptions& options,
   (void)trainer.value().listing("update", true).ok();
 }
 
+// With about half of every counted dim, and a number for every step word that needs one.
+void run_counted(const Model& model, Session& session, const graph::Graph& generic,
+                 std::vector<BoundDim> dims) {
+  const graph::ModelState& state = *Internals::state(model);
+  const auto plan = session.describe();
+  if (!plan.ok()) {
+    return;
+  }
+  std::vector<StepValue> steps;
+  for (const StepInfo& word : plan.value().segments[0].steps) {
+    if (word.read && !word.default_value) {
+      steps.emplace_back(word.name, 1);
+    }
+  }
+  for (const CountedInfo& counted : plan.value().segments[0].counted) {
+    const auto dim = std::ranges::find(dims, counted.name, &BoundDim::name);
+    dim->value = std::max(counted.min, (counted.capacity + 1) / 2);
+    steps.emplace_back(counted.name, dim->value);
+  }
+  if (const auto bound = graph::bind(generic, state, dims); succeeded(bound.status())) {
+    const graph::Graph& g = bound.value();
+    const Tensors inputs(g, g.inputs, {});
+    const Tensors outputs(g, g.outputs, g.output_names);
+    (void)succeeded(session.run(inputs.views, outputs.views, steps));
+  }
+}
+
 void run(Model& model, const Device& device, const graph::Graph& generic, int64_t dim) {
   std::vector<BoundDim> dims;
   for (const graph::NamedDim& d : Internals::state(model)->dims) {
@@ -141,6 +168,7 @@ void run(Model& model, const Device& device, const graph::Graph& generic, int64_
   if (succeeded(session.status())) {
     (void)succeeded(session.value().run(inputs.views, outputs.views));
     (void)session.value().listing("forward", true).ok();
+    run_counted(model, session.value(), generic, dims);
   }
   for (size_t i = 0; i < std::min<size_t>(g.outputs.size(), 2); ++i) {
     TrainOptions options;
