@@ -32,19 +32,9 @@ Status gradient(GradientContext& c) {
 }
 
 Status counted_axes(CountedContext& c) {
-  const auto& t = c.attributes<ReduceAttributes>();
-  BOWLINE_ASSIGN(const Reduced r, reduced(t, c.in(0)));
-  int to = 0;
-  for (int a = 0; a < c.in(0).rank(); ++a) {
-    const bool summed = (r.axes >> a & 1) != 0;
-    if (summed) {
-      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "a mean divides by all of its elements"));
-    } else {
-      c.count(0, to, c.dim(0, a));
-    }
-    to += !summed || t.keep_dims() ? 1 : 0;
-  }
-  return {};
+  return count_reduced(c, [&](int axis) {
+    return counted::none(c, 0, axis, axis + 1, "a mean divides by all of its elements");
+  });
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -29,19 +29,10 @@ Status gradient(GradientContext& c) {
 }
 
 Status counted_axes(CountedContext& c) {
-  const auto& t = c.attributes<ReduceAttributes>();
-  BOWLINE_ASSIGN(const Reduced r, reduced(t, c.in(0)));
-  int to = 0;
-  for (int a = 0; a < c.in(0).rank(); ++a) {
-    const bool summed = (r.axes >> a & 1) != 0;
-    if (summed) {
-      c.mask(0, a, 0);
-    } else {
-      c.count(0, to, c.dim(0, a));
-    }
-    to += !summed || t.keep_dims() ? 1 : 0;
-  }
-  return {};
+  return count_reduced(c, [&](int axis) {
+    c.mask(0, axis, 0);
+    return Status();
+  });
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -32,4 +32,22 @@ inline Result<Reduced> reduced(const ReduceAttributes& t, const Shape& x) {
   return out;
 }
 
+// Axes that stay pass their counted dims on; `summed` says what becomes of each of the others.
+template <class Summed>
+Status count_reduced(CountedContext& c, const Summed& summed) {
+  const auto& t = c.attributes<ReduceAttributes>();
+  BOWLINE_ASSIGN(const Reduced r, reduced(t, c.in(0)));
+  int to = 0;
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    const bool stays = (r.axes >> a & 1) == 0;
+    if (stays) {
+      c.count(0, to, c.dim(0, a));
+    } else {
+      BOWLINE_TRY(summed(a));
+    }
+    to += stays || t.keep_dims() ? 1 : 0;
+  }
+  return {};
+}
+
 }  // namespace bowline

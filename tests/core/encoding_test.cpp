@@ -156,6 +156,8 @@ TEST(Encodings, ViewsKeepBlocksWhole) {
   EXPECT_EQ(refused(int8(2, 0), to_the_end), "");
   EXPECT_EQ(refused(int8(2, 0), rows),
             "A view of rows begins or ends inside a block of 2 along axis 0.");
+  EXPECT_EQ(refused(int8(2, 0), {0, 3, {}, false}),
+            "A view of rows begins or ends inside a block of 2 along axis 0.");
   EXPECT_EQ(refused(int8(2, 0), reshaped), "A view cannot reshape blocks along axis 0.");
 }
 
