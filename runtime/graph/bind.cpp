@@ -70,12 +70,7 @@ class TransposedParameters {
     nodes_.insert(nodes_.begin(), std::make_move_iterator(copies_.begin()),
                   std::make_move_iterator(copies_.end()));
     graph_.nodes = std::move(nodes_);
-    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
-      for (uint32_t o = 0; o < graph_.nodes[n].outputs.size(); ++o) {
-        graph_[graph_.nodes[n].outputs[o]].node = n;
-        graph_[graph_.nodes[n].outputs[o]].output = o;
-      }
-    }
+    renumber(graph_);
   }
 
  private:

@@ -120,11 +120,7 @@ class Counting {
       nodes_.push_back(std::move(node));
     }
     graph_.nodes = std::move(nodes_);
-    for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
-      for (const ValueId v : graph_.nodes[n].outputs) {
-        graph_[v].node = n;
-      }
-    }
+    renumber(graph_);
     return {};
   }
 

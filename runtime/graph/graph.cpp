@@ -51,6 +51,15 @@ std::vector<uint32_t> storages_of(const Graph& graph) {
   return {ties.begin(), ties.end()};
 }
 
+void renumber(Graph& graph) {
+  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+    for (uint32_t o = 0; o < graph.nodes[n].outputs.size(); ++o) {
+      graph[graph.nodes[n].outputs[o]].node = n;
+      graph[graph.nodes[n].outputs[o]].output = o;
+    }
+  }
+}
+
 void prune(Graph& graph) {
   std::vector<bool> used(graph.values.size(), false);
   for (const ValueId v : graph.outputs) {
@@ -70,13 +79,11 @@ void prune(Graph& graph) {
   std::vector<Node> nodes;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (kept[i]) {
-      for (const ValueId v : graph.nodes[i].outputs) {
-        graph[v].node = static_cast<uint32_t>(nodes.size());
-      }
       nodes.push_back(std::move(graph.nodes[i]));
     }
   }
   graph.nodes = std::move(nodes);
+  renumber(graph);
 }
 
 }  // namespace bowline::graph

@@ -108,6 +108,9 @@ std::string describe(const Graph& graph, size_t node);
 // Ascending tie indices of the storages that the nodes of a bound graph read or write, those of bodies too.
 std::vector<uint32_t> storages_of(const Graph& graph);
 
+// After nodes were added, dropped or moved: results name the nodes that make them. Bodies stay as they are.
+void renumber(Graph& graph);
+
 // Drops nodes that neither reach an output nor write a storage, and values nobody uses.
 void prune(Graph& graph);
 

@@ -54,6 +54,7 @@ size_t derive_copies(Graph& graph, const params::Table& table, size_t boundary) 
     }
   }
   graph.nodes = std::move(left);
+  renumber(graph);
   return left_of_first;
 }
 

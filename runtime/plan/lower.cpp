@@ -12,17 +12,7 @@ using graph::ValueId;
 using graph::ValueInfo;
 using graph::ValueKind;
 
-namespace {
-
-void renumber(Graph& g) {
-  for (uint32_t n = 0; n < g.nodes.size(); ++n) {
-    for (const ValueId v : g.nodes[n].outputs) {
-      g[v].node = n;
-    }
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Status set_type(Record& record) {
   std::vector<DType> inputs, outputs;

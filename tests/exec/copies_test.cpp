@@ -2,6 +2,7 @@
 #include "exec/segment.h"
 #include "faults/faulty_device.h"
 #include "faults/host_device.h"
+#include "graph/bind.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -236,6 +237,33 @@ TEST_P(DerivedCopies, OfAListOfARepeatAreOnePerStorage) {
   ASSERT_OK(s.run(inputs, outputs));
   EXPECT_EQ(out, (Floats{2, 20}));
   EXPECT_EQ(s.counters().refreshes, 3u) << "that of b alone";
+}
+
+// The nodes that are left have other numbers, in bodies too.
+TEST(DerivedCopiesOfAGraph, LeaveResultsThatNameTheirNodes) {
+  Model m;
+  const ParameterList list = must(m.parameters("w.{}", 2, {2, 2}, Init::ones()));
+  GraphBuilder g(m, "forward");
+  const Value x = half(g, g.input("x", DType::f32, {1, 2}));
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& b, const std::vector<Value>& c) {
+    const Value w = half(b, b.parameter(list));
+    return std::vector<Value>{b.op("MatMul", {b.op("MatMul", {c[0], w}), w})};
+  });
+  const Value last = half(g, g.parameter(list.items[0]));
+  g.output("y", full(g, g.op("MatMul", {y.at(0), last})));
+  ASSERT_OK(g.finish());
+  const graph::ModelState& state = *Internals::state(m);
+  graph::Graph bound = must(graph::bind(state.graphs[0], state, {}));
+  const size_t before = bound.nodes.size();
+  EXPECT_EQ(plan::derive_copies(bound, state.table, before), before - 1);
+  EXPECT_EQ(bound.nodes.size(), before - 1);
+  const graph::Graph& body = *bound.nodes[1].repeat->body;
+  EXPECT_EQ(body.nodes.size(), 2u);
+  for (const graph::Graph* graph : {static_cast<const graph::Graph*>(&bound), &body}) {
+    for (uint32_t n = 0; n < graph->nodes.size(); ++n) {
+      EXPECT_EQ((*graph)[graph->nodes[n].outputs[0]].node, n);
+    }
+  }
 }
 
 // A part of a storage: the whole of it would be more work and more memory.

@@ -92,8 +92,8 @@ class Drawer {
     }
     return draw_.of(same);
   }
-  size_t add(std::string op, Values inputs, const Symbols& out,
-             std::vector<Attribute> attributes = {}) {
+  // `out` by value: it may be the shape of a step, which moves.
+  size_t add(std::string op, Values inputs, Symbols out, std::vector<Attribute> attributes = {}) {
     recipe_.steps.push_back({std::move(op), std::move(inputs), std::move(attributes)});
     recipe_.shapes.push_back(
         elements(at_length(out, kCapacity)) > kMostElements || out.size() > 5 ? Symbols{} : out);
