@@ -176,23 +176,28 @@ Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
 Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_view> entry_point,
                                                      std::span<const Tensor> inputs) {
   const std::string_view name = entry_point.value_or(entry_points_[0].name);
+  const auto known = [&] {
+    std::string out;
+    for (const Entry& entry : entries_) {
+      out += (out.empty() ? "" : "; ") + text_of(*entry.of);
+    }
+    return out;
+  };
   std::vector<Entry*> named;
-  std::string known;
   for (Entry& entry : entries_) {
     BOWLINE_REQUIRE(entry_point || entry.of->name == name,
                     "The session has several entry points, {} and {}: say which one runs.",
                     text_of(entry_points_[0]), text_of(*entry.of));
-    known += (known.empty() ? "" : "; ") + text_of(*entry.of);
     if (entry.of->name == name) {
       named.push_back(&entry);
     }
   }
-  BOWLINE_REQUIRE(!named.empty(), "The session has no plan of \"{}\"; it has {}.", name, known);
+  BOWLINE_REQUIRE(!named.empty(), "The session has no plan of \"{}\"; it has {}.", name, known());
   if (named.size() == 1) {
     return named[0];
   }
   std::erase_if(named, [&](const Entry* e) { return !fits(e->forward.plan(), inputs); });
-  BOWLINE_REQUIRE(!named.empty(), "The inputs have the shapes of none of these: {}.", known);
+  BOWLINE_REQUIRE(!named.empty(), "The inputs have the shapes of none of these: {}.", known());
   return *std::ranges::min_element(named, {},
                                    [](const Entry* e) { return e->forward.plan().io_bytes; });
 }
