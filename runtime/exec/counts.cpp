@@ -13,8 +13,12 @@ struct Said {
   std::string_view input;
 };
 
+bool allows(const graph::CountedDim& dim, int64_t number) {
+  return number >= dim.min && number <= dim.capacity;
+}
+
 Status check_number(const graph::CountedDim& dim, int64_t number) {
-  BOWLINE_REQUIRE(number >= dim.min && number <= dim.capacity,
+  BOWLINE_REQUIRE(allows(dim, number),
                   "Dim \"{}\" is {} in this run, outside {}..{}, the limits of the plan.", dim.name,
                   number, dim.min, dim.capacity);
   return {};
@@ -109,6 +113,20 @@ Shape counted_shape(const plan::Plan& plan, const plan::IoRange& range, const St
     }
   }
   return shape;
+}
+
+bool takes(const plan::Plan& plan, const plan::IoRange& range, const TensorShape& shape) {
+  if (std::cmp_not_equal(shape.size(), range.shape.rank())) {
+    return false;
+  }
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const int dim = range.counted.empty() ? graph::kNotCounted : range.counted[axis];
+    if (dim == graph::kNotCounted ? shape[axis] != range.shape.dims()[axis]
+                                  : !allows(plan.counted[static_cast<size_t>(dim)], shape[axis])) {
+      return false;
+    }
+  }
+  return true;
 }
 
 uint64_t largest_counted(const plan::Plan& plan) {

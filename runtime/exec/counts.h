@@ -12,6 +12,9 @@ Status set_counts(const plan::Plan& plan, std::span<const Tensor> inputs, StepVa
 // The shape that an input or output has in the run.
 Shape counted_shape(const plan::Plan& plan, const plan::IoRange& range, const StepValues& values);
 
+// Whether an input of this shape can be one of the range in some run.
+bool takes(const plan::Plan& plan, const plan::IoRange& range, const TensorShape& shape);
+
 // The bytes of the largest input or output with counted axes; 0 without one.
 uint64_t largest_counted(const plan::Plan& plan);
 

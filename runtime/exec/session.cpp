@@ -36,27 +36,10 @@ std::string text_of(const BoundEntryPoint& entry) {
   return out;
 }
 
-// Whether the range takes so many elements on each axis.
-bool fits(const plan::Plan& plan, const plan::IoRange& range, const TensorShape& shape) {
-  if (std::cmp_not_equal(shape.size(), range.shape.rank())) {
-    return false;
-  }
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    const int64_t most = range.shape.dims()[axis];
-    const int counted = range.counted.empty() ? graph::kNotCounted : range.counted[axis];
-    const int64_t least =
-        counted == graph::kNotCounted ? most : plan.counted[static_cast<size_t>(counted)].min;
-    if (shape[axis] < least || shape[axis] > most) {
-      return false;
-    }
-  }
-  return true;
-}
-
 bool fits(const plan::Plan& plan, std::span<const Tensor> inputs) {
   return std::ranges::all_of(plan.inputs, [&](const plan::IoRange& range) {
     const auto given = std::ranges::find(inputs, range.name, &Tensor::name);
-    return given != inputs.end() && fits(plan, range, given->shape);
+    return given != inputs.end() && takes(plan, range, given->shape);
   });
 }
 
