@@ -405,8 +405,8 @@ struct TieInfo {
 // A named dim. A counted one is bound to a capacity.
 struct DimInfo {
   std::string name;
-  int64_t min = 1;
-  int64_t max = 2147483647;
+  int64_t min = DimLimits{}.min;
+  int64_t max = DimLimits{}.max;
   bool counted = false;
   bool operator==(const DimInfo&) const = default;
 };

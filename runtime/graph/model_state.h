@@ -13,7 +13,7 @@
 namespace bowline::graph {
 
 using NamedDim = DimInfo;
-static_assert(NamedDim{}.max == kMaxDim);
+static_assert(DimLimits{}.max == kMaxDim);
 
 // A Session or Trainer that is made from a model.
 class User {
