@@ -148,7 +148,7 @@ SegmentInfo describe(const Plan& plan) {
   out.writes = plan.written;
   for (std::vector<uint32_t>* ties : {&out.storages, &out.writes}) {
     std::ranges::sort(*ties);
-    ties->erase(std::ranges::unique(*ties).begin(), ties->end());
+    ties->erase(std::unique(ties->begin(), ties->end()), ties->end());
   }
   return out;
 }
