@@ -36,8 +36,9 @@ std::span<const DType> set_of(std::string_view word) {
   if (is_letter(word)) {
     return word == "F" ? std::span(kAll).first(3) : std::span(kAll);
   }
+  // Of no word there is none: an operator without inputs.
   const auto* const at = std::ranges::find(kAll, word, [](DType t) { return name_of(t); });
-  return {at, 1};
+  return at == kAll.end() ? std::span<const DType>() : std::span(at, 1);
 }
 
 std::string text_of(std::span<const DType> set) {

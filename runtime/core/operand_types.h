@@ -28,7 +28,7 @@ std::optional<DType> output_type(const char* types, int i, std::span<const DType
 DType storage_type(const char* types, std::span<const DType> inputs,
                    std::span<const DType> outputs);
 
-// The dtypes that input i may have.
+// The dtypes that input i may have; none of an operator without inputs.
 std::span<const DType> types_of_input(const char* types, size_t i);
 
 }  // namespace bowline

@@ -26,6 +26,11 @@ TEST(OperandTypes, ALetterIsOneDtypeEverywhere) {
   EXPECT_EQ(refusal("A -> B", {kI32}, {kF16}), "");
 }
 
+TEST(OperandTypes, WithoutInputsThereAreNoDtypes) {
+  EXPECT_TRUE(types_of_input("-> F", 0).empty());
+  EXPECT_EQ(types_of_input("F -> F", 3).size(), 3u);
+}
+
 TEST(OperandTypes, AWordIsASetAndTheLastOneGoesOn) {
   EXPECT_EQ(refusal("F, i32 -> F", {kF32, kI32, kI32, kI32}), "");
   EXPECT_EQ(refusal("F, i32 -> F", {kF32, kI32, kF32}), "Input 2 of Op is f32, not i32.");
