@@ -1,16 +1,21 @@
-//! variants T=f32,f16,bf16
+//! variants T=f32,f16,bf16 OUT=same,truth
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[i] = f(a[i], b[i]) for operands of one shape; b is not read by functions of one operand.
+// y[i] = f(a[i], b[i], c[i]) for operands of one shape; what f does not take is not read. Comparisons write truth values.
+#if defined(OUT_truth)
+#extension GL_EXT_shader_8bit_storage : require
+#endif
 #include "common.glsl"
 #include "functions.glsl"
+#include "results.glsl"
 
 layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
 
 layout(push_constant, scalar) uniform Push {
   Elements a;
   Elements b;
-  Elements y;
+  Elements c;
+  Results y;
   uint n;
   uint per_group;
   float constant_p;
@@ -21,6 +26,6 @@ void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.n);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    write(p.y, i, call(FUNCTION, read(p.a, i), read(p.b, i), p.constant_p, p.constant_q));
+    store(p.y, i, call(FUNCTION, read(p.a, i), read(p.b, i), read(p.c, i), p.constant_p, p.constant_q));
   }
 }

@@ -1,18 +1,11 @@
-//! variants T=f32,f16
+//! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y = x before the count of an axis, fill behind it. Bits, not numbers: f16 stands for any 16 of them, f32 for any 32.
+// y = x before the count of an axis, fill behind it. Bits, not numbers.
 #include "common.glsl"
+#include "cells.glsl"
 #include "step.glsl"
 #include "count.glsl"
-
-#if defined(T_f16)
-#define Cells Elements
-#define CELL(x) uint16_t(x)
-#else
-#define Cells Words
-#define CELL(x) (x)
-#endif
 
 layout(push_constant, scalar) uniform Push {
   Cells x;
@@ -23,7 +16,8 @@ layout(push_constant, scalar) uniform Push {
   uint per_group;
   uint size;   // of the axis
   uint inner;  // elements behind one step of the axis
-  uint fill;
+  uint fill_low;
+  uint fill_high;
 } p;
 
 void main() {
@@ -31,7 +25,10 @@ void main() {
   const uint end = min(first + p.per_group, p.n);
   const uint count = extent(p.step, p.at_count, p.size);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    const uint x = i / p.inner % p.size < count ? uint(p.x.v[i]) : p.fill;
-    p.y.v[i] = CELL(x);
+    if (i / p.inner % p.size < count) {
+      p.y.v[i] = p.x.v[i];
+    } else {
+      p.y.v[i] = CELL(uvec2(p.fill_low, p.fill_high));
+    }
   }
 }

@@ -1,16 +1,17 @@
-//! variants
+//! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[first_y + at . strides_y] = x[first_x + at . strides_x] for every index `at` of the dims. Words, not numbers:
-// the bits are kept. Transpose, Slice, SliceGrad, Concat and BroadcastTo are this with other strides.
+// y[first_y + at . strides_y] = x[first_x + at . strides_x] for every index `at` of the dims. Bits, not
+// numbers. Transpose, Slice, SliceGrad, Concat and BroadcastTo are this with other strides.
 #include "common.glsl"
+#include "cells.glsl"
 #include "index.glsl"
 
 layout(constant_id = 1) const uint RANK = 1;
 
 layout(push_constant, scalar) uniform Push {
-  Words x;
-  Words y;
+  Cells x;
+  Cells y;
   Words dims;  // of two operands, see index.glsl
   uint n;
   uint per_group;

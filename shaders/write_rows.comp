@@ -1,17 +1,12 @@
-//! variants T=f32,f16
+//! variants BYTES=1,2,4,8
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y[.., position + r, ..] = rows[.., r, ..] for r below the count. Bits, not numbers: f16 stands for any 16 of them. Rows that
-// end behind the state set the error word, and none is written.
+// y[.., position + r, ..] = rows[.., r, ..] for r below the count. Bits, not numbers. Rows that end behind
+// the state set the error word, and none is written.
 #include "common.glsl"
+#include "cells.glsl"
 #include "step_write_rows.glsl"
 #include "count.glsl"
-
-#if defined(T_f16)
-#define Cells Elements
-#else
-#define Cells Words
-#endif
 
 layout(push_constant, scalar) uniform Push {
   Cells rows;

@@ -138,7 +138,7 @@ class Launch {
   // The same for calls of a library: counts the launch and keeps the first failure.
   void done(const char* name, cudaError_t error);
   void fail(Status status);
-  void copy(float* to, const float* from, uint64_t bytes);
+  void copy(void* to, const void* from, uint64_t bytes);
   void zero(float* to, uint64_t bytes);
 
  private:

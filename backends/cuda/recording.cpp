@@ -24,7 +24,7 @@ void Launch::done(const char* name, cudaError_t error) {
   }
 }
 
-void Launch::copy(float* to, const float* from, uint64_t bytes) {
+void Launch::copy(void* to, const void* from, uint64_t bytes) {
   if (bytes > 0 && to != from && context_.status.ok()) {
     done("a copy", cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, context_.stream));
   }

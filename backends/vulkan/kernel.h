@@ -191,6 +191,20 @@ constexpr uint32_t of_type(DType type, uint32_t f32, uint32_t f16, uint32_t bf16
   return type == DType::f16 ? f16 : type == DType::bf16 ? bf16 : f32;
 }
 
+// The variant of a shader for elements of so many bytes.
+constexpr uint32_t of_bytes(DType type, uint32_t one, uint32_t two, uint32_t four, uint32_t eight) {
+  switch (size_of(type)) {
+    case 1:
+      return one;
+    case 2:
+      return two;
+    case 4:
+      return four;
+    default:
+      return eight;
+  }
+}
+
 // A node at query time.
 struct NodeView {
   const device::NodeQuery& query;

@@ -40,4 +40,19 @@ auto with_type(DType dtype, F&& f) {
   return f.template operator()<float>();
 }
 
+// f.operator()<T>() with the unsigned type of so many bytes, for what moves elements and does not look at them.
+template <class F>
+auto with_bits(size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 8:
+      return f.template operator()<uint64_t>();
+    default:
+      return f.template operator()<uint32_t>();
+  }
+}
+
 }  // namespace bowline

@@ -67,12 +67,34 @@ constexpr f16 from_f32<f16>(float x) {
   return {static_cast<uint16_t>(sign | out)};
 }
 
-// The bits of a number as the dtype stores it: of 2 or of 4 bytes. An i32 is a whole number that a float holds.
-constexpr uint32_t stored_bits(DType t, float x) {
-  return t == DType::f16    ? from_f32<f16>(x).bits
-         : t == DType::bf16 ? from_f32<bf16>(x).bits
-         : t == DType::i32  ? static_cast<uint32_t>(static_cast<int32_t>(x))
-                            : std::bit_cast<uint32_t>(x);
+// The bits of a number as the dtype stores it. To an integer as Cast does it: towards zero, at the nearest end of the range where
+// it lies outside, 0 of NaN; to bool whether it is not 0.
+constexpr uint64_t stored_bits(DType t, float x) {
+  const auto whole = [x](float least, float past, int64_t most) {
+    return static_cast<uint64_t>(x != x       ? 0
+                                 : x >= past  ? most
+                                 : x <= least ? static_cast<int64_t>(least)
+                                              : static_cast<int64_t>(x));
+  };
+  switch (t) {
+    case DType::f16:
+      return from_f32<f16>(x).bits;
+    case DType::bf16:
+      return from_f32<bf16>(x).bits;
+    case DType::i8:
+      return whole(-128.0f, 127.0f, 127) & 0xFF;
+    case DType::u8:
+      return whole(0.0f, 255.0f, 255);
+    case DType::i32:
+      return whole(-2147483648.0f, 2147483648.0f, 2147483647) & 0xFFFFFFFF;
+    case DType::i64:
+      return whole(-9223372036854775808.0f, 9223372036854775808.0f, INT64_MAX);
+    case DType::boolean:
+      return x != 0 ? 1 : 0;
+    case DType::f32:
+      break;
+  }
+  return std::bit_cast<uint32_t>(x);
 }
 
 }  // namespace bowline

@@ -34,7 +34,11 @@ bool is_letter(std::string_view word) { return word.size() == 1; }
 
 std::span<const DType> set_of(std::string_view word) {
   if (is_letter(word)) {
-    return word == "F" ? std::span(kAll).first(3) : std::span(kAll);
+    const std::span all(kAll);
+    return word == "F"   ? all.first(3)
+           : word == "N" ? all.first(kAll.size() - 1)
+           : word == "T" ? all.last(1)
+                         : all;
   }
   // Of no word there is none: an operator without inputs.
   const auto* const at = std::ranges::find(kAll, word, [](DType t) { return name_of(t); });

@@ -4,6 +4,8 @@
 // that stands for one dtype of a set, the same one wherever the letter stands:
 //
 //   F     f32, f16 or bf16
+//   N     a number: any but bool
+//   T     bool, a truth value
 //   A, B  any
 //
 // The storage dtype of a node is that of its first letter; kernels are chosen by it. A node without letters has f32.

@@ -25,7 +25,7 @@ class Differentiator {
   // Appends a node, infers its outputs.
   Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
                                       const Attributes& attributes, std::string name);
-  Result<ValueId> filled(float value, const Shape& shape);
+  Result<ValueId> filled(float value, const Shape& shape, DType dtype);
   // Zeros for a value that the loss does not reach.
   Result<ValueId> gradient_or_zero(ValueId v);
 

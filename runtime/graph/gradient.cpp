@@ -116,17 +116,18 @@ Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> 
   return outputs;
 }
 
-Result<ValueId> Differentiator::filled(float value, const Shape& shape) {
+Result<ValueId> Differentiator::filled(float value, const Shape& shape, DType dtype) {
   FillAttributesT fill;
   fill.value = value;
   fill.dims.assign(shape.dims().begin(), shape.dims().end());
+  fill.dtype = static_cast<file::DType>(dtype);
   BOWLINE_ASSIGN(const auto out, append(Op::Fill, {}, Attributes::of(fill), ""));
   return out[0];
 }
 
 Result<ValueId> Differentiator::gradient_or_zero(ValueId v) {
   const ValueId d = gradient(v);
-  return d != kNoValue ? d : filled(0, graph_[v].shape);
+  return d != kNoValue ? d : filled(0, graph_[v].shape, graph_[v].dtype);
 }
 
 // The list of gradient rows beside a list of weights.
@@ -250,7 +251,7 @@ Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOpt
   const size_t forward = graph.nodes.size();
   Differentiator d(graph, options);
   d.find_needed({});
-  BOWLINE_ASSIGN(const ValueId seed, d.filled(1, Shape{}));
+  BOWLINE_ASSIGN(const ValueId seed, d.filled(1, Shape{}, DType::f32));
   BOWLINE_TRY(d.contribute(loss, seed));
   BOWLINE_TRY(d.walk(forward));
   prune(graph);

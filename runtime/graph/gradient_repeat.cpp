@@ -231,7 +231,8 @@ class RepeatGradient {
       BOWLINE_ASSIGN(inputs.emplace_back(), outer_.gradient_or_zero(node_.outputs[i]));
     }
     for (const size_t i : summed_) {
-      BOWLINE_ASSIGN(inputs.emplace_back(), outer_.filled(0, graph_[node_.inputs[i]].shape));
+      const ValueInfo& like = graph_[node_.inputs[i]];
+      BOWLINE_ASSIGN(inputs.emplace_back(), outer_.filled(0, like.shape, like.dtype));
     }
     for (const uint32_t position : split.invariants) {
       inputs.push_back(node_.inputs[position]);

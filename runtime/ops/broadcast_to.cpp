@@ -34,6 +34,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_broadcast_to;
 const OpDef op_broadcast_to{
     .name = "BroadcastTo",
+    .types = "A -> A",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

@@ -11,9 +11,8 @@
 // Shapes    any x of any dtype  ->  y of the shape of x and the dtype `to`.
 // Gradient  Cast of dy to the dtype of x, where both are floats; the others have none.
 // Source    ONNX operators, Cast (the saturation of floats is ours: ONNX leaves it open).
-#include <cmath>
-
 #include "ops/counted.h"
+#include "ops/elementwise.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -33,35 +32,9 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::Cast, {c.dout(0)}, Attributes::of(back)));
 }
 
-// Smallest and largest number of an integer dtype.
-struct Range {
-  double least;
-  double most;
-};
-[[maybe_unused]] Range range_of(DType t) {
-  const int bits = 8 * static_cast<int>(size_of(t));
-  return t == DType::u8 ? Range{0, 255}
-                        : Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1};
-}
-
-[[maybe_unused]] double cast_one(double x, DType from, DType to) {
-  if (is_float(to)) {
-    return is_float(from) ? x : static_cast<double>(static_cast<float>(x));
-  }
-  if (to == DType::boolean) {
-    return x != 0 ? 1 : 0;
-  }
-  const auto [least, most] = range_of(to);
-  if (is_float(from)) {
-    return std::isnan(x) ? 0 : std::clamp(std::trunc(x), least, most);
-  }
-  const double count = most - least + 1;
-  return x - std::floor((x - least) / count) * count;
-}
-
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (size_t i = 0; i < c.in(0).size(); ++i) {
-    c.out(0)[i] = cast_one(c.in(0)[i], c.dtype(0), target(c.attributes()));
+    c.out(0)[i] = elementwise::cast_one(c.in(0)[i], c.dtype(0), target(c.attributes()));
   }
 }
 

@@ -18,14 +18,14 @@ namespace bowline {
 namespace {
 
 Status infer(InferContext& c) {
-  const float bound = c.attributes<ClipAttributes>().max_norm();
+  const float bound = c.attributes<ClipByGlobalNormAttributes>().max_norm();
   BOWLINE_REQUIRE(bound >= 0, "The bound of the norm ({}) is negative.", bound);
   BOWLINE_REQUIRE(c.inputs() == 1 || c.in(1).elements() == 1, "The loss has shape {}.", c.in(1));
   return c.out(0, Shape{1});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
-  const double bound = c.attributes<ClipAttributes>().max_norm();
+  const double bound = c.attributes<ClipByGlobalNormAttributes>().max_norm();
   double sum = 0;
   for (const double g : c.in(0)) {
     sum += g * g;

@@ -85,6 +85,7 @@ extern const OpDef op_concat;
 const OpDef op_concat{
     .name = "Concat",
     .variadic = true,
+    .types = "A -> A",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

@@ -60,12 +60,12 @@ inline Status elementwise(CountedContext& c) {
   return {};
 }
 
-// Inputs 0 and 1 broadcast over all axes of output 0 but the last `without`, of which both have as many.
-inline Status broadcast(CountedContext& c, int without) {
+// The first `inputs` inputs broadcast over all axes of output 0 but the last `without`, of which all have as many.
+inline Status broadcast(CountedContext& c, int inputs, int without) {
   const int rank = c.out(0).rank() - without;
   for (int o = 0; o < rank; ++o) {
     std::vector<Axis> axes;
-    for (const int i : {0, 1}) {
+    for (int i = 0; i < inputs; ++i) {
       const int a = o - (rank - (c.in(i).rank() - without));
       if (a >= 0) {
         axes.push_back({i, a});
@@ -76,7 +76,8 @@ inline Status broadcast(CountedContext& c, int without) {
   }
   return {};
 }
-inline Status broadcast(CountedContext& c) { return broadcast(c, 0); }
+inline Status broadcast(CountedContext& c) { return broadcast(c, 2, 0); }
+inline Status broadcast_all(CountedContext& c) { return broadcast(c, c.inputs(), 0); }
 
 // Row by row: the last axis of input 0 is mixed with what the other inputs hold.
 inline Status rows(CountedContext& c) {

@@ -1,8 +1,10 @@
-// The definitions of an operator of one input that works element by element, and of its gradient operator, from two functions
-// in double precision. Its formula for kernels stands in formulas/<stem>.h.
+// The definitions of operators of one or two inputs that work element by element, and of their gradient operators, from functions
+// in double precision. Their formulas for kernels stand in formulas/<stem>.h.
 #pragma once
 
+#include "ops/build.h"
 #include "ops/counted.h"
+#include "ops/index.h"
 #include "ops/op.h"
 
 namespace bowline::elementwise {
@@ -26,16 +28,6 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(grad, {c.in(0), c.dout(0)}, c.attributes()));
 }
 
-template <Curve y>
-void oracle(const OracleContext& c) {
-  const auto magnitude = c.zero_magnitude(0);
-  for (size_t i = 0; i < c.in(0).size(); ++i) {
-    const Point at = y(c.in(0)[i], c.attributes());
-    c.out(0)[i] = at.value;
-    magnitude[i] = at.magnitude;
-  }
-}
-
 // dx = dy * slope(x)
 template <Curve slope>
 void gradient_oracle(const OracleContext& c) {
@@ -47,16 +39,170 @@ void gradient_oracle(const OracleContext& c) {
   }
 }
 
-// y [any shape] = f(x); `grad` is the operator of its gradient.
-template <Curve y, Op grad>
-constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceContext&)) {
+// The numbers that an integer dtype holds.
+struct Range {
+  double least;
+  double most;
+};
+inline Range range_of(DType t) {
+  const int bits = 8 * static_cast<int>(size_of(t));
+  return t == DType::u8 ? Range{0, 255}
+                        : Range{-std::ldexp(1.0, bits - 1), std::ldexp(1.0, bits - 1) - 1};
+}
+
+// What an integer dtype keeps of a whole number: the low bits, two's complement. Of other dtypes the number itself.
+inline double wrapped(double x, DType t) {
+  if (is_float(t) || t == DType::boolean) {
+    return x;
+  }
+  const auto [least, most] = range_of(t);
+  const double count = most - least + 1;
+  return x - std::floor((x - least) / count) * count;
+}
+
+// What Cast makes of a number.
+inline double cast_one(double x, DType from, DType to) {
+  if (is_float(to)) {
+    return is_float(from) ? x : static_cast<double>(static_cast<float>(x));
+  }
+  if (to == DType::boolean) {
+    return x != 0 ? 1 : 0;
+  }
+  if (is_float(from)) {
+    const auto [least, most] = range_of(to);
+    return std::isnan(x) ? 0 : std::clamp(std::trunc(x), least, most);
+  }
+  return wrapped(x, to);
+}
+
+template <Curve y>
+void oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    const Point at = y(c.in(0)[i], c.attributes());
+    c.out(0)[i] = wrapped(at.value, c.dtype(0));
+    magnitude[i] = at.magnitude;
+  }
+}
+
+// A function of two numbers.
+using Surface = Point (*)(double a, double b);
+
+inline Status infer_binary(InferContext& c) {
+  BOWLINE_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
+  return c.out(0, y);
+}
+
+template <Surface f>
+void binary_oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    const Point at = f(c.in(0)[i.in_broadcast(c.shape(0))], c.in(1)[i.in_broadcast(c.shape(1))]);
+    c.out(0)[i.flat()] = wrapped(at.value, c.dtype(0));
+    magnitude[i.flat()] = at.magnitude;
+  }
+}
+
+// Of operators with the gradients `a` and `b` of their two inputs.
+template <Op a, Op b>
+Status binary_gradient(GradientContext& c) {
+  for (const int i : {0, 1}) {
+    if (c.needs(i)) {
+      const GradientValue d = c.add1(i == 0 ? a : b, {c.in(0), c.in(1), c.dout(0)}, c.attributes());
+      BOWLINE_TRY(c.din(i, summed_to(c, d, c.shape(c.in(i)))));
+    }
+  }
+  return {};
+}
+
+inline Status infer_binary_gradient(InferContext& c) {
+  BOWLINE_ASSIGN(const Shape y, bowline::broadcast(c.in(0), c.in(1)));
+  BOWLINE_REQUIRE(c.in(2) == y, "Shape of dy ({}) is not that of y ({}).", c.in(2), y);
+  return c.out(0, y);
+}
+
+// With `choice` a slope of 0 means that dy does not matter, even where it is not finite.
+template <Surface slope, bool choice>
+void binary_gradient_oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    const Point at =
+        slope(c.in(0)[i.in_broadcast(c.shape(0))], c.in(1)[i.in_broadcast(c.shape(1))]);
+    const double dy = c.in(2)[i.flat()];
+    c.out(0)[i.flat()] = choice && at.value == 0 ? 0 : dy * at.value;
+    magnitude[i.flat()] = std::abs(dy) * at.magnitude;
+  }
+}
+
+// y = f(a, b) of numbers of one dtype that broadcast by the rules of numpy; integers wrap around.
+template <Surface f>
+constexpr OpDef binary_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
+                                  Status (*gradient)(GradientContext& c), const char* types) {
   return {.name = name,
+          .inputs = 2,
+          .types = types,
+          .in_place = {{0, 0}, {0, 1}},
+          .infer = infer_binary,
+          .counted = counted::broadcast,
+          .gradient = gradient,
+          .oracle = BOWLINE_ORACLE(binary_oracle<f>),
+          .tolerance = tolerance};
+}
+
+// dy times the derivative of y by one of its inputs, of a, b and dy; dy has the shape of y. In place on dy or a.
+template <Surface slope, bool choice = false>
+constexpr OpDef binary_gradient_definition(const char* name,
+                                           Tolerance (*tolerance)(ToleranceContext&)) {
+  return {.name = name,
+          .inputs = 3,
+          .in_place = {{0, 2}, {0, 0}},
+          .infer = infer_binary_gradient,
+          .oracle = BOWLINE_ORACLE((binary_gradient_oracle<slope, choice>)),
+          .tolerance = tolerance};
+}
+
+inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
+
+// y = whether a and b compare so, of two operands of one dtype that broadcast. No gradient comes back from it.
+template <Surface f>
+constexpr OpDef comparison(const char* name, const char* types) {
+  return {.name = name,
+          .inputs = 2,
+          .types = types,
+          .infer = infer_binary,
+          .counted = counted::broadcast,
+          .oracle = BOWLINE_ORACLE(binary_oracle<f>),
+          .tolerance = exactly};
+}
+
+// Of a function whose slope is 0 wherever it has one.
+inline Status zero_gradient(GradientContext& c) {
+  FillAttributesT zeros;
+  const Shape& shape = c.shape(c.in(0));
+  zeros.dims.assign(shape.dims().begin(), shape.dims().end());
+  zeros.dtype = static_cast<file::DType>(c.dtype(c.in(0)));
+  return c.din(0, c.add1(Op::Fill, {}, Attributes::of(zeros)));
+}
+
+// y [any shape] = f(x); integers wrap around.
+template <Curve y>
+constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
+                           Status (*gradient)(GradientContext& c), const char* types = "F -> F") {
+  return {.name = name,
+          .types = types,
           .in_place = {{0, 0}},
           .infer = infer,
           .counted = counted::elementwise,
-          .gradient = gradient<grad>,
+          .gradient = gradient,
           .oracle = BOWLINE_ORACLE(oracle<y>),
           .tolerance = tolerance};
+}
+
+// The same; `grad` is the operator of its gradient.
+template <Curve y, Op grad>
+constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
+                           const char* types = "F -> F") {
+  return definition<y>(name, tolerance, gradient<grad>, types);
 }
 
 // dx = dy f'(x), of x and dy of one shape; in place on either. It has no gradient itself.

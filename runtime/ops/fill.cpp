@@ -1,9 +1,10 @@
 // Fill: a constant tensor.
 //
-//   y = value
+//   y = value, as Cast makes it of an f32
 //
-// Shapes    no input  ->  y f32 of shape dims.
+// Shapes    no input  ->  y of shape dims and of the dtype that the attribute says.
 // Gradient  none is asked for: there is no input.
+#include "ops/elementwise.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -12,14 +13,15 @@ namespace {
 Status infer(InferContext& c) {
   const auto* dims = c.attributes<FillAttributes>().dims();
   BOWLINE_ASSIGN(const Shape y, Shape::checked({dims->data(), dims->size()}));
-  return c.out(0, y);
+  return c.out(0, y, static_cast<DType>(c.attributes<FillAttributes>().dtype()));
 }
 
 Status gradient(GradientContext&) { return {}; }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   for (double& y : c.out(0)) {
-    y = c.attributes<FillAttributes>().value();
+    y = elementwise::cast_one(c.attributes<FillAttributes>().value(), DType::f32,
+                              static_cast<DType>(c.attributes<FillAttributes>().dtype()));
   }
 }
 
@@ -31,7 +33,7 @@ extern const OpDef op_fill;
 const OpDef op_fill{
     .name = "Fill",
     .inputs = 0,
-    .types = "-> f32",
+    .types = "-> A",
     .infer = infer,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),

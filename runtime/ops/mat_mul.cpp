@@ -93,7 +93,7 @@ TransposedInput with_transposed(const Attributes& attributes, int i) {
 
 Status counted_axes(CountedContext& c) {
   const auto& t = c.attributes<MatMulAttributes>();
-  BOWLINE_TRY(counted::broadcast(c, 2));
+  BOWLINE_TRY(counted::broadcast(c, 2, 2));
   const int a = c.in(0).rank() - 2, b = c.in(1).rank() - 2, y = c.out(0).rank() - 2;
   const int sum_a = a + (t.transpose_a() ? 0 : 1), sum_b = b + (t.transpose_b() ? 1 : 0);
   BOWLINE_TRY(counted::common(c, {{0, sum_a}, {1, sum_b}}).status());

@@ -3,23 +3,13 @@
 //   y = a * b
 //
 // Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank
-//           <= 8.
+//           <= 8. Integers wrap around.
 // Gradient  da = dy * b, db = dy * a; summed over the axes that were broadcast.
 // In place  on an input of the shape of the output.
-#include <cmath>
-
-#include "ops/build.h"
-#include "ops/counted.h"
-#include "ops/index.h"
-#include "ops/op.h"
+#include "ops/elementwise.h"
 
 namespace bowline {
 namespace {
-
-Status infer(InferContext& c) {
-  BOWLINE_ASSIGN(const Shape y, broadcast(c.in(0), c.in(1)));
-  return c.out(0, y);
-}
 
 Status gradient(GradientContext& c) {
   for (const int i : {0, 1}) {
@@ -31,30 +21,13 @@ Status gradient(GradientContext& c) {
   return {};
 }
 
-[[maybe_unused]] void oracle(const OracleContext& c) {
-  const auto magnitude = c.zero_magnitude(0);
-  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
-    const double a = c.in(0)[i.in_broadcast(c.shape(0))];
-    const double b = c.in(1)[i.in_broadcast(c.shape(1))];
-    c.out(0)[i.flat()] = a * b;
-    magnitude[i.flat()] = std::abs(a * b);
-  }
-}
+elementwise::Point value(double a, double b) { return {a * b, std::abs(a * b)}; }
 
 Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
 
 }  // namespace
 
 extern const OpDef op_mul;
-const OpDef op_mul{
-    .name = "Mul",
-    .inputs = 2,
-    .in_place = {{0, 0}, {0, 1}},
-    .infer = infer,
-    .counted = counted::broadcast,
-    .gradient = gradient,
-    .oracle = BOWLINE_ORACLE(oracle),
-    .tolerance = tolerance,
-};
+const OpDef op_mul = elementwise::binary_definition<value>("Mul", tolerance, gradient, "N -> N");
 
 }  // namespace bowline

@@ -70,6 +70,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_slice;
 const OpDef op_slice{
     .name = "Slice",
+    .types = "A -> A",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

@@ -42,6 +42,7 @@ Status gradient(GradientContext& c) {
       FillAttributesT zeros;
       const Shape& shape = c.shape(c.out(k));
       zeros.dims.assign(shape.dims().begin(), shape.dims().end());
+      zeros.dtype = static_cast<file::DType>(c.dtype(c.out(k)));
       part = c.add1(Op::Fill, {}, Attributes::of(zeros));
     }
     parts.push_back(part);
@@ -86,6 +87,7 @@ extern const OpDef op_split;
 const OpDef op_split{
     .name = "Split",
     .count_outputs = count_outputs,
+    .types = "A -> A",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

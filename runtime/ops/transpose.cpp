@@ -74,6 +74,7 @@ extern const OpDef op_transpose;
 const OpDef op_transpose{
     .name = "Transpose",
     .is_transpose = true,
+    .types = "A -> A",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

@@ -189,7 +189,7 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   }
   UpdateBuilder b(table);
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
-  ClipAttributesT clip;
+  ClipByGlobalNormAttributesT clip;
   clip.max_norm = options.clip_norm;
   BOWLINE_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip),
                                             {gradients, b.input(options.loss)}));

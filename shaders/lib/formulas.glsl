@@ -1,20 +1,38 @@
-// The dialect of runtime/ops/formulas for one number.
-#include "math.glsl"
-
+// The dialect of runtime/ops/formulas for one number; of comparisons (OUT_truth) no more than they use.
 #define F A
 #define M bool
 
 #define select(m, a, b) ((m) ? (a) : (b))
-#define less(a, b) ((a) < (b))
 // By their bits: a device may take a denormal for zero.
-bool negative(F x) { return floatBitsToInt(x) < 0 && !isnan(x); }
+int rank_of(F x) {
+  const int bits = floatBitsToInt(x);
+  return bits < 0 ? -(bits & 0x7fffffff) : bits;
+}
+bool less(F a, F b) { return !isnan(a) && !isnan(b) && rank_of(a) < rank_of(b); }
+bool equal(F a, F b) { return !isnan(a) && !isnan(b) && rank_of(a) == rank_of(b); }
+#define is_nan(x) isnan(x)
+#define COMPARE(name) M name##_compare(F a, F b)
+
+#ifndef OUT_truth
+#include "math.glsl"
+
+bool negative(F x) { return floatBitsToUint(x) > 0x80000000u && !isnan(x); }
 bool positive(F x) { return floatBitsToInt(x) > 0 && !isnan(x); }
 #define fma_of(a, b, c) ((a) * (b) + (c))
 #define abs_of(x) abs(x)
 #define min_of(a, b) min(a, b)
 #define max_of(a, b) max(a, b)
+#define floor_of(x) floor(x)
+#define round_of(x) roundEven(x)
+#define sqrt_of(x) sqrt(x)
 #define exp_of(x) exp_f32(x)
+#define expm1_of(x) expm1_f32(x)
+#define log_of(x) log_f32(x)
 #define tanh_of(x) tanh_f32(x)
+#define erf_of(x) erf_f32(x)
+#define sin_of(x) sin_f32(x)
+#define cos_of(x) cos_f32(x)
+#define pow_of(a, b) pow_f32(a, b)
 
 // log(w) x / (w - 1) with w = 1 + x rounded: the error of the rounding divides out.
 F log1p_of(F x) {
@@ -38,3 +56,6 @@ F normal_cdf(F x, out F density) {
 #define FORWARD(name) F name##_forward(F x, F p, F q)
 #define GRADIENT(name) F name##_gradient(F x, F dy, F p, F q)
 #define BINARY(name) F name##_binary(F a, F b)
+#define GRADIENT_A(name) F name##_gradient_a(F a, F b, F dy)
+#define GRADIENT_B(name) F name##_gradient_b(F a, F b, F dy)
+#endif

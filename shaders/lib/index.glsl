@@ -23,3 +23,18 @@ uint divide(uint n, uint magic, uint shift) {  // n < 2^31
   [[unroll]] for (uint axis = 0; axis < rank; ++axis) {                      \
     strides[axis] = dims.v[(at) + (3 + operand) * rank + axis];              \
   }
+// Element i of a loop over the axes of a table: where it lies in two operands.
+#define OFFSETS_OF_TWO(i, rank, table, strides_a, strides_b, at_a, at_b)     \
+  at_a = 0;                                                                  \
+  at_b = 0;                                                                  \
+  {                                                                          \
+    uint rest = i;                                                           \
+    [[unroll]] for (uint r = 0; r < rank; ++r) {                             \
+      const uint axis = rank - 1 - r;                                        \
+      const uint upper = r + 1 == rank ? 0 : divide(rest, table##_magic[axis], table##_shift[axis]); \
+      const uint at = rest - upper * table##_dim[axis];                      \
+      rest = upper;                                                          \
+      at_a += at * strides_a[axis];                                          \
+      at_b += at * strides_b[axis];                                          \
+    }                                                                        \
+  }

@@ -23,6 +23,22 @@ float exp_f32(float x) {
   return e * power_of_two(half_i) * power_of_two(i - half_i);
 }
 
+// e^x - 1, with small relative error also near 0.
+float expm1_f32(float x) {
+  if (isnan(x)) {
+    return x;
+  }
+  if (x > 80.0) {
+    return exp_f32(x);
+  }
+  x = max(x, -30.0);
+  const float n = roundEven(x * 1.44269504);
+  const float r = (x - n * 0.693359375) - n * -2.12194440e-4;
+  const float p = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
+  const float scale = power_of_two(int(n));
+  return scale * (p * r * r + r) + (scale - 1.0);
+}
+
 float log_f32(float x) {
   if (!(x > 0.0)) {
     return x == 0.0 ? -kInfinity : uintBitsToFloat(0x7fc00000u);
@@ -105,6 +121,17 @@ float erf_near(float x) {  // |x| <= 1
   return x * p;
 }
 
+float erf_f32(float x) {
+  if (isnan(x)) {
+    return x;
+  }
+  const float t = abs(x);
+  if (t <= 1.0) {
+    return erf_near(x);
+  }
+  return (1.0 - erfc_tail(t)) * sign(x);
+}
+
 // The normal distribution function.
 float normal_cdf(float x) {
   if (isnan(x)) {
@@ -131,4 +158,84 @@ vec2 cos_sin_turns(uint turns) {
     case 2u: return vec2(-co, -si);
     default: return vec2(si, -co);
   }
+}
+
+// x / (2 pi) without its whole part, in units of 2^-32 turns: the 24 bits of x times those of 1 / (2 pi) that count (Payne and
+// Hanek, "Radian Reduction for Trigonometric Functions", 1983). Of a finite x with |x| >= 1/2.
+uint turns_of(float x) {
+  // 1 / (2 pi) after the point, 192 bits
+  const uint digits[6] = uint[6](0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
+  const uint bits = floatBitsToUint(x);
+  const uint fraction = (bits & 0x7fffffu) | 0x800000u;
+  const int exponent = int((bits >> 23) & 255u) - 150;  // x = fraction 2^exponent, from -24 on
+  // The product needs the 64 digits from `from` on: those before give whole turns.
+  const int from = max(exponent, 0);
+  const uint word = uint(from) >> 5;
+  const uint shift = uint(from) & 31u;
+  const uint high = shift == 0u ? digits[word] : digits[word] << shift | digits[word + 1u] >> (32u - shift);
+  const uint low = shift == 0u ? digits[word + 1u] : digits[word + 1u] << shift | digits[word + 2u] >> (32u - shift);
+  uint carry;
+  uint rest;
+  umulExtended(fraction, low, carry, rest);
+  uint turns = fraction * high + carry;
+  if (exponent < 0) {
+    // The digits are shifted to the right instead: 24 bits more above the point of the product.
+    uint above;
+    uint below;
+    umulExtended(fraction, high, above, below);
+    below += carry;
+    above += below < carry ? 1u : 0u;
+    const uint by = uint(-exponent);
+    turns = by == 0u ? below : below >> by | above << (32u - by);
+  }
+  return (bits >> 31) != 0u ? 0u - turns : turns;
+}
+
+float sin_f32(float x) {
+  if (isnan(x) || isinf(x)) {
+    return uintBitsToFloat(0x7fc00000u);
+  }
+  if (abs(x) < 0.78539816) {
+    const float s = x * x;
+    return x + x * s * (((2.75573192e-6 * s - 1.98412698e-4) * s + 8.33333333e-3) * s - 0.166666667);
+  }
+  return cos_sin_turns(turns_of(x)).y;
+}
+
+float cos_f32(float x) {
+  if (isnan(x) || isinf(x)) {
+    return uintBitsToFloat(0x7fc00000u);
+  }
+  if (abs(x) < 0.5) {
+    const float s = x * x;
+    return 1.0 - s * (0.5 - s * (0.0416666667 - s * (1.38888889e-3 - s * 2.48015873e-5)));
+  }
+  return cos_sin_turns(turns_of(x)).x;
+}
+
+// a^b, as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b. By e^(b log |a|), which costs |b log a| roundings.
+float pow_f32(float a, float b) {
+  if (b == 0.0 || a == 1.0) {
+    return 1.0;
+  }
+  if (isnan(a) || isnan(b)) {
+    return uintBitsToFloat(0x7fc00000u);
+  }
+  const bool whole = floor(b) == b;
+  const bool odd = whole && abs(b) < 16777216.0 && (int(b) & 1) != 0;
+  if (a == -1.0 && isinf(b)) {
+    return 1.0;
+  }
+  float magnitude;
+  if (isinf(b)) {
+    magnitude = (abs(a) > 1.0) == (b > 0.0) ? kInfinity : 0.0;
+  } else {
+    const float exponent = b * log_f32(abs(a));
+    magnitude = exponent < -104.0 ? 0.0 : exp_f32(exponent);
+  }
+  if (floatBitsToInt(a) >= 0) {
+    return magnitude;
+  }
+  // -0 and negative bases
+  return odd ? -magnitude : whole || a == 0.0 || isinf(a) ? magnitude : uintBitsToFloat(0x7fc00000u);
 }

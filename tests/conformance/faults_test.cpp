@@ -15,6 +15,16 @@ struct Harmless {
   const char* fault;
 };
 constexpr Harmless kHarmless[] = {
+    {Op::Abs, "sign of input 0"},          // alike on both sides
+    {Op::Cos, "sign of input 0"},          // alike on both sides
+    {Op::Square, "sign of input 0"},       // alike on both sides
+    {Op::ErfGrad, "sign of input 0"},      // alike on both sides
+    {Op::SinGrad, "sign of input 0"},      // alike on both sides
+    {Op::SigmoidGrad, "sign of input 0"},  // alike on both sides
+    {Op::DivGradA, "sign of input 0"},     // its numbers do not matter
+    {Op::DivGradA, "no term of input 0"},  // its numbers do not matter
+    {Op::DivGradA, "last element missing of input 0"},
+    {Op::DivGradB, "sign of input 1"},            // it is squared
     {Op::ClipByGlobalNorm, "sign of input 0"},    // it is squared
     {Op::ClipByGlobalNorm, "sign of input 1"},    // asked alone whether it is finite
     {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
@@ -113,9 +123,11 @@ void add_input_faults(Op op, std::vector<Fault>& out) {
 void add_output_faults(Op op, std::vector<Fault>& out) {
   for (int i = 0; i < op_def(op).outputs + op_def(op).optional_outputs; ++i) {
     const auto output = static_cast<size_t>(i);
-    out.push_back(on_output("sign", output, [](std::vector<double>& v) {
+    const bool is_truth = output_type(op_def(op).types, i, {}) == DType::boolean ||
+                          std::string_view(op_def(op).types) == "T -> T";
+    out.push_back(on_output("sign", output, [is_truth](std::vector<double>& v) {
       for (double& x : v) {
-        x = -x;
+        x = is_truth ? 1 - x : -x;
       }
     }));
     out.push_back(on_output("last element", output, [](std::vector<double>& v) {
@@ -128,11 +140,13 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
         std::rotate(v.begin(), v.begin() + 1, v.end());
       }
     }));
-    out.push_back(on_output("a factor of 1.0001", output, [](std::vector<double>& v) {
-      for (double& x : v) {
-        x *= 1.0001;
-      }
-    }));
+    if (!is_truth) {
+      out.push_back(on_output("a factor of 1.0001", output, [](std::vector<double>& v) {
+        for (double& x : v) {
+          x *= 1.0001;
+        }
+      }));
+    }
   }
 }
 

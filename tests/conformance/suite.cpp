@@ -109,20 +109,25 @@ Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
     return all;
   }
   std::vector<Case> out;
-  size_t fixed = 0;
-  for (const Case& c : all) {
-    fixed += c.refused || !c.expected.empty() ? 1 : 0;
+  // What is refused, what has numbers, and the first of every dtype.
+  std::vector<bool> fixed(all.size());
+  uint32_t dtypes = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const uint32_t dtype = 1u << static_cast<unsigned>(all[i].dtype);
+    fixed[i] = all[i].refused || !all[i].expected.empty() || (dtypes & dtype) == 0;
+    dtypes |= dtype;
   }
-  const size_t others = all.size() - fixed;
-  const size_t wanted = most > fixed ? most - fixed : 1;
+  const auto taken_always = static_cast<size_t>(std::ranges::count(fixed, true));
+  const size_t others = std::max<size_t>(1, all.size() - taken_always);
+  const size_t wanted = most > taken_always ? most - taken_always : 1;
   size_t seen = 0;
-  for (Case& c : all) {
-    const bool always = c.refused || !c.expected.empty();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool always = fixed[i];
     // Evenly spread: the k-th of the others is taken where k * wanted / others steps.
     const bool taken = always || (seen + 1) * wanted / others > seen * wanted / others;
     seen += always ? 0 : 1;
     if (taken) {
-      out.push_back(std::move(c));
+      out.push_back(std::move(all[i]));
     }
   }
   return out;

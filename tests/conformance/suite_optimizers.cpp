@@ -147,7 +147,7 @@ class Rig {
     }
     Operand scale;
     scale.shape = Shape{1};
-    ClipAttributesT clip;
+    ClipByGlobalNormAttributesT clip;
     clip.max_norm = static_cast<float>(r.clip);
     add(Op::ClipByGlobalNorm, Attributes::of(clip), {list[1]}, {scale}, 0);
     if (r.op == Op::AdamW) {

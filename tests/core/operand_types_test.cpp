@@ -31,6 +31,16 @@ TEST(OperandTypes, WithoutInputsThereAreNoDtypes) {
   EXPECT_EQ(types_of_input("F -> F", 3).size(), 3u);
 }
 
+TEST(OperandTypes, NumbersAndTruthValuesAreSets) {
+  EXPECT_EQ(refusal("N -> N", {DType::i8, DType::i8}, {DType::i8}), "");
+  EXPECT_EQ(refusal("N -> N", {DType::boolean}),
+            "Input 0 of Op is bool, not f32, f16, bf16, i8, u8, i32 or i64.");
+  EXPECT_EQ(refusal("T -> T", {DType::boolean}, {DType::boolean}), "");
+  EXPECT_EQ(refusal("T -> T", {DType::u8}), "Input 0 of Op is u8, not bool.");
+  EXPECT_EQ(storage_type("T -> T", Types{DType::boolean}, Types{DType::boolean}), DType::boolean);
+  EXPECT_EQ(output_type("N -> bool", 0, Types{kI32}), DType::boolean);
+}
+
 TEST(OperandTypes, AWordIsASetAndTheLastOneGoesOn) {
   EXPECT_EQ(refusal("F, i32 -> F", {kF32, kI32, kI32, kI32}), "");
   EXPECT_EQ(refusal("F, i32 -> F", {kF32, kI32, kF32}), "Input 2 of Op is f32, not i32.");
@@ -59,8 +69,9 @@ TEST(OperandTypes, EveryOperatorHasSome) {
       inputs.push_back(set.front());
     }
     EXPECT_EQ(check_operand_types(def.types, def.name, inputs).message(), "");
-    // But for Cast, whose attribute says it, and Repeat, whose body does.
-    for (int k = 0; k < def.outputs && op_at(i) != Op::Cast && op_at(i) != Op::Repeat; ++k) {
+    // But for Cast and Fill, whose attribute says it, and Repeat, whose body does.
+    const bool follows = op_at(i) != Op::Cast && op_at(i) != Op::Fill && op_at(i) != Op::Repeat;
+    for (int k = 0; k < def.outputs && follows; ++k) {
       EXPECT_TRUE(output_type(def.types, k, inputs).has_value());
     }
   }

@@ -31,14 +31,24 @@ constexpr size_t kLongest = 67;  // past four vectors of every set
 
 TEST_P(Bounds, OfElements) {
   for (size_t n = 1; n <= kLongest; ++n) {
-    Edge a(n), b(n), y(n);
+    Edge a(n), b(n), c(n), y(n);
     for (uint32_t f = 0; f < kFunctions; ++f) {
-      elementwise(threads_, {static_cast<Function>(f)}, n, a, b, y);
+      const FunctionCall call{static_cast<Function>(f)};
+      elementwise(threads_, call, n, {{a}, {b}, c}, y);
+      elementwise_row(call, n, {{a}, {Edge(1), 0}, c}, y);
     }
-#define BOWLINE_BINARY(name)                                 \
-  elementwise_row({Function::name}, n, a, 1, Edge(1), 0, y); \
-  elementwise_row({Function::name}, n, Edge(1), 0, b, 1, y); \
-  elementwise_row({Function::name}, n, Edge(1), 0, Edge(1), 0, y);
+#define BOWLINE_BINARY(name)                                             \
+  elementwise_row({Function::name##_binary}, n, {{Edge(1), 0}, {b}}, y); \
+  elementwise_row({Function::name##_binary}, n, {{Edge(1), 0}, {Edge(1), 0}}, y);
+#define BOWLINE_COMPARE(name)                                             \
+  elementwise_row({Function::name##_compare}, n, {{Edge(1), 0}, {b}}, y); \
+  elementwise_row({Function::name##_compare}, n, {{Edge(1), 0}, {Edge(1), 0}}, y);
+#define BOWLINE_GRADIENT_A(name)                                                \
+  elementwise_row({Function::name##_gradient_a}, n, {{Edge(1), 0}, {b}, c}, y); \
+  elementwise_row({Function::name##_gradient_a}, n, {{Edge(1), 0}, {Edge(1), 0}, c}, y);
+#define BOWLINE_GRADIENT_B(name)                                                \
+  elementwise_row({Function::name##_gradient_b}, n, {{Edge(1), 0}, {b}, c}, y); \
+  elementwise_row({Function::name##_gradient_b}, n, {{Edge(1), 0}, {Edge(1), 0}, c}, y);
 #include "generated/functions.inc"
     add_scaled(threads_, n, 2, a, y);
     add_bias(threads_, 2, n, Edge(2 * n), a, Edge(2 * n));

@@ -6,9 +6,11 @@
   generated/op_table.cpp           Op -> OpDef, names
   generated/op_files.txt           the op files, one per line (for CMake)
   generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and which an operator calls
-  generated/functions.inc          BOWLINE_FORWARD(name), BOWLINE_GRADIENT(name), BOWLINE_BINARY(name) for each of them
-  generated/formulas.inc           all files of runtime/ops/formulas
-  generated/functions.glsl         the same for shaders: call(function, a, b, p, q)
+  generated/functions.inc          BOWLINE_<FORM>(name) for each of them that takes floats
+  generated/formulas.inc           their files of runtime/ops/formulas
+  generated/functions.glsl         the same for shaders: call(function, a, b, c, p, q)
+  generated/functions_whole.inc, formulas_whole.inc, functions_whole.glsl
+                                   the same for those that take integers or truth values
   generated/step_words.h           the step words of every operator: constants by their names, and step_words(op)
   generated/step.glsl              the head of the step buffer (runtime/device/program.h) for shaders
   generated/step_<stem>.glsl       the step words of one operator for shaders
@@ -23,6 +25,12 @@ import sys
 from pathlib import Path
 
 INTERNAL_BASE = 256
+# The forms of a formula, with their operands; those of a gradient make an operator of their own.
+FORMS = {"FORWARD": "a", "GRADIENT": "ab", "BINARY": "ab", "GRADIENT_A": "abc", "GRADIENT_B": "abc", "COMPARE": "ab"}
+GRADIENTS = {"GRADIENT": "Grad", "GRADIENT_A": "GradA", "GRADIENT_B": "GradB"}
+SETS = [{"FORWARD"}, {"FORWARD", "GRADIENT"}, {"BINARY"}, {"BINARY", "GRADIENT_A", "GRADIENT_B"}, {"COMPARE"}]
+# What the operands of a formula may be, with the dtypes of each.
+KINDS = {"floats": ["f32", "f16", "bf16"], "integers": ["i8", "u8", "i32", "i64"], "truths": ["boolean"]}
 MOST_ENTRIES = 8  # of a list that does not say it: the largest rank
 
 
@@ -84,34 +92,50 @@ class Formula:
         if not found:
             fail(f"{path}: there is no operator of this stem.")
         self.op, self.table = found[0]
-        self.functions = re.findall(r"^(FORWARD|GRADIENT|BINARY)\((\w+)\)", text, re.M)
-        heads = dict(re.findall(r"^//! (constants|choice) (.*)$", text, re.M))
+        self.functions = re.findall(rf"^({'|'.join(FORMS)})\((\w+) ?\)", text, re.M)
+        heads = dict(re.findall(r"^//! (constants|choice|of) (.*)$", text, re.M))
         self.constants = heads.get("constants", "").split()
         self.choice = heads.get("choice")
+        self.kinds = heads.get("of", "floats").split()
+        if not set(self.kinds) <= set(KINDS):
+            fail(f"{path}: its operands are of {', '.join(self.kinds)}; there are {', '.join(KINDS)}.")
         fields = {field: kind for field, kind, _ in tables[self.table]}
         for name in [*self.constants, *([self.choice] if self.choice else [])]:
             if name not in fields:
                 fail(f"{path}: {self.table} has no attribute {name}.")
         self.names = [f"{self.stem}_{v}" for v in enums[fields[self.choice]]] if self.choice else [self.stem]
-        for kind in {kind for kind, _ in self.functions}:
-            if [n for k, n in self.functions if k == kind] != self.names:
-                fail(f"{path}: the {kind} functions are not {', '.join(self.names)}, in this order.")
-        if {kind for kind, _ in self.functions} not in ({"FORWARD"}, {"FORWARD", "GRADIENT"}, {"BINARY"}):
-            fail(f"{path}: an operator has FORWARD, perhaps with GRADIENT, or BINARY.")
-        self.has_gradient = any(kind == "GRADIENT" for kind, _ in self.functions)
+        self.forms = list(dict.fromkeys(form for form, _ in self.functions))
+        for form in self.forms:
+            if [n for f, n in self.functions if f == form] != self.names:
+                fail(f"{path}: the {form} functions are not {', '.join(self.names)}, in this order.")
+        if set(self.forms) not in SETS:
+            fail(f"{path}: an operator has FORWARD, perhaps with GRADIENT; BINARY, perhaps with GRADIENT_A and GRADIENT_B; or COMPARE.")
+
+    def op_of(self, form):
+        return self.op + GRADIENTS.get(form, "")
+
+    def gradients(self):
+        """The operators that follow from the formula."""
+        return [self.op_of(form) for form in self.forms if form in GRADIENTS]
+
+    def dtypes(self, form):
+        """What its kernels store; there are gradients of floats alone."""
+        return [t for kind in self.kinds if kind == "floats" or form not in GRADIENTS for t in KINDS[kind]]
 
 
-def number_of(kind, name):
-    return f"{name}_gradient" if kind == "GRADIENT" else name
+def name_of(form, name):
+    return f"{name}_{form.lower()}"
 
 
 def functions_header(formulas):
-    names = [number_of(*f) for formula in formulas for f in formula.functions]
+    names = [name_of(*f) for formula in formulas for f in formula.functions]
     return "\n".join([
         HEADER, "#pragma once\n", '#include "core/attributes.h"\n', "namespace bowline {\n",
         "enum class Function : uint32_t {", *(f"  {n}," for n in names), "};",
         f"constexpr uint32_t kFunctions = {len(names)};\n",
-        "struct FunctionCall {", "  Function function;", "  float p = 0;", "  float q = 0;", "};",
+        "constexpr bool is_comparison(Function f) {",
+        f"  return {' || '.join(f'f == Function::{name_of(*f)}' for formula in formulas for f in formula.functions if f[0] == 'COMPARE')};",
+        "}\n", "struct FunctionCall {", "  Function function;", "  float p = 0;", "  float q = 0;", "};",
         "// Of an operator that has formulas.", "FunctionCall function_of(Op op, const Attributes& attributes);",
         "\n}  // namespace bowline\n"])
 
@@ -122,10 +146,9 @@ def functions_source(formulas):
     for f in formulas:
         get = f"attributes.as<{f.table}>()."
         constants = "".join(f", static_cast<float>({get}{name}())" for name in f.constants)
-        for kind in dict.fromkeys(kind for kind, _ in f.functions):
-            numbers = [f"Function::{number_of(kind, n)}" for n in f.names]
-            op = f.op + ("Grad" if kind == "GRADIENT" else "")
-            lines += [f"    case Op::{op}: {{"]
+        for form in f.forms:
+            numbers = [f"Function::{name_of(form, n)}" for n in f.names]
+            lines += [f"    case Op::{f.op_of(form)}: {{"]
             if f.choice:
                 lines += [f"      constexpr Function choices[] = {{{', '.join(numbers)}}};",
                           f"      return {{choices[static_cast<size_t>({get}{f.choice}())]{constants}}};", "    }"]
@@ -135,24 +158,46 @@ def functions_source(formulas):
     return "\n".join(lines)
 
 
-def functions_list(formulas):
-    kinds = ("FORWARD", "GRADIENT", "BINARY")
+def is_whole(formula):
+    return {"integers", "truths"} & set(formula.kinds)
+
+
+def is_floating(formula):
+    return "floats" in formula.kinds
+
+
+def functions_list(formulas, whole):
+    """Of floats, or of integers and truth values."""
     lines = [HEADER]
-    lines += [f"#ifndef BOWLINE_{k}\n#define BOWLINE_{k}(name)\n#endif" for k in kinds]
-    lines += [f"BOWLINE_{kind}({name})" for f in formulas for kind, name in f.functions]
-    lines += [f"#undef BOWLINE_{k}" for k in kinds]
+    lines += [f"#ifndef BOWLINE_{form}\n#define BOWLINE_{form}(name)\n#endif" for form in FORMS]
+    lines += [f"BOWLINE_{form}({name})" for f in formulas if (is_whole if whole else is_floating)(f)
+              for form, name in f.functions if not (whole and form in GRADIENTS)]
+    lines += [f"#undef BOWLINE_{form}" for form in FORMS]
     return "\n".join(lines) + "\n"
 
 
-def functions_shader(formulas):
-    arguments = {"FORWARD": "a, p, q", "GRADIENT": "a, b, p, q", "BINARY": "a, b"}
-    lines = [HEADER, '#include "formulas.glsl"', *(f'#include "{f.stem}.h"' for f in formulas),
-             "\n// Function numbers are those of the enum Function.",
-             "F call(uint function, F a, F b, F p, F q) {", "  switch (function) {"]
-    functions = [f for formula in formulas for f in formula.functions]
-    for number, (kind, name) in enumerate(functions):
-        lines += [f"    case {number}u: return {name}_{kind.lower()}({arguments[kind]});"]
-    return "\n".join([*lines, "    default: return a;", "  }", "}", ""])
+def formulas_list(formulas, whole):
+    return "\n".join([HEADER, *(f'#include "ops/formulas/{f.stem}.h"' for f in formulas if (is_whole if whole else is_floating)(f)), ""])
+
+
+def functions_shader(formulas, whole):
+    """Comparisons where OUT_truth is defined, otherwise the others."""
+    number = {f: i for i, f in enumerate(f for formula in formulas for f in formula.functions)}
+    lines = [HEADER, f'#include "{"whole" if whole else "formulas"}.glsl"']
+    cases = {}
+    for guard, compares in (("#ifdef OUT_truth", True), ("#else", False)):
+        taken = [f for f in formulas if (is_whole if whole else is_floating)(f) and (f.forms == ["COMPARE"]) == compares]
+        lines += [guard, *(f'#include "{f.stem}.h"' for f in taken)]
+        cases[guard] = []
+        for form, name in (f for formula in taken for f in formula.functions if not (whole and f[0] in GRADIENTS)):
+            constants = ", p, q" if form in ("FORWARD", "GRADIENT") else ""
+            call = f"{name_of(form, name)}({', '.join(FORMS[form])}{constants})"
+            cases[guard] += [f"    case {number[form, name]}u: return {f'F({call})' if compares else call};"]
+    lines += ["#endif\n", "// Function numbers are those of the enum Function. A comparison gives 0 or 1.",
+              "F call(uint function, F a, F b, F c, F p, F q) {", "  switch (function) {"]
+    for guard, entries in cases.items():
+        lines += [guard, *entries]
+    return "\n".join([*lines, "#endif", "    default: return a;", "  }", "}", ""])
 
 
 STEP_TYPES = {"f32": "float", "u32": "uint32_t", "u64": "uint64_t"}
@@ -342,11 +387,11 @@ DTYPES_HEAD = r"^//! %s(?:\(([\w, ]+)\))?%s$"
 
 def claims_of(path, stems, elementwise, dtypes):
     """[(operator, dtype, symbol)] that a kernel file claims: by its stem, `//! ops A B`, `//! ops(f16, bf16) A B`, `//! ops(any) A`,
-    `//! elementwise` or `//! elementwise(f16)`."""
+    `//! elementwise` or `//! elementwise(f16)`: the operators with formulas that take these dtypes. `elementwise` says which do."""
     text = path.read_text()
     heads = re.findall(DTYPES_HEAD % ("ops", " (.*)"), text, re.M)
     found = [(types, names.split(), None) for types, names in heads]
-    found += [(types, elementwise, "elementwise") for types in re.findall(DTYPES_HEAD % ("elementwise", ""), text, re.M)]
+    found += [(types, list(elementwise), "elementwise") for types in re.findall(DTYPES_HEAD % ("elementwise", ""), text, re.M)]
     if not found and path.stem in stems:
         found = [("", [stems[path.stem]], None)]
     for types, names, symbol in found:
@@ -355,6 +400,8 @@ def claims_of(path, stems, elementwise, dtypes):
             for t in columns:
                 if t not in dtypes:
                     fail(f"{path}: there is no dtype {t}.")
+                if symbol and t not in elementwise[name]:
+                    continue
                 suffix = "" if types == "any" or t == "f32" else f"_{t}"
                 yield name, t, (symbol or stem_of(name)) + suffix
 
@@ -400,10 +447,10 @@ class Lists:
         self.dtypes = self.enums["DType"]
         self.formulas = [Formula(path, self.ops(), self.tables, self.enums)
                          for path in sorted((root / "runtime/ops/formulas").glob("*.h"))]
-        self.derived = {f.op + "Grad": f.op for f in self.formulas if f.has_gradient}
+        self.derived = {name: f.op for f in self.formulas for name in f.gradients()}
         for f in self.formulas:
-            if f.has_gradient:
-                self.internal_ops.append((f.op + "Grad", f.table, len(self.internal_ops) + 1))
+            for name in f.gradients():
+                self.internal_ops.append((name, f.table, len(self.internal_ops) + 1))
 
     def ops(self):
         return self.file_ops + self.internal_ops
@@ -417,7 +464,7 @@ def main():
     args = parser.parse_args()
     lists = Lists(args.root)
     ops, tables, enums, formulas, derived = lists.ops(), lists.tables, lists.enums, lists.formulas, lists.derived
-    elementwise = [n for f in formulas for n in (f.op, f.op + "Grad") if n == f.op or f.has_gradient]
+    elementwise = {f.op_of(form): f.dtypes(form) for f in formulas for form in f.forms}
     op_files = []
     for name, table, _ in ops:
         if table not in tables:
@@ -447,9 +494,10 @@ def main():
     write(generated / "op_table.cpp", op_table(ops))
     write(generated / "functions.h", functions_header(formulas))
     write(generated / "functions.cpp", functions_source(formulas))
-    write(generated / "functions.inc", functions_list(formulas))
-    write(generated / "formulas.inc", "\n".join([HEADER, *(f'#include "ops/formulas/{f.stem}.h"' for f in formulas), ""]))
-    write(generated / "functions.glsl", functions_shader(formulas))
+    for suffix, whole in (("", False), ("_whole", True)):
+        write(generated / f"functions{suffix}.inc", functions_list(formulas, whole))
+        write(generated / f"formulas{suffix}.inc", formulas_list(formulas, whole))
+        write(generated / f"functions{suffix}.glsl", functions_shader(formulas, whole))
     write(generated / "op_files.txt", "\n".join(op_files) + "\n")
     for spec in args.kernels:
         backend, folders = spec.split("=", 1)

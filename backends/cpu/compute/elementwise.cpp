@@ -48,22 +48,27 @@ using formulas::F;
 
 // Operands that step by 1 are read, one that steps by 0 is in all lanes.
 template <class Function>
-HWY_INLINE void map(const Function& f, size_t n, const float* a, size_t step_a, const float* b,
-                    size_t step_b, float* y) {
-  if (step_a == 1 && step_b == 1) {
+HWY_INLINE void map(const Function& f, size_t n, const RowOf<const float>& a,
+                    const RowOf<const float>& b, float* y) {
+  const float* const u = a.data;
+  const float* const v = b.data;
+  if (a.step == 1 && b.step == 1) {
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      part.store(f(i, part, part.load(u + i), part.load(v + i)).v, y + i);
+    });
+  } else if (a.step == 1) {
+    const F value = *v;
     for_vectors(n, [=](size_t i, auto part)
-                       HWY_ATTR { part.store(f(part.load(a + i), part.load(b + i)).v, y + i); });
-  } else if (step_a == 1) {
-    const F value = *b;
-    for_vectors(
-        n, [=](size_t i, auto part) HWY_ATTR { part.store(f(part.load(a + i), value).v, y + i); });
-  } else if (step_b == 1) {
-    const F value = *a;
-    for_vectors(
-        n, [=](size_t i, auto part) HWY_ATTR { part.store(f(value, part.load(b + i)).v, y + i); });
+                       HWY_ATTR { part.store(f(i, part, part.load(u + i), value).v, y + i); });
+  } else if (b.step == 1) {
+    const F value = *u;
+    for_vectors(n, [=](size_t i, auto part)
+                       HWY_ATTR { part.store(f(i, part, value, part.load(v + i)).v, y + i); });
   } else {
-    const F value = f(*a, *b);
-    for_vectors(n, [=](size_t i, auto part) HWY_ATTR { part.store(value.v, y + i); });
+    const F value = *u;
+    const F other = *v;
+    for_vectors(
+        n, [=](size_t i, auto part) HWY_ATTR { part.store(f(i, part, value, other).v, y + i); });
   }
 }
 
@@ -73,23 +78,41 @@ HWY_INLINE void map(const Function& f, size_t n, const float* x, float* y) {
   for_vectors(n, [=](size_t i, auto part) HWY_ATTR { part.store(f(part.load(x + i)).v, y + i); });
 }
 
-void function_block(const FunctionCall& call, size_t n, const float* a, size_t step_a,
-                    const float* b, size_t step_b, float* y) {
+void function_block(const FunctionCall& call, size_t n, const Operands<float>& in, float* y) {
   const F p = call.p;
   const F q = call.q;
+  const float* const c = in.c;
   switch (call.function) {
-#define BOWLINE_FORWARD(name) \
-  case Function::name:        \
-    return map([=](F x) HWY_ATTR { return formulas::name##_forward(x, p, q); }, n, a, y);
-#define BOWLINE_GRADIENT(name)                                                                   \
-  case Function::name##_gradient:                                                                \
-    return map([=](F x, F dy) HWY_ATTR { return formulas::name##_gradient(x, dy, p, q); }, n, a, \
-               step_a, b, step_b, y);
+#define BOWLINE_FORWARD(name)    \
+  case Function::name##_forward: \
+    return map([=](F x) HWY_ATTR { return formulas::name##_forward(x, p, q); }, n, in.a.data, y);
+#define BOWLINE_GRADIENT(name)                                                  \
+  case Function::name##_gradient:                                               \
+    return map([=](size_t, auto, F x, F dy)                                     \
+                   HWY_ATTR { return formulas::name##_gradient(x, dy, p, q); }, \
+               n, in.a, in.b, y);
 #define BOWLINE_BINARY(name)                                                                     \
-  case Function::name:                                                                           \
-    return map([](F u, F v) HWY_ATTR { return formulas::name##_binary(u, v); }, n, a, step_a, b, \
-               step_b, y);
+  case Function::name##_binary:                                                                  \
+    return map([](size_t, auto, F u, F v) HWY_ATTR { return formulas::name##_binary(u, v); }, n, \
+               in.a, in.b, y);
+#define BOWLINE_GRADIENT_A(name)                                                             \
+  case Function::name##_gradient_a:                                                          \
+    return map([=](size_t i, auto part, F u, F v)                                            \
+                   HWY_ATTR { return formulas::name##_gradient_a(u, v, part.load(c + i)); }, \
+               n, in.a, in.b, y);
+#define BOWLINE_GRADIENT_B(name)                                                             \
+  case Function::name##_gradient_b:                                                          \
+    return map([=](size_t i, auto part, F u, F v)                                            \
+                   HWY_ATTR { return formulas::name##_gradient_b(u, v, part.load(c + i)); }, \
+               n, in.a, in.b, y);
+#define BOWLINE_COMPARE(name)                                                                     \
+  case Function::name##_compare:                                                                  \
+    return map([](size_t, auto, F u, F v)                                                         \
+                   HWY_ATTR { return select(formulas::name##_compare(u, v), F(1.0f), F(0.0f)); }, \
+               n, in.a, in.b, y);
 #include "generated/functions.inc"
+    default:  // those of truth values alone
+      return;
   }
 }
 
@@ -203,16 +226,15 @@ void for_blocks(Threads& threads, size_t n, F&& f) {
 
 }  // namespace
 
-void elementwise(Threads& threads, const FunctionCall& f, size_t n, const float* a, const float* b,
+void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operands<float>& in,
                  float* y) {
   for_blocks(threads, n, [=, &f](size_t i, size_t size) {
-    HWY_DYNAMIC_DISPATCH(function_block)(f, size, a + i, 1, b + i, 1, y + i);
+    HWY_DYNAMIC_DISPATCH(function_block)(f, size, in.at(i), y + i);
   });
 }
 
-void elementwise_row(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
-                     size_t step_b, float* y) {
-  HWY_DYNAMIC_DISPATCH(function_block)(f, n, a, step_a, b, step_b, y);
+void elementwise_row(const FunctionCall& f, size_t n, const Operands<float>& in, float* y) {
+  HWY_DYNAMIC_DISPATCH(function_block)(f, n, in, y);
 }
 
 void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y) {
@@ -228,7 +250,7 @@ void add_bias(Threads& threads, size_t rows, size_t n, const float* x, const flo
     const size_t end = std::min(rows, (task + 1) * rows_per_task);
     for (size_t row = task * rows_per_task; row < end; ++row) {
       HWY_DYNAMIC_DISPATCH(function_block)
-      ({Function::add}, n, x + row * n, 1, bias, 1, y + row * n);
+      ({Function::add_binary}, n, {{x + row * n}, {bias}}, y + row * n);
     }
   });
 }

@@ -13,13 +13,32 @@
 
 namespace bowline::cpu {
 
-// y = f(a), or f(a, b) for a function of two operands; b is not read by one of one.
-void elementwise(Threads& threads, const FunctionCall& f, size_t n, const float* a, const float* b,
+// One operand of a row: it steps by 1, or by 0, the same number for all.
+template <class T>
+struct RowOf {
+  T* data = nullptr;
+  size_t step = 1;
+};
+
+// The operands of a function; what it does not take may be anything that can be read. The third steps by 1.
+template <class T>
+struct Operands {
+  RowOf<const T> a;
+  RowOf<const T> b;
+  const T* c = nullptr;
+
+  // From element i on.
+  Operands at(size_t i) const {
+    return {{a.data + i * a.step, a.step}, {b.data + i * b.step, b.step}, c == nullptr ? c : c + i};
+  }
+};
+
+// y = f(a), f(a, b) or f(a, b, c); of a comparison 0 or 1. All operands step by 1.
+void elementwise(Threads& threads, const FunctionCall& f, size_t n, const Operands<float>& in,
                  float* y);
 
-// The same for one row, whose operands step by 0 or 1; n is small enough for one task.
-void elementwise_row(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
-                     size_t step_b, float* y);
+// The same for one row, small enough for one task.
+void elementwise_row(const FunctionCall& f, size_t n, const Operands<float>& in, float* y);
 
 // y += factor * x
 void add_scaled(Threads& threads, size_t n, float factor, const float* x, float* y);

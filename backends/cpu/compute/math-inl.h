@@ -13,6 +13,10 @@
 #define BOWLINE_CPU_MATH_INL_H
 #endif
 
+#include <cmath>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -97,6 +101,68 @@ HWY_INLINE V tanh(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(y, x));
 }
 
+// e^x - 1, with small relative error also near 0.
+template <class D, class V>
+HWY_INLINE V expm1(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V bounded = hn::Min(hn::Max(x, hn::Set(d, -30.0f)), hn::Set(d, 80.0f));
+  hn::Vec<decltype(di)> n;
+  const V r = reduce_exp(d, bounded, n);
+  const V scale = power_of_two(d, n);
+  const V y = hn::MulAdd(scale, expm1_reduced(d, r), hn::Sub(scale, hn::Set(d, 1.0f)));
+  const V large = hn::IfThenElse(hn::Lt(hn::Set(d, 80.0f), x), exp(d, x), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, large);
+}
+
+// That of Highway is of positive finite numbers.
+template <class D, class V>
+HWY_INLINE V log(D d, V x) {
+  const V zero = hn::Zero(d);
+  const V infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  V y = hn::Log(d, x);
+  y = hn::IfThenElse(hn::Eq(x, infinity), infinity, y);
+  y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), y);
+  const V none = hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+  return hn::IfThenElse(hn::Or(hn::Lt(x, zero), hn::IsNaN(x)), none, y);
+}
+
+// f(a), or f(a, b), of each lane, in double precision.
+template <class D, class V, class Function>
+HWY_NOINLINE V by_lanes(D d, V a, V b, Function f) {
+  HWY_ALIGN float u[hn::MaxLanes(D())];
+  HWY_ALIGN float v[hn::MaxLanes(D())];
+  hn::Store(a, d, u);
+  hn::Store(b, d, v);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    u[i] = static_cast<float>(f(static_cast<double>(u[i]), static_cast<double>(v[i])));
+  }
+  return hn::Load(d, u);
+}
+
+// Beyond the range of Highway's reduction by multiples of pi lanes are computed one by one.
+template <class D, class V>
+HWY_INLINE bool in_reach(D d, V x) {
+  return hn::AllFalse(d, hn::Not(hn::Le(hn::Abs(x), hn::Set(d, 39000.0f))));
+}
+
+template <class D, class V>
+HWY_INLINE V sin(D d, V x) {
+  return in_reach(d, x) ? hn::Sin(d, x)
+                        : by_lanes(d, x, x, [](double u, double) { return std::sin(u); });
+}
+
+template <class D, class V>
+HWY_INLINE V cos(D d, V x) {
+  return in_reach(d, x) ? hn::Cos(d, x)
+                        : by_lanes(d, x, x, [](double u, double) { return std::cos(u); });
+}
+
+// a^b, as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b.
+template <class D, class V>
+HWY_INLINE V pow(D d, V a, V b) {
+  return by_lanes(d, a, b, [](double u, double v) { return std::pow(u, v); });
+}
+
 // Of the normal distribution: P(X <= x), and its density through `density`.
 template <class D, class V>
 HWY_INLINE V normal_cdf(D d, V x, V& density) {
@@ -115,6 +181,26 @@ HWY_INLINE V normal_cdf(D d, V x, V& density) {
   p = hn::MulAdd(p, t, hn::Set(d, 0.22563424706459045f));
   const V below = hn::Mul(hn::Mul(e, hn::Set(d, 0.5f)), hn::Mul(t, p));
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), below, hn::Sub(one, below));
+}
+
+// The error function, with small relative error also near 0.
+template <class D, class V>
+HWY_INLINE V erf(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V z = hn::Abs(x);
+  // erf(x) / x over x^2 for |x| <= 1
+  const V s = hn::Mul(x, x);
+  V q = hn::MulAdd(s, hn::Set(d, 7.88928592e-05f), hn::Set(d, -0.000802089518f));
+  q = hn::MulAdd(q, s, hn::Set(d, 0.00518954219f));
+  q = hn::MulAdd(q, s, hn::Set(d, -0.026854448f));
+  q = hn::MulAdd(q, s, hn::Set(d, 0.112836003f));
+  q = hn::MulAdd(q, s, hn::Set(d, -0.37612626f));
+  q = hn::MulAdd(q, s, hn::Set(d, 1.12837911f));
+  const V near = hn::Mul(x, q);
+  V density;
+  const V below = normal_cdf(d, hn::Mul(z, hn::Set(d, -1.41421356f)), density);
+  const V far = hn::CopySign(hn::NegMulAdd(hn::Set(d, 2.0f), below, one), x);
+  return hn::IfThenElse(hn::Lt(z, one), near, far);
 }
 
 }  // namespace HWY_NAMESPACE

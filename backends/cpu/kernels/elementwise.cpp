@@ -1,92 +1,124 @@
 //! elementwise
 //! elementwise(f16, bf16)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules). Elements of 16 bits pass through
-// blocks of f32.
+//! elementwise(i8, u8, i32, i64, boolean)
+// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a third has the shape of the
+// result. What is not f32 passes through blocks of f32, or through 64 bits.
 #include "compute/elementwise.h"
 
 #include <algorithm>
 
 #include "compute/convert.h"
-#include "core/strides.h"
-#include "kernel.h"
+#include "compute/whole.h"
+#include "rows.h"
 
 namespace bowline::cpu {
 namespace {
 
-void row_of(const FunctionCall& f, size_t n, const float* a, size_t step_a, const float* b,
-            size_t step_b, float* y) {
-  elementwise_row(f, n, a, step_a, b, step_b, y);
+template <class T>
+void narrow(size_t n, const float* x, T* y) {
+  if constexpr (std::same_as<T, Truth>) {
+    for (size_t i = 0; i < n; ++i) {
+      y[i] = {static_cast<uint8_t>(x[i] != 0)};
+    }
+  } else {
+    cpu::narrow(n, x, y);
+  }
 }
 
+// What an operand steps through, as f32; f32 itself stays where it is.
 template <class T>
-void row_of(const FunctionCall& f, size_t n, const T* a, size_t step_a, const T* b, size_t step_b,
-            T* y) {
-  constexpr size_t kBlock = 512;
-  alignas(64) float wide_a[kBlock];
-  alignas(64) float wide_b[kBlock];
-  alignas(64) float wide_y[kBlock];
-  for (size_t i = 0; i < n; i += kBlock) {
-    const size_t size = std::min(kBlock, n - i);
-    widen(step_a == 0 ? 1 : size, a + i * step_a, wide_a);
-    widen(step_b == 0 ? 1 : size, b + i * step_b, wide_b);
-    elementwise_row(f, size, wide_a, step_a, wide_b, step_b, wide_y);
-    narrow(size, wide_y, y + i);
+const float* wide(const RowOf<const T>& x, size_t n, [[maybe_unused]] float* block) {
+  if constexpr (std::same_as<T, float>) {
+    return x.data;
+  } else {
+    widen(x.step == 0 ? 1 : n, x.data, block);
+    return block;
   }
+}
+
+template <class In, class Out>
+void float_row(const FunctionCall& f, size_t n, const Operands<In>& in, Out* y) {
+  if constexpr (std::same_as<Out, float>) {
+    elementwise_row(f, n, in, y);
+  } else {
+    constexpr size_t kBlock = 512;
+    alignas(64) float a[kBlock];
+    alignas(64) float b[kBlock];
+    alignas(64) float c[kBlock];
+    alignas(64) float out[kBlock];
+    for (size_t i = 0; i < n; i += kBlock) {
+      const size_t size = std::min(kBlock, n - i);
+      const Operands<In> part = in.at(i);
+      elementwise_row(f, size,
+                      {{wide(part.a, size, a), part.a.step},
+                       {wide(part.b, size, b), part.b.step},
+                       part.c == nullptr ? nullptr : wide(RowOf<const In>{part.c}, size, c)},
+                      out);
+      narrow(size, out, y + i);
+    }
+  }
+}
+
+template <class In, class Out>
+void row_of(const FunctionCall& f, size_t n, const Operands<In>& in, Out* y) {
+  if constexpr (Float<In>) {
+    float_row(f, n, in, y);
+  } else {
+    whole_row(f, n, in, y);
+  }
+}
+
+// Operands 0 and 1; what is not there is the first once more.
+template <class In>
+Operands<In> operands_of(const Launch& l) {
+  const auto at = [&](size_t i) { return l.in[l.has_input(i) ? i : 0].as<const In>(); };
+  return {{at(0)}, {at(1)}, l.has_input(2) ? at(2) : nullptr};
 }
 
 // Unequal shapes: rows of the last axis, whose two operands each step by 0 or 1.
-template <class T>
+template <class In, class Out>
 void broadcast(const Launch& l, const FunctionCall& f) {
   const Shape& out = *l.out[0].shape;
-  if (out.elements() == 0) {
-    return;
-  }
-  const T* const data[] = {l.in[0].as<const T>(), l.in[1].as<const T>()};
-  const Strides strides[] = {broadcast_strides(*l.in[0].shape, out),
-                             broadcast_strides(*l.in[1].shape, out)};
-  const int last = out.rank() - 1;
-  const int64_t n = out.back();
-  const auto steps = [&](size_t operand) {
-    return static_cast<size_t>(strides[operand][static_cast<size_t>(last)]);
-  };
-  T* y = l.out[0].as<T>();
-  parallel_blocks(l.threads, out.elements() / n, std::max<int64_t>(1, 16384 / n),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t row = begin; row < end; ++row) {
-                      int64_t rest = row;
-                      int64_t at[2] = {0, 0};
-                      for (int a = last - 1; a >= 0; --a) {
-                        at[0] += rest % out[a] * strides[0][static_cast<size_t>(a)];
-                        at[1] += rest % out[a] * strides[1][static_cast<size_t>(a)];
-                        rest /= out[a];
-                      }
-                      row_of(f, static_cast<size_t>(n), data[0] + at[0], steps(0), data[1] + at[1],
-                             steps(1), y + row * n);
-                    }
-                  });
-}
-
-void same_shape(Threads& threads, const FunctionCall& f, int64_t n, const float* a, const float* b,
-                float* y) {
-  elementwise(threads, f, static_cast<size_t>(n), a, b, y);
-}
-
-template <class T>
-void same_shape(Threads& threads, const FunctionCall& f, int64_t n, const T* a, const T* b, T* y) {
-  parallel_blocks(threads, n, 16384, [&](int64_t begin, int64_t end) {
-    row_of(f, static_cast<size_t>(end - begin), a + begin, 1, b + begin, 1, y + begin);
+  const std::array strides = {broadcast_strides(*l.in[0].shape, out),
+                              broadcast_strides(*l.in[1].shape, out)};
+  const Operands<In> all = operands_of<In>(l);
+  const auto step = [&](size_t k) { return static_cast<size_t>(row_step(out, strides[k])); };
+  const int64_t n = out.rank() == 0 ? 1 : out.back();
+  Out* y = l.out[0].as<Out>();
+  for_rows(l.threads, out, strides, 16384, [&](int64_t row, const std::array<int64_t, 2>& at) {
+    const Operands<In> part = {{all.a.data + at[0], step(0)},
+                               {all.b.data + at[1], step(1)},
+                               all.c == nullptr ? nullptr : all.c + row * n};
+    row_of(f, static_cast<size_t>(n), part, y + row * n);
   });
 }
 
+template <class In, class Out>
+void run_into(const Launch& l, const FunctionCall& f) {
+  const Shape& out = *l.out[0].shape;
+  const bool same = *l.in[0].shape == out && (!l.has_input(1) || *l.in[1].shape == out);
+  if (!same) {
+    return broadcast<In, Out>(l, f);
+  }
+  const Operands<In> in = operands_of<In>(l);
+  Out* const y = l.out[0].as<Out>();
+  if constexpr (std::same_as<In, float> && std::same_as<Out, float>) {
+    elementwise(l.threads, f, static_cast<size_t>(out.elements()), in, y);
+  } else {
+    parallel_blocks(l.threads, out.elements(), 16384, [&](int64_t begin, int64_t end) {
+      row_of(f, static_cast<size_t>(end - begin), in.at(static_cast<size_t>(begin)), y + begin);
+    });
+  }
+}
+
+// A comparison gives truth values, the others what they take.
 template <class T>
 void run(const Launch& l) {
   const FunctionCall f = function_of(l.record.op, l.record.attributes);
-  const Arg& last = l.in[l.in.size() - 1];
-  if (*l.in[0].shape == *l.out[0].shape && *last.shape == *l.out[0].shape) {
-    same_shape(l.threads, f, l.out[0].elements(), l.in[0].as<const T>(), last.as<const T>(),
-               l.out[0].as<T>());
+  if (l.record.outputs[0].dtype == l.record.inputs[0].dtype) {
+    run_into<T, T>(l, f);
   } else {
-    broadcast<T>(l, f);
+    run_into<T, Truth>(l, f);
   }
 }
 
@@ -96,5 +128,13 @@ extern const Kernel kernel_elementwise, kernel_elementwise_f16, kernel_elementwi
 const Kernel kernel_elementwise{.run = run<float>};
 const Kernel kernel_elementwise_f16{.run = run<f16>};
 const Kernel kernel_elementwise_bf16{.run = run<bf16>};
+
+extern const Kernel kernel_elementwise_i8, kernel_elementwise_u8, kernel_elementwise_i32;
+extern const Kernel kernel_elementwise_i64, kernel_elementwise_boolean;
+const Kernel kernel_elementwise_i8{.run = run<int8_t>};
+const Kernel kernel_elementwise_u8{.run = run<uint8_t>};
+const Kernel kernel_elementwise_i32{.run = run<int32_t>};
+const Kernel kernel_elementwise_i64{.run = run<int64_t>};
+const Kernel kernel_elementwise_boolean{.run = run<Truth>};
 
 }  // namespace bowline::cpu

@@ -1,15 +1,14 @@
-//! ops MaskTail Fill Transpose Slice SliceGrad Concat Split BroadcastTo SumTo ReduceSum ReduceMean
-//! ops(f16, bf16) ReduceSum ReduceMean
-//! ops(f16, bf16, i32) MaskTail
-//! ops(any) Copy WriteRows
+//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo WriteRows MaskTail
+//! ops SumTo
+//! ops(f32, f16, bf16) ReduceSum ReduceMean
 // Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
+#include "core/element_types.h"
 #include "core/float16.h"
-#include "core/strides.h"
-#include "kernel.h"
+#include "rows.h"
 
 namespace bowline::cpu {
 namespace {
@@ -28,39 +27,35 @@ void run_copy(const Launch& l) {
 }
 
 void run_fill(const Launch& l) {
-  const float value = l.attributes<FillAttributes>().value();
-  float* y = l.out[0].f32();
-  parallel_blocks(l.threads, l.out[0].elements(), kGrain,
-                  [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
+  const uint64_t bits = stored_bits(l.record.type, l.attributes<FillAttributes>().value());
+  with_bits(size_of(l.record.type), [&]<class T>() {
+    T* const y = l.out[0].as<T>();
+    parallel_blocks(l.threads, l.out[0].elements(), kGrain, [&](int64_t begin, int64_t end) {
+      std::fill(y + begin, y + end, static_cast<T>(bits));
+    });
+  });
 }
 
 // y[i] = x[sum of index * stride]: a gather with one stride per output axis, rows of the last axis in the inner loop.
-void gather(Threads& threads, const float* x, float* y, const Shape& out, const Strides& stride) {
-  if (out.elements() == 0) {
-    return;
-  }
-  const int last = out.rank() - 1;
+void gather(const Launch& l, const Strides& stride) {
+  const Shape& out = *l.out[0].shape;
   const int64_t n = out.rank() == 0 ? 1 : out.back();
-  const int64_t inner = out.rank() == 0 ? 0 : stride[static_cast<size_t>(last)];
-  const int64_t rows = out.elements() / n;
-  parallel_blocks(threads, rows, std::max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t rest = row;
-      int64_t at = 0;
-      for (int a = last - 1; a >= 0; --a) {
-        at += rest % out[a] * stride[static_cast<size_t>(a)];
-        rest /= out[a];
-      }
-      float* to = y + row * n;
-      const float* from = x + at;
-      if (inner == 1) {
-        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-      } else {
-        for (int64_t i = 0; i < n; ++i) {
-          to[i] = from[i * inner];
-        }
-      }
-    }
+  const int64_t inner = row_step(out, stride);
+  with_bits(size_of(l.record.type), [&]<class T>() {
+    const T* const x = l.in[0].as<const T>();
+    T* const y = l.out[0].as<T>();
+    for_rows(l.threads, out, std::array<Strides, 1>{stride}, kGrain,
+             [=](int64_t row, const std::array<int64_t, 1>& at) {
+               T* to = y + row * n;
+               const T* from = x + at[0];
+               if (inner == 1) {
+                 std::memcpy(to, from, static_cast<size_t>(n) * sizeof(T));
+               } else {
+                 for (int64_t i = 0; i < n; ++i) {
+                   to[i] = from[i * inner];
+                 }
+               }
+             });
   });
 }
 
@@ -72,28 +67,27 @@ void run_transpose(const Launch& l) {
     stride[static_cast<size_t>(a)] =
         from[static_cast<size_t>(permutation->Get(static_cast<flatbuffers::uoffset_t>(a)))];
   }
-  gather(l.threads, l.in[0].f32(), l.out[0].f32(), *l.out[0].shape, stride);
+  gather(l, stride);
 }
 
 void run_broadcast(const Launch& l) {
-  gather(l.threads, l.in[0].f32(), l.out[0].f32(), *l.out[0].shape,
-         broadcast_strides(*l.in[0].shape, *l.out[0].shape));
+  gather(l, broadcast_strides(*l.in[0].shape, *l.out[0].shape));
 }
 
-// The axis as outer x axis x inner blocks.
+// The axis as outer x axis x inner blocks; `inner` in bytes.
 struct Blocks {
   int64_t outer;
   int64_t inner;
 };
-Blocks around(const Shape& s, int axis) {
-  return {s.elements(0, axis), s.elements(axis + 1, s.rank())};
+Blocks around(const Launch& l, const Shape& s, int axis) {
+  return {s.elements(0, axis),
+          s.elements(axis + 1, s.rank()) * static_cast<int64_t>(size_of(l.record.type))};
 }
 
-// Row r of `size` elements goes from x + r * step_x to y + r * step_y.
-template <class T>
-void copy_rows(Threads& threads, int64_t rows, int64_t size, const T* x, int64_t step_x, T* y,
-               int64_t step_y) {
-  parallel_blocks(threads, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+// Row r of `size` bytes goes from x + r * step_x to y + r * step_y.
+void copy_rows(Threads& threads, int64_t rows, int64_t size, const std::byte* x, int64_t step_x,
+               std::byte* y, int64_t step_y) {
+  parallel_blocks(threads, rows, std::max<int64_t>(1, 4 * kGrain / std::max<int64_t>(1, size)),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t r = begin; r < end; ++r) {
                       std::copy_n(x + r * step_x, size, y + r * step_y);
@@ -105,29 +99,29 @@ void run_slice(const Launch& l) {
   const auto& t = l.attributes<SliceAttributes>();
   const Shape& in = *l.in[0].shape;
   const int axis = positive_axis(t.axis(), in.rank());
-  const auto [outer, inner] = around(in, axis);
+  const auto [outer, inner] = around(l, in, axis);
   const int64_t size = (*l.out[0].shape)[axis] * inner;
-  copy_rows<float>(l.threads, outer, size, l.in[0].f32() + t.start() * inner, in[axis] * inner,
-                   l.out[0].f32(), size);
+  copy_rows(l.threads, outer, size, l.in[0].data + t.start() * inner, in[axis] * inner,
+            l.out[0].data, size);
 }
 
 void run_slice_grad(const Launch& l) {
   const auto& t = l.attributes<SliceGradAttributes>();
   const Shape& out = *l.out[0].shape;
   const int axis = positive_axis(t.axis(), out.rank());
-  const auto [outer, inner] = around(out, axis);
+  const auto [outer, inner] = around(l, out, axis);
   const int64_t size = (*l.in[0].shape)[axis] * inner;
   const int64_t start = t.start() * inner;
   const int64_t step = out[axis] * inner;
-  const float* dy = l.in[0].f32();
-  float* dx = l.out[0].f32();
-  parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, step)),
+  const std::byte* dy = l.in[0].data;
+  std::byte* dx = l.out[0].data;
+  parallel_blocks(l.threads, outer, std::max<int64_t>(1, 4 * kGrain / std::max<int64_t>(1, step)),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t o = begin; o < end; ++o) {
-                      float* row = dx + o * step;
-                      std::fill_n(row, start, 0.0f);
+                      std::byte* row = dx + o * step;
+                      std::fill_n(row, start, std::byte{0});
                       std::copy_n(dy + o * size, size, row + start);
-                      std::fill(row + start + size, row + step, 0.0f);
+                      std::fill(row + start + size, row + step, std::byte{0});
                     }
                   });
 }
@@ -135,12 +129,12 @@ void run_slice_grad(const Launch& l) {
 void run_concat(const Launch& l) {
   const Shape& out = *l.out[0].shape;
   const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), out.rank());
-  const auto [outer, inner] = around(out, axis);
+  const auto [outer, inner] = around(l, out, axis);
   const int64_t step = out[axis] * inner;
   int64_t start = 0;
   for (const Arg& in : l.in) {
     const int64_t size = (*in.shape)[axis] * inner;
-    copy_rows<float>(l.threads, outer, size, in.f32(), size, l.out[0].f32() + start, step);
+    copy_rows(l.threads, outer, size, in.data, size, l.out[0].data + start, step);
     start += size;
   }
 }
@@ -148,12 +142,12 @@ void run_concat(const Launch& l) {
 void run_split(const Launch& l) {
   const Shape& in = *l.in[0].shape;
   const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), in.rank());
-  const auto [outer, inner] = around(in, axis);
+  const auto [outer, inner] = around(l, in, axis);
   const int64_t step = in[axis] * inner;
   int64_t start = 0;
   for (const Arg& out : l.out) {
     const int64_t size = (*out.shape)[axis] * inner;
-    copy_rows<float>(l.threads, outer, size, l.in[0].f32() + start, step, out.f32(), size);
+    copy_rows(l.threads, outer, size, l.in[0].data + start, step, out.data, size);
     start += size;
   }
 }
@@ -169,32 +163,33 @@ void run_write_rows(const Launch& l) {
         std::min<int64_t>(position + std::max<int64_t>(rows, 1) - 1, INT32_MAX)));
     return;
   }
-  const auto [outer, inner] = around(state, axis);
-  const int64_t row = inner * static_cast<int64_t>(size_of(l.record.type));
-  copy_rows<std::byte>(l.threads, outer, rows * row, l.in[1].data, (*l.in[1].shape)[axis] * row,
-                       l.out[0].data + position * row, state[axis] * row);
+  const auto [outer, row] = around(l, state, axis);
+  copy_rows(l.threads, outer, rows * row, l.in[1].data, (*l.in[1].shape)[axis] * row,
+            l.out[0].data + position * row, state[axis] * row);
 }
 
-template <class T>
 void run_mask_tail(const Launch& l) {
   const auto& t = l.attributes<MaskTailAttributes>();
   const Shape& shape = *l.in[0].shape;
   const int axis = positive_axis(t.axis(), shape.rank());
-  const auto [outer, inner] = around(shape, axis);
+  const int64_t outer = shape.elements(0, axis);
+  const int64_t inner = shape.elements(axis + 1, shape.rank());
   const int64_t size = shape[axis] * inner;
   const int64_t kept = l.extent(0, axis) * inner;
-  const T fill = static_cast<T>(stored_bits(l.record.type, t.fill()));
-  const T* x = l.in[0].as<const T>();
-  T* y = l.out[0].as<T>();
-  parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t o = begin; o < end; ++o) {
-                      if (x != y) {
-                        std::copy_n(x + o * size, kept, y + o * size);
+  with_bits(size_of(l.record.type), [&]<class T>() {
+    const T fill = static_cast<T>(stored_bits(l.record.type, t.fill()));
+    const T* x = l.in[0].as<const T>();
+    T* y = l.out[0].as<T>();
+    parallel_blocks(l.threads, outer, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, size)),
+                    [&](int64_t begin, int64_t end) {
+                      for (int64_t o = begin; o < end; ++o) {
+                        if (x != y) {
+                          std::copy_n(x + o * size, kept, y + o * size);
+                        }
+                        std::fill(y + o * size + kept, y + (o + 1) * size, fill);
                       }
-                      std::fill(y + o * size + kept, y + (o + 1) * size, fill);
-                    }
-                  });
+                    });
+  });
 }
 
 // Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
@@ -293,17 +288,13 @@ void run_reduce_mean(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_copy, kernel_write_rows, kernel_mask_tail, kernel_mask_tail_f16,
-    kernel_mask_tail_bf16, kernel_mask_tail_i32, kernel_fill, kernel_transpose, kernel_slice,
-    kernel_slice_grad, kernel_concat, kernel_split, kernel_broadcast_to, kernel_sum_to,
-    kernel_reduce_sum, kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean,
-    kernel_reduce_mean_f16, kernel_reduce_mean_bf16;
+extern const Kernel kernel_copy, kernel_write_rows, kernel_mask_tail, kernel_fill, kernel_transpose,
+    kernel_slice, kernel_slice_grad, kernel_concat, kernel_split, kernel_broadcast_to,
+    kernel_sum_to, kernel_reduce_sum, kernel_reduce_sum_f16, kernel_reduce_sum_bf16,
+    kernel_reduce_mean, kernel_reduce_mean_f16, kernel_reduce_mean_bf16;
 const Kernel kernel_copy{.run = run_copy};
 const Kernel kernel_write_rows{.run = run_write_rows};
-const Kernel kernel_mask_tail{.run = run_mask_tail<uint32_t>};
-const Kernel kernel_mask_tail_f16{.run = run_mask_tail<uint16_t>};
-const Kernel kernel_mask_tail_bf16{.run = run_mask_tail<uint16_t>};
-const Kernel kernel_mask_tail_i32{.run = run_mask_tail<uint32_t>};
+const Kernel kernel_mask_tail{.run = run_mask_tail};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};
 const Kernel kernel_slice{.run = run_slice};

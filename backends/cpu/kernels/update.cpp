@@ -31,7 +31,7 @@ void run_accumulate(const Launch& l) {
                                   static_cast<size_t>(end - begin) * sizeof(float));
                     });
   } else {
-    elementwise(l.threads, {Function::add}, g.elements, g.data, from, g.data);
+    elementwise(l.threads, {Function::add_binary}, g.elements, {{g.data}, {from}}, g.data);
   }
 }
 
@@ -46,7 +46,8 @@ void run_clip(const Launch& l) {
   }
   const double scale = static_cast<double>(l.step(step::clip_by_global_norm::gradient_scale));
   const double norm = scale * std::sqrt(sum);
-  const double max_norm = static_cast<double>(l.attributes<ClipAttributes>().max_norm());
+  const double max_norm =
+      static_cast<double>(l.attributes<ClipByGlobalNormAttributes>().max_norm());
   const auto grad_norm = static_cast<float>(norm);
   l.step(step::clip_by_global_norm::grad_norm) = grad_norm;
   const bool loss_is_finite = !l.has_input(1) || std::isfinite(*l.in[1].f32());

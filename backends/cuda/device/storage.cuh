@@ -5,6 +5,11 @@
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 
+// A truth value from outside is any byte.
+struct Truth {
+  uint8_t byte;
+};
+
 __device__ inline float read(const float* at) { return *at; }
 __device__ inline float read(const __half* at) { return __half2float(*at); }
 __device__ inline float read(const __nv_bfloat16* at) { return __bfloat162float(*at); }

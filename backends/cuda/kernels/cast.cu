@@ -7,11 +7,6 @@
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
-// A truth value from outside is any byte.
-struct Truth {
-  uint8_t byte;
-};
-
 // A number on its way: a float, or an integer of 64 bits.
 struct Number {
   bool is_float;

@@ -1,52 +1,62 @@
 //! elementwise
 //! elementwise(f16, bf16)
-// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules).
+//! elementwise(i8, u8, i32, i64, boolean)
+// Operators with formulas (runtime/ops/formulas); those of two operands broadcast (numpy rules), a third has the shape of the
+// result.
 #include <type_traits>
 
 #include "device/elements.cuh"
 #include "device/formulas.cuh"
 #include "device/loops.cuh"
-#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
-// Four at a time where `four` says that all three may be read so, which is of f32 alone.
-template <class T, class F>
-__global__ void same_shape_kernel(F f, const T* a, const T* b, T* y, uint64_t n, bool four) {
+template <class In, class Out>
+constexpr bool kFloats = std::is_same_v<In, float> && std::is_same_v<Out, float>;
+
+// Four at a time where `four` says that all may be read so, which is of f32 alone.
+template <class In, class Out, class F>
+__global__ void same_shape_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
+                                  bool four) {
   for_elements(
-      n, four, [&](uint64_t i) { write(y + i, f(read(a + i), read(b + i))); },
+      n, four, [&](uint64_t i) { write(y + i, f(read(a + i), read(b + i), read(c + i))); },
       [&](uint64_t i) {
-        if constexpr (std::is_same_v<T, float>) {
+        if constexpr (kFloats<In, Out>) {
           const float4 u = load4(a + i);
           const float4 v = load4(b + i);
-          store4(y + i, make_float4(f(u.x, v.x), f(u.y, v.y), f(u.z, v.z), f(u.w, v.w)));
+          const float4 w = load4(c + i);
+          store4(y + i, make_float4(f(u.x, v.x, w.x), f(u.y, v.y, w.y), f(u.z, v.z, w.z),
+                                    f(u.w, v.w, w.w)));
         }
       });
 }
 
-template <class T, class F>
-__global__ void broadcast_kernel(F f, const T* a, const T* b, T* y, uint64_t n, Loops<2> loops) {
+template <class In, class Out, class F>
+__global__ void broadcast_kernel(F f, const In* a, const In* b, const In* c, Out* y, uint64_t n,
+                                 Loops<2> loops) {
   for_elements(
       n, false,
       [&](uint64_t i) {
         int64_t at[2];
         loops.offsets(i, at);
-        write(y + i, f(read(a + at[0]), read(b + at[1])));
+        const In* const third = c == nullptr ? a + at[0] : c + i;
+        write(y + i, f(read(a + at[0]), read(b + at[1]), read(third)));
       },
       [](uint64_t) {});
 }
 
-// y = f(first operand, last operand).
-template <class T, class F>
+// y = f(first, second, third operand); for one that is not there f gets the first once more.
+template <class In, class Out, class F>
 void same_shape(Launch& l, F f) {
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
-  const T* a = l.in_as<T>(0);
-  const T* b = l.in_as<T>(l.inputs() - 1);
-  T* y = l.out_as<T>(0);
-  const bool four = std::is_same_v<T, float> && aligned16(a, b, y);
-  l.launch("elementwise", same_shape_kernel<T, F>, element_blocks(n), kElementThreads, f, a, b, y,
-           n, four);
+  const In* a = l.in_as<In>(0);
+  const In* b = l.in_as<In>(l.has_input(1) ? 1 : 0);
+  const In* c = l.in_as<In>(l.has_input(2) ? 2 : 0);
+  Out* y = l.out_as<Out>(0);
+  const bool four = kFloats<In, Out> && aligned16(a, b, c, y);
+  l.launch("elementwise", same_shape_kernel<In, Out, F>, element_blocks(n), kElementThreads, f, a,
+           b, c, y, n, four);
 }
 
 Loops<2> broadcast_loops(const Launch& l) {
@@ -60,68 +70,122 @@ Loops<2> broadcast_loops(const Launch& l) {
   return loops;
 }
 
-template <class T, class F>
+template <class In, class Out, class F>
 void broadcasting(Launch& l, F f) {
   const Shape& y = l.out_shape(0);
   if (l.in_shape(0).elements() == y.elements() && l.in_shape(1).elements() == y.elements()) {
-    same_shape<T>(l, f);
+    same_shape<In, Out>(l, f);
     return;
   }
   const uint64_t n = static_cast<uint64_t>(y.elements());
-  l.launch("broadcast", broadcast_kernel<T, F>, element_blocks(n), kElementThreads, f,
-           l.in_as<T>(0), l.in_as<T>(1), l.out_as<T>(0), n, broadcast_loops(l));
+  const In* const third = l.has_input(2) ? l.in_as<In>(2) : nullptr;
+  l.launch("broadcast", broadcast_kernel<In, Out, F>, element_blocks(n), kElementThreads, f,
+           l.in_as<In>(0), l.in_as<In>(1), third, l.out_as<Out>(0), n, broadcast_loops(l));
 }
 
-// Of 16 bits: these kernels wait for memory, so that one for all functions does.
+// Of what is not f32: these kernels wait for memory, so that one for all functions does.
 struct AnyFunction {
   FunctionCall call;
-  __device__ float operator()(float a, float b) const {
+  __device__ float operator()(float a, float b, float c) const {
     switch (call.function) {
-#define BOWLINE_FORWARD(name) \
-  case Function::name:        \
+#define BOWLINE_FORWARD(name)    \
+  case Function::name##_forward: \
     return formulas::name##_forward(a, call.p, call.q);
 #define BOWLINE_GRADIENT(name)    \
   case Function::name##_gradient: \
     return formulas::name##_gradient(a, b, call.p, call.q);
-#define BOWLINE_BINARY(name) \
-  case Function::name:       \
+#define BOWLINE_BINARY(name)    \
+  case Function::name##_binary: \
     return formulas::name##_binary(a, b);
+#define BOWLINE_GRADIENT_A(name)    \
+  case Function::name##_gradient_a: \
+    return formulas::name##_gradient_a(a, b, c);
+#define BOWLINE_GRADIENT_B(name)    \
+  case Function::name##_gradient_b: \
+    return formulas::name##_gradient_b(a, b, c);
+#define BOWLINE_COMPARE(name)    \
+  case Function::name##_compare: \
+    return formulas::name##_compare(a, b);
 #include "generated/functions.inc"
+      default:
+        return a;
     }
-    return a;
   }
 };
 
-template <class T>
-void run_any(Launch& l) {
-  const AnyFunction f{function_of(l.op(), l.attributes())};
+struct AnyWhole {
+  FunctionCall call;
+  __device__ whole::F operator()(whole::F a, whole::F b, whole::F) const {
+    switch (call.function) {
+#define BOWLINE_FORWARD(name)    \
+  case Function::name##_forward: \
+    return whole::name##_forward(a, call.p, call.q);
+#define BOWLINE_BINARY(name)    \
+  case Function::name##_binary: \
+    return whole::name##_binary(a, b);
+#define BOWLINE_COMPARE(name)    \
+  case Function::name##_compare: \
+    return whole::F(int64_t{whole::name##_compare(a, b)});
+#include "generated/functions_whole.inc"
+      default:
+        return a;
+    }
+  }
+};
+
+template <class In, class Out, class F>
+void run_into(Launch& l, F f) {
   if (l.inputs() == 1) {
-    same_shape<T>(l, f);
+    same_shape<In, Out>(l, f);
   } else {
-    broadcasting<T>(l, f);
+    broadcasting<In, Out>(l, f);
+  }
+}
+
+// A comparison gives truth values, the others what they take.
+template <class T, class F>
+void run_any(Launch& l) {
+  const F f{function_of(l.op(), l.attributes())};
+  if (l.out_type(0) == l.in_type(0)) {
+    run_into<T, T>(l, f);
+  } else {
+    run_into<T, Truth>(l, f);
   }
 }
 
 void run(Launch& l) {
   const FunctionCall call = function_of(l.op(), l.attributes());
   switch (call.function) {
-#define BOWLINE_FORWARD(name) \
-  case Function::name:        \
-    return same_shape<float>(l, formulas::name##Function{call.p, call.q});
+#define BOWLINE_FORWARD(name)    \
+  case Function::name##_forward: \
+    return same_shape<float, float>(l, formulas::name##_forwardFunction{call.p, call.q});
 #define BOWLINE_GRADIENT(name)    \
   case Function::name##_gradient: \
-    return same_shape<float>(l, formulas::name##Gradient{call.p, call.q});
-#define BOWLINE_BINARY(name) \
-  case Function::name:       \
-    return broadcasting<float>(l, formulas::name##Function{call.p, call.q});
+    return same_shape<float, float>(l, formulas::name##_gradientFunction{call.p, call.q});
+#define BOWLINE_BINARY(name)    \
+  case Function::name##_binary: \
+    return broadcasting<float, float>(l, formulas::name##_binaryFunction{call.p, call.q});
+#define BOWLINE_GRADIENT_A(name)    \
+  case Function::name##_gradient_a: \
+    return broadcasting<float, float>(l, formulas::name##_gradient_aFunction{call.p, call.q});
+#define BOWLINE_GRADIENT_B(name)    \
+  case Function::name##_gradient_b: \
+    return broadcasting<float, float>(l, formulas::name##_gradient_bFunction{call.p, call.q});
 #include "generated/functions.inc"
+    default:
+      return run_any<float, AnyFunction>(l);
   }
 }
 
 }  // namespace
 
 BOWLINE_CUDA_KERNEL(elementwise, .run = run);
-BOWLINE_CUDA_KERNEL(elementwise_f16, .run = run_any<__half>);
-BOWLINE_CUDA_KERNEL(elementwise_bf16, .run = run_any<__nv_bfloat16>);
+BOWLINE_CUDA_KERNEL(elementwise_f16, .run = run_any<__half, AnyFunction>);
+BOWLINE_CUDA_KERNEL(elementwise_bf16, .run = run_any<__nv_bfloat16, AnyFunction>);
+BOWLINE_CUDA_KERNEL(elementwise_i8, .run = run_any<int8_t, AnyWhole>);
+BOWLINE_CUDA_KERNEL(elementwise_u8, .run = run_any<uint8_t, AnyWhole>);
+BOWLINE_CUDA_KERNEL(elementwise_i32, .run = run_any<int32_t, AnyWhole>);
+BOWLINE_CUDA_KERNEL(elementwise_i64, .run = run_any<int64_t, AnyWhole>);
+BOWLINE_CUDA_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole>);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

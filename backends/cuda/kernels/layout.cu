@@ -1,7 +1,6 @@
-//! ops MaskTail Transpose Slice SliceGrad Concat Split BroadcastTo Fill
-//! ops(f16, bf16, i32) MaskTail
-//! ops(any) Copy WriteRows
+//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo WriteRows MaskTail
 // What moves elements and computes nothing.
+#include "core/element_types.h"
 #include "core/float16.h"
 #include "device/loops.cuh"
 #include "device/rows.cuh"
@@ -16,16 +15,19 @@ constexpr int64_t kSmallestTiled = 16;
 
 __device__ uint64_t thread_of_grid() { return uint64_t{blockIdx.x} * kCopyThreads + threadIdx.x; }
 
-// kWidth elements per thread: y[i . strides 1] = x[i . strides 0]
-template <int kWidth>
-__global__ void strided_kernel(const float* x, float* y, uint64_t n, Loops<2> loops) {
+// What a thread moves at once where it can.
+struct alignas(16) Wide {
+  uint32_t words[4];
+};
+
+// y[i . strides 1] = x[i . strides 0]
+template <class T>
+__global__ void strided_kernel(const T* x, T* y, uint64_t n, Loops<2> loops) {
   const uint64_t i = thread_of_grid();
   if (i < n) {
     int64_t at[2];
     loops.offsets(i, at);
-    float v[kWidth];
-    load(x + at[0], v);
-    store(y + at[1], v);
+    y[at[1]] = x[at[0]];
   }
 }
 
@@ -36,8 +38,9 @@ struct Tiles {
   int64_t x_stride, y_stride;  // of the next element of a row in x, of a column in y
 };
 
-__global__ void transpose_kernel(const float* x, float* y, Tiles t) {
-  __shared__ Shared<float[kTile][kTile + 1]> tile;
+template <class T>
+__global__ void transpose_kernel(const T* x, T* y, Tiles t) {
+  __shared__ Shared<T[kTile][kTile + 1]> tile;
   const uint64_t row_tiles = (t.rows + kTile - 1) / kTile;
   const uint64_t column_tiles = (t.columns + kTile - 1) / kTile;
   const uint64_t block = blockIdx.x;
@@ -62,18 +65,14 @@ __global__ void transpose_kernel(const float* x, float* y, Tiles t) {
 }
 
 // dx = rows of `whole` elements, of which [start, start + part) are those of dy and the others 0.
-template <int kWidth>
-__global__ void pad_kernel(const float* dy, float* dx, uint64_t n, uint64_t whole, uint64_t part,
+template <class T>
+__global__ void pad_kernel(const T* dy, T* dx, uint64_t n, uint64_t whole, uint64_t part,
                            uint64_t start) {
-  const uint64_t i = thread_of_grid() * kWidth;
+  const uint64_t i = thread_of_grid();
   if (i < n) {
     const uint64_t row = i / whole;
     const uint64_t at = i % whole;
-    float v[kWidth] = {};
-    if (at >= start && at - start < part) {
-      load(dy + row * part + (at - start), v);
-    }
-    store(dx + i, v);
+    dx[i] = at >= start && at - start < part ? dy[row * part + (at - start)] : T{};
   }
 }
 
@@ -114,10 +113,16 @@ __global__ void mask_tail_kernel(const T* x, T* y, const uint32_t* count_at, uin
   }
 }
 
-__global__ void fill_kernel(float* y, uint64_t n, float value, bool four) {
+template <class T>
+__global__ void fill_kernel(T* y, uint64_t n, T value, bool four) {
   for_elements(
       n, four, [&](uint64_t i) { y[i] = value; },
-      [&](uint64_t i) { store4(y + i, make_float4(value, value, value, value)); });
+      [&](uint64_t i) {
+        if constexpr (sizeof(T) == 4) {
+          const float f = __uint_as_float(value);
+          store4(reinterpret_cast<float*>(y + i), make_float4(f, f, f, f));
+        }
+      });
 }
 
 uint64_t elements_of(const Loops<2>& loops) {
@@ -151,48 +156,62 @@ bool is_tiled(const Loops<2>& loops, Tiles* out) {
   return true;
 }
 
-// True if the elements can be moved four at a time; `loops` then steps over fours.
-bool takes_four(const float* x, const float* y, Loops<2>* loops) {
+// True if `many` elements can be moved at once; `loops` then steps over so many.
+bool takes(uint32_t many, const void* x, const void* y, Loops<2>* loops) {
   const int last = loops->rank - 1;
   if (!aligned16(x, y) || loops->strides[0][last] != 1 || loops->strides[1][last] != 1 ||
-      loops->sizes[last] % 4 != 0) {
+      loops->sizes[last] % many != 0) {
     return false;
   }
   for (int axis = 0; axis < last; ++axis) {
-    if (loops->strides[0][axis] % 4 != 0 || loops->strides[1][axis] % 4 != 0) {
+    if (loops->strides[0][axis] % many != 0 || loops->strides[1][axis] % many != 0) {
       return false;
     }
   }
-  loops->sizes[last] /= 4;
-  loops->strides[0][last] = 4;
-  loops->strides[1][last] = 4;
+  loops->sizes[last] /= many;
+  for (int axis = 0; axis < last; ++axis) {
+    loops->strides[0][axis] /= many;
+    loops->strides[1][axis] /= many;
+  }
   return true;
 }
 
+template <class T>
+void strided_elements(Launch& l, const T* x, T* y, const Loops<2>& loops) {
+  const uint64_t n = elements_of(loops);
+  l.launch("strided copy", strided_kernel<T>, blocks_for(n, kCopyThreads), kCopyThreads, x, y, n,
+           loops);
+}
+
 // y[i . strides 1] = x[i . strides 0], with `loops` in the order of y.
-void strided(Launch& l, const float* x, float* y, Loops<2> loops) {
+template <class T>
+void strided(Launch& l, const T* x, T* y, Loops<2> loops) {
   const uint64_t n = elements_of(loops);
   if (n == 0) {
     return;
   }
   if (loops.rank == 0 ||
       (loops.rank == 1 && loops.strides[0][0] == 1 && loops.strides[1][0] == 1)) {
-    l.copy(y, x, n * sizeof(float));
+    l.copy(y, x, n * sizeof(T));
     return;
   }
   Tiles tiles;
   if (is_tiled(loops, &tiles)) {
     const uint64_t per_matrix =
         (tiles.rows + kTile - 1) / kTile * ((tiles.columns + kTile - 1) / kTile);
-    l.launch("transpose", transpose_kernel, blocks_for(elements_of(tiles.batch) * per_matrix, 1),
+    l.launch("transpose", transpose_kernel<T>, blocks_for(elements_of(tiles.batch) * per_matrix, 1),
              kCopyThreads, x, y, tiles);
-  } else if (takes_four(x, y, &loops)) {
-    l.launch("strided copy", strided_kernel<4>, blocks_for(n / 4, kCopyThreads), kCopyThreads, x, y,
-             n / 4, loops);
+  } else if (takes(sizeof(Wide) / sizeof(T), x, y, &loops)) {
+    strided_elements(l, reinterpret_cast<const Wide*>(x), reinterpret_cast<Wide*>(y), loops);
   } else {
-    l.launch("strided copy", strided_kernel<1>, blocks_for(n, kCopyThreads), kCopyThreads, x, y, n,
-             loops);
+    strided_elements(l, x, y, loops);
   }
+}
+
+// move.operator()<T>() with the type of the bits of an element.
+template <class F>
+void with_elements(const Launch& l, F&& move) {
+  with_bits(size_of(l.type()), move);
 }
 
 void transpose(Launch& l) {
@@ -205,7 +224,7 @@ void transpose(Launch& l) {
     const int source = permutation->Get(static_cast<flatbuffers::uoffset_t>(axis));
     loops.add(y[axis], {from[static_cast<size_t>(source)], to[static_cast<size_t>(axis)]});
   }
-  strided(l, l.in(0), l.out(0), loops);
+  with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 
 // The elements of a tensor of shape `part`, with the strides of two tensors of its rank.
@@ -224,7 +243,10 @@ void slice(Launch& l) {
   const Shape& x = l.in_shape(0);
   const Shape& y = l.out_shape(0);
   const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), x.rank()));
-  strided(l, l.in(0) + attributes.start() * strides_of(x)[axis], l.out(0), loops_over(y, x, y));
+  const int64_t start = attributes.start() * strides_of(x)[axis];
+  with_elements(l, [&]<class T>() {
+    strided(l, l.in_as<T>(0) + start, l.out_as<T>(0), loops_over(y, x, y));
+  });
 }
 
 void slice_grad(Launch& l) {
@@ -236,32 +258,44 @@ void slice_grad(Launch& l) {
   const uint64_t whole = static_cast<uint64_t>(dx[axis]) * inner;
   const uint64_t part = static_cast<uint64_t>(l.in_shape(0)[axis]) * inner;
   const uint64_t start = static_cast<uint64_t>(attributes.start()) * inner;
-  const bool four =
-      aligned16(l.in(0), l.out(0)) && whole % 4 == 0 && part % 4 == 0 && start % 4 == 0;
-  l.launch("pad", four ? pad_kernel<4> : pad_kernel<1>, blocks_for(n, kCopyThreads, four ? 4 : 1),
-           kCopyThreads, l.in(0), l.out(0), n, whole, part, start);
+  with_elements(l, [&]<class T>() {
+    constexpr uint64_t kMany = sizeof(Wide) / sizeof(T);
+    if (aligned16(l.in(0), l.out(0)) && whole % kMany == 0 && part % kMany == 0 &&
+        start % kMany == 0) {
+      l.launch("pad", pad_kernel<Wide>, blocks_for(n / kMany, kCopyThreads), kCopyThreads,
+               l.in_as<Wide>(0), l.out_as<Wide>(0), n / kMany, whole / kMany, part / kMany,
+               start / kMany);
+    } else {
+      l.launch("pad", pad_kernel<T>, blocks_for(n, kCopyThreads), kCopyThreads, l.in_as<T>(0),
+               l.out_as<T>(0), n, whole, part, start);
+    }
+  });
 }
 
 void concat(Launch& l) {
   const Shape& y = l.out_shape(0);
   const int axis = positive_axis(l.attributes<ConcatAttributes>().axis(), y.rank());
-  float* to = l.out(0);
-  for (size_t i = 0; i < l.inputs(); ++i) {
-    const Shape& x = l.in_shape(i);
-    strided(l, l.in(i), to, loops_over(x, x, y));
-    to += x[axis] * strides_of(y)[static_cast<size_t>(axis)];
-  }
+  with_elements(l, [&]<class T>() {
+    T* to = l.out_as<T>(0);
+    for (size_t i = 0; i < l.inputs(); ++i) {
+      const Shape& x = l.in_shape(i);
+      strided(l, l.in_as<T>(i), to, loops_over(x, x, y));
+      to += x[axis] * strides_of(y)[static_cast<size_t>(axis)];
+    }
+  });
 }
 
 void split(Launch& l) {
   const Shape& x = l.in_shape(0);
   const int axis = positive_axis(l.attributes<SplitAttributes>().axis(), x.rank());
-  const float* from = l.in(0);
-  for (size_t i = 0; i < l.outputs(); ++i) {
-    const Shape& y = l.out_shape(i);
-    strided(l, from, l.out(i), loops_over(y, x, y));
-    from += y[axis] * strides_of(x)[static_cast<size_t>(axis)];
-  }
+  with_elements(l, [&]<class T>() {
+    const T* from = l.in_as<T>(0);
+    for (size_t i = 0; i < l.outputs(); ++i) {
+      const Shape& y = l.out_shape(i);
+      strided(l, from, l.out_as<T>(i), loops_over(y, x, y));
+      from += y[axis] * strides_of(x)[static_cast<size_t>(axis)];
+    }
+  });
 }
 
 void broadcast_to(Launch& l) {
@@ -272,7 +306,7 @@ void broadcast_to(Launch& l) {
   for (int axis = 0; axis < y.rank(); ++axis) {
     loops.add(y[axis], {from[static_cast<size_t>(axis)], to[static_cast<size_t>(axis)]});
   }
-  strided(l, l.in(0), l.out(0), loops);
+  with_elements(l, [&]<class T>() { strided(l, l.in_as<T>(0), l.out_as<T>(0), loops); });
 }
 
 template <class T>
@@ -291,7 +325,7 @@ void write_rows_of(Launch& l) {
 }
 
 void write_rows(Launch& l) {
-  size_of(l.type()) == 2 ? write_rows_of<uint16_t>(l) : write_rows_of<uint32_t>(l);
+  with_elements(l, [&]<class T>() { write_rows_of<T>(l); });
 }
 
 template <class T>
@@ -307,15 +341,19 @@ void mask_tail_of(Launch& l) {
 }
 
 void mask_tail(Launch& l) {
-  size_of(l.type()) == 2 ? mask_tail_of<uint16_t>(l) : mask_tail_of<uint32_t>(l);
+  with_elements(l, [&]<class T>() { mask_tail_of<T>(l); });
 }
 
 void copy(Launch& l) { l.copy(l.out(0), l.in(0), l.out_operand(0).bytes()); }
 
 void fill(Launch& l) {
   const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
-  l.launch("fill", fill_kernel, element_blocks(n), kElementThreads, l.out(0), n,
-           l.attributes<FillAttributes>().value(), aligned16(l.out(0)));
+  const uint64_t bits = stored_bits(l.type(), l.attributes<FillAttributes>().value());
+  with_elements(l, [&]<class T>() {
+    T* const y = l.out_as<T>(0);
+    l.launch("fill", fill_kernel<T>, element_blocks(n), kElementThreads, y, n, static_cast<T>(bits),
+             sizeof(T) == 4 && aligned16(y));
+  });
 }
 
 }  // namespace
@@ -328,9 +366,6 @@ BOWLINE_CUDA_KERNEL(split, .run = split);
 BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
 BOWLINE_CUDA_KERNEL(copy, .run = copy);
 BOWLINE_CUDA_KERNEL(mask_tail, .run = mask_tail);
-BOWLINE_CUDA_KERNEL(mask_tail_f16, .run = mask_tail);
-BOWLINE_CUDA_KERNEL(mask_tail_bf16, .run = mask_tail);
-BOWLINE_CUDA_KERNEL(mask_tail_i32, .run = mask_tail);
 BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows);
 BOWLINE_CUDA_KERNEL(fill, .run = fill);
 

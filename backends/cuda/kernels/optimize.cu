@@ -143,7 +143,7 @@ void clip(Launch& l) {
   l.launch("squares", squares_kernel, kPartials, kThreads, l.in_list(0), l.workspace());
   l.launch("clip", clip_kernel, 1, kThreads, l.workspace(),
            l.has_input(1) ? l.in(1) : static_cast<const float*>(nullptr), l.out(0), words,
-           l.attributes<ClipAttributes>().max_norm());
+           l.attributes<ClipByGlobalNormAttributes>().max_norm());
 }
 
 struct SgdWords {

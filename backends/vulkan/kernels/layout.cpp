@@ -1,6 +1,4 @@
-//! ops MaskTail Transpose Slice SliceGrad Concat Split BroadcastTo Fill
-//! ops(f16, bf16, i32) MaskTail
-//! ops(any) Copy WriteRows
+//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo WriteRows MaskTail
 // Copies with strides: what moves elements and computes nothing.
 #include <algorithm>
 
@@ -11,16 +9,30 @@
 namespace bowline::vulkan {
 namespace {
 
+// Output 0 = these bits everywhere. Whole words need no shader.
+void fill_output(Launch& l, uint64_t bits) {
+  if (size_of(l.type()) == 4) {
+    return l.fill(l.out_place(0), l.out_bytes(0), static_cast<uint32_t>(bits));
+  }
+  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
+  const Grid grid = l.over_elements(n);
+  Push push;
+  push.add(l.out(0)).u32(n).u32(grid.per_group).u32(bits).u32(bits >> 32);
+  l.dispatch(of_bytes(l.type(), shader::fill_1, shader::fill_2, shader::fill_4, shader::fill_8), {},
+             push, grid, static_cast<double>(n), static_cast<double>(l.out_bytes(0)));
+}
+
 // y[first_y + at . strides_y] = x[first_x + at . strides_x]
 void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t first_y,
              Loops loops) {
   loops.finish();
   const auto n = static_cast<uint64_t>(loops.elements());
   if (loops.rank() == 1 && loops.strides(0)[0] == 1 && loops.strides(1)[0] == 1) {
-    const auto bytes_x = static_cast<uint64_t>(first_x) * 4;
-    const auto bytes_y = static_cast<uint64_t>(first_y) * 4;
+    const uint64_t size = size_of(l.type());
+    const uint64_t bytes_x = static_cast<uint64_t>(first_x) * size;
+    const uint64_t bytes_y = static_cast<uint64_t>(first_y) * size;
     l.copy({y.buffer, y.offset + bytes_y, y.address + bytes_y},
-           {x.buffer, x.offset + bytes_x, x.address + bytes_x}, n * 4);
+           {x.buffer, x.offset + bytes_x, x.address + bytes_x}, n * size);
     return;
   }
   std::vector<uint32_t> words;
@@ -29,8 +41,10 @@ void strided(Launch& l, const Place& x, int64_t first_x, const Place& y, int64_t
   Push push;
   push.add(x.address).add(y.address).table(l.table(words)).u32(n).u32(grid.per_group);
   push.u32(static_cast<uint64_t>(first_x)).u32(static_cast<uint64_t>(first_y));
-  l.dispatch(shader::strided_copy, {loops.rank()}, push, grid, static_cast<double>(n) * 20,
-             static_cast<double>(n) * 8);
+  l.dispatch(of_bytes(l.type(), shader::strided_copy_1, shader::strided_copy_2,
+                      shader::strided_copy_4, shader::strided_copy_8),
+             {loops.rank()}, push, grid, static_cast<double>(n) * 20,
+             static_cast<double>(n) * 2 * l.element_bytes());
 }
 
 void transpose(Launch& l) {
@@ -76,7 +90,7 @@ void slice_grad(Launch& l) {
   const auto axis = static_cast<size_t>(positive_axis(attributes.axis(), dx.rank()));
   const int64_t start =
       attributes.start() < 0 ? attributes.start() + dx[static_cast<int>(axis)] : attributes.start();
-  l.fill(l.out_place(0), static_cast<uint64_t>(dx.elements()) * 4, 0);
+  fill_output(l, 0);
   l.barrier();
   strided(l, l.in_place(0), 0, l.out_place(0), start * strides_of(dx)[axis],
           part_of(l.in_shape(0), dx, false));
@@ -136,10 +150,12 @@ void mask_tail(Launch& l) {
   push.u32(l.count_word(0, axis)).u32(n).u32(grid.per_group);
   push.u32(static_cast<uint64_t>(x[axis]));
   push.u32(static_cast<uint64_t>(x.elements(axis + 1, x.rank())));
-  push.u32(stored_bits(l.type(), t.fill()));
-  const bool wide = size_of(l.type()) == 4;
-  l.dispatch(wide ? shader::mask_tail_f32 : shader::mask_tail_f16, {}, push, grid,
-             static_cast<double>(n) * 20, static_cast<double>(n) * 2 * l.element_bytes());
+  const uint64_t bits = stored_bits(l.type(), t.fill());
+  push.u32(bits).u32(bits >> 32);
+  l.dispatch(of_bytes(l.type(), shader::mask_tail_1, shader::mask_tail_2, shader::mask_tail_4,
+                      shader::mask_tail_8),
+             {}, push, grid, static_cast<double>(n) * 20,
+             static_cast<double>(n) * 2 * l.element_bytes());
 }
 
 void write_rows(Launch& l) {
@@ -155,16 +171,14 @@ void write_rows(Launch& l) {
   push.u32(l.count_word(1, axis)).u32(n).u32(grid.per_group);
   push.u32(static_cast<uint64_t>(rows[axis])).u32(static_cast<uint64_t>(state[axis]));
   push.u32(static_cast<uint64_t>(state.elements(axis + 1, state.rank()))).u32(l.node());
-  const bool wide = size_of(l.type()) == 4;
-  l.dispatch(wide ? shader::write_rows_f32 : shader::write_rows_f16, {}, push, grid,
-             static_cast<double>(n) * 20, static_cast<double>(n) * 2 * l.element_bytes());
+  l.dispatch(of_bytes(l.type(), shader::write_rows_1, shader::write_rows_2, shader::write_rows_4,
+                      shader::write_rows_8),
+             {}, push, grid, static_cast<double>(n) * 20,
+             static_cast<double>(n) * 2 * l.element_bytes());
 }
 
 void fill(Launch& l) {
-  const float value = l.attributes<FillAttributes>().value();
-  uint32_t word = 0;
-  std::memcpy(&word, &value, sizeof(word));
-  l.fill(l.out_place(0), static_cast<uint64_t>(l.out_shape(0).elements()) * 4, word);
+  fill_output(l, stored_bits(l.type(), l.attributes<FillAttributes>().value()));
 }
 
 }  // namespace
@@ -177,9 +191,6 @@ BOWLINE_VULKAN_KERNEL(split, .launch = split);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .moves_bytes = true);
 BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
-BOWLINE_VULKAN_KERNEL(mask_tail_f16, .launch = mask_tail);
-BOWLINE_VULKAN_KERNEL(mask_tail_bf16, .launch = mask_tail);
-BOWLINE_VULKAN_KERNEL(mask_tail_i32, .launch = mask_tail);
 BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows);
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
 

@@ -68,7 +68,7 @@ void clip(Launch& l) {
   push.add(has_loss ? l.in(1) : l.out(0));
   l.push_step_words(push);
   push.u32(count).u32(kPartials).f32(
-      static_cast<double>(l.attributes<ClipAttributes>().max_norm()));
+      static_cast<double>(l.attributes<ClipByGlobalNormAttributes>().max_norm()));
   push.u32(has_loss ? 1 : 0);
   const double n = static_cast<double>(count * kChunk);
   l.dispatch(shader::clip_squares, {}, push, l.over_rows(kPartials), n * 2, n * 4);

@@ -1,1 +1,2 @@
+//! of floats integers
 BINARY(add) { return a + b; }

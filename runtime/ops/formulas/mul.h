@@ -1,1 +1,2 @@
+//! of floats integers
 BINARY(mul) { return a * b; }

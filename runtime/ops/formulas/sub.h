@@ -1,1 +1,2 @@
+//! of floats integers
 BINARY(sub) { return a - b; }

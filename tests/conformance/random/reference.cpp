@@ -305,7 +305,7 @@ class Run {
       all.values.insert(all.values.end(), gradients_[k].begin(), gradients_[k].end());
     }
     all.shape = Shape{static_cast<int64_t>(all.values.size())};
-    ClipAttributesT clip;
+    ClipByGlobalNormAttributesT clip;
     clip.max_norm = o.clip_norm;
     BOWLINE_ASSIGN(const std::vector<Array> scale,
                    machine.run(Op::ClipByGlobalNorm, Attributes::of(clip), {&all, 1}, s));

@@ -1,0 +1,42 @@
+// Loops over tensors whose operands step by strides of their own: rows of the last axis.
+#pragma once
+
+#include <array>
+
+#include "core/strides.h"
+#include "kernel.h"
+
+namespace bowline::cpu {
+
+// f(row, at) for every row of `out`, which has out.back() elements (one if it has no axis): at[k] is where the row begins in operand
+// k, counted in its elements. Rows are spread over the threads, some `grain` elements per task.
+template <size_t N, class F>
+void for_rows(Threads& threads, const Shape& out, const std::array<Strides, N>& strides,
+              int64_t grain, F&& f) {
+  if (out.elements() == 0) {
+    return;
+  }
+  const int last = out.rank() - 1;
+  const int64_t n = out.rank() == 0 ? 1 : out.back();
+  parallel_blocks(threads, out.elements() / n, std::max<int64_t>(1, grain / n),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t row = begin; row < end; ++row) {
+                      std::array<int64_t, N> at{};
+                      int64_t rest = row;
+                      for (int a = last - 1; a >= 0; --a) {
+                        for (size_t k = 0; k < N; ++k) {
+                          at[k] += rest % out[a] * strides[k][static_cast<size_t>(a)];
+                        }
+                        rest /= out[a];
+                      }
+                      f(row, at);
+                    }
+                  });
+}
+
+// By how much an operand steps within a row.
+inline int64_t row_step(const Shape& out, const Strides& strides) {
+  return out.rank() == 0 ? 0 : strides[static_cast<size_t>(out.rank() - 1)];
+}
+
+}  // namespace bowline::cpu

@@ -1,0 +1,27 @@
+// Abs: the distance from zero.
+//
+//   y = |x|
+//
+// Shapes    any x  ->  y of the shape of x. Integers wrap around.
+// Gradient  AbsGrad: dx = dy sign(x); 0 where x is 0.
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) { return {std::abs(x), 0}; }
+
+elementwise::Point slope(double x, const Attributes&) {
+  const double s = x > 0 ? 1 : x < 0 ? -1 : x;
+  return {s, std::abs(s)};
+}
+
+}  // namespace
+
+extern const OpDef op_abs, op_abs_grad;
+const OpDef op_abs =
+    elementwise::definition<value, Op::AbsGrad>("Abs", elementwise::exactly, "N -> N");
+const OpDef op_abs_grad = elementwise::gradient_definition<slope>("AbsGrad", elementwise::exactly);
+
+}  // namespace bowline

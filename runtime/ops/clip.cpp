@@ -1,0 +1,43 @@
+// Clip: cuts off what lies outside [min, max].
+//
+//   y = x < min ? min : x > max ? max : x
+//
+// Shapes    any x  ->  y of the shape of x. NaN stays NaN. min is at most max.
+// Gradient  ClipGrad: dx = dy where min <= x <= max, else 0; 0 where x is NaN.
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes& a) {
+  const double low = a.as<ClipAttributes>().min();
+  const double high = a.as<ClipAttributes>().max();
+  return {x < low ? low : x > high ? high : x, 0};
+}
+
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<ClipAttributes>();
+  BOWLINE_REQUIRE(t.min() <= t.max(), "The interval from {} to {} holds no number.", t.min(),
+                  t.max());
+  return c.out(0, c.in(0));
+}
+
+elementwise::Point slope(double x, const Attributes& a) {
+  const double low = a.as<ClipAttributes>().min();
+  const double high = a.as<ClipAttributes>().max();
+  return {low <= x && x <= high ? 1.0 : 0.0, 0};
+}
+
+}  // namespace
+
+extern const OpDef op_clip, op_clip_grad;
+const OpDef op_clip = [] {
+  OpDef def = elementwise::definition<value, Op::ClipGrad>("Clip", elementwise::exactly);
+  def.infer = infer;
+  return def;
+}();
+const OpDef op_clip_grad =
+    elementwise::gradient_definition<slope>("ClipGrad", elementwise::exactly);
+
+}  // namespace bowline

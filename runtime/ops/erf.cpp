@@ -1,0 +1,36 @@
+// Erf: the error function.
+//
+//   y = 2 / sqrt(pi) (integral of e^(-t^2) from 0 to x)
+//
+// Shapes    any x  ->  y of the shape of x.
+// Numerics  small x keep their relative precision.
+// Gradient  ErfGrad: dx = dy 2 / sqrt(pi) e^(-x^2).
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double y = std::erf(x);
+  return {y, std::abs(y)};
+}
+
+elementwise::Point slope(double x, const Attributes&) {
+  const double s = 2 / std::sqrt(std::acos(-1.0)) * std::exp(-x * x);
+  return {s, s * (1 + x * x)};
+}
+
+// Horner's rule and two products near 0; an exponential of a product behind it.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+// x^2 is rounded, which costs x^2 roundings of the exponential; that, and two products.
+Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+}  // namespace
+
+extern const OpDef op_erf, op_erf_grad;
+const OpDef op_erf = elementwise::definition<value, Op::ErfGrad>("Erf", tolerance);
+const OpDef op_erf_grad = elementwise::gradient_definition<slope>("ErfGrad", gradient_tolerance);
+
+}  // namespace bowline

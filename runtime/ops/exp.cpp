@@ -1,0 +1,28 @@
+// Exp: the exponential function.
+//
+//   y = e^x
+//
+// Shapes    any x  ->  y of the shape of x.
+// Gradient  dx = dy y.
+// In place  on x.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double y = std::exp(x);
+  return {y, y};
+}
+
+Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Mul, {c.dout(0), c.out(0)})); }
+
+// A polynomial and two products by powers of two.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
+
+}  // namespace
+
+extern const OpDef op_exp;
+const OpDef op_exp = elementwise::definition<value>("Exp", tolerance, gradient);
+
+}  // namespace bowline

@@ -1,0 +1,2 @@
+//! of truths
+BINARY(and) { return a * b; }

@@ -1,0 +1,2 @@
+FORWARD(cos) { return cos_of(x); }
+GRADIENT(cos) { return -dy * sin_of(x); }

@@ -1,0 +1,2 @@
+//! of floats integers truths
+COMPARE(equal) { return equal(a, b); }

@@ -1,0 +1,1 @@
+FORWARD(exp) { return exp_of(x); }

@@ -1,0 +1,1 @@
+FORWARD(floor) { return floor_of(x); }

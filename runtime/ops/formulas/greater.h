@@ -1,0 +1,2 @@
+//! of floats integers
+COMPARE(greater) { return less(b, a); }

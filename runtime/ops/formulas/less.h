@@ -1,0 +1,2 @@
+//! of floats integers
+COMPARE(less) { return less(a, b); }

@@ -1,0 +1,1 @@
+FORWARD(log) { return log_of(x); }

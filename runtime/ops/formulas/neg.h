@@ -1,0 +1,2 @@
+//! of floats integers
+FORWARD(neg) { return -x; }

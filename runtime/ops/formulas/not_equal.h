@@ -1,0 +1,2 @@
+//! of floats integers truths
+COMPARE(not_equal) { return !equal(a, b); }

@@ -1,0 +1,1 @@
+FORWARD(round) { return round_of(x); }

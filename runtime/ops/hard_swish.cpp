@@ -1,0 +1,37 @@
+// HardSwish: a Silu of straight lines.
+//
+//   y = x min(max(x / 6 + 1 / 2, 0), 1)
+//
+// Shapes    any x  ->  y of the shape of x.
+// Gradient  HardSwishGrad: dx = dy (x / 3 + 1 / 2) between -3 and 3, dy above, 0 below and where x is NaN.
+// In place  on x; the gradient on x or dy.
+// Source    Howard et al., "Searching for MobileNetV3", 2019.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double gate = std::min(std::max(x / 6 + 0.5, 0.0), 1.0);
+  return {x * (std::isnan(x) ? x : gate), std::abs(x) * (std::abs(x) / 6 + 0.5)};
+}
+
+elementwise::Point slope(double x, const Attributes&) {
+  if (!(x > -3)) {
+    return {0, 0};
+  }
+  return x < 3 ? elementwise::Point{x / 3 + 0.5, std::abs(x) / 3 + 0.5} : elementwise::Point{1, 1};
+}
+
+// x / 6 + 1 / 2 cancels below 0; a rounded constant, two products and a sum.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
+
+}  // namespace
+
+extern const OpDef op_hard_swish, op_hard_swish_grad;
+const OpDef op_hard_swish =
+    elementwise::definition<value, Op::HardSwishGrad>("HardSwish", tolerance);
+const OpDef op_hard_swish_grad =
+    elementwise::gradient_definition<slope>("HardSwishGrad", tolerance);
+
+}  // namespace bowline

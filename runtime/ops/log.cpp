@@ -1,0 +1,29 @@
+// Log: the natural logarithm.
+//
+//   y = log(x)
+//
+// Shapes    any x  ->  y of the shape of x.
+// Numerics  of 0 it is -inf, of a negative number NaN; near 1 the relative precision stays.
+// Gradient  dx = dy / x.
+// In place  on x.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double y = std::log(x);
+  return {y, std::abs(y)};
+}
+
+Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Div, {c.dout(0), c.in(0)})); }
+
+// A polynomial and two sums.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
+
+}  // namespace
+
+extern const OpDef op_log;
+const OpDef op_log = elementwise::definition<value>("Log", tolerance, gradient);
+
+}  // namespace bowline

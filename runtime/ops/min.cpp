@@ -1,0 +1,34 @@
+// Min: the smaller one of two numbers.
+//
+//   y = b < a ? b : a
+//
+// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8. Integers wrap
+//           around.
+// Numerics  NaN if one of them is.
+// Gradient  MinGradA and MinGradB: dy where the input is the smaller one, half of it where both are equal, else 0. Summed over the axes
+//           that were broadcast.
+// In place  on an input of the shape of the output.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double a, double b) { return {std::isnan(b) || b < a ? b : a, 0}; }
+
+elementwise::Point slope_a(double a, double b) { return {b < a ? 0 : a == b ? 0.5 : 1, 0}; }
+
+elementwise::Point slope_b(double a, double b) { return {a < b ? 0 : a == b ? 0.5 : 1, 0}; }
+
+constexpr auto gradient = elementwise::binary_gradient<Op::MinGradA, Op::MinGradB>;
+
+}  // namespace
+
+extern const OpDef op_min, op_min_grad_a, op_min_grad_b;
+const OpDef op_min =
+    elementwise::binary_definition<value>("Min", elementwise::exactly, gradient, "N -> N");
+const OpDef op_min_grad_a =
+    elementwise::binary_gradient_definition<slope_a, true>("MinGradA", elementwise::exactly);
+const OpDef op_min_grad_b =
+    elementwise::binary_gradient_definition<slope_b, true>("MinGradB", elementwise::exactly);
+
+}  // namespace bowline

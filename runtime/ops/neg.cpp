@@ -1,0 +1,23 @@
+// Neg: the number with the other sign.
+//
+//   y = -x
+//
+// Shapes    any x  ->  y of the shape of x. Integers wrap around.
+// Gradient  Neg of dy.
+// In place  on x.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) { return {-x, 0}; }
+
+Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Neg, {c.dout(0)})); }
+
+}  // namespace
+
+extern const OpDef op_neg;
+const OpDef op_neg =
+    elementwise::definition<value>("Neg", elementwise::exactly, gradient, "N -> N");
+
+}  // namespace bowline

@@ -1,0 +1,20 @@
+// Not: whether it is false.
+//
+//   y = not x
+//
+// Shapes    any x bool  ->  y bool of the shape of x.
+// Gradient  none comes back from truth values.
+// In place  on an input of the shape of the output.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) { return {x != 0 ? 0.0 : 1.0, 0}; }
+
+}  // namespace
+
+extern const OpDef op_not;
+const OpDef op_not = elementwise::definition<value>("Not", elementwise::exactly, nullptr, "T -> T");
+
+}  // namespace bowline

@@ -1,0 +1,53 @@
+// Pow: one tensor to the power of another.
+//
+//   y = a^b
+//
+// Shapes    a and b broadcast by the rules of numpy (aligned at the last axis, 1 stretches), rank <= 8.
+// Numerics  as C and IEEE 754 define it: a^0 and 1^b are 1 for all a and b; of a negative a and a b that is not whole it is NaN.
+// Gradient  PowGradA: da = dy b a^(b - 1), 0 where b is 0. PowGradB: db = dy a^b log(a), 0 where a is 0 and b is not negative. Both summed
+//           over the axes that were broadcast.
+// In place  on an input of the shape of the output.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+// The exponent of e is rounded, which costs |b log a| roundings of the result; that of a costs |b| of them.
+double cost(double a, double b) {
+  const double t = std::abs(b * std::log(std::abs(a)));
+  return 1 + std::abs(b) + (std::isfinite(t) ? t : 0);
+}
+
+elementwise::Point value(double a, double b) {
+  const double y = std::pow(a, b);
+  return {y, std::abs(y) * cost(a, b)};
+}
+
+elementwise::Point slope_a(double a, double b) {
+  const double s = b == 0 ? 0 : b * std::pow(a, b - 1);
+  return {s, std::abs(s) * cost(a, b)};
+}
+
+elementwise::Point slope_b(double a, double b) {
+  const double s = a == 0 && b >= 0 ? 0 : std::pow(a, b) * std::log(a);
+  return {s, std::abs(s) * cost(a, b)};
+}
+
+// A logarithm, a product, an exponential.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+// The same, a difference, two products and another logarithm.
+Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(14); }
+
+constexpr auto gradient = elementwise::binary_gradient<Op::PowGradA, Op::PowGradB>;
+
+}  // namespace
+
+extern const OpDef op_pow, op_pow_grad_a, op_pow_grad_b;
+const OpDef op_pow = elementwise::binary_definition<value>("Pow", tolerance, gradient, "F -> F");
+const OpDef op_pow_grad_a =
+    elementwise::binary_gradient_definition<slope_a, true>("PowGradA", gradient_tolerance);
+const OpDef op_pow_grad_b =
+    elementwise::binary_gradient_definition<slope_b, true>("PowGradB", gradient_tolerance);
+
+}  // namespace bowline

@@ -1,0 +1,37 @@
+// Rsqrt: one over the square root.
+//
+//   y = 1 / sqrt(x)
+//
+// Shapes    any x  ->  y of the shape of x.
+// Numerics  of 0 it is inf, of a negative number NaN.
+// Gradient  RsqrtGrad: dx = -dy / (2 x sqrt(x)).
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double y = 1 / std::sqrt(x);
+  return {y, y};
+}
+
+elementwise::Point slope(double x, const Attributes&) {
+  const double s = -0.5 / (x * std::sqrt(x));
+  return {s, std::abs(s)};
+}
+
+// A root and a quotient.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+// A root, two products and a quotient.
+Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(10); }
+
+}  // namespace
+
+extern const OpDef op_rsqrt, op_rsqrt_grad;
+const OpDef op_rsqrt = elementwise::definition<value, Op::RsqrtGrad>("Rsqrt", tolerance);
+const OpDef op_rsqrt_grad =
+    elementwise::gradient_definition<slope>("RsqrtGrad", gradient_tolerance);
+
+}  // namespace bowline

@@ -1,0 +1,23 @@
+// Sign: on which side of zero a number lies.
+//
+//   y = x > 0 ? 1 : x < 0 ? -1 : x
+//
+// Shapes    any x  ->  y of the shape of x. NaN stays NaN.
+// Gradient  zeros: its slope is 0 where it has one.
+// In place  on x.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) { return {x > 0 ? 1 : x < 0 ? -1 : x, 0}; }
+
+constexpr auto gradient = elementwise::zero_gradient;
+
+}  // namespace
+
+extern const OpDef op_sign;
+const OpDef op_sign =
+    elementwise::definition<value>("Sign", elementwise::exactly, gradient, "N -> N");
+
+}  // namespace bowline

@@ -1,0 +1,30 @@
+// Sin: the sine.
+//
+//   y = sin(x), x in radians
+//
+// Shapes    any x  ->  y of the shape of x.
+// Numerics  of every finite x, also where it is many turns; of an infinite one NaN.
+// Gradient  SinGrad: dx = dy cos(x).
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double y = std::sin(x);
+  return {y, std::abs(x) < 0.5 ? std::abs(y) : 1};
+}
+
+elementwise::Point slope(double x, const Attributes&) { return {std::cos(x), 1}; }
+
+// Reduced to an eighth of a turn, two numbers cancel: the error is one of 1, not of the result. Below 1 there is nothing to reduce.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(6); }
+
+}  // namespace
+
+extern const OpDef op_sin, op_sin_grad;
+const OpDef op_sin = elementwise::definition<value, Op::SinGrad>("Sin", tolerance);
+const OpDef op_sin_grad = elementwise::gradient_definition<slope>("SinGrad", tolerance);
+
+}  // namespace bowline

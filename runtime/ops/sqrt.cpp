@@ -1,0 +1,36 @@
+// Sqrt: the square root.
+//
+//   y = sqrt(x)
+//
+// Shapes    any x  ->  y of the shape of x.
+// Numerics  of a negative number it is NaN.
+// Gradient  SqrtGrad: dx = dy / (2 sqrt(x)).
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) {
+  const double y = std::sqrt(x);
+  return {y, y};
+}
+
+elementwise::Point slope(double x, const Attributes&) {
+  const double s = 0.5 / std::sqrt(x);
+  return {s, s};
+}
+
+// A driver may compute it as the reciprocal of a reciprocal root, and divides to 2.5 roundings.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
+
+// Root, product and quotient.
+Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
+
+}  // namespace
+
+extern const OpDef op_sqrt, op_sqrt_grad;
+const OpDef op_sqrt = elementwise::definition<value, Op::SqrtGrad>("Sqrt", tolerance);
+const OpDef op_sqrt_grad = elementwise::gradient_definition<slope>("SqrtGrad", gradient_tolerance);
+
+}  // namespace bowline

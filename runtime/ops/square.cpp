@@ -1,0 +1,27 @@
+// Square: the number times itself.
+//
+//   y = x x
+//
+// Shapes    any x  ->  y of the shape of x. Integers wrap around.
+// Gradient  SquareGrad: dx = 2 x dy.
+// In place  on x; the gradient on x or dy.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+elementwise::Point value(double x, const Attributes&) { return {x * x, x * x}; }
+
+elementwise::Point slope(double x, const Attributes&) { return {2 * x, 2 * std::abs(x)}; }
+
+// One product; the gradient has one more.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(2); }
+
+}  // namespace
+
+extern const OpDef op_square, op_square_grad;
+const OpDef op_square =
+    elementwise::definition<value, Op::SquareGrad>("Square", tolerance, "N -> N");
+const OpDef op_square_grad = elementwise::gradient_definition<slope>("SquareGrad", tolerance);
+
+}  // namespace bowline

@@ -1,0 +1,56 @@
+// Where: elements of one tensor or of another.
+//
+//   y = condition ? a : b
+//
+// Shapes    condition bool, a and b of one dtype; all three broadcast by the rules of numpy (aligned at the last axis, 1 stretches),
+//           rank <= 8.
+// Numerics  the bits of a or b; what is not taken does not matter, NaN neither.
+// Gradient  da = Where(condition, dy, 0), db = Where(condition, 0, dy); summed over the axes that were broadcast.
+#include "ops/elementwise.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Shape two, broadcast(c.in(0), c.in(1)));
+  BOWLINE_ASSIGN(const Shape y, broadcast(two, c.in(2)));
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  FillAttributesT fill;
+  fill.dtype = static_cast<file::DType>(c.dtype(c.dout(0)));
+  const GradientValue zero = c.add1(Op::Fill, {}, Attributes::of(fill));
+  if (c.needs(1)) {
+    const GradientValue d = c.add1(Op::Where, {c.in(0), c.dout(0), zero});
+    BOWLINE_TRY(c.din(1, summed_to(c, d, c.shape(c.in(1)))));
+  }
+  if (!c.needs(2)) {
+    return {};
+  }
+  const GradientValue d = c.add1(Op::Where, {c.in(0), zero, c.dout(0)});
+  return c.din(2, summed_to(c, d, c.shape(c.in(2))));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    const int taken = c.in(0)[i.in_broadcast(c.shape(0))] != 0 ? 1 : 2;
+    c.out(0)[i.flat()] = c.in(taken)[i.in_broadcast(c.shape(taken))];
+  }
+}
+
+}  // namespace
+
+extern const OpDef op_where;
+const OpDef op_where{
+    .name = "Where",
+    .inputs = 3,
+    .types = "bool, A, A -> A",
+    .infer = infer,
+    .counted = counted::broadcast_all,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = elementwise::exactly,
+};
+
+}  // namespace bowline

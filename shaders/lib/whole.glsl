@@ -1,0 +1,24 @@
+// The dialect of runtime/ops/formulas for one integer or truth value: of 32 bits, or of 64 where WIDE is defined. An overflow
+// wraps around.
+#ifdef WIDE
+#define F int64_t
+#else
+#define F int
+#endif
+#define M bool
+
+#define select(m, a, b) ((m) ? F(a) : F(b))
+#define less(a, b) (F(a) < F(b))
+#define equal(a, b) (F(a) == F(b))
+#define is_nan(x) false
+#define negative(x) ((x) < 0)
+#define positive(x) ((x) > 0)
+#define abs_of(x) ((x) < 0 ? -(x) : (x))
+
+#define FORWARD(name) F name##_forward(F x, F p, F q)
+#define BINARY(name) F name##_binary(F a, F b)
+#define COMPARE(name) M name##_compare(F a, F b)
+// Their gradients are of floats.
+#define GRADIENT(name) F name##_gradient(F x, F dy, F p, F q)
+#define GRADIENT_A(name) F name##_gradient_a(F a, F b, F dy)
+#define GRADIENT_B(name) F name##_gradient_b(F a, F b, F dy)
