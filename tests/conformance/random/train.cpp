@@ -24,8 +24,8 @@ std::string whole_name(const Recipe& recipe, size_t storage) {
 // Adds graphs of the recipe to the model.
 class Builder {
  public:
-  Builder(const Recipe& recipe, std::span<const bowline::Parameter> parameters, bool as_repeat)
-      : recipe_(recipe), parameters_(parameters), as_repeat_(as_repeat) {}
+  Builder(std::span<const bowline::Parameter> parameters, bool as_repeat)
+      : parameters_(parameters), as_repeat_(as_repeat) {}
 
   using Values = std::vector<std::vector<Value>>;  // by node and output
 
@@ -104,7 +104,6 @@ class Builder {
         [node.parameters[node.parameters.size() == 1 ? 0 : static_cast<size_t>(iteration)]];
   }
 
-  const Recipe& recipe_;
   std::span<const bowline::Parameter> parameters_;
   bool as_repeat_;
 };
@@ -268,7 +267,7 @@ Status observe_owned(const Recipe& recipe, const Model& m, Observation& out) {
 Result<Observation> train_on(const Device& device, const Recipe& recipe, bool as_repeat) {
   Model m;
   BOWLINE_ASSIGN(const std::vector<bowline::Parameter> parameters, declare(m, recipe));
-  Builder builder(recipe, parameters, as_repeat);
+  Builder builder(parameters, as_repeat);
   BOWLINE_TRY(add_graph(builder, m, recipe.loss, "loss"));
   if (!recipe.probe.nodes.empty()) {
     BOWLINE_TRY(add_graph(builder, m, recipe.probe, "probe"));
