@@ -1,5 +1,4 @@
-//! ops ReduceSum ReduceMean SumTo
-//! ops(f16, bf16) ReduceSum ReduceMean
+//! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
 // Sums over axes, in a fixed order. Long sums are cut into parts, whose sums are added by a second launch.
 #include <algorithm>
 
@@ -182,7 +181,10 @@ uint64_t reduce_workspace(const NodeView& node) {
       plan_of(node.in(0), axes_of(node.attributes<ReduceAttributes>(), node.in(0))));
 }
 
-void sum_to(Launch& l) { reduce<float>(l, stretched_axes(l.in_shape(0), l.out_shape(0)), false); }
+template <class T>
+void sum_to(Launch& l) {
+  reduce<T>(l, stretched_axes(l.in_shape(0), l.out_shape(0)), false);
+}
 uint64_t sum_to_workspace(const NodeView& node) {
   return workspace_of(plan_of(node.in(0), stretched_axes(node.in(0), node.out(0))));
 }
@@ -199,6 +201,8 @@ BOWLINE_CUDA_KERNEL(reduce_mean_f16, .run = reduce_axes<true, __half>,
                     .workspace = reduce_workspace);
 BOWLINE_CUDA_KERNEL(reduce_mean_bf16, .run = reduce_axes<true, __nv_bfloat16>,
                     .workspace = reduce_workspace);
-BOWLINE_CUDA_KERNEL(sum_to, .run = sum_to, .workspace = sum_to_workspace);
+BOWLINE_CUDA_KERNEL(sum_to, .run = sum_to<float>, .workspace = sum_to_workspace);
+BOWLINE_CUDA_KERNEL(sum_to_f16, .run = sum_to<__half>, .workspace = sum_to_workspace);
+BOWLINE_CUDA_KERNEL(sum_to_bf16, .run = sum_to<__nv_bfloat16>, .workspace = sum_to_workspace);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,5 +1,4 @@
-//! ops ReduceSum ReduceMean SumTo
-//! ops(f16, bf16) ReduceSum ReduceMean
+//! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
 // Sums over axes, in a fixed order.
 #include <algorithm>
 
@@ -72,5 +71,7 @@ BOWLINE_VULKAN_KERNEL(reduce_sum_bf16, .launch = reduce_sum, .refusal = refusal)
 BOWLINE_VULKAN_KERNEL(reduce_mean_f16, .launch = reduce_mean, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(reduce_mean_bf16, .launch = reduce_mean, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(sum_to_f16, .launch = sum_to, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(sum_to_bf16, .launch = sum_to, .refusal = refusal);
 
 }  // namespace bowline::vulkan
