@@ -206,7 +206,7 @@ TEST_P(Contributions, ThroughACastAndBesideIt) {
   }
 }
 
-// loss = sum(w[1:] x b): in 16 bits a part of a Split that nothing reads, and a factor that broadcasts.
+// loss = sum(w[1:] x b + floor(w[1:])): in 16 bits a part of a Split that nothing reads, a factor that broadcasts, and steps.
 TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
   for (const char* type : {"f16", "bf16"}) {
     Seed s;
@@ -219,14 +219,15 @@ TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
     const Value x = narrow(g.input("x", DType::f32, {3}));
     g.op("Split", {narrow(g.parameter(w))}, {{"axis", 0}, {"sizes", {1, 3}}});
     const Value part = g.last_outputs()[1];
-    const Value y = g.op("Mul", {g.op("Mul", {part, x}), narrow(g.parameter(b))});
+    const Value product = g.op("Mul", {g.op("Mul", {part, x}), narrow(g.parameter(b))});
+    const Value y = g.op("Add", {product, g.op("Floor", {part})});
     g.output("loss", g.op("ReduceSum", {g.op("Cast", {y}, {{"to", "f32"}})}));
     ASSERT_OK(g.finish());
     ASSERT_OK(s.model.materialize(1));
     ASSERT_OK(s.model.to(device_));
     Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.5f)));
     const StepReport r = step(t, s);
-    expect_number(r.loss, 9);
+    expect_number(r.loss, 12);
     expect_number(r.grad_norm, std::sqrt(4.f + 9 + 16 + 81),
                   {{std::sqrt(29.f), "the factor that broadcasts gets nothing"}});
     EXPECT_EQ(values(s.model, "w"), (Floats{1, 0, -0.5f, -1}));
