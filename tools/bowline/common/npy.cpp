@@ -1,5 +1,7 @@
 #include "common/npy.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
