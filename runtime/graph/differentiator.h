@@ -32,6 +32,7 @@ class Differentiator {
  private:
   Status walk_node(size_t node);
   bool has_trainable(const ValueInfo& info) const;
+  ValueId before_cast(ValueId v) const;
   ValueId gradient_list(const ValueInfo& parameter);
 
   Graph& graph_;

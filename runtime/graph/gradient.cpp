@@ -144,11 +144,23 @@ ValueId Differentiator::gradient_list(const ValueInfo& parameter) {
   return graph_.add_value(std::move(list));
 }
 
+// What a Cast makes of a value in 16 bits, or `v` itself: a gradient row takes contributions of every float dtype.
+ValueId Differentiator::before_cast(ValueId v) const {
+  if (graph_[v].kind != ValueKind::result || graph_.nodes[graph_[v].node].op != Op::Cast) {
+    return v;
+  }
+  const ValueId from = graph_.nodes[graph_[v].node].inputs[0];
+  return is_float(graph_[from].dtype) && size_of(graph_[from].dtype) < size_of(graph_[v].dtype)
+             ? from
+             : v;
+}
+
 Status Differentiator::contribute(ValueId v, ValueId gradient) {
   if (graph_[v].kind == ValueKind::parameter) {
     if (!has_trainable(graph_[v])) {
       return {};
     }
+    gradient = before_cast(gradient);
     const ValueInfo parameter = graph_[v];
     const ValueId list = gradient_list(parameter);
     return append(Op::AccumulateGrad, {list, gradient}, no_attributes(), parameter.name + ".grad")
@@ -251,12 +263,12 @@ Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOpt
   const size_t forward = graph.nodes.size();
   Differentiator d(graph, options);
   d.find_needed({});
-  BOWLINE_ASSIGN(const ValueId seed, d.filled(1, Shape{}, DType::f32));
-  BOWLINE_TRY(d.contribute(loss, seed));
+  BOWLINE_ASSIGN(const std::vector<ValueId> seed, d.append(Op::LossScale, {}, no_attributes(), ""));
+  BOWLINE_TRY(d.contribute(loss, seed[0]));
   BOWLINE_TRY(d.walk(forward));
   prune(graph);
   for (const Node& n : graph.nodes) {
-    if (n.op == Op::Fill && n.outputs[0] == seed) {
+    if (n.op == Op::LossScale) {
       break;
     }
     ++out.backward_begin;

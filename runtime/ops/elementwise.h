@@ -134,6 +134,12 @@ void binary_gradient_oracle(const OracleContext& c) {
   }
 }
 
+// The same operator, for which 16 bits are too few where a plan may choose (OpDef::stays_f32).
+constexpr OpDef in_f32(OpDef def) {
+  def.stays_f32 = true;
+  return def;
+}
+
 // y = f(a, b) of numbers of one dtype that broadcast by the rules of numpy; integers wrap around.
 template <Surface f>
 constexpr OpDef binary_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),

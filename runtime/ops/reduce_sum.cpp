@@ -55,6 +55,7 @@ Tolerance tolerance(ToleranceContext& c) {
 extern const OpDef op_reduce_sum;
 const OpDef op_reduce_sum{
     .name = "ReduceSum",
+    .stays_f32 = true,
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

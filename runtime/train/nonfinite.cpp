@@ -161,7 +161,7 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
     if (gradients) {
       row = table.owned(p.tie, params::Role::gradient, 0);
     }
-    if (!row || table.storages[*row].dtype != DType::f32 ||
+    if (!row || !is_float(table.storages[*row].dtype) ||
         !table.storages[*row].encoding.is_plain()) {
       continue;
     }

@@ -23,7 +23,7 @@ class UpdateBuilder {
  public:
   explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
 
-  // The rows that belong to `ties`: themselves, or those of a role.
+  // The rows that belong to `ties`: themselves, or those of a role. All have one dtype.
   Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
                        uint32_t slot = 0) {
     ValueInfo info;
@@ -34,6 +34,7 @@ class UpdateBuilder {
       BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal,
                            "Storage {} has no row of its own for {}.", tie, info.name);
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
+      info.dtype = table_.storages[*row].dtype;
     }
     return graph_.add_value(std::move(info));
   }
@@ -75,9 +76,18 @@ bool waits(const Storage& row) {
   return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
 }
 
+// Storages that one node updates.
+struct Group {
+  UpdateRule rule;
+  bool has_masters = false;
+  auto operator<=>(const Group&) const = default;
+};
+
 Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
-                 const UpdateRule& rule, ValueId scale) {
-  BOWLINE_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
+                 const Group& group, ValueId scale) {
+  const UpdateRule& rule = group.rule;
+  BOWLINE_ASSIGN(const ValueId weights, group.has_masters ? b.list("masters", ties, Role::master)
+                                                          : b.list("weights", ties, {}));
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", ties, Role::gradient));
   if (o.kind == Optimizer::Kind::adamw) {
     BOWLINE_ASSIGN(const ValueId m, b.list("first_moments", ties, Role::moment, 0));
@@ -112,13 +122,15 @@ std::vector<uint32_t> trained(const params::Table& table) {
     const bool weight =
         s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
     const bool has_elements = s.shape.elements() > 0;
-    if (!s.empty && s.trainable && weight && s.dtype == DType::f32 && s.encoding.is_plain() &&
+    if (!s.empty && s.trainable && weight && is_float(s.dtype) && s.encoding.is_plain() &&
         has_elements) {
       out.push_back(tie);
     }
   }
   return out;
 }
+
+bool has_master(const Storage& storage) { return storage.dtype != DType::f32; }
 
 uint32_t moments(const Optimizer& optimizer) {
   return optimizer.kind == Optimizer::Kind::adamw ? 2 : optimizer.momentum != 0 ? 1 : 0;
@@ -145,6 +157,9 @@ void add_rows(params::Table& table, const Optimizer& optimizer) {
     }
     for (uint32_t slot = 0; slot < moments(optimizer); ++slot) {
       add_row(table, tie, Role::moment, slot);
+    }
+    if (has_master(table.storages[tie])) {
+      add_row(table, tie, Role::master, 0);
     }
   }
 }
@@ -182,10 +197,15 @@ Status place_waiting(params::Table& table) {
 
 Result<Graph> update_graph(const params::Table& table, const TrainOptions& options) {
   const std::vector<uint32_t> all = trained(table);
-  std::map<UpdateRule, std::vector<uint32_t>, std::greater<>> groups;
+  std::map<Group, std::vector<uint32_t>, std::greater<>> groups;
+  std::map<DType, std::vector<uint32_t>> rounded;
   for (const uint32_t tie : all) {
     BOWLINE_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
-    groups[rule].push_back(tie);
+    const bool master = has_master(table.storages[tie]);
+    groups[{rule, master}].push_back(tie);
+    if (master) {
+      rounded[table.storages[tie].dtype].push_back(tie);
+    }
   }
   UpdateBuilder b(table);
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
@@ -193,8 +213,14 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   clip.max_norm = options.clip_norm;
   BOWLINE_ASSIGN(const ValueId scale, b.add(Op::ClipByGlobalNorm, Attributes::of(clip),
                                             {gradients, b.input(options.loss)}));
-  for (const auto& [rule, ties] : groups) {
-    BOWLINE_TRY(add_group(b, options.optimizer, ties, rule, scale));
+  for (const auto& [group, ties] : groups) {
+    BOWLINE_TRY(add_group(b, options.optimizer, ties, group, scale));
+  }
+  for (const auto& [dtype, ties] : rounded) {
+    BOWLINE_ASSIGN(const ValueId masters, b.list("masters", ties, Role::master));
+    BOWLINE_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
+    BOWLINE_TRY(
+        b.add(Op::RoundWeights, Attributes::of(NoAttributesT{}), {masters, weights}).status());
   }
   return b.take();
 }

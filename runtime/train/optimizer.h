@@ -9,10 +9,13 @@ namespace bowline::train {
 // Tie indices of the storages that are trained, ascending; one without elements has nothing to train.
 std::vector<uint32_t> trained(const params::Table& table);
 
+// Whether the storage is trained through an f32 master, which is rounded into it.
+bool has_master(const params::Storage& storage);
+
 // How many moments the optimizer keeps per storage.
 uint32_t moments(const Optimizer& optimizer);
 
-// Adds the missing gradient and moment rows. They wait: nothing is allocated.
+// Adds the missing rows of gradients, moments and masters. They wait: nothing is allocated.
 void add_rows(params::Table& table, const Optimizer& optimizer);
 // One row of them, unless it is there.
 void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot);

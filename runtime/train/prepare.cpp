@@ -1,6 +1,8 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+#include "graph/precision.h"
 #include "graph/updates.h"
 #include "model/checksum.h"
+#include "params/home.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
 #include "train/options.h"
@@ -35,6 +37,13 @@ void read_loss_at(plan::Plan& update, uint64_t offset) {
       }
     }
   }
+}
+
+bool has_f16(const Graph& g) {
+  return std::ranges::any_of(g.values,
+                             [](const graph::ValueInfo& v) { return v.dtype == DType::f16; }) ||
+         std::ranges::any_of(
+             g.nodes, [](const graph::Node& n) { return n.repeat && has_f16(*n.repeat->body); });
 }
 
 // Marks the owners of the gradient rows that the graph writes.
@@ -81,10 +90,12 @@ Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
                        "Graph \"{}\" writes the state in storage {}; a Trainer runs no graph that "
                        "does.",
                        generic->name, states[0]);
-  BOWLINE_ASSIGN(Graph bound, graph::bind(*generic, *model_, options_.dims));
+  BOWLINE_ASSIGN(Graph bound,
+                 graph::bind(*generic, *model_, options_.dims, options_.precision.compute));
   BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
   keep_output(bound, loss, options_.loss);
   prune(bound);
+  BOWLINE_ASSIGN(bound.outputs[0], graph::in_f32(bound, bound.outputs[0]));
   loss = bound.outputs[0];
   return bound;
 }
@@ -106,7 +117,42 @@ void TrainerState::drop_plans() {
 }
 
 Status TrainerState::prepare() {
-  return accumulate_ && generations_.match(model_->table) ? Status() : plan(model_->table);
+  if (!accumulate_ || !generations_.match(model_->table)) {
+    BOWLINE_TRY(plan(model_->table));
+  }
+  return fill_masters();
+}
+
+// A master holds what its storage does, until an update or a checkpoint says more precisely what that is.
+Status TrainerState::fill_masters() {
+  const params::Table& table = model_->table;
+  masters_.resize(table.storages.size());
+  std::vector<std::byte> scratch;
+  for (const uint32_t tie : trained(table)) {
+    const auto row = table.owned(tie, params::Role::master, 0);
+    const params::Storage& storage = table.storages[tie];
+    if (!row || masters_[tie] == storage.version) {
+      continue;
+    }
+    const params::Storage& master = table.storages[*row];
+    BOWLINE_ASSIGN(const params::Bytes values, params::read_all(storage, scratch));
+    BOWLINE_TRY(params::require_host_memory(master.bytes()));
+    std::vector<std::byte> wide(master.bytes());
+    params::convert_floats(values, storage.dtype, wide, master.dtype);
+    BOWLINE_TRY(master.home.block->device().copy_in(master.home.block->buffer(), 0, wide));
+    model_->table.wrote(*row);
+    masters_[tie] = storage.version;
+  }
+  return {};
+}
+
+void TrainerState::note_masters(const params::Table& holder, const params::Table& live) {
+  masters_.assign(live.storages.size(), std::nullopt);
+  for (uint32_t tie = 0; tie < std::min(holder.storages.size(), live.storages.size()); ++tie) {
+    if (holder.owned(tie, params::Role::master, 0)) {
+      masters_[tie] = live.storages[tie].version;
+    }
+  }
 }
 
 const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
@@ -138,6 +184,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   BOWLINE_ASSIGN(graph::TrainingGraph training,
                  graph::differentiate(std::move(bound), loss, {rows, elements}));
   BOWLINE_TRY(check_gradients(training.graph, staged));
+  const bool dynamic_scale = options_.precision.loss_scale == 0 && has_f16(training.graph);
 
   plan::derive_copies(evaluated, staged);
   training.backward_begin = plan::derive_copies(training.graph, staged, training.backward_begin);
@@ -177,6 +224,12 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
   exec::Generations generations = exec::Generations::of(staged, true);
   // From here on nothing fails.
+  dynamic_scale_ = dynamic_scale;
+  if (!state_.loss_scale) {
+    state_.loss_scale = dynamic_scale                        ? options_.precision.first_scale
+                        : options_.precision.loss_scale != 0 ? options_.precision.loss_scale
+                                                             : 1;
+  }
   workspace_ = std::move(w);
   steps_.emplace(std::move(steps));
   accumulate_.emplace(std::move(a));

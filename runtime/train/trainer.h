@@ -47,12 +47,14 @@ class TrainerState final : public graph::User {
  private:
   // Everything that a checkpoint restores besides the storages.
   struct Position {
-    uint64_t step = 0;          // finished steps, skipped ones too
-    uint64_t applied = 0;       // updates made: the t of AdamW
-    uint64_t counter = 0;       // micro-batches since the run began: the counter of Dropout
-    uint32_t micro_step = 0;    // inside the accumulation
-    std::vector<float> losses;  // of the unfinished accumulation
-    std::optional<float> rate;  // instead of the schedule's
+    uint64_t step = 0;                // finished steps, skipped ones too
+    uint64_t applied = 0;             // updates made: the t of AdamW
+    uint64_t counter = 0;             // micro-batches since the run began: the counter of Dropout
+    uint32_t micro_step = 0;          // inside the accumulation
+    std::vector<float> losses;        // of the unfinished accumulation
+    std::optional<float> rate;        // instead of the schedule's
+    std::optional<float> loss_scale;  // none: not known before the first plan
+    uint64_t good_steps = 0;          // since the scale changed
   };
 
   // A micro-batch that was submitted and not yet read back.
@@ -77,6 +79,13 @@ class TrainerState final : public graph::User {
   // What the model computes and with which parameters; equal for equal runs.
   Result<uint64_t> graph_hash() const;
   void drop_plans();
+  // Masters of storages that were written by something else than an update.
+  Status fill_masters();
+  // The masters that `holder` has agree with their storages as `live` has them.
+  void note_masters(const params::Table& holder, const params::Table& live);
+  // The gradients of the step overflow, and a smaller loss scale may help.
+  bool overflows() const;
+  void adapt_loss_scale(bool overflow);
   // Where the storages lie that are trained.
   const std::shared_ptr<device::OpenDevice>& home() const;
 
@@ -120,7 +129,11 @@ class TrainerState final : public graph::User {
   Position state_;
   std::optional<Unread> unread_;
   TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
-  bool gradients_known_ = false;          // the rows hold those of the last micro-batches
+  bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
+  float gradient_loss_scale_ = 1;         // ... times this
+  bool dynamic_scale_ = false;
+  std::vector<std::optional<uint64_t>>
+      masters_;  // by tie: the version of the storage that its master holds
   uint32_t nonfinite_in_row_ = 0;
   uint64_t nonfinite_steps_ = 0;
   uint64_t rolled_back_from_ = 0;  // the step that OnNonFinite::rollback undid last
