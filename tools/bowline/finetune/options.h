@@ -45,6 +45,8 @@ struct FinetuneOptions {
   float beta2 = Optimizer{}.beta2;
   float momentum = Optimizer{}.momentum;
   float clip = TrainOptions{}.clip_norm;
+  std::string compute = "f32";
+  float loss_scale = TrainPrecision{}.loss_scale;
   uint64_t memory_budget = 0;
   int threads = 0;
   bool as_text = false;
