@@ -910,6 +910,8 @@ struct RepeatListInfo {
 struct PlanInfo {
   std::string device;
   uint32_t accumulation = 1;  // submissions of "accumulate" per step
+  // Nodes whose results are not kept for the backward part but computed once more, as the memory is too short for all of them.
+  uint64_t computed_again = 0;
   std::vector<SegmentInfo> segments;
   std::vector<RepeatListInfo> repeat_lists;
 };

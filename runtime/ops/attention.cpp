@@ -129,6 +129,7 @@ const OpDef op_attention{
     .name = "Attention",
     .inputs = 3,
     .outputs = 2,
+    .costly = true,
     .types = "F -> F, f32",
     .reads_counts = true,
     .infer = infer,

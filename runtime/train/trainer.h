@@ -74,6 +74,28 @@ class TrainerState final : public graph::User {
   // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors  bad_argument: the model does not lie
   // on `wanted`.
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
+  // What plan() makes before anything of it lies on the device.
+  struct Plans {
+    graph::TrainingGraph training;
+    graph::Graph update_graph;
+    plan::Plan accumulate;
+    plan::Plan update;
+    plan::Plan evaluate;
+    std::optional<exec::StepValues> steps;
+    exec::Workspace::Sizes sizes;
+    bool dynamic_scale = false;
+  };
+  Result<Plans> make_plans(const graph::Graph& bound, graph::ValueId loss,
+                           const params::Table& staged, const device::OpenDevice& device,
+                           const graph::GradientOptions& options) const;
+  static Status require_room(const Plans& p, const params::Table& staged,
+                             device::OpenDevice& device);
+  template <class Make>
+  static Result<size_t> how_many_again(std::span<const graph::ForwardNode> order,
+                                       const params::Table& staged, device::OpenDevice& device,
+                                       const Make& make, Status whole);
+  // Lays them out on the device and commits them with the table.
+  Status record(Plans p, params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
   // The forward part up to the loss.
   Result<graph::Graph> bound_loss(graph::ValueId& loss) const;
   // What the model computes and with which parameters; equal for equal runs.
