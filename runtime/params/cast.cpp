@@ -114,7 +114,7 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
   if (report.storages > 0) {
     stage.commit();
   }
-  return std::move(report);
+  return report;
 }
 
 }  // namespace bowline::params
