@@ -1110,7 +1110,8 @@ class Trainer {
  public:
   // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model lives (busy), an option is out
   // of its range, a trainable storage gets no gradient, an operator on a path to one has no gradient (both named), the loss
-  // is not a scalar, there is nothing to continue. out_of_memory, over_budget: rows and plans do not fit; with the bytes.
+  // is not a scalar, there is nothing to continue. out_of_memory, over_budget: rows and plans do not fit, also if what can be
+  // computed again is not kept (PlanInfo::computed_again); with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;
