@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/differentiator.h"
+#include "ops/build.h"
 
 namespace bowline::graph {
 namespace {
@@ -144,11 +145,7 @@ void Differentiator::note_kept(const Graph& whole, ValueId v) {
 }
 
 Result<ValueId> Differentiator::filled(float value, const Shape& shape, DType dtype) {
-  FillAttributesT fill;
-  fill.value = value;
-  fill.dims.assign(shape.dims().begin(), shape.dims().end());
-  fill.dtype = static_cast<file::DType>(dtype);
-  BOWLINE_ASSIGN(const auto out, append(Op::Fill, {}, Attributes::of(fill), ""));
+  BOWLINE_ASSIGN(const auto out, append(Op::Fill, {}, fill_attributes(value, shape, dtype), ""));
   return out[0];
 }
 

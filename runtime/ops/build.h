@@ -11,6 +11,19 @@ inline Attributes dims_attributes(const Shape& shape) {
   return Attributes::of(t);
 }
 
+inline Attributes fill_attributes(float value, const Shape& shape, DType dtype) {
+  FillAttributesT t;
+  t.value = value;
+  t.dims.assign(shape.dims().begin(), shape.dims().end());
+  t.dtype = static_cast<file::DType>(dtype);
+  return Attributes::of(t);
+}
+
+// Zeros of the shape and the dtype of `like`.
+inline GradientValue zeros_like(GradientContext& c, GradientValue like) {
+  return c.add1(Op::Fill, {}, fill_attributes(0, c.shape(like), c.dtype(like)));
+}
+
 inline Attributes reshape_attributes(const Shape& shape) {
   ReshapeAttributesT t;
   t.dims.assign(shape.dims().begin(), shape.dims().end());
