@@ -181,6 +181,10 @@ Term i32_indices(Context& c, const Term& indices, int64_t size) {
 }
 
 Term positive_indices(Context& c, const Term& indices, int64_t size) {
+  if (size < 0 || size > INT32_MAX) {
+    return c.m.fail(
+        Status(Code::unsupported, fmt::format("An axis of {} is too long for indices i32.", size)));
+  }
   Term i = indices;
   if (i.dtype != DType::i32 || !i.constant()) {
     i = c.m.cast(i, DType::i32);

@@ -259,7 +259,11 @@ class Reader {
 
 Result<Imported> import_graph(const file::ModelProto& model, const std::string& folder,
                               const ImportOptions& options) {
-  return Reader(model, folder, options).read(model);
+  Result<Imported> read = Reader(model, folder, options).read(model);
+  if (read.status().code() == Code::bad_argument) {  // what the file asks for, not the caller
+    return std::move(read).status().as(Code::bad_file);
+  }
+  return read;
 }
 
 Result<Imported> import_file(const std::string& path, const ImportOptions& options) {

@@ -215,16 +215,17 @@ Result<int64_t> elements_of(const std::vector<int64_t>& shape) {
   BOWLINE_REQUIRE_CODE(shape.size() <= kMostRank, Code::unsupported,
                        "Shape {} has {} axes, more than {}.", shape_text(shape), shape.size(),
                        kMostRank);
-  int64_t n = 1;
+  int64_t n = 1;  // without dims of 0, so that a part of the shape is counted without overflow too
+  bool none = false;
   for (const int64_t dim : shape) {
     BOWLINE_REQUIRE_CODE(dim >= 0, Code::bad_file, "Shape {} has the dim {}.", shape_text(shape),
                          dim);
-    const bool fits = dim == 0 || n <= kMostElements / dim;
-    BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Shape {} has more than {} elements.",
-                         shape_text(shape), kMostElements);
-    n *= dim;
+    none = none || dim == 0;
+    BOWLINE_REQUIRE_CODE(dim == 0 || n <= kMostElements / dim, Code::bad_file,
+                         "Shape {} has more than {} elements.", shape_text(shape), kMostElements);
+    n *= dim == 0 ? 1 : dim;
   }
-  return n;
+  return none ? 0 : n;
 }
 
 Result<DType> dtype_of(int32_t onnx) {

@@ -101,8 +101,9 @@ std::vector<double> weights_of(const Rules& r, const Axis& axis) {
 Result<Term> resized(Context& c, const Rules& r, const Term& x, int64_t a, const Axis& axis) {
   BOWLINE_REQUIRE_CODE(axis.in >= 1 && axis.out >= 0, Code::bad_file,
                        "Axis {} of {} becomes {} elements.", a, shape_text(x.dims), axis.out);
-  BOWLINE_REQUIRE_CODE(axis.in * axis.out <= kMostComputed, Code::unsupported,
-                       "An axis from {} to {} elements is too long.", axis.in, axis.out);
+  BOWLINE_REQUIRE_CODE(
+      axis.in <= kMostComputed && axis.out <= kMostComputed && axis.in * axis.out <= kMostComputed,
+      Code::unsupported, "An axis from {} to {} elements is too long.", axis.in, axis.out);
   if (r.mode == "nearest") {
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < axis.out; ++i) {
@@ -147,6 +148,8 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
   const bool crops = r.coordinates == "tf_crop_and_resize";
   BOWLINE_REQUIRE_CODE(!crops || r.roi.size() == 2 * rank, Code::bad_file,
                        "A region of {} numbers does not fit {}.", r.roi.size(), shape_text(x.dims));
+  const bool near = std::ranges::all_of(r.roi, [](double v) { return std::abs(v) <= 1e6; });
+  BOWLINE_REQUIRE_CODE(near, Code::bad_file, "Its region lies far outside.");
   BOWLINE_TRY(require_small("Sizes", sizes));
   const bool known = r.mode == "nearest" || r.mode == "linear" || r.mode == "cubic";
   BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Mode \"{}\" is not known.", escaped(r.mode));

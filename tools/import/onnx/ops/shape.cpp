@@ -157,14 +157,14 @@ Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end
   if (step == 1) {
     return c.m.slice(x, axis, from, std::max<int64_t>(to - from, 0));
   }
+  if (dim > kMostComputed) {
+    return c.m.fail(Status(Code::unsupported,
+                           fmt::format("An axis of {} is too long for steps of {}.", dim, step)));
+  }
   std::vector<int64_t> indices;
   step = std::clamp(step, -dim - 1, dim + 1);
   for (int64_t i = from; up ? i < to : i > to; i += step) {
     indices.push_back(i);
-  }
-  if (dim > kMostComputed) {
-    return c.m.fail(Status(Code::unsupported,
-                           fmt::format("An axis of {} is too long for steps of {}.", dim, step)));
   }
   const auto count = static_cast<int64_t>(indices.size());
   return c.m.gather(x, c.m.integers(DType::i32, {count}, indices), axis);

@@ -63,8 +63,8 @@ Status momentum(Context& c) {
   BOWLINE_ASSIGN(const double norm, c.real("norm_coefficient", 0));
   BOWLINE_ASSIGN(const std::string mode, c.text("mode", ""));
   const bool standard = mode == "standard";
-  BOWLINE_REQUIRE_CODE(standard || mode == "nesterov", Code::bad_file,
-                       "Mode \"{}\" is not known.", escaped(mode));
+  BOWLINE_REQUIRE_CODE(standard || mode == "nesterov", Code::bad_file, "Mode \"{}\" is not known.",
+                       escaped(mode));
   const Term later = c.m.compare("Greater", u.step, c.m.scalar(DType::f32, 0));
   const Term b = c.m.where(later, c.m.scalar(DType::f32, beta), c.m.scalar(DType::f32, 1));
   const size_t n = u.weights[0].size();
@@ -180,14 +180,14 @@ Status step_back(Context& c, const file::NodeProto& node, const std::set<std::st
                        escaped(node.op_type()));
   Terms in;
   for (const std::string& name : node.input()) {
-    in.push_back(c.before().values.at(name));
+    in.push_back(name.empty() ? Term{} : c.before().values.at(name));
   }
   const Term dy = gradients.at(node.output(0));
   const Terms parts = rule->gradients(c.m, in, c.before().values.at(node.output(0)), dy);
   BOWLINE_TRY(Status(c.m.status()));
   for (size_t i = 0; i < parts.size() && i < in.size(); ++i) {
     const std::string& name = node.input(static_cast<int>(i));
-    if (useful.contains(name)) {
+    if (!name.empty() && useful.contains(name)) {
       const Term part = summed_to(c, parts[i], in[i].dims);
       const auto before = gradients.find(name);
       gradients[name] = before == gradients.end() ? part : c.m.add(before->second, part);

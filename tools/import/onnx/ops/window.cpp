@@ -6,6 +6,9 @@
 namespace bowline::onnx {
 namespace {
 
+// Strides, dilations, pads and windows are at most so large, so that their products with dims are counted without overflow.
+constexpr int64_t kMostSize = int64_t{1} << 24;
+
 // What the attributes of a window say, with an entry for each spatial axis.
 struct Window {
   std::vector<int64_t> kernel, strides, dilations, begin, end;
@@ -25,8 +28,8 @@ Result<std::vector<int64_t>> sizes(Context& c, const char* name, size_t axes, in
   if (out.empty()) {
     out.assign(axes, otherwise);
   }
-  BOWLINE_TRY(require_small(name, out));
-  const bool legal = std::ranges::all_of(out, [&](int64_t v) { return v >= least; });
+  const bool legal =
+      std::ranges::all_of(out, [&](int64_t v) { return v >= least && v <= kMostSize; });
   BOWLINE_REQUIRE_CODE(out.size() == axes && legal, Code::bad_file,
                        "{} {} do not fit {} spatial axes.", name, shape_text(out), axes);
   return out;
@@ -44,7 +47,7 @@ Result<Window> window_of(Context& c, const Term& x, std::vector<int64_t> kernel)
   }
   const bool same = kernel.empty() || w.kernel == kernel;
   const bool legal =
-      std::ranges::all_of(w.kernel, [](int64_t k) { return k >= 1 && k <= INT32_MAX; });
+      std::ranges::all_of(w.kernel, [](int64_t k) { return k >= 1 && k <= kMostSize; });
   BOWLINE_REQUIRE_CODE(same && legal && w.kernel.size() == axes, Code::bad_file,
                        "The window {} does not fit {}.", shape_text(w.kernel), shape_text(x.dims));
   BOWLINE_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
