@@ -125,6 +125,35 @@ TEST(OnnxReader, ASmallModelRuns) {
   }
 }
 
+// A parameter has f32, which has 24 bits.
+TEST(OnnxReader, LargeWholeNumbersKeepAllOfTheirBits) {
+  file::ModelProto m = small_model();
+  const std::vector<int64_t> numbers = {16777217,  -16777217, 1234567890123456789,
+                                        INT64_MIN, INT64_MAX, -1};
+  file::TensorProto& t = *m.mutable_graph()->add_initializer();
+  t.set_name("large");
+  t.set_data_type(7);
+  t.add_dims(static_cast<int64_t>(numbers.size()));
+  for (const int64_t v : numbers) {
+    t.add_int64_data(v);
+  }
+  add_node(m, "Identity", {"large"}, {"z"});
+  add_value(m.mutable_graph()->mutable_output(), "z", {6}, 7);
+  Result<Imported> imported = import(m);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const Device device = Device::open("cpu").value();
+  ASSERT_TRUE(imported.value().model.to(device).ok());
+  Result<Session> session =
+      Session::create(imported.value().model, device, "forward", std::span<const BoundDim>{});
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  float x[6] = {}, y[4] = {};
+  std::vector<int64_t> z(numbers.size());
+  const Tensor in[] = {{"x", DType::f32, {2, 3}, x}};
+  const Tensor out[] = {{"y", DType::f32, {2, 2}, y}, {"z", DType::i64, {6}, z.data()}};
+  ASSERT_TRUE(session.value().run(in, out).ok());
+  EXPECT_EQ(z, numbers);
+}
+
 TEST(OnnxReader, WeightsAreTrainableAndConstantsAreNot) {
   file::ModelProto m = small_model();
   const Result<Imported> imported = import(m);

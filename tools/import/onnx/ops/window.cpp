@@ -264,19 +264,21 @@ Status max_unpool(Context& c) {
              {{"axis", 0}}, x.dtype, {cells});
   Term out = c.m.reshape(y, inner);
   if (c.has(2)) {
-    // The places are those of the smaller shape; what the larger one has more is zero.
+    // The places are those of the smaller shape; what the larger one has more are zeros behind it.
     BOWLINE_ASSIGN(const Dims outer, c.integers(2));
     BOWLINE_TRY(require_small("Output_shape", outer));
     BOWLINE_REQUIRE_CODE(outer.size() == inner.size(), Code::bad_file,
                          "Output_shape {} does not fit {}.", shape_text(outer), shape_text(inner));
-    BOWLINE_ASSIGN(const int64_t all, elements_of(outer));
-    BOWLINE_REQUIRE_CODE(all <= INT32_MAX && all >= cells, Code::unsupported,
-                         "Output_shape {} is not larger than {}.", shape_text(outer),
-                         shape_text(inner));
-    out = c.m.reshape(
-        c.m.op("ScatterElements", {c.m.filled(x.dtype, {all}, 0), i, c.m.reshape(x, {count})},
-               {{"axis", 0}}, x.dtype, {all}),
-        outer);
+    std::vector<int64_t> end;
+    for (size_t a = 0; a < outer.size(); ++a) {
+      BOWLINE_REQUIRE_CODE(outer[a] >= inner[a], Code::unsupported,
+                           "Output_shape {} is smaller than {}.", shape_text(outer),
+                           shape_text(inner));
+      end.push_back(outer[a] - inner[a]);
+    }
+    const std::vector<int64_t> begin(end.size(), 0);
+    out = c.m.op("Pad", {out}, {{"begin", graph_dims(begin)}, {"end", graph_dims(end)}}, x.dtype,
+                 outer);
   }
   c.out(0, out);
   return {};
