@@ -67,9 +67,19 @@ void run_wide(const Launch& l) {
 
 inline uint64_t no_workspace(const device::NodeQuery&, const Threads&) { return 0; }
 
-template <uint64_t (*kWorkspace)(const device::NodeQuery&, const Threads&) = no_workspace>
+template <uint64_t (*kWorkspace)(const device::NodeQuery&, const Threads&)>
 uint64_t wide_workspace(const device::NodeQuery& node, const Threads& threads) {
   return wide_operand_bytes(node) + kWorkspace(node, threads);
 }
+
+// The kernels of an operator for f32, f16 and bf16: BOWLINE_CPU_WIDE_KERNELS(attention, run, workspace);
+#define BOWLINE_CPU_WIDE_KERNELS(stem, kRun, kWorkspace)                        \
+  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
+  const Kernel kernel_##stem{.run = kRun, .workspace = kWorkspace};             \
+  const Kernel kernel_##stem##_f16{.run = run_wide<f16, kRun>,                  \
+                                   .workspace = wide_workspace<kWorkspace>};    \
+  const Kernel kernel_##stem##_bf16 {                                           \
+    .run = run_wide<bf16, kRun>, .workspace = wide_workspace<kWorkspace>        \
+  }
 
 }  // namespace bowline::cpu

@@ -60,18 +60,9 @@ void run_gru_grad(const Launch& l) {
 
 }  // namespace
 
-// The kernels of one operator, of which the f32 one needs the scratch of a weight at input `kWeight`.
-#define BOWLINE_CPU_RECURRENT(stem, kWeight)                                           \
-  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;        \
-  const Kernel kernel_##stem{.run = run_##stem, .workspace = workspace<kWeight>};      \
-  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_##stem>,                   \
-                                   .workspace = wide_workspace<workspace<kWeight>>};   \
-  const Kernel kernel_##stem##_bf16 {                                                  \
-    .run = run_wide<bf16, run_##stem>, .workspace = wide_workspace<workspace<kWeight>> \
-  }
-BOWLINE_CPU_RECURRENT(lstm, 1);
-BOWLINE_CPU_RECURRENT(lstm_grad, 1);
-BOWLINE_CPU_RECURRENT(gru, 1);
-BOWLINE_CPU_RECURRENT(gru_grad, 2);
+BOWLINE_CPU_WIDE_KERNELS(lstm, run_lstm, workspace<1>);
+BOWLINE_CPU_WIDE_KERNELS(lstm_grad, run_lstm_grad, workspace<1>);
+BOWLINE_CPU_WIDE_KERNELS(gru, run_gru, workspace<1>);
+BOWLINE_CPU_WIDE_KERNELS(gru_grad, run_gru_grad, workspace<2>);
 
 }  // namespace bowline::cpu

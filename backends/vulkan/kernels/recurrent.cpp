@@ -232,16 +232,11 @@ void gru_grad(Launch& l) {
 
 }  // namespace
 
-#define BOWLINE_VULKAN_RECURRENT(stem, ...)       \
-  BOWLINE_VULKAN_KERNEL(stem, __VA_ARGS__);       \
-  BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
-  BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
-BOWLINE_VULKAN_RECURRENT(lstm, .launch = lstm, .workspace = states_workspace,
-                         .refusal = refusal<1>);
-BOWLINE_VULKAN_RECURRENT(gru, .launch = gru, .workspace = states_workspace, .refusal = refusal<1>);
-BOWLINE_VULKAN_RECURRENT(lstm_grad, .launch = lstm_grad, .workspace = grad_workspace<4>,
-                         .refusal = refusal<1>);
-BOWLINE_VULKAN_RECURRENT(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
-                         .refusal = refusal<2>);
+BOWLINE_VULKAN_KERNELS(lstm, .launch = lstm, .workspace = states_workspace, .refusal = refusal<1>);
+BOWLINE_VULKAN_KERNELS(gru, .launch = gru, .workspace = states_workspace, .refusal = refusal<1>);
+BOWLINE_VULKAN_KERNELS(lstm_grad, .launch = lstm_grad, .workspace = grad_workspace<4>,
+                       .refusal = refusal<1>);
+BOWLINE_VULKAN_KERNELS(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
+                       .refusal = refusal<2>);
 
 }  // namespace bowline::vulkan
