@@ -1,9 +1,9 @@
-//! ops(f32, f16, bf16) Attention AttentionGrad
-//! ops Rope
+//! ops(f32, f16, bf16) Attention AttentionGrad Rope
 // Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
 #include <algorithm>
 #include <cmath>
 
+#include "core/rope.h"
 #include "index.h"
 #include "wide.h"
 
@@ -148,13 +148,12 @@ void attention_grad(Launch& l) {
   wide.finish();
 }
 
-// base^(-2 j / dims) radians as 64 bits of a turn, low word first.
-std::vector<uint32_t> frequencies(double base, int64_t dims) {
+// As 64 bits of a turn, low word first.
+std::vector<uint32_t> frequencies(const RopeAttributes& t, int64_t dims) {
   std::vector<uint32_t> words;
   const long double turn = 2 * std::acos(-1.0L);
   for (int64_t j = 0; j < dims / 2; ++j) {
-    const long double power = -2.0L * static_cast<long double>(j) / static_cast<long double>(dims);
-    const long double turns = std::pow(static_cast<long double>(base), power) / turn;
+    const long double turns = rope_frequency<long double>(t, j, dims) / turn;
     const long double fraction = turns - std::floor(turns);
     const auto bits = static_cast<uint64_t>(std::ldexp(fraction, 64));
     words.push_back(static_cast<uint32_t>(bits));
@@ -171,18 +170,22 @@ void rope(Launch& l) {
   const uint64_t n = heads * static_cast<uint64_t>(x.back() - dims / 2);
   const Grid grid = l.over_elements(n);
   const auto offset = static_cast<uint64_t>(attributes.position_offset());
-  std::vector<uint32_t> words = frequencies(static_cast<double>(attributes.base()), dims);
+  std::vector<uint32_t> words = frequencies(attributes, dims);
   Push push;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
+  const bool is_given = l.inputs() > 1;
+  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).add(is_given ? l.in(1) : 0);
+  push.u32(n).u32(grid.per_group);
   push.u32(static_cast<uint64_t>(x.back()))
       .u32(static_cast<uint64_t>(dims / 2))
       .u32(static_cast<uint64_t>(x[2]));
   push.u32(static_cast<uint64_t>(x[1]))
       .u32(offset)
       .u32(offset >> 32)
-      .u32(attributes.inverse() ? 1 : 0);
-  l.dispatch(shader::rope, {attributes.interleaved() ? 1u : 0u}, push, grid,
-             static_cast<double>(n) * 60, static_cast<double>(n) * 16);
+      .u32(attributes.inverse() ? 1 : 0)
+      .u32(is_given ? static_cast<uint64_t>(l.in_shape(1).rank()) : 0);
+  l.dispatch(of_type(l.type(), shader::rope_f32, shader::rope_f16, shader::rope_bf16),
+             {attributes.interleaved() ? 1u : 0u}, push, grid, static_cast<double>(n) * 60,
+             static_cast<double>(n) * 16);
 }
 
 }  // namespace
@@ -191,6 +194,6 @@ BOWLINE_VULKAN_KERNELS(attention, .launch = attention, .workspace = Wide::bytes,
                        .refusal = refusal);
 BOWLINE_VULKAN_KERNELS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
                        .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(rope, .launch = rope);
+BOWLINE_VULKAN_KERNELS(rope, .launch = rope);
 
 }  // namespace bowline::vulkan
