@@ -137,6 +137,7 @@ class Launch {
   Place in_place(size_t i) const { return place(record().inputs[i]); }
   Place out_place(size_t i) const { return place(record().outputs[i]); }
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
+  Place workspace_place() const { return place(record().workspace); }
   // The step buffer, for kernels that look at its head alone.
   VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
   // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and where the words of the
