@@ -1,8 +1,9 @@
-//! ops Softmax SoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
+//! ops Softmax SoftmaxGrad
+//! ops(f32, f16, bf16) LayerNorm LayerNormGrad RmsNorm RmsNormGrad
 // Operators along the last axis.
 #include "compute/row.h"
 
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::cpu {
 namespace {
@@ -48,13 +49,12 @@ uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
 
 }  // namespace
 
-extern const Kernel kernel_softmax, kernel_softmax_grad, kernel_layer_norm, kernel_layer_norm_grad,
-    kernel_rms_norm, kernel_rms_norm_grad;
+extern const Kernel kernel_softmax, kernel_softmax_grad;
 const Kernel kernel_softmax{.run = run_softmax};
 const Kernel kernel_softmax_grad{.run = run_softmax_grad};
-const Kernel kernel_layer_norm{.run = run_layer_norm};
-const Kernel kernel_layer_norm_grad{.run = run_layer_norm_grad, .workspace = norm_workspace};
-const Kernel kernel_rms_norm{.run = run_rms_norm};
-const Kernel kernel_rms_norm_grad{.run = run_rms_norm_grad, .workspace = norm_workspace};
+BOWLINE_CPU_WIDE_KERNELS(layer_norm, run_layer_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(layer_norm_grad, run_layer_norm_grad, norm_workspace);
+BOWLINE_CPU_WIDE_KERNELS(rms_norm, run_rms_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(rms_norm_grad, run_rms_norm_grad, norm_workspace);
 
 }  // namespace bowline::cpu
