@@ -77,10 +77,7 @@ Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
-  BOWLINE_REQUIRE_CODE(states.empty(), Code::unsupported,
-                       "Graph \"{}\" writes the state in storage {}; a Trainer runs no graph that "
-                       "does.",
-                       generic->name, states[0]);
+  BOWLINE_TRY(check_states(*generic, states));
   BOWLINE_ASSIGN(Graph bound, graph::bind(*generic, *model_, options_.dims));
   BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
   keep_output(bound, loss, options_.loss);
@@ -176,6 +173,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));
   BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
   exec::Generations generations = exec::Generations::of(staged, true);
+  std::vector<State> states = states_of(a.plan(), staged);
   // From here on nothing fails.
   workspace_ = std::move(w);
   steps_.emplace(std::move(steps));
@@ -185,6 +183,8 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   model_->table = std::move(staged);
   device_ = device;
   generations_ = std::move(generations);
+  states_ = std::move(states);
+  states_kept_ = false;
   training_ = std::move(training);
   update_graph_ = std::move(update);
   counters_.plan_builds += 1;

@@ -109,6 +109,7 @@ Status TrainerState::restore() {
   model_->table = std::move(staged);
   state_ = snapshot_->position;
   gradients_known_ = state_.micro_step > 0;
+  states_kept_ = false;
   unread_.reset();
   fault_ = TrainState::ready;
   return {};
