@@ -715,11 +715,11 @@ struct Attribute {
   Attribute(std::string_view n, List list) : name(n), value(std::move(list)) {}
 };
 
-// State. A node of WriteRows writes the storage of its first input, a parameter that is not trained. Who reads the parameter stands
-// in front of that node and sees the state before; who reads the node's output sees it after. An entry point has at most one
-// writer per storage, whatever the ties; in the body of a Repeat iteration i writes entry i of a list. What breaks this is refused
-// by finish(), by Model::open() and, as ties may change, when a plan is made. A run that writes bumps the versions of the
-// storages; get_value(), save() and clone() see what it wrote.
+// State. A node of WriteRows writes the storage of its first input, one of BatchNorm, while training, those of its last two:
+// parameters that are not trained. Who reads such a parameter stands in front of that node and sees the state before; who reads the
+// node's output sees it after. An entry point has at most one writer per storage, whatever the ties; in the body of a Repeat
+// iteration i writes entry i of a list. What breaks this is refused by finish(), by Model::open() and, as ties may change, when a
+// plan is made. A run that writes bumps the versions of the storages; get_value(), save() and clone() see what it wrote.
 //
 // Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
 // model reads like its formulas: after an error every call returns as many values as without it, and none is used.
@@ -1058,7 +1058,8 @@ struct StepReport {
   float grad_norm = 0;  // global L2 norm before clipping
   float learning_rate = 0;
   float loss_scale = 1;  // of this step
-  bool skipped = false;  // a loss or the norm was not finite: the weights are as before
+  // A loss or the norm was not finite: weights and running statistics are as before.
+  bool skipped = false;
   bool rolled_back =
       false;  // and then as in the last snapshot (OnNonFinite::rollback); so is steps()
   // The update made a weight that is not finite: no later step can mend it.
@@ -1102,7 +1103,9 @@ class TrainerState;
 }
 
 // Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, of
-// counted dims too; an entry point that writes states is refused (unsupported).
+// counted dims too. Of states the entry point may write running statistics (BatchNorm), once per micro-batch; a step that fails, is
+// skipped or begins anew puts back those of its begin, or of where a rollback() or resume() within it went on. Others are refused
+// (unsupported).
 //
 // The training state has one owner: gradients, moments and the position live and go with the Trainer, of which a Model has
 // at most one at a time. What lasts is written by save() and read by resume() or TrainStart::continue_.

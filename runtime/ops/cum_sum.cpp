@@ -11,6 +11,7 @@ Status infer(InferContext&) { return Status(Code::unsupported, "CumSum is not im
 extern const OpDef op_cum_sum;
 const OpDef op_cum_sum{
     .name = "CumSum",
+    .stays_f32 = true,
     .infer = infer,
 };
 

@@ -120,6 +120,7 @@ const OpDef op_gru{
     .inputs = 3,
     .optional_inputs = 1,
     .outputs = 3,
+    .costly = true,
     .types = "F -> F",
     .in_place = {{1, 0}},
     .infer = infer,

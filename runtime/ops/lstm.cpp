@@ -97,6 +97,7 @@ const OpDef op_lstm{
     .name = "Lstm",
     .inputs = 4,
     .outputs = 3,
+    .costly = true,
     .types = "F, F, F, f32 -> F, f32, F",
     .in_place = {{2, 0}},
     .infer = infer,

@@ -11,6 +11,7 @@ Status infer(InferContext&) { return Status(Code::unsupported, "ReduceProd is no
 extern const OpDef op_reduce_prod;
 const OpDef op_reduce_prod{
     .name = "ReduceProd",
+    .stays_f32 = true,
     .infer = infer,
 };
 

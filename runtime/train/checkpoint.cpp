@@ -273,6 +273,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   // Nothing fails any more.
   state_ = std::move(position);
   gradients_known_ = state_.micro_step > 0;
+  states_kept_ = false;
   fault_ = TrainState::ready;
   return out;
 }

@@ -86,10 +86,7 @@ Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
-  BOWLINE_REQUIRE_CODE(states.empty(), Code::unsupported,
-                       "Graph \"{}\" writes the state in storage {}; a Trainer runs no graph that "
-                       "does.",
-                       generic->name, states[0]);
+  BOWLINE_TRY(check_states(*generic, states));
   BOWLINE_ASSIGN(Graph bound,
                  graph::bind(*generic, *model_, options_.dims, options_.precision.compute));
   BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
@@ -303,6 +300,7 @@ Status TrainerState::record(Plans p, params::Table& staged,
   BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(p.update), staged, device, w));
   BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(p.evaluate), staged, device, w));
   exec::Generations generations = exec::Generations::of(staged, true);
+  std::vector<State> states = states_of(a.plan(), staged);
   // From here on nothing fails.
   dynamic_scale_ = p.dynamic_scale;
   if (!state_.loss_scale) {
@@ -318,6 +316,8 @@ Status TrainerState::record(Plans p, params::Table& staged,
   model_->table = std::move(staged);
   device_ = device;
   generations_ = std::move(generations);
+  states_ = std::move(states);
+  states_kept_ = false;
   training_ = std::move(p.training);
   update_graph_ = std::move(p.update_graph);
   counters_.plan_builds += 1;

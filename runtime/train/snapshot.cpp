@@ -111,6 +111,7 @@ Status TrainerState::restore() {
   state_ = snapshot_->position;
   gradient_loss_scale_ = state_.loss_scale.value_or(1);
   gradients_known_ = state_.micro_step > 0;
+  states_kept_ = false;
   unread_.reset();
   fault_ = TrainState::ready;
   return {};

@@ -70,10 +70,11 @@ void TrainerState::fill(exec::StepValues& values) const {
   values.set("first_update", state_.applied == 0 ? 1u : 0u);
 }
 
-void TrainerState::forget_accumulation() {
+Status TrainerState::forget_accumulation() {
   state_.counter -= state_.micro_step;
   state_.micro_step = 0;
   state_.losses.clear();
+  return put_back_states();
 }
 
 StepReport TrainerState::finish_step() {
@@ -137,6 +138,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return Status(Code::cancelled,
                   "The step was cancelled before it was submitted; the weights are as before.");
   }
+  BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   const bool last = state_.micro_step + 1 == options_.accumulation;
   exec::Submission submission(model_->table);
@@ -170,8 +172,8 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
     unread_.reset();
     exec::bump_versions(model_->table, plan);
-    forget_accumulation();
-    return s;
+    const Status put_back = forget_accumulation();
+    return put_back.ok() ? std::move(s) : std::move(s).at(put_back.message());
   }
   BOWLINE_ASSIGN(const float loss, read_loss(plan));
   const bool last = unread_->last;
@@ -191,7 +193,9 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   if (!last) {
     return std::optional<StepReport>();
   }
-  if (!skipped) {
+  if (skipped) {
+    BOWLINE_TRY(put_back_states());
+  } else {
     exec::bump_versions(model_->table, update_->plan());
     for (uint32_t tie = 0; tie < masters_.size(); ++tie) {
       if (masters_[tie]) {
@@ -218,6 +222,9 @@ void TrainerState::look_after_failed_submit(bool last) {
     }
   }
   fault_ = state_.micro_step > 0 ? TrainState::gradients_lost : TrainState::ready;
+  if (fault_ == TrainState::ready) {
+    (void)put_back_states().ok();  // else the weights are damaged
+  }
 }
 
 TrainState TrainerState::state() const { return unread_ ? TrainState::unread : fault_; }
@@ -243,8 +250,7 @@ Status TrainerState::require_state(std::string_view call, bool whole_weights_suf
 Status TrainerState::restart_step() {
   BOWLINE_TRY(require_state("restart_step()", true));
   fault_ = TrainState::ready;
-  forget_accumulation();
-  return {};
+  return forget_accumulation();
 }
 
 Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batch) {

@@ -63,6 +63,12 @@ class TrainerState final : public graph::User {
     uint64_t batch = 0;  // hash_of() its tensors
   };
 
+  // A storage that the accumulate segment writes besides gradients, as it was when the step began.
+  struct State {
+    uint32_t tie = 0;
+    std::vector<std::byte> bytes;
+  };
+
   struct Snapshot {
     Position position;
     params::Table layout;                       // without bytes
@@ -117,8 +123,16 @@ class TrainerState final : public graph::User {
   // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
   // can be called again.
   Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
-  // The step begins anew: what its micro-batches added is overwritten by the next one.
-  void forget_accumulation();
+  // The step begins anew: what its micro-batches added is overwritten by the next one, and the states are as it found them. Where
+  // these cannot be written the fault is `damaged`.
+  Status forget_accumulation();
+  // Errors  unsupported: one of these storages, which the graph writes, is no running statistic.
+  Status check_states(const graph::Graph& graph, std::span<const uint32_t> states) const;
+  static std::vector<State> states_of(const plan::Plan& plan, const params::Table& table);
+  // Before the first micro-batch of a step, and before the next one after what is kept was lost.
+  Status keep_states();
+  // Where they cannot be written the fault is `damaged`.
+  Status put_back_states();
   StepReport finish_step();
   // Counts what is not finite and does what OnNonFinite says.
   Result<std::optional<StepReport>> conclude(StepReport report);
@@ -174,6 +188,8 @@ class TrainerState final : public graph::User {
       outputs_;  // for evaluate() with outputs, from its first use on
   Counters counters_;
   std::optional<Snapshot> snapshot_;
+  std::vector<State> states_;  // of the plans
+  bool states_kept_ = false;   // they are those of the begin of the unfinished step
 };
 
 }  // namespace bowline::train

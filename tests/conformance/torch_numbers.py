@@ -99,6 +99,63 @@ def linear_and_embedding():
     line("embedding_grad", [given(ids, "{0..2}"), given(dy)], "rows=3", d)
 
 
+def sizes(values):
+    return "[" + ",".join(str(v) for v in values) + "]"
+
+
+def convolutions():
+    cases = [(F.conv1d, F.conv_transpose1d, 1, 1), (F.conv2d, F.conv_transpose2d, 2, 1), (F.conv2d, F.conv_transpose2d, 2, 2),
+             (F.conv3d, F.conv_transpose3d, 3, 1)]
+    for forward, back, rank, groups in cases:
+        stride, pad, dilation = [2, 1, 2][:rank], [1, 2, 0][:rank], [1, 2, 1][:rank]
+        settings = f"strides={sizes(stride)} pads={sizes(pad + pad)} dilations={sizes(dilation)} groups={groups}"
+        x, w, b = draw(1, 2, *[4, 3, 3][:rank]), draw(2, 2 // groups, *[2] * rank), draw(2)
+        y, dy, d = grads(lambda a, k, c: forward(a, k, c, stride, pad, dilation, groups), [x, w, b])
+        line("conv", [given(x), given(w), given(b)], settings, [y])
+        line("conv_input_grad", [given(w), given(dy)], f"{settings} dims={shape(x)}", [d[0]])
+        line("conv_weight_grad", [given(x), given(dy)], f"{settings} dims={shape(w)}", [d[1]])
+        more = [1] + [0] * (rank - 1)
+        y = back(x, w, b if groups == 1 else None, stride, [0] * rank, more, groups, dilation)
+        line("conv_transpose", [given(x), given(w)] + [given(b)] * (groups == 1),
+             f"strides={sizes(stride)} dilations={sizes(dilation)} groups={groups} output_padding={sizes(more)}", [y])
+
+
+def pools():
+    for rank, maximum, average in ((1, F.max_pool1d, F.avg_pool1d), (2, F.max_pool2d, F.avg_pool2d), (3, F.max_pool3d, F.avg_pool3d)):
+        window, stride, pad = [3, 2, 2][:rank], [2, 2, 1][:rank], [1, 0, 1][:rank]
+        settings = f"window={sizes(window)} strides={sizes(stride)} pads={sizes(pad + pad)} ceil=true"
+        x = draw(1, 1, *[6, 3, 2][:rank])
+        y, dy, d = grads(lambda v: maximum(v, window, stride, pad, ceil_mode=True), [x])
+        line("max_pool", [given(x)], settings, [y])
+        line("max_pool_grad", [given(x), given(y), given(dy)], settings, d)
+        for pads in (False, True):
+            y, dy, d = grads(lambda v: average(v, window, stride, pad, ceil_mode=True, count_include_pad=pads), [x])
+            counted = f"{settings} count_pads={'true' if pads else 'false'}"
+            line("average_pool", [given(x)], counted, [y])
+            line("average_pool_grad", [given(dy)], f"{counted} dims={shape(x)}", d)
+
+
+def channel_norms():
+    x, scale, bias, mean, variance = draw(3, 2, 2), draw(2), draw(2), draw(2), draw(2).abs() + 0.5
+    for training in (False, True):
+        m, v = mean.clone(), variance.clone()
+        y, dy, d = grads(lambda a, s, b: F.batch_norm(a, m, v, s, b, training, 0.25, 1e-3), [x, scale, bias])
+        m, v = mean.clone(), variance.clone()
+        F.batch_norm(x, m, v, scale, bias, training, 0.25, 1e-3)
+        inputs = [given(t) for t in (x, scale, bias, mean, variance)]
+        words = f"training={1 if training else 0}"
+        line("batch_norm", inputs, f"eps=0.001 momentum=0.25 | {words}", [y, m, v])
+        of = x.mean((0, 2)) if training else mean
+        inverse = 1 / torch.sqrt((x.var((0, 2), unbiased=False) if training else variance) + 1e-3)
+        line("batch_norm_grad", [given(x), given(scale), given(dy), given(of), given(inverse)], f" | {words}", d)
+    x, scale, bias = draw(2, 4, 2), draw(4), draw(4)
+    y, dy, d = grads(lambda a, s, b: F.group_norm(a, 2, s, b, 1e-3), [x, scale, bias])
+    line("group_norm", [given(x), given(scale), given(bias)], "groups=2 eps=0.001", [y])
+    line("group_norm_grad", [given(x), given(scale), given(dy)], "groups=2 eps=0.001", d)
+    y = F.instance_norm(x, None, None, scale, bias, True, 0.1, 1e-3)
+    line("instance_norm", [given(x), given(scale), given(bias)], "eps=0.001", [y])
+
+
 def optimizers():
     w, g1, g2 = draw(3), draw(3), draw(3)
     p = torch.nn.Parameter(w.clone())
@@ -125,5 +182,5 @@ def optimizers():
 
 
 print(f"# PyTorch {torch.__version__}")
-for part in (unary, norms, losses, attention, linear_and_embedding, optimizers):
+for part in (unary, norms, losses, attention, linear_and_embedding, optimizers, convolutions, pools, channel_norms):
     part()
