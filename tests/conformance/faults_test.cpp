@@ -32,6 +32,8 @@ constexpr Harmless kHarmless[] = {
     {Op::Fill, "shift of output 0"},              // all alike
     {Op::Softmax, "attributes ignored"},          // only the last axis exists
     {Op::SoftmaxGrad, "attributes ignored"},      // only the last axis exists
+    {Op::LogSoftmax, "attributes ignored"},       // only the last axis exists
+    {Op::LogSoftmaxGrad, "attributes ignored"},   // only the last axis exists
 };
 
 bool is_harmless(Op op, const std::string& fault) {
