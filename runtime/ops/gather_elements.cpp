@@ -31,6 +31,19 @@ Status gradient(GradientContext& c) {
                                     ScatterReduction::add));
 }
 
+// What an index is that is not there does not matter, if the data have it.
+Status counted_axes(CountedContext& c) {
+  const int axis = axis_of(c, c.in(0).rank());
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    if (c.dim(0, a) != c.kNone && (a == axis || c.dim(1, a) != c.dim(0, a))) {
+      return c.refuse(0, a, "an index may name each of its elements");
+    }
+    c.mask(1, a, 0);
+    c.count(0, a, c.dim(1, a));
+  }
+  return {};
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const Shape& data = c.shape(0);
   const int axis = axis_of(c, data.rank());
@@ -54,6 +67,7 @@ const OpDef op_gather_elements{
     .inputs = 2,
     .types = "A, i32 -> A",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

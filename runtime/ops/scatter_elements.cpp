@@ -88,6 +88,26 @@ Status gradient(GradientContext& c) {
                            : found);
 }
 
+// Lines that are not there write into lines that are not there.
+Status counted_axes(CountedContext& c) {
+  const int axis = axis_of(c, c.in(0).rank());
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    for (const int i : {0, 1, 2}) {
+      const bool is_one = i == 1 && c.in(1)[a] == 1 && c.dim(1, a) == c.kNone;
+      if (c.dim(i, a) != c.kNone && a == axis) {
+        return c.refuse(i, a, "all of its elements are scattered");
+      }
+      if (c.dim(i, a) != c.dim(0, a) && !is_one) {
+        const int counted = c.dim(i, a) != c.kNone ? i : 0;
+        return c.refuse(counted, a, format("that of input {} is not", counted == 0 ? i : 0));
+      }
+    }
+    c.mask(1, a, 0);
+    c.count(0, a, c.dim(0, a));
+  }
+  return {};
+}
+
 double joined(ScatterReduction reduction, double y, double update) {
   switch (reduction) {
     case ScatterReduction::none:
@@ -146,6 +166,7 @@ const OpDef op_scatter_elements{
     .inputs = 3,
     .types = "A, i32, A -> A",
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
