@@ -126,8 +126,7 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
   for (int i = 0; i < op_def(op).outputs + op_def(op).optional_outputs; ++i) {
     const auto output = static_cast<size_t>(i);
     const std::optional<DType> type = output_type(op_def(op).types, i, {});
-    const bool is_truth =
-        type == DType::boolean || std::string_view(op_def(op).types) == "T -> T";
+    const bool is_truth = type == DType::boolean || std::string_view(op_def(op).types) == "T -> T";
     const bool is_whole = type && !is_float(*type);  // such a factor is rounded away
     out.push_back(on_output("sign", output, [is_truth](std::vector<double>& v) {
       for (double& x : v) {
