@@ -19,9 +19,13 @@ inline Attributes fill_attributes(float value, const Shape& shape, DType dtype) 
   return Attributes::of(t);
 }
 
-// Zeros of the shape and the dtype of `like`.
+// A tensor of one number.
+inline GradientValue filled(GradientContext& c, const Shape& shape, DType dtype, float value) {
+  return c.add1(Op::Fill, {}, fill_attributes(value, shape, dtype));
+}
+
 inline GradientValue zeros_like(GradientContext& c, GradientValue like) {
-  return c.add1(Op::Fill, {}, fill_attributes(0, c.shape(like), c.dtype(like)));
+  return filled(c, c.shape(like), c.dtype(like), 0);
 }
 
 inline Attributes reshape_attributes(const Shape& shape) {

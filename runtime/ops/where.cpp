@@ -19,7 +19,7 @@ Status infer(InferContext& c) {
 
 Status gradient(GradientContext& c) {
   // One zero, which broadcasts.
-  const GradientValue zero = c.add1(Op::Fill, {}, fill_attributes(0, Shape{}, c.dtype(c.dout(0))));
+  const GradientValue zero = filled(c, Shape{}, c.dtype(c.dout(0)), 0);
   if (c.needs(1)) {
     const GradientValue d = c.add1(Op::Where, {c.in(0), c.dout(0), zero});
     BOWLINE_TRY(c.din(1, summed_to(c, d, c.shape(c.in(1)))));

@@ -181,6 +181,47 @@ def optimizers():
               f"nesterov={'true' if nesterov else 'false'} | learning_rate=0.125 -> {text(p)} {text(o.state[p]['momentum_buffer'])}")
 
 
+def reductions():
+    x = draw(2, 5)
+    y, dy, d = grads(lambda v: v.prod(-1), [x])
+    line("reduce_prod", [given(x)], "axes=[1]", [y])
+    line("reduce_prod_grad", [given(x), given(dy)], "axes=[1]", d)
+    line("reduce_max", [given(x)], "axes=[0]", [x.amax(0)])
+    line("reduce_min", [given(x)], "axes=[0,1]", [x.amin((0, 1))])
+    line("cum_sum", [given(x)], "axis=1", [x.cumsum(1)])
+    y, dy, d = grads(lambda v: F.log_softmax(v, -1), [x])
+    line("log_softmax", [given(x)], "", [y])
+    line("log_softmax_grad", [given(y), given(dy)], "", d)
+    odd = torch.tensor([3.0, float("nan"), -1.0, float("inf"), 0.5, -2.0])
+    for largest in (True, False):
+        values, indices = odd.topk(4, largest=largest)
+        line("top_k", [given(odd)], f"k=4 largest={str(largest).lower()}", [values, indices])
+    line("arg_max", [given(odd)], "axis=0", [odd.argmax()])
+    line("arg_min", [given(odd)], "axis=0", [odd.argmin()])
+
+
+def gathers_and_pads():
+    x = draw(3, 4)
+    rows = torch.tensor([2, 0, 2])
+    line("gather", [given(x), given(rows, "{0..2}")], "axis=0", [x[rows]])
+    places = torch.tensor([[1, 0], [3, 3], [0, 2]])
+    line("gather_elements", [given(x), given(places, "{0..3}")], "axis=1", [x.gather(1, places)])
+    u = draw(3, 2)
+    for name, f in [("add", "sum"), ("mul", "prod"), ("max", "amax"), ("min", "amin")]:
+        line("scatter_elements", [given(x), given(places, "{0..3}"), given(u)], f"axis=1 reduction={name}",
+             [x.scatter_reduce(1, places, u, f)])
+    for mode, f in [("constant", "constant"), ("edge", "replicate"), ("reflect", "reflect"), ("wrap", "circular")]:
+        y, dy, d = grads(lambda v: F.pad(v[None], (2, 1), f)[0], [x])
+        line("pad", [given(x)], f"begin=[0,2] end=[0,1] mode={mode}", [y])
+        line("pad_grad", [given(dy)], f"begin=[0,2] end=[0,1] mode={mode}", d)
+    line("pad", [given(x)], "begin=[-1,2] end=[1,-2] value=7", [F.pad(x, (2, -2, -1, 1), value=7)])
+    line("tile", [given(u)], "repeats=[1,2]", [u.tile(1, 2)])
+    line("one_hot", [given(places, "{0..3}")], "depth=4", [F.one_hot(places, 4)])
+    a, b = torch.tensor([7, -7, 9, -128]), torch.tensor([2, 2, -4, 3])
+    line("div", [given(a, ":i32"), given(b, ":i32")], "", [torch.div(a, b, rounding_mode="trunc")])
+
+
 print(f"# PyTorch {torch.__version__}")
-for part in (unary, norms, losses, attention, linear_and_embedding, optimizers, convolutions, pools, channel_norms):
+for part in (unary, norms, losses, attention, linear_and_embedding, optimizers, convolutions, pools, channel_norms,
+             reductions, gathers_and_pads):
     part()

@@ -1,5 +1,5 @@
-//! ops Softmax SoftmaxGrad CrossEntropy CrossEntropyGrad
-//! ops(f32, f16, bf16) LayerNorm LayerNormGrad RmsNorm RmsNormGrad
+//! ops CrossEntropy CrossEntropyGrad
+//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
 // Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
 #include <algorithm>
 
@@ -26,7 +26,7 @@ const char* refusal(const NodeView& node) {
              : nullptr;
 }
 
-void softmax(Launch& l) {
+void forward(Launch& l, uint32_t shader) {
   const Shape& x = l.in_shape(0);
   Push push;
   push.add(l.in(0))
@@ -35,15 +35,35 @@ void softmax(Launch& l) {
       .u32(rows_of(x))
       .u32(static_cast<uint64_t>(x.back()));
   const auto n = static_cast<double>(elements(x));
-  l.dispatch(shader::softmax_forward, {}, push, l.over_rows(rows_of(x)), n * 40, n * 20);
+  l.dispatch(shader, {}, push, l.over_rows(rows_of(x)), n * 40, n * 20);
 }
 
-void softmax_grad(Launch& l) {
+void backward(Launch& l, uint32_t shader) {
   const Shape& y = l.in_shape(0);
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(rows_of(y)).u32(static_cast<uint64_t>(y.back()));
   const auto n = static_cast<double>(elements(y));
-  l.dispatch(shader::softmax_backward, {}, push, l.over_rows(rows_of(y)), n * 6, n * 20);
+  l.dispatch(shader, {}, push, l.over_rows(rows_of(y)), n * 6, n * 20);
+}
+
+void softmax(Launch& l) {
+  forward(l, of_type(l.type(), shader::softmax_forward_f32, shader::softmax_forward_f16,
+                     shader::softmax_forward_bf16));
+}
+
+void softmax_grad(Launch& l) {
+  backward(l, of_type(l.type(), shader::softmax_backward_f32, shader::softmax_backward_f16,
+                      shader::softmax_backward_bf16));
+}
+
+void log_softmax(Launch& l) {
+  forward(l, of_type(l.type(), shader::softmax_log_forward_f32, shader::softmax_log_forward_f16,
+                     shader::softmax_log_forward_bf16));
+}
+
+void log_softmax_grad(Launch& l) {
+  backward(l, of_type(l.type(), shader::softmax_log_backward_f32, shader::softmax_log_backward_f16,
+                      shader::softmax_log_backward_bf16));
 }
 
 struct CrossEntropy {
@@ -208,7 +228,17 @@ void rms_norm_grad(Launch& l) { norm_grad(l, false); }
 }  // namespace
 
 BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_f16, .launch = softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_bf16, .launch = softmax, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_grad_f16, .launch = softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_grad_bf16, .launch = softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax, .launch = log_softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_f16, .launch = log_softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_bf16, .launch = log_softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_grad, .launch = log_softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_grad_f16, .launch = log_softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_grad_bf16, .launch = log_softmax_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace,
                       .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad,
