@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import unittest
@@ -17,6 +18,15 @@ class Samples(harness.Case):
             done = run(device, program=os.environ["MLP"], timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertTrue(done.stdout.startswith(device), done.stdout)
+
+    def test_digits_are_read(self):
+        data = pathlib.Path(__file__).resolve().parents[2] / "samples/data/digits.txt"
+        lines = data.read_text().splitlines()
+        self.assertEqual((len(lines), {len(line) for line in lines}), (1797, {65}))
+        for device in harness.real_devices():
+            done = run(data, device, program=os.environ["DIGITS"], timeout=300)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertRegex(done.stdout, f"^{device}: 3[56]\\d of 360 digits\n$")
 
     def test_make_model_usage(self):
         for call in ([], ["--layers"], ["--layers", 0, "x"], ["--heads", 3, "x"], ["--colour", 1, "x"]):
