@@ -317,6 +317,30 @@ TEST(OnnxReader, ExternalDataStaysInItsFolder) {
   expect_refused(from("w.bin", "0", "12"), Code::bad_file, {"12 bytes"}, folder.model());
 }
 
+// Small files that ask for much.
+TEST(OnnxReader, WhatAFileCostsIsLimited) {
+  file::ModelProto m = small_model();
+  const auto range = [&](int n, int64_t count) {
+    const std::string name = "n" + std::to_string(n);
+    for (const auto& [part, value] :
+         {std::pair<std::string, int64_t>{"a", 0}, {"b", count}, {"c", 1}}) {
+      file::NodeProto& node = add_node(m, "Constant", {}, {name + part});
+      file::AttributeProto& a = *node.add_attribute();
+      a.set_name("value_int");
+      a.set_i(value);
+    }
+    add_node(m, "Range", {name + "a", name + "b", name + "c"}, {name});
+    add_value(m.mutable_graph()->mutable_output(), name, {count}, 7);
+  };
+  range(0, int64_t{1} << 40);
+  expect_refused(m, Code::unsupported, {"too many numbers", "(Range)"});
+  m = small_model();
+  for (int n = 0; n < 6; ++n) {
+    range(n, 4000000);
+  }
+  expect_refused(m, Code::over_budget, {"more than 16777216 elements", "(Range)"});
+}
+
 TEST(OnnxReader, NestedMessagesAreBounded) {
   file::ModelProto m = small_model();
   file::GraphProto* graph = m.mutable_graph();

@@ -128,8 +128,8 @@ class Reader {
                       .at(fmt::format("While reading initializer \"{}\".", escaped(t.name()))));
       const bool weight = numbers.value().dtype == DType::f32 && !numbers.value().shape.empty();
       BOWLINE_TRY(
-          define(t.name(), maker_.constant(std::move(numbers).value(), t.name(),
-                                           weight ? StorageRole::weight : StorageRole::constant)));
+          define(t.name(), maker_.stored(std::move(numbers).value(), t.name(),
+                                         weight ? StorageRole::weight : StorageRole::constant)));
     }
     return {};
   }

@@ -76,7 +76,17 @@ Term Maker::input(const std::string& name, DType dtype, const Dims& dims,
   return out;
 }
 
-Term Maker::constant(Numbers numbers, const std::string& name, StorageRole role) {
+Term Maker::constant(Numbers numbers) {
+  computed_ += static_cast<int64_t>(numbers.elements());
+  if (computed_ > kMostComputedInAll) {
+    return fail(Status(Code::over_budget,
+                       fmt::format("Its constants that are computed have more than {} elements.",
+                                   kMostComputedInAll)));
+  }
+  return stored(std::move(numbers));
+}
+
+Term Maker::stored(Numbers numbers, const std::string& name, StorageRole role) {
   if (!check_dims(numbers.shape)) {
     return fail({});
   }
@@ -222,6 +232,9 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
   }
   for (const auto& [dtype, dims] : outputs) {
     check_dims(dims);
+  }
+  if (++nodes_ > kMostNodes) {
+    fail(Status(Code::over_budget, fmt::format("It becomes more than {} nodes.", kMostNodes)));
   }
   std::vector<bowline::Value> made(outputs.size());
   if (status_.ok()) {

@@ -59,8 +59,11 @@ class Maker {
   void name(const std::string& name) { name_ = name; }
 
   Term input(const std::string& name, DType dtype, const Dims& dims, std::optional<Numbers> given);
-  Term constant(Numbers numbers, const std::string& name = "",
-                StorageRole role = StorageRole::constant);
+  // As they stand in the file.
+  Term stored(Numbers numbers, const std::string& name = "",
+              StorageRole role = StorageRole::constant);
+  // Computed here. What all of them need is limited.
+  Term constant(Numbers numbers);
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
@@ -120,6 +123,8 @@ class Maker {
   GraphBuilder graph_;
   Status status_;
   std::string name_;
+  int64_t computed_ = 0;  // elements
+  int64_t nodes_ = 0;
   std::vector<std::string> inputs_;
   std::map<std::string, int> names_;  // of parameters
   std::vector<std::pair<std::string, Numbers>> values_;

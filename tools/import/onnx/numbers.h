@@ -15,6 +15,9 @@ class TensorProto;
 // Constants that a lowering computes (tables of indices, masks, bases of transforms) have at most so many elements, so that a
 // small file cannot ask for much memory.
 inline constexpr int64_t kMostComputed = int64_t{1} << 22;
+// All of them of a model together, and the nodes that it becomes.
+inline constexpr int64_t kMostComputedInAll = int64_t{1} << 24;
+inline constexpr int64_t kMostNodes = int64_t{1} << 18;
 // Elements of one value of a graph.
 inline constexpr int64_t kMostElements = int64_t{1} << 40;
 inline constexpr size_t kMostRank = 8;

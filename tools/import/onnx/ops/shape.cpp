@@ -320,7 +320,7 @@ Status constant(Context& c) {
     return {};
   }
   BOWLINE_ASSIGN(Numbers value, c.tensor("value"));
-  c.out(0, c.m.constant(std::move(value)));
+  c.out(0, c.m.stored(std::move(value)));
   return {};
 }
 
