@@ -4,6 +4,7 @@
 //
 // Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims`, [N, C, spatial...]. dy may have fewer
 //           windows than fit into dx.
+// Domain    where numbers are not finite, zeros around them may make more of the results NaN, as the kernel likes.
 // Numerics  accumulated in f32.
 // Gradient  none.
 #include <cmath>

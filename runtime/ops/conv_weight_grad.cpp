@@ -4,6 +4,7 @@
 //
 // Shapes    x [N, C, spatial...], dy [N, M, out...]  ->  dweight of the shape `dims`, [M, C / groups, window...]. dy may have fewer
 //           windows than fit into x.
+// Domain    where numbers are not finite, zeros around them may make more of the results NaN, as the kernel likes.
 // Numerics  accumulated in f32, in an order that the shapes decide.
 // Gradient  none.
 #include <cmath>

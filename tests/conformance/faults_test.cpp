@@ -30,6 +30,7 @@ constexpr Harmless kHarmless[] = {
     {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
     {Op::CrossEntropy, "shift of output 0"},      // one element
     {Op::Fill, "shift of output 0"},              // all alike
+    {Op::BatchNormGrad, "attributes ignored"},    // what they say is in the operand inverse
     {Op::Softmax, "attributes ignored"},          // only the last axis exists
     {Op::SoftmaxGrad, "attributes ignored"},      // only the last axis exists
     {Op::LogSoftmax, "attributes ignored"},       // only the last axis exists

@@ -55,12 +55,20 @@ struct Padded {
   size_t part;
 };
 
+// Rows of outputs that are shorter are computed together with what lies between them.
+constexpr size_t kShortRow = 32;
+
 // The planes of one group of one sample, and what they meet.
 struct DirectJob {
   const Padded& padded;
   const size_t* taps;
   size_t window;
   size_t rows_z, rows_y, row;  // of y
+  float* staged;               // as large as the padded plane
+
+  // The windows of neighbouring rows are as far from each other as the rows of the padded plane.
+  bool steps_by_rows() const { return padded.parts == 1 && padded.windows.axis[1].stride == 1; }
+  size_t flat() const { return (rows_y - 1) * padded.row() + row; }
 };
 
 }  // namespace
@@ -74,16 +82,26 @@ namespace HWY_NAMESPACE {
 void direct_forward(const DirectJob& job, const float* padded, const float* weight, float bias,
                     float* y) {
   const FloatTag d;
+  const auto slide = [&](const float* from, size_t n, float* to) HWY_ATTR {
+    for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
+      FloatVector sum = hn::Set(d, bias);
+      for (size_t k = 0; k < job.window; ++k) {
+        sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + job.taps[k] + i), sum);
+      }
+      part.store(sum, to + i);
+    });
+  };
+  const bool together = job.row < kShortRow && job.steps_by_rows();
   for (size_t z = 0; z < job.rows_z; ++z) {
+    if (together) {
+      slide(padded + job.padded.row_of(z, 0), job.flat(), job.staged);
+    }
     for (size_t r = 0; r < job.rows_y; ++r, y += job.row) {
-      const float* from = padded + job.padded.row_of(z, r);
-      for_vectors(job.row, [&](size_t i, auto part) HWY_ATTR {
-        FloatVector sum = hn::Set(d, bias);
-        for (size_t k = 0; k < job.window; ++k) {
-          sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + job.taps[k] + i), sum);
-        }
-        part.store(sum, y + i);
-      });
+      if (together) {
+        std::copy_n(job.staged + r * job.padded.row(), job.row, y);
+      } else {
+        slide(padded + job.padded.row_of(z, r), job.row, y);
+      }
     }
   }
 }
@@ -107,20 +125,27 @@ void direct_back(const DirectJob& job, const float* dy, const float* weight, flo
 
 // Adds to dweight.
 void direct_weights(const DirectJob& job, const float* padded, const float* dy, float* dweight) {
-  const FloatTag d;
-  for (size_t k = 0; k < job.window; ++k) {
-    FloatVector sum = hn::Zero(d);
-    const float* row = dy;
-    for (size_t z = 0; z < job.rows_z; ++z) {
-      for (size_t r = 0; r < job.rows_y; ++r, row += job.row) {
-        const float* from = padded + job.padded.row_of(z, r) + job.taps[k];
-        for_vectors(job.row, [&](size_t i, auto part) HWY_ATTR {
-          const FloatVector with = hn::MulAdd(part.load(from + i), part.load(row + i), sum);
-          sum = part.or_else(with, sum);
-        });
+  const auto product = [](size_t n, const float* a, const float* b) HWY_ATTR {
+    return sum_vectors(n, [=](size_t i, auto part)
+                              HWY_ATTR { return hn::Mul(part.load(a + i), part.load(b + i)); });
+  };
+  const bool together = job.steps_by_rows();
+  for (size_t z = 0; z < job.rows_z; ++z, dy += job.rows_y * job.row) {
+    if (together) {
+      std::fill_n(job.staged, job.flat(), 0.0f);
+      for (size_t r = 0; r < job.rows_y; ++r) {
+        std::copy_n(dy + r * job.row, job.row, job.staged + r * job.padded.row());
       }
     }
-    dweight[k] += hn::GetLane(hn::SumOfLanes(d, sum));
+    for (size_t k = 0; k < job.window; ++k) {
+      const float* from = padded + job.taps[k];
+      if (together) {
+        dweight[k] += product(job.flat(), from + job.padded.row_of(z, 0), job.staged);
+      }
+      for (size_t r = 0; r < job.rows_y && !together; ++r) {
+        dweight[k] += product(job.row, from + job.padded.row_of(z, r), dy + r * job.row);
+      }
+    }
   }
 }
 
@@ -368,32 +393,47 @@ uint64_t column_scratch_bytes(const Convolution& c, const Threads& threads) {
   return floats * sizeof(float) + products;
 }
 
-// Scratch of the direct way: the offsets of the taps, then a padded plane for each thread.
+// What dy says of x, with steps of one, is a convolution of dy with the window turned around.
+bool turns_around(const Convolution& c) {
+  return c.outputs == 1 && std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
+           return a.stride == 1 && a.pad < a.reach();
+         });
+}
+Convolution turned_around(Convolution c) {
+  for (WindowAxis& a : c.windows.axis) {
+    std::swap(a.in, a.out);
+    a.pad = a.reach() - 1 - a.pad;
+  }
+  return c;
+}
+
+// Scratch of the direct way: the offsets of the taps, then for each thread a padded plane and as much for rows of it.
 size_t tap_floats(const Convolution& c) {
   return aligned(to_size(c.windows.window()) * sizeof(size_t) / sizeof(float));
 }
 
 struct Direct {
-  Direct(const Convolution& c, void* scratch)
+  Direct(const Convolution& c, void* scratch, bool turned = false)
       : padded(c.windows),
         taps(static_cast<size_t*>(scratch)),
         planes(static_cast<float*>(scratch)) {
     const size_t window = to_size(c.windows.window());
     for (size_t k = 0; k < window; ++k) {
-      taps[k] = padded.tap(k);
+      taps[turned ? window - 1 - k : k] = padded.tap(k);
     }
     planes += tap_floats(c);
   }
-  DirectJob job() const {
+  DirectJob job(size_t thread) const {
     const Windows& w = padded.windows;
     return {padded,
             taps,
             to_size(w.window()),
             to_size(w.axis[0].out),
             to_size(w.axis[1].out),
-            to_size(w.axis[2].out)};
+            to_size(w.axis[2].out),
+            plane(thread) + aligned(padded.floats())};
   }
-  float* plane(size_t thread) const { return planes + thread * aligned(padded.floats()); }
+  float* plane(size_t thread) const { return planes + thread * 2 * aligned(padded.floats()); }
 
   // f(padded row, first element of the input's row) for rows that are there, f(padded row, nullptr) for the others.
   template <class Element, class F>
@@ -456,7 +496,9 @@ struct Group {
 
 uint64_t convolution_scratch_bytes(const Convolution& c, const Threads& threads) {
   if (is_direct(c)) {
-    return (tap_floats(c) + threads.count() * aligned(Padded(c.windows).floats())) * sizeof(float);
+    const size_t turned = turns_around(c) ? Padded(turned_around(c).windows).floats() : 0;
+    const size_t plane = aligned(std::max(Padded(c.windows).floats(), turned));
+    return (tap_floats(c) + threads.count() * 2 * plane) * sizeof(float);
   }
   return column_scratch_bytes(c, threads);
 }
@@ -468,8 +510,8 @@ Group group_of(const Convolution& c) {
 }
 
 void convolve_direct(Threads& threads, const Convolution& c, const float* x, const float* weight,
-                     const float* bias, float* y, void* scratch) {
-  const Direct direct(c, scratch);
+                     const float* bias, float* y, void* scratch, bool turned = false) {
+  const Direct direct(c, scratch, turned);
   const Group size = group_of(c);
   const size_t outputs = to_size(c.outputs);
   threads.parallel_for(to_size(c.batch * c.groups), [&](size_t task, size_t thread) {
@@ -478,8 +520,8 @@ void convolve_direct(Threads& threads, const Convolution& c, const float* x, con
     for (size_t m = 0; m < outputs; ++m) {
       const size_t channel = task % to_size(c.groups) * outputs + m;
       HWY_DYNAMIC_DISPATCH(direct_forward)
-      (direct.job(), plane, weight + channel * size.window, bias != nullptr ? bias[channel] : 0.0f,
-       y + (task * outputs + m) * size.outputs);
+      (direct.job(thread), plane, weight + channel * size.window,
+       bias != nullptr ? bias[channel] : 0.0f, y + (task * outputs + m) * size.outputs);
     }
   });
 }
@@ -495,7 +537,7 @@ void convolve_back_direct(Threads& threads, const Convolution& c, const float* d
     for (size_t m = 0; m < outputs; ++m) {
       const size_t channel = task % to_size(c.groups) * outputs + m;
       HWY_DYNAMIC_DISPATCH(direct_back)
-      (direct.job(), dy + (task * outputs + m) * size.outputs, weight + channel * size.window,
+      (direct.job(thread), dy + (task * outputs + m) * size.outputs, weight + channel * size.window,
        plane);
     }
     direct.unpack(plane, dx + task * size.inputs);
@@ -514,7 +556,7 @@ void convolve_weights_direct(Threads& threads, const Convolution& c, const float
       direct.pack(x + (n * groups + g) * size.inputs, plane);
       for (size_t m = 0; m < outputs; ++m) {
         HWY_DYNAMIC_DISPATCH(direct_weights)
-        (direct.job(), plane, dy + ((n * groups + g) * outputs + m) * size.outputs,
+        (direct.job(thread), plane, dy + ((n * groups + g) * outputs + m) * size.outputs,
          dweight + (g * outputs + m) * size.window);
       }
     }
@@ -561,6 +603,10 @@ void convolve(Threads& threads, const Convolution& c, const float* x, const floa
 
 void convolve_back(Threads& threads, const Convolution& c, const float* dy, const float* weight,
                    const float* bias, float* dx, void* scratch) {
+  if (is_direct(c) && turns_around(c)) {
+    convolve_direct(threads, turned_around(c), dy, weight, bias, dx, scratch, true);
+    return;
+  }
   const Columns columns(c);
   const Group size = group_of(c);
   const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
