@@ -22,7 +22,8 @@ ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "t
 PUBLIC = "bowline.h"
 GENERATED = re.compile(r"generated/")
 # What an op file may include, besides core/ and the generated tables.
-OP_FILES = {"ops/op.h", "ops/build.h", "ops/index.h", "ops/reduced.h", "ops/elementwise.h", "ops/counted.h"}
+OP_FILES = {"ops/op.h", "ops/build.h", "ops/index.h", "ops/reduced.h", "ops/elementwise.h", "ops/counted.h",
+            "ops/attention.h", "ops/recurrent.h"}
 GPU_HEADERS = re.compile(r"vulkan|cuda|cudnn|cublas|metal", re.IGNORECASE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
