@@ -12,8 +12,9 @@ namespace bowline::attention {
 inline Status check_mask(const InferContext& c, int i) {
   const AttentionMask kind = c.attributes<AttentionAttributes>().mask();
   const bool given = c.inputs() > i;
-  BOWLINE_REQUIRE(given == (kind != AttentionMask::none), "The mask is {}, and there {} input {}.",
-                  file::EnumNameAttentionMask(kind), given ? "is an" : "is no", i);
+  BOWLINE_REQUIRE(!given || kind != AttentionMask::none,
+                  "There is an input {}, and the attributes name no mask.", i);
+  BOWLINE_REQUIRE(given || kind == AttentionMask::none, "The mask, input {}, is not there.", i);
   if (!given) {
     return {};
   }

@@ -64,6 +64,14 @@ Status gradient(GradientContext& c) {
                          Attributes::of(ConcatAttributesT{})));
 }
 
+Status counted_axes(CountedContext& c) {
+  constexpr counted::Axis kBatches[] = {{0, 1}, {2, 0}};
+  if (c.inputs() == 4) {
+    BOWLINE_TRY(counted::none(c, 3, "a weight has all of its elements"));
+  }
+  return recurrent::count_layer(c, c.attributes<GruAttributes>().reverse(), kBatches);
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   using namespace recurrent;
   const Layer layer = layer_of(c.shape(0), c.shape(1));
@@ -124,6 +132,7 @@ const OpDef op_gru{
     .types = "F -> F",
     .in_place = {{1, 0}},
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

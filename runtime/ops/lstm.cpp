@@ -49,6 +49,11 @@ Status gradient(GradientContext& c) {
                       c, rows, recurrent::previous_states(c, layer, c.in(2), c.out(0), reverse)));
 }
 
+Status counted_axes(CountedContext& c) {
+  constexpr counted::Axis kBatches[] = {{0, 1}, {2, 0}, {3, 0}};
+  return recurrent::count_layer(c, c.attributes<LstmAttributes>().reverse(), kBatches);
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   using namespace recurrent;
   const Layer layer = layer_of(c.shape(0), c.shape(1));
@@ -101,6 +106,7 @@ const OpDef op_lstm{
     .types = "F, F, F, f32 -> F, f32, F",
     .in_place = {{2, 0}},
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/build.h"
+#include "ops/counted.h"
 
 namespace bowline::recurrent {
 
@@ -33,6 +34,21 @@ inline Status check_layer(const Shape& gates, const Shape& w, int64_t count, Lay
 
 inline Status check_shape(std::string_view name, const Shape& shape, const Shape& expected) {
   BOWLINE_REQUIRE(shape == expected, "Shape of {} ({}) is not {}.", name, shape, expected);
+  return {};
+}
+
+// Counted axes: sequences do not see each other, and a step sees those in front of it alone. `batches` are the axes of the batch.
+inline Status count_layer(CountedContext& c, bool reverse, std::span<const counted::Axis> batches) {
+  BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate has all of its units"));
+  BOWLINE_TRY(counted::none(c, 1, "a weight has all of its elements"));
+  if (reverse) {
+    BOWLINE_TRY(counted::none(c, 0, 0, 1, "a layer that runs backwards begins at the end"));
+  }
+  BOWLINE_ASSIGN(const int batch, counted::common(c, batches));
+  for (int o = 0; o < 3; ++o) {
+    c.count(o, 0, c.dim(0, 0));
+    c.count(o, 1, batch);
+  }
   return {};
 }
 

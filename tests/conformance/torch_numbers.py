@@ -221,7 +221,60 @@ def gathers_and_pads():
     line("div", [given(a, ":i32"), given(b, ":i32")], "", [torch.div(a, b, rounding_mode="trunc")])
 
 
+def recurrent():
+    steps, batch, units = 3, 2, 2
+    for gates, name, cell in ((4, "lstm", torch.nn.LSTMCell), (3, "gru", torch.nn.GRUCell)):
+        # The gates come as they are: the weight of the input is the identity.
+        n = gates * units
+        module = cell(n, units)
+        x, w, h0, c0, bias = draw(steps, batch, n), draw(n, units), draw(batch, units), draw(batch, units), draw(units)
+        with torch.no_grad():
+            module.weight_ih.copy_(torch.eye(n)), module.bias_ih.zero_()
+            module.bias_hh.copy_(torch.zeros(n) if name == "lstm" else torch.cat([torch.zeros(2 * units), bias]))
+            module.weight_hh.copy_(w)
+        inputs = [t.clone().requires_grad_() for t in (x, h0, c0)]
+        h, c, ys, cs, before = inputs[1], inputs[2], [], [], []
+        for t in range(steps):
+            before.append(h)
+            if name == "lstm":
+                h, c = module(inputs[0][t], (h, c))
+            else:
+                h = module(inputs[0][t], h)
+            ys.append(h), cs.append(c)
+        y, c, before = torch.stack(ys), torch.stack(cs), torch.stack(before)
+        dy, dc = draw(*y.shape), draw(*y.shape)
+        product = before @ w.T
+        if name == "lstm":
+            d = torch.autograd.grad((y * dy).sum() + (c * dc).sum(), inputs)
+            i, f, g, o = (x + product).chunk(4, -1)
+            activations = torch.cat([i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()], -1)
+            line("lstm", [given(x), given(w), given(h0), f"{shape(c0)}:f32={text(c0)}"], "", [y, c, activations])
+            line("lstm_grad", [given(activations), given(w), f"{shape(c0)}:f32={text(c0)}", f"{shape(c)}:f32={text(c)}", given(dy),
+                               f"{shape(dc)}:f32={text(dc)}"], "", d)
+        else:
+            d = torch.autograd.grad((y * dy).sum(), inputs[:2])
+            r, z = ((x + product)[..., k * units:(k + 1) * units].sigmoid() for k in range(2))
+            made = product[..., 2 * units:] + bias
+            activations = torch.cat([r, z, (x[..., 2 * units:] + r * made).tanh()], -1)
+            line("gru", [given(x), given(w), given(h0), given(bias)], "", [y, activations, made])
+            line("gru_grad", [given(activations), given(made), given(w), given(h0), given(y), given(dy)], "", [d[0], "_", d[1]])
+
+
+def masks():
+    q, k, v, added = draw(2, 3, 2, 2), draw(2, 4, 2, 2), draw(2, 4, 2, 2), draw(2, 1, 3, 4)
+    f = lambda q, k, v, mask: F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), mask).transpose(1, 2)
+    y, dy, d = grads(lambda q, k, v: f(q, k, v, added), [q, k, v])
+    inputs, rest = [given(q), given(k), given(v)], ["=Attention.0(0,1,2,6)", "=Attention.1(0,1,2,6)"]
+    line("attention", inputs + [given(added)], "mask=additive", [y, "_"])
+    line("attention_grad", inputs + rest + [given(dy), given(added)], "mask=additive", d)
+    lengths = torch.tensor([2, 4])
+    shown = (torch.arange(4) < lengths[:, None])[:, None, None, :]
+    y, dy, d = grads(lambda q, k, v: f(q, k, v, shown), [q, k, v])
+    line("attention", inputs + [given(lengths, ":i32")], "mask=lengths", [y, "_"])
+    line("attention_grad", inputs + rest + [given(dy), given(lengths, ":i32")], "mask=lengths", d)
+
+
 print(f"# PyTorch {torch.__version__}")
 for part in (unary, norms, losses, attention, linear_and_embedding, optimizers, convolutions, pools, channel_norms,
-             reductions, gathers_and_pads):
+             reductions, gathers_and_pads, recurrent, masks):
     part()
