@@ -4,9 +4,7 @@
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "Adafactor is not implemented.");
-}
+Status infer(InferContext&) { return Status(Code::unsupported, "Adafactor is not implemented."); }
 
 }  // namespace
 

@@ -4,9 +4,7 @@
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "GroupNorm is not implemented.");
-}
+Status infer(InferContext&) { return Status(Code::unsupported, "GroupNorm is not implemented."); }
 
 }  // namespace
 

@@ -4,9 +4,7 @@
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "PadGrad is not implemented.");
-}
+Status infer(InferContext&) { return Status(Code::unsupported, "PadGrad is not implemented."); }
 
 }  // namespace
 

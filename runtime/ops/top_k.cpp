@@ -4,9 +4,7 @@
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "TopK is not implemented.");
-}
+Status infer(InferContext&) { return Status(Code::unsupported, "TopK is not implemented."); }
 
 }  // namespace
 

@@ -14,8 +14,8 @@ struct ExponentialSum {
 
 // Each thread keeps the sum relative to the maximum so far, and loads several elements before it uses the first. All threads
 // of the team must come; all get the result.
-template <unsigned kTeam, int kWidth>
-__device__ ExponentialSum exponential_sum(const float* x, uint64_t n) {
+template <unsigned kTeam, int kWidth, class X>
+__device__ ExponentialSum exponential_sum(const X* x, uint64_t n) {
   constexpr int kLoads = 4;
   constexpr uint64_t kStep = kTeam * kWidth;
   float top = -INFINITY;
