@@ -9,13 +9,18 @@ namespace bowline::train {
 // Tie indices of the storages that are trained, ascending; one without elements has nothing to train.
 std::vector<uint32_t> trained(const params::Table& table);
 
-// How many moments the optimizer keeps per storage.
-uint32_t moments(const Optimizer& optimizer);
+// A row that the optimizer keeps for a storage; its slot is its place among them.
+struct Moment {
+  Shape shape;
+  bool squares = false;  // a mean or sum of squares: never negative
+};
+std::vector<Moment> moments(const Optimizer& optimizer, const Shape& weight);
 
 // Adds the missing gradient and moment rows. They wait: nothing is allocated.
 void add_rows(params::Table& table, const Optimizer& optimizer);
 // One row of them, unless it is there.
-void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot);
+void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot,
+             const Shape& shape);
 
 // The blocks of the rows of a training that wait for one.
 void add_waiting(const params::Table& table, device::Demand& demand);
