@@ -976,17 +976,33 @@ class Session {
 
 // ---------------------------------------------------------------------------------------- training
 
+// What an option is for stands behind it; the others do not look at it. What each optimizer computes stands in its operator
+// (runtime/ops). In checkpoints moments keep the order in which the operator takes them.
 struct Optimizer {
-  enum class Kind : uint8_t { adamw, sgd };
+  enum class Kind : uint8_t { adamw, sgd, adagrad, rmsprop, lion, adafactor };
+  // With the defaults of PyTorch; of Lion with those of its authors.
+  static Optimizer of(Kind kind);
+
   Kind kind = Kind::adamw;
-  float weight_decay = 0.01f;  // of storages with rank >= 2, decoupled for AdamW, L2 for SGD
-  float beta1 = 0.9f;
-  float beta2 = 0.999f;
-  float eps = 1e-8f;
-  float momentum = 0;
-  bool nesterov = false;
+  // Of storages with rank >= 2. Decoupled for AdamW, Lion and Adafactor, L2 for SGD, Adagrad and RMSprop.
+  float weight_decay = 0.01f;
+  float beta1 = 0.9f;      // AdamW, Lion
+  float beta2 = 0.999f;    // AdamW, Lion
+  float eps = 1e-8f;       // AdamW, Adagrad, RMSprop; Adafactor: of the second moments, 0: 2^-23
+  float momentum = 0;      // SGD, RMSprop
+  bool nesterov = false;   // SGD
   bool decay_all = false;  // decay vectors and scalars too
+  float learning_rate_decay = 0;  // Adagrad
+  float alpha = 0.99f;            // RMSprop: what stays of the mean of squares
+  bool centered = false;          // RMSprop
+  float beta2_decay = -0.8f;      // Adafactor: the power of the step that the new squares weigh
+  float eps2 = 1e-3f;             // Adafactor: least scale of a weight
+  float update_clip = 1;          // Adafactor: largest root mean square of an update
 };
+// "adamw", "sgd", ...
+std::string_view name_of(Optimizer::Kind kind);
+// Of all kinds, in their order.
+std::span<const std::string_view> optimizer_names();
 
 struct Schedule {
   enum class Kind : uint8_t { constant, linear, cosine };

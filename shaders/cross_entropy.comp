@@ -1,34 +1,31 @@
-//! variants PART=rows,total,count,grad
+//! variants PART=rows,grad T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// lse = log sum exp x, loss = sum over counted rows of (lse - x[label]), divided by their number for the mean. A label
-// equal to ignore_index is not counted; another one outside [0, classes) sets the error word.
-//   rows   one subgroup per row: lse, its loss and whether it counts
-//   total  one subgroup adds the rows in a fixed order
-//   count  one subgroup counts the rows, for the mean of grad
-//   grad   dx = (exp(x - lse) - onehot(label)) * dloss / count
+// lse = log sum exp x, the loss of a counted row is lse - (1 - smoothing) x[label] - smoothing mean(x). A label equal to ignore_index
+// is not counted; another one outside [0, classes) sets the error word. One subgroup per row.
+//   rows   lse, and for each row its loss and its weight (1 if it counts), or with reduction none its loss alone
+//   grad   dx = (exp(x - lse) - (1 - smoothing) onehot(label) - smoothing / classes) * dloss / weight of all rows
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
+#include "loss.glsl"
 
 layout(push_constant, scalar) uniform Push {
-  Floats x;
+  Elements x;
   Ints labels;
   Floats lse;
-  Floats losses;  // scratch, [rows, 2]: loss, and 1 if counted
-  Floats loss;
-  Words counted;  // scratch
+  Floats losses;
+  Floats weight;  // of all rows
   Floats dloss;
-  Floats dx;
+  Elements dx;
   Step step;
   uint rows;
   uint classes;
   int ignore_index;
-  uint mean;
+  uint reduction;
   uint node;
+  float smoothing;
 } p;
-
-const uint S = gl_WorkGroupSize.x;
 
 #if defined(PART_rows)
 void main() {
@@ -39,57 +36,36 @@ void main() {
   const uint start = row * p.classes;
   A top = -kInfinity;
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
-    top = max(top, p.x.v[start + i]);
+    top = max(top, read(p.x, start + i));
   }
   top = subgroupMax(top);
   A sum = 0;
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
-    sum += exp_f32(p.x.v[start + i] - top);
+    sum += exp_f32(read(p.x, start + i) - top);
   }
   const A log_sum = log_f32(subgroupAdd(sum));
+  A below = 0;
+  if (p.smoothing != 0) {
+    for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
+      below += top - read(p.x, start + i);
+    }
+    below = subgroupAdd(below);
+  }
   if (subgroupElect()) {
     const int label = p.labels.v[row];
     const bool inside = label >= 0 && uint(label) < p.classes;
     const bool counted = label != p.ignore_index;
     p.lse.v[row] = top + log_sum;
-    p.losses.v[2 * row] = counted && inside ? log_sum + (top - p.x.v[start + (inside ? uint(label) : 0)]) : 0;
-    p.losses.v[2 * row + 1] = counted ? 1 : 0;
+    A of_label = top - read(p.x, start + (inside ? uint(label) : 0));
+    if (p.smoothing != 0) {
+      of_label = (1 - p.smoothing) * of_label + p.smoothing * (below / A(p.classes));
+    }
+    write_term(p.losses, row, counted && inside ? log_sum + of_label : 0, counted ? 1 : 0, p.reduction);
     if (counted && !inside) {
       p.step.error_node = p.node;
       p.step.error_value = label;
       p.step.error = kIndexOutOfRange;
     }
-  }
-}
-#elif defined(PART_total)
-void main() {
-  if (group_index() > 0) {
-    return;
-  }
-  A loss = 0;
-  A count = 0;
-  for (uint i = gl_SubgroupInvocationID; i < p.rows; i += gl_SubgroupSize) {
-    loss += p.losses.v[2 * i];
-    count += p.losses.v[2 * i + 1];
-  }
-  loss = subgroupAdd(loss);
-  count = subgroupAdd(count);
-  if (subgroupElect()) {
-    p.loss.v[0] = p.mean != 0 && count > 0 ? loss / count : loss;
-  }
-}
-#elif defined(PART_count)
-void main() {
-  if (group_index() > 0) {
-    return;
-  }
-  uint count = 0;
-  for (uint i = gl_SubgroupInvocationID; i < p.rows; i += gl_SubgroupSize) {
-    count += p.labels.v[i] != p.ignore_index ? 1 : 0;
-  }
-  count = subgroupAdd(count);
-  if (subgroupElect()) {
-    p.counted.v[0] = count;
   }
 }
 #else
@@ -101,12 +77,12 @@ void main() {
   const uint start = row * p.classes;
   const int label = p.labels.v[row];
   const bool counted = label != p.ignore_index;
-  const uint count = p.mean != 0 ? max(p.counted.v[0], 1u) : 1u;
-  const A factor = p.dloss.v[0] / A(count);
+  const A factor = term_factor(p.dloss, row, p.weight, p.reduction);
   const A lse = p.lse.v[row];
+  const A share = p.smoothing / A(p.classes);
   for (uint i = gl_SubgroupInvocationID; i < p.classes; i += gl_SubgroupSize) {
-    const A hit = int(i) == label ? 1 : 0;
-    p.dx.v[start + i] = counted ? (exp_f32(p.x.v[start + i] - lse) - hit) * factor : 0;
+    const A hit = (int(i) == label ? 1 - p.smoothing : 0) + share;
+    write(p.dx, start + i, counted ? (exp_f32(read(p.x, start + i) - lse) - hit) * factor : 0);
   }
 }
 #endif

@@ -117,6 +117,8 @@ class Launch {
   // A list operand.
   List in_list(size_t i) const { return context_.lists[record_.inputs[i].table]; }
   List out_list(size_t i) const { return context_.lists[record_.outputs[i].table]; }
+  // The same on the host; `data` of the entries are device addresses.
+  std::vector<ListEntry> in_entries(size_t i) const;
   // The entry of this iteration of an operand that steps through a table. Host side: `data` is a device address.
   const device::TableEntry& entry(const device::Operand& operand) const {
     return context_.program.tables[operand.table].entries[iteration_];

@@ -46,6 +46,15 @@ std::byte* Launch::at(const Operand& o) const {
   return context_.slots[o.slot] + o.offset + step;
 }
 
+std::vector<ListEntry> Launch::in_entries(size_t i) const {
+  std::vector<ListEntry> out;
+  for (const device::TableEntry& e : context_.program.tables[record_.inputs[i].table].entries) {
+    out.push_back({reinterpret_cast<float*>(context_.slots[e.slot] + e.offset), e.elements,
+                   e.first ? 1u : 0u});
+  }
+  return out;
+}
+
 CudaRecording::CudaRecording(Program program, std::vector<const Memory*> buffers,
                              cudaStream_t stream, const Blas* blas)
     : program_(std::move(program)), buffers_(std::move(buffers)), stream_(stream), blas_(blas) {

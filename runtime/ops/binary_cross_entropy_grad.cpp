@@ -1,19 +1,27 @@
-// BinaryCrossEntropyGrad: to come.
-#include "ops/op.h"
+// BinaryCrossEntropyGrad: the gradient of BinaryCrossEntropy.
+//
+//   dx = (1 / (1 + exp(-x)) - target) dloss, for `mean` divided by the number of elements
+//
+// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape of x.
+// Gradient  none.
+// In place  on x or the target.
+#include "ops/losses.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "BinaryCrossEntropyGrad is not implemented.");
+[[maybe_unused]] losses::Point slope(double x, double t, const Attributes&) {
+  const double s = 1 / (1 + std::exp(-x));
+  return {s - t, s + std::abs(t)};
 }
+
+// Three for the exponential, three for the sigmoid; difference, quotient, product.
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(9); }
 
 }  // namespace
 
 extern const OpDef op_binary_cross_entropy_grad;
-const OpDef op_binary_cross_entropy_grad{
-    .name = "BinaryCrossEntropyGrad",
-    .infer = infer,
-};
+const OpDef op_binary_cross_entropy_grad =
+    losses::gradient_definition<slope, LossAttributes>("BinaryCrossEntropyGrad", tolerance);
 
 }  // namespace bowline

@@ -1,18 +1,20 @@
 // CrossEntropy: the negative log-likelihood of labels under the softmax of logits.
 //
-//   lse[r] = log(sum over v of exp(logits[r, v]))
-//   loss   = sum over counted rows r of (lse[r] - logits[r, labels[r]]), for `mean` divided by their number
+//   lse[r]  = log(sum over v of exp(logits[r, v]))
+//   term[r] = lse[r] - (1 - label_smoothing) logits[r, labels[r]] - label_smoothing * (mean over v of logits[r, v])
+//   loss    = sum over counted rows r of term[r], for `mean` divided by their number; with `none` the terms, 0 of other rows
 //
-// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], lse [...].
-// Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0.
+// Shapes    logits [..., V] with V >= 1, labels i32 [...]  ->  loss [], with `none` [...]; lse [...]. Both are f32 whatever the
+//           logits are. Classes are the last axis (PyTorch and ONNX: axis 1).
+// Labels    a label equal to ignore_index is not counted; without counted rows the loss is 0 (PyTorch and ONNX: NaN).
 // Errors    another label outside [0, V) sets the error word; the loss is then undefined, lse is not.
 // Numerics  accumulated in f32; exponentials are taken relative to the maximum of the row.
 // Gradient  CrossEntropyGrad; labels get none, and lse must not be used by what is differentiated.
+// Source    Szegedy et al., "Rethinking the Inception Architecture", 2016, section 7, for label_smoothing; torch.nn.CrossEntropyLoss.
 #include <algorithm>
 #include <cmath>
 
-#include "ops/counted.h"
-#include "ops/op.h"
+#include "ops/losses.h"
 
 namespace bowline {
 namespace {
@@ -25,7 +27,10 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(c.in(1) == rows,
                   "Shape of labels ({}) is not that of the rows of the logits ({}).", c.in(1),
                   rows);
-  BOWLINE_TRY(c.out(0, Shape{}));
+  const auto& t = c.attributes<CrossEntropyAttributes>();
+  BOWLINE_REQUIRE(t.label_smoothing() >= 0 && t.label_smoothing() <= 1,
+                  "The label smoothing {} lies outside [0, 1].", t.label_smoothing());
+  BOWLINE_TRY(c.out(0, losses::reduced(t.reduction(), rows)));
   return c.out(1, rows);
 }
 
@@ -35,25 +40,16 @@ Status gradient(GradientContext& c) {
       0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
 }
 
-// Rows behind a count are not counted.
 Status counted_axes(CountedContext& c) {
-  const int rows = c.in(1).rank();
-  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row has all of its classes"));
-  for (int a = 0; a < rows; ++a) {
-    BOWLINE_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));
-    c.mask(1, a, c.attributes<CrossEntropyAttributes>().ignore_index());
-    c.count(1, a, dim);
-  }
-  return {};
+  return losses::counted_rows<CrossEntropyAttributes>(c, {1});
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<CrossEntropyAttributes>();
   const size_t classes = c.last_axis(0);
   const auto lse_magnitude = c.zero_magnitude(1);
-  double sum = 0;
-  double terms = 0;
-  double counted = 0;
+  const double smooth = t.label_smoothing();
+  losses::Total all(c, t.reduction());
   for (size_t row = 0; row < c.in(1).size(); ++row) {
     const auto x = c.in(0).subspan(row * classes, classes);
     const double top = *std::max_element(x.begin(), x.end());
@@ -75,13 +71,15 @@ Status counted_axes(CountedContext& c) {
       c.outcome.undefined_outputs = 0b01;
       continue;
     }
-    counted += 1;
-    sum += lse - x[static_cast<size_t>(label)];
-    terms += lse_magnitude[row] + std::abs(x[static_cast<size_t>(label)]);
+    double loss = lse - (1 - smooth) * x[static_cast<size_t>(label)];
+    double magnitude = lse_magnitude[row] + (1 - smooth) * std::abs(x[static_cast<size_t>(label)]);
+    for (size_t v = 0; v < classes && smooth != 0; ++v) {
+      loss -= smooth / static_cast<double>(classes) * x[v];
+      magnitude += smooth / static_cast<double>(classes) * std::abs(x[v]);
+    }
+    all.add(row, loss, magnitude, 1);
   }
-  const double divisor = t.reduction() == Reduction::mean && counted > 0 ? counted : 1;
-  c.out(0)[0] = sum / divisor;
-  c.magnitude(0) = {terms / divisor};
+  all.finish();
 }
 
 // A sum over the classes, another over the rows.

@@ -1,16 +1,16 @@
 // CrossEntropyGrad: the gradient of CrossEntropy, from the log-sum-exp of its rows.
 //
-//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (v == labels[r])) * dloss, for `mean` divided by
-//   the counted rows
+//   dlogits[r, v] = (exp(logits[r, v] - lse[r]) - (1 - label_smoothing) (v == labels[r]) - label_smoothing / V) * dloss, for
+//                   `mean` divided by the counted rows
 //
-// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [] -> dlogits of the shape of
+// Shapes    logits [..., V], labels i32 [...], lse [...], dloss [], with `none` [...] -> dlogits of the shape of
 //           logits. Labels rows with ignore_index get zeros. Any other label outside [0, V) leaves
 //           dlogits undefined.
 // Gradient  none.
 // In place  on logits.
 #include <cmath>
 
-#include "ops/op.h"
+#include "ops/losses.h"
 
 namespace bowline {
 namespace {
@@ -24,7 +24,9 @@ Status infer(InferContext& c) {
                     "Shape of input {} ({}) is not that of the rows of the logits ({}).", i,
                     c.in(i), rows);
   }
-  BOWLINE_REQUIRE(c.in(3).rank() == 0, "Input dloss has shape {}.", c.in(3));
+  const Shape loss = losses::reduced(c.attributes<CrossEntropyAttributes>().reduction(), rows);
+  BOWLINE_REQUIRE(c.in(3) == loss, "Shape of dloss ({}) is not that of the loss ({}).", c.in(3),
+                  loss);
   return c.out(0, logits);
 }
 
@@ -39,7 +41,7 @@ Status infer(InferContext& c) {
       c.outcome.may_set_error = true;
     }
   }
-  const double scale = c.in(3)[0] / (t.reduction() == Reduction::mean && counted > 0 ? counted : 1);
+  const double smooth = t.label_smoothing();
   const auto magnitude = c.zero_magnitude(0);
   for (size_t i = 0; i < c.in(0).size(); ++i) {
     const size_t row = i / classes;
@@ -47,8 +49,10 @@ Status infer(InferContext& c) {
     if (label == t.ignore_index()) {
       continue;
     }
+    const double scale = losses::factor(c, 3, t.reduction(), row, counted);
     const double distance = c.in(0)[i] - c.in(2)[row];
-    const double hit = label == static_cast<double>(i % classes) ? 1 : 0;
+    const double hit = (label == static_cast<double>(i % classes) ? 1 - smooth : 0) +
+                       smooth / static_cast<double>(classes);
     const double p = std::exp(distance);
     c.out(0)[i] = (p - hit) * scale;
     magnitude[i] = ((p > 0 ? p * (1 + std::abs(c.in(0)[i]) + std::abs(c.in(2)[row])) : 0) + hit) *

@@ -1,17 +1,28 @@
-// HuberGrad: to come.
-#include "ops/op.h"
+// HuberGrad: the gradient of Huber.
+//
+//   dx = clamp(x - target, -delta, delta) dloss, for `mean` divided by the number of elements
+//
+// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape of x.
+// Gradient  none.
+// In place  on x or the target.
+#include "ops/losses.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "HuberGrad is not implemented."); }
+[[maybe_unused]] losses::Point slope(double x, double t, const Attributes& attributes) {
+  const double delta = attributes.as<HuberAttributes>().delta();
+  const double d = x - t;
+  const double y = d < -delta ? -delta : d > delta ? delta : d;
+  return {y, std::abs(y)};
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace
 
 extern const OpDef op_huber_grad;
-const OpDef op_huber_grad{
-    .name = "HuberGrad",
-    .infer = infer,
-};
+const OpDef op_huber_grad =
+    losses::gradient_definition<slope, HuberAttributes>("HuberGrad", tolerance);
 
 }  // namespace bowline

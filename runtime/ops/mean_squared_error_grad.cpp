@@ -1,19 +1,25 @@
-// MeanSquaredErrorGrad: to come.
-#include "ops/op.h"
+// MeanSquaredErrorGrad: the gradient of MeanSquaredError.
+//
+//   dx = 2 (x - target) dloss, for `mean` divided by the number of elements
+//
+// Shapes    x and target of one shape, dloss [], with `none` of the shape of x  ->  dx of the shape of x.
+// Gradient  none.
+// In place  on x or the target.
+#include "ops/losses.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "MeanSquaredErrorGrad is not implemented.");
+[[maybe_unused]] losses::Point slope(double x, double t, const Attributes&) {
+  return {2 * (x - t), 2 * std::abs(x - t)};
 }
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(4); }
 
 }  // namespace
 
 extern const OpDef op_mean_squared_error_grad;
-const OpDef op_mean_squared_error_grad{
-    .name = "MeanSquaredErrorGrad",
-    .infer = infer,
-};
+const OpDef op_mean_squared_error_grad =
+    losses::gradient_definition<slope, LossAttributes>("MeanSquaredErrorGrad", tolerance);
 
 }  // namespace bowline

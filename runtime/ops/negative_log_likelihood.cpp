@@ -1,11 +1,78 @@
-// NegativeLogLikelihood: to come.
-#include "ops/op.h"
+// NegativeLogLikelihood: the loss of labels under log-probabilities, with a weight for each class as an option.
+//
+//   loss = sum over counted rows r of -weight[target[r]] * log_probs[r, target[r]], for `mean` divided by the sum of
+//          weight[target[r]] over them; with `none` one for each row, 0 of a row that is not counted
+//
+// Shapes    log_probs [..., C] with C >= 1, target i32 [...], (optional) weight [C], else 1  ->  loss [], with `none` of the
+//           shape of target. The loss is f32 whatever log_probs is. Classes are the last axis (PyTorch and ONNX: axis 1).
+// Targets   one equal to ignore_index is not counted. Where the weights add up to 0 the sum is not divided: without counted
+//           rows the loss is 0 (PyTorch and ONNX: NaN).
+// Errors    another target outside [0, C) sets the error word; the loss is then undefined.
+// Numerics  accumulated in f32.
+// Gradient  NegativeLogLikelihoodGrad; target and weight get none.
+// Source    torch.nn.NLLLoss; NegativeLogLikelihoodLoss of ONNX.
+#include "ops/losses.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "NegativeLogLikelihood is not implemented.");
+using Table = NegativeLogLikelihoodAttributes;
+
+Status infer(InferContext& c) {
+  const Shape& x = c.in(0);
+  BOWLINE_REQUIRE(x.rank() >= 1, "The log-probabilities have rank 0.");
+  BOWLINE_REQUIRE(x.back() >= 1, "The log-probabilities {} have no classes.", x);
+  const Shape rows(x.dims().first(static_cast<size_t>(x.rank() - 1)));
+  BOWLINE_REQUIRE(c.in(1) == rows,
+                  "Shape of target ({}) is not that of the rows of the log-probabilities ({}).",
+                  c.in(1), rows);
+  BOWLINE_REQUIRE(c.inputs() == 2 || c.in(2) == Shape{x.back()},
+                  "Shape of weight ({}) is not that of the classes ([{}]).", c.in(2), x.back());
+  return c.out(0, losses::reduced(c.attributes<Table>().reduction(), rows));
+}
+
+Status gradient(GradientContext& c) {
+  BOWLINE_REQUIRE(c.inputs() == 2 || !c.needs(2),
+                  "A gradient is asked for the weights of classes, which have none.");
+  GradientValues inputs = {c.in(0), c.in(1), c.dout(0)};
+  if (c.inputs() == 3) {
+    inputs.push_back(c.in(2));
+  }
+  return c.din(0, c.add1(Op::NegativeLogLikelihoodGrad, inputs, c.attributes()));
+}
+
+Status counted_axes(CountedContext& c) {
+  if (c.inputs() == 3) {
+    BOWLINE_TRY(counted::none(c, 2, "a row has all of its classes"));
+  }
+  return losses::counted_rows<Table>(c, {});
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<Table>();
+  const size_t classes = c.last_axis(0);
+  losses::Total total(c, t.reduction());
+  for (size_t row = 0; row < c.in(1).size(); ++row) {
+    const double label = c.in(1)[row];
+    if (label == t.ignore_index()) {
+      continue;
+    }
+    if (label < 0 || label >= static_cast<double>(classes)) {
+      c.outcome.bad_indices.push_back(label);
+      c.outcome.undefined_outputs = 0b1;
+      continue;
+    }
+    const double weight = c.inputs() == 3 ? c.in(2)[static_cast<size_t>(label)] : 1;
+    const double loss = -weight * c.in(0)[row * classes + static_cast<size_t>(label)];
+    total.add(row, loss, std::abs(loss), weight);
+  }
+  total.finish();
+}
+
+// The sums of the losses and of the weights, the product, the quotient.
+Tolerance tolerance(ToleranceContext& c) {
+  const double sum = Tolerance::of_reduction(c.in(1).elements(), 0).roundings;
+  return Tolerance::of_roundings(2 * sum + 3);
 }
 
 }  // namespace
@@ -13,7 +80,14 @@ Status infer(InferContext&) {
 extern const OpDef op_negative_log_likelihood;
 const OpDef op_negative_log_likelihood{
     .name = "NegativeLogLikelihood",
+    .inputs = 2,
+    .optional_inputs = 1,
+    .types = "F, i32, F -> f32",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -149,6 +149,7 @@ class OracleContext {
     // (optional) Of this axis only the first `count` elements are there (device::Operand::counted_axis).
     int counted_axis = -1;
     int64_t count = 0;
+    std::vector<int64_t> entries = {};  // of a list: the elements of each
   };
 
   OracleContext(const Attributes& attributes, std::span<const Array> in, std::span<Array> out,
@@ -166,6 +167,7 @@ class OracleContext {
   std::span<const double> in(int i) const { return in_[static_cast<size_t>(i)].values; }
   const Shape& shape(int i) const { return in_[static_cast<size_t>(i)].shape; }
   DType dtype(int i) const { return in_[static_cast<size_t>(i)].dtype; }
+  std::span<const int64_t> entries(int i) const { return in_[static_cast<size_t>(i)].entries; }
   // How many elements of an axis of input i are there.
   int64_t extent(int i, int axis) const {
     const Array& a = in_[static_cast<size_t>(i)];

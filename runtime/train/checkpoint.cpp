@@ -62,10 +62,9 @@ Status check_parameters(const Table& saved, const Table& live) {
 }
 
 // Moments as an optimizer makes them: finite, and second moments not negative.
-Status check_moments(const Storage& row, const Optimizer& optimizer) {
+Status check_moments(const Storage& row, bool squares) {
   std::vector<std::byte> scratch;
   BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(row, scratch));
-  const bool squares = optimizer.kind == Optimizer::Kind::adamw && row.slot == 1;
   for (size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
     float value = 0;
     std::memcpy(&value, bytes.data() + i, sizeof(value));
@@ -87,19 +86,22 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
     if (!params::is_training(row.role)) {
       continue;
     }
-    const bool fits = row.owner >= 0 && static_cast<size_t>(row.owner) < saved.storages.size() &&
-                      row.shape == saved.storages[static_cast<size_t>(row.owner)].shape &&
-                      row.dtype == DType::f32;
+    const bool owned = row.owner >= 0 && static_cast<size_t>(row.owner) < saved.storages.size();
+    const Shape owner = owned ? saved.storages[static_cast<size_t>(row.owner)].shape : Shape{};
+    const std::vector<Moment> kept = moments(optimizer, owner);
+    const bool is_moment = row.role == Role::moment;
+    BOWLINE_REQUIRE(!owned || !is_moment || row.slot < kept.size(),
+                    "storage {} is moment {} of {}.", tie, row.slot, kept.size());
+    const bool fits =
+        owned && row.shape == (is_moment ? kept[row.slot].shape : owner) && row.dtype == DType::f32;
     BOWLINE_REQUIRE(fits, "storage {} ({}) does not fit the storage that it belongs to.", tie,
                     name_of(row.role));
     BOWLINE_REQUIRE(
         row.role != Role::master ||
             (row.slot == 0 && has_master(saved.storages[static_cast<size_t>(row.owner)])),
         "storage {} is master {} of storage {}, which is f32 itself.", tie, row.slot, row.owner);
-    if (row.role == Role::moment) {
-      BOWLINE_REQUIRE(row.slot < moments(optimizer), "storage {} is moment {} of {}.", tie,
-                      row.slot, moments(optimizer));
-      BOWLINE_TRY(check_moments(row, optimizer));
+    if (is_moment) {
+      BOWLINE_TRY(check_moments(row, kept[row.slot].squares));
     }
   }
   for (const uint32_t tie : trained(saved)) {
@@ -284,7 +286,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   // Rows of storages that are frozen now, for when they are thawed.
   for (const Storage& row : saved.storages) {
     if (row.role != Role::gradient && params::is_training(row.role) && !row.empty) {
-      add_row(staged, static_cast<uint32_t>(row.owner), row.role, row.slot);
+      add_row(staged, static_cast<uint32_t>(row.owner), row.role, row.slot, row.shape);
     }
   }
   device::Demand demand;

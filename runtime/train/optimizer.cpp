@@ -76,41 +76,99 @@ bool waits(const Storage& row) {
   return params::is_training(row.role) && !row.empty && row.home.block == nullptr;
 }
 
-// Storages that one node updates.
+// Where the rule of a storage is the same, but its moments are not of the same kind, it is in another group.
 struct Group {
   UpdateRule rule;
+  size_t moments = 0;
   bool has_masters = false;
   auto operator<=>(const Group&) const = default;
 };
 
-Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
-                 const Group& group, ValueId scale) {
-  const UpdateRule& rule = group.rule;
-  BOWLINE_ASSIGN(const ValueId weights, group.has_masters ? b.list("masters", ties, Role::master)
-                                                          : b.list("weights", ties, {}));
-  BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", ties, Role::gradient));
-  if (o.kind == Optimizer::Kind::adamw) {
-    BOWLINE_ASSIGN(const ValueId m, b.list("first_moments", ties, Role::moment, 0));
-    BOWLINE_ASSIGN(const ValueId v, b.list("second_moments", ties, Role::moment, 1));
-    AdamWAttributesT a;
-    a.beta1 = o.beta1;
-    a.beta2 = o.beta2;
-    a.eps = o.eps;
-    a.weight_decay = rule.weight_decay;
-    a.learning_rate_factor = rule.learning_rate_factor;
-    return b.add(Op::AdamW, Attributes::of(a), {weights, gradients, m, v, scale}).status();
+template <class Table>
+Table with_rule(const UpdateRule& rule) {
+  Table t;
+  t.weight_decay = rule.weight_decay;
+  t.learning_rate_factor = rule.learning_rate_factor;
+  return t;
+}
+
+// The operator with its attributes, and how many of the moments stand before the scale among its operands.
+struct Update {
+  Op op;
+  Attributes attributes;
+  size_t before_scale = 0;
+};
+
+Update update_of(const Optimizer& o, const UpdateRule& rule) {
+  switch (o.kind) {
+    case Optimizer::Kind::adamw: {
+      auto a = with_rule<AdamWAttributesT>(rule);
+      a.beta1 = o.beta1;
+      a.beta2 = o.beta2;
+      a.eps = o.eps;
+      return {Op::AdamW, Attributes::of(a), 2};
+    }
+    case Optimizer::Kind::adagrad: {
+      auto a = with_rule<AdagradAttributesT>(rule);
+      a.learning_rate_decay = o.learning_rate_decay;
+      a.eps = o.eps;
+      return {Op::Adagrad, Attributes::of(a), 1};
+    }
+    case Optimizer::Kind::rmsprop: {
+      auto a = with_rule<RmsPropAttributesT>(rule);
+      a.alpha = o.alpha;
+      a.momentum = o.momentum;
+      a.centered = o.centered;
+      a.eps = o.eps;
+      return {Op::RmsProp, Attributes::of(a)};
+    }
+    case Optimizer::Kind::lion: {
+      auto a = with_rule<LionAttributesT>(rule);
+      a.beta1 = o.beta1;
+      a.beta2 = o.beta2;
+      return {Op::Lion, Attributes::of(a), 1};
+    }
+    case Optimizer::Kind::adafactor: {
+      auto a = with_rule<AdafactorAttributesT>(rule);
+      a.beta2_decay = o.beta2_decay;
+      a.eps1 = o.eps;
+      a.eps2 = o.eps2;
+      a.d = o.update_clip;
+      return {Op::Adafactor, Attributes::of(a)};
+    }
+    case Optimizer::Kind::sgd:
+      break;
   }
-  SgdAttributesT a;
+  auto a = with_rule<SgdAttributesT>(rule);
   a.momentum = o.momentum;
   a.nesterov = o.nesterov;
-  a.weight_decay = rule.weight_decay;
-  a.learning_rate_factor = rule.learning_rate_factor;
-  std::vector<ValueId> inputs = {weights, gradients, scale};
-  if (moments(o) > 0) {
-    BOWLINE_ASSIGN(const ValueId momenta, b.list("momenta", ties, Role::moment, 0));
-    inputs.push_back(momenta);
+  return {Op::Sgd, Attributes::of(a)};
+}
+
+Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t> ties,
+                 const Group& group, ValueId scale) {
+  const Update update = update_of(o, group.rule);
+  std::vector<ValueId> inputs;
+  BOWLINE_ASSIGN(inputs.emplace_back(), group.has_masters ? b.list("masters", ties, Role::master)
+                                                          : b.list("weights", ties, {}));
+  BOWLINE_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
+  for (uint32_t slot = 0; slot < group.moments; ++slot) {
+    BOWLINE_ASSIGN(inputs.emplace_back(),
+                   b.list(format("moments_{}", slot), ties, Role::moment, slot));
   }
-  return b.add(Op::Sgd, Attributes::of(a), std::move(inputs)).status();
+  inputs.insert(inputs.begin() + 2 + static_cast<std::ptrdiff_t>(update.before_scale), scale);
+  return b.add(update.op, update.attributes, std::move(inputs)).status();
+}
+
+// The shape without one axis, counted from the end.
+Shape without(const Shape& shape, int from_end) {
+  Shape out;
+  for (int a = 0; a < shape.rank(); ++a) {
+    if (a != shape.rank() - from_end) {
+      out.push_back(shape[a]);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -132,17 +190,44 @@ std::vector<uint32_t> trained(const params::Table& table) {
 
 bool has_master(const Storage& storage) { return storage.dtype != DType::f32; }
 
-uint32_t moments(const Optimizer& optimizer) {
-  return optimizer.kind == Optimizer::Kind::adamw ? 2 : optimizer.momentum != 0 ? 1 : 0;
+std::vector<Moment> moments(const Optimizer& o, const Shape& weight) {
+  const Moment mean{weight};
+  const Moment squares{weight, true};
+  std::vector<Moment> out;
+  switch (o.kind) {
+    case Optimizer::Kind::adamw:
+      return {mean, squares};
+    case Optimizer::Kind::adagrad:
+      return {squares};
+    case Optimizer::Kind::lion:
+      return {mean};
+    case Optimizer::Kind::adafactor:
+      if (weight.rank() < 2) {
+        return {squares};
+      }
+      return {{without(weight, 1), true}, {without(weight, 2), true}};
+    case Optimizer::Kind::rmsprop:
+      out.push_back(squares);
+      if (o.centered) {
+        out.push_back(mean);
+      }
+      break;
+    case Optimizer::Kind::sgd:
+      break;
+  }
+  if (o.momentum != 0) {
+    out.push_back(mean);
+  }
+  return out;
 }
 
-void add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot) {
+void add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot, const Shape& shape) {
   if (table.owned(owner, role, slot)) {
     return;
   }
   Storage row;
   row.dtype = DType::f32;
-  row.shape = table.storages[owner].shape;
+  row.shape = shape;
   row.role = role;
   row.owner = static_cast<int32_t>(owner);
   row.slot = slot;
@@ -153,13 +238,14 @@ void add_row(params::Table& table, uint32_t owner, Role role, uint32_t slot) {
 void add_rows(params::Table& table, const Optimizer& optimizer) {
   for (const uint32_t tie : trained(table)) {
     for (uint32_t slot = 0; slot < kGradientSlots; ++slot) {
-      add_row(table, tie, Role::gradient, slot);
+      add_row(table, tie, Role::gradient, slot, table.storages[tie].shape);
     }
-    for (uint32_t slot = 0; slot < moments(optimizer); ++slot) {
-      add_row(table, tie, Role::moment, slot);
+    uint32_t slot = 0;
+    for (const Moment& moment : moments(optimizer, table.storages[tie].shape)) {
+      add_row(table, tie, Role::moment, slot++, moment.shape);
     }
     if (has_master(table.storages[tie])) {
-      add_row(table, tie, Role::master, 0);
+      add_row(table, tie, Role::master, 0, table.storages[tie].shape);
     }
   }
 }
@@ -201,8 +287,9 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   std::map<DType, std::vector<uint32_t>> rounded;
   for (const uint32_t tie : all) {
     BOWLINE_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
+    const size_t kept = moments(options.optimizer, table.storages[tie].shape).size();
     const bool master = has_master(table.storages[tie]);
-    groups[{rule, master}].push_back(tie);
+    groups[{rule, kept, master}].push_back(tie);
     if (master) {
       rounded[table.storages[tie].dtype].push_back(tie);
     }

@@ -12,13 +12,18 @@ std::vector<uint32_t> trained(const params::Table& table);
 // Whether the storage is trained through an f32 master, which is rounded into it.
 bool has_master(const params::Storage& storage);
 
-// How many moments the optimizer keeps per storage.
-uint32_t moments(const Optimizer& optimizer);
+// A row that the optimizer keeps for a storage; its slot is its place among them.
+struct Moment {
+  Shape shape;
+  bool squares = false;  // a mean or sum of squares: never negative
+};
+std::vector<Moment> moments(const Optimizer& optimizer, const Shape& weight);
 
 // Adds the missing rows of gradients, moments and masters. They wait: nothing is allocated.
 void add_rows(params::Table& table, const Optimizer& optimizer);
 // One row of them, unless it is there.
-void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot);
+void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot,
+             const Shape& shape);
 
 // The blocks of the rows of a training that wait for one.
 void add_waiting(const params::Table& table, device::Demand& demand);

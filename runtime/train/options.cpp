@@ -22,6 +22,46 @@ Status check_not_negative(std::string_view name, float value) {
   return {};
 }
 
+constexpr std::string_view kOptimizers[] = {"adamw",   "sgd",  "adagrad",
+                                            "rmsprop", "lion", "adafactor"};
+
+enum class Range : uint8_t { part, not_negative, positive, not_positive };
+
+// An option of some optimizers.
+struct Number {
+  const char* name;
+  float Optimizer::*value;
+  Range range;
+};
+
+// What an optimizer looks at besides its flags and the decay of the weights.
+std::vector<Number> numbers_of(Optimizer::Kind kind) {
+  using O = Optimizer;
+  switch (kind) {
+    case O::Kind::adamw:
+      return {{"beta1", &O::beta1, Range::part},
+              {"beta2", &O::beta2, Range::part},
+              {"eps", &O::eps, Range::positive}};
+    case O::Kind::sgd:
+      return {{"momentum", &O::momentum, Range::part}};
+    case O::Kind::adagrad:
+      return {{"learning_rate_decay", &O::learning_rate_decay, Range::not_negative},
+              {"eps", &O::eps, Range::positive}};
+    case O::Kind::rmsprop:
+      return {{"alpha", &O::alpha, Range::part},
+              {"momentum", &O::momentum, Range::part},
+              {"eps", &O::eps, Range::positive}};
+    case O::Kind::lion:
+      return {{"beta1", &O::beta1, Range::part}, {"beta2", &O::beta2, Range::part}};
+    case O::Kind::adafactor:
+      return {{"beta2_decay", &O::beta2_decay, Range::not_positive},
+              {"eps", &O::eps, Range::not_negative},
+              {"eps2", &O::eps2, Range::not_negative},
+              {"update_clip", &O::update_clip, Range::positive}};
+  }
+  return {};
+}
+
 std::string_view name_of(Schedule::Kind kind) {
   constexpr std::string_view names[] = {"constant", "linear", "cosine"};
   return names[static_cast<size_t>(kind)];
@@ -63,12 +103,26 @@ Status check_options(const TrainOptions& o) {
   BOWLINE_TRY(check_not_negative("final_fraction", o.schedule.final_fraction));
   BOWLINE_TRY(check_not_negative("weight_decay", a.weight_decay));
   BOWLINE_TRY(check_not_negative("clip_norm", o.clip_norm));
-  if (a.kind == Optimizer::Kind::adamw) {
-    BOWLINE_TRY(check_range("beta1", a.beta1, 0, 1));
-    BOWLINE_TRY(check_range("beta2", a.beta2, 0, 1));
-    BOWLINE_REQUIRE(std::isfinite(a.eps) && a.eps > 0, "eps is {}; it is a number above 0.", a.eps);
-  } else {
-    BOWLINE_TRY(check_range("momentum", a.momentum, 0, 1));
+  BOWLINE_REQUIRE(static_cast<size_t>(a.kind) < std::size(kOptimizers), "There is no optimizer {}.",
+                  static_cast<int>(a.kind));
+  for (const Number& n : numbers_of(a.kind)) {
+    const float value = a.*n.value;
+    switch (n.range) {
+      case Range::part:
+        BOWLINE_TRY(check_range(n.name, value, 0, 1));
+        break;
+      case Range::not_negative:
+        BOWLINE_TRY(check_not_negative(n.name, value));
+        break;
+      case Range::positive:
+        BOWLINE_REQUIRE(std::isfinite(value) && value > 0, "{} is {}; it is a number above 0.",
+                        n.name, value);
+        break;
+      case Range::not_positive:
+        BOWLINE_REQUIRE(std::isfinite(value) && value <= 0, "{} is {}; it is a number up to 0.",
+                        n.name, value);
+        break;
+    }
   }
   const TrainPrecision& precision = o.precision;
   BOWLINE_REQUIRE(!precision.compute || is_float(*precision.compute),
@@ -87,17 +141,17 @@ Status check_options(const TrainOptions& o) {
 
 RunSettings run_settings(const TrainOptions& o) {
   const Optimizer& a = o.optimizer;
-  const bool adamw = a.kind == Optimizer::Kind::adamw;
-  RunSettings s = {{"optimizer", adamw ? "adamw" : "sgd"},
+  RunSettings s = {{"optimizer", std::string(bowline::name_of(a.kind))},
                    {"weight_decay", format("{}", a.weight_decay)},
                    {"decay_all", format("{}", a.decay_all)}};
-  if (adamw) {
-    s.emplace_back("beta1", format("{}", a.beta1));
-    s.emplace_back("beta2", format("{}", a.beta2));
-    s.emplace_back("eps", format("{}", a.eps));
-  } else {
-    s.emplace_back("momentum", format("{}", a.momentum));
+  for (const Number& n : numbers_of(a.kind)) {
+    s.emplace_back(n.name, format("{}", a.*n.value));
+  }
+  if (a.kind == Optimizer::Kind::sgd) {
     s.emplace_back("nesterov", format("{}", a.nesterov));
+  }
+  if (a.kind == Optimizer::Kind::rmsprop) {
+    s.emplace_back("centered", format("{}", a.centered));
   }
   s.emplace_back("schedule", name_of(o.schedule.kind));
   s.emplace_back("learning_rate", format("{}", o.schedule.learning_rate));
@@ -162,3 +216,39 @@ Status check_groups(const params::Table& table, const TrainOptions& options) {
 }
 
 }  // namespace bowline::train
+
+namespace bowline {
+
+std::span<const std::string_view> optimizer_names() { return train::kOptimizers; }
+
+std::string_view name_of(Optimizer::Kind kind) {
+  return train::kOptimizers[static_cast<size_t>(kind)];
+}
+
+Optimizer Optimizer::of(Kind kind) {
+  Optimizer o;
+  o.kind = kind;
+  switch (kind) {
+    case Kind::adagrad:
+      o.eps = 1e-10f;
+      o.weight_decay = 0;
+      break;
+    case Kind::sgd:
+    case Kind::rmsprop:
+      o.weight_decay = 0;
+      break;
+    case Kind::lion:
+      o.beta2 = 0.99f;
+      o.weight_decay = 0;
+      break;
+    case Kind::adafactor:
+      o.eps = 0;
+      o.weight_decay = 0;
+      break;
+    case Kind::adamw:
+      break;
+  }
+  return o;
+}
+
+}  // namespace bowline

@@ -68,6 +68,7 @@ void TrainerState::fill(exec::StepValues& values) const {
   values.set("bias_correction1", bias_correction(options_.optimizer.beta1));
   values.set("bias_correction2", bias_correction(options_.optimizer.beta2));
   values.set("first_update", state_.applied == 0 ? 1u : 0u);
+  values.set("update", static_cast<uint32_t>(state_.applied + 1));
 }
 
 Status TrainerState::forget_accumulation() {

@@ -57,6 +57,28 @@ class Resume(harness.Case):
         self.assertEqual(self.log.read_bytes(), log)
         self.assertEqual(self.out.read_bytes(), weights)
 
+    def test_every_optimizer_goes_on(self):
+        for flags in (["sgd", "--momentum", 0.5], ["adagrad", "--learning-rate-decay", 0.1, "--eps", 1e-8],
+                      ["rmsprop", "--alpha", 0.9, "--momentum", 0.5, "--centered"], ["lion", "--beta1", 0.8],
+                      ["adafactor", "--beta2-decay", -0.7, "--eps2", 0.01, "--update-clip", 2]):
+            with self.subTest(flags[0]):
+                optimizer = ["--optimizer", *flags]
+                self.expect(self.train(3, *optimizer), OK)
+                log, weights = self.log.read_bytes(), self.out.read_bytes()
+                self.clear()
+                self.expect(self.train(2, *optimizer), OK)
+                refused = self.train(3, "--resume", "auto", "--optimizer", flags[0], "--force")
+                self.expect(refused, BAD_FILE, "belongs to a run with")
+                self.expect(self.train(3, *optimizer, "--resume", "auto", "--force"), OK, "resumed at step 2")
+                self.assertEqual(self.log.read_bytes(), log)
+                self.assertEqual(self.out.read_bytes(), weights)
+                self.clear()
+
+    def clear(self):
+        shutil.rmtree(self.checkpoints)
+        self.log.unlink()
+        self.out.unlink()
+
     def test_same_bits_twice_and_on_one_thread(self):
         logs = []
         for threads in (1, 2, 2):

@@ -253,7 +253,7 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
       continue;
     }
     const auto length = static_cast<size_t>(in.shape.elements());
-    Array a{in.shape, in.given, dtype_of_input(c, i), in.counted_axis, in.count};
+    Array a{in.shape, in.given, dtype_of_input(c, i), in.counted_axis, in.count, in.entries};
     for (double& v : a.values) {
       v = round_to(a.dtype, v);
     }

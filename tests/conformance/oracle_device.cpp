@@ -126,6 +126,7 @@ class OracleDevice : public device::Device {
     for (const Part& p : parts(r, o, iteration, in_repeat)) {
       const std::vector<double> part = conformance::load(p.data, p.elements, o.dtype);
       out.values.insert(out.values.end(), part.begin(), part.end());
+      out.entries.push_back(static_cast<int64_t>(p.elements));
     }
     out.shape = is_list ? Shape{static_cast<int64_t>(out.values.size())} : o.shape;
     return out;

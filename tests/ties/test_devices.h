@@ -10,15 +10,20 @@
 
 namespace bowline::test {
 
-// "cpu", "vulkan:0", "cuda-emu:0", ..., and the wrappers of cpu: "opaque", "moving". A device that is expected is named
-// even where it is missing.
-inline std::vector<std::string> device_names() {
+// "cpu", "vulkan:0", "cuda-emu:0", ... A device that is expected is named even where it is missing.
+inline std::vector<std::string> computing_device_names() {
   std::vector<std::string> out;
   for (const DeviceInfo& d : listed_devices()) {
     if ((d.unusable.empty() || is_expected(d)) && d.name != "null") {  // it computes nothing
       out.push_back(d.name);
     }
   }
+  return out;
+}
+
+// These, and the wrappers of cpu: "opaque", "moving".
+inline std::vector<std::string> device_names() {
+  std::vector<std::string> out = computing_device_names();
   out.insert(out.end(), {"opaque", "moving"});
   return out;
 }

@@ -53,7 +53,12 @@ TEST_P(NonFinite, AnInfiniteLossIsSkippedThoughTheNormIsFinite) {
 }
 
 TEST_P(NonFinite, AnUpdateThatMakesInfiniteWeightsIsReported) {
-  for (const Optimizer::Kind kind : {Optimizer::Kind::sgd, Optimizer::Kind::adamw}) {
+  for (size_t k = 0; k < optimizer_names().size(); ++k) {
+    const auto kind = static_cast<Optimizer::Kind>(k);
+    SCOPED_TRACE(std::string(name_of(kind)));
+    if (kind == Optimizer::Kind::adagrad) {
+      continue;  // no step is longer than its rate
+    }
     Seed s = scalar2(1);
     ASSERT_OK(s.model.to(device_));
     TrainOptions o = plain_sgd(3e38f);

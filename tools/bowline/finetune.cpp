@@ -68,17 +68,37 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
       ->check(real_number(0, 1))
       ->capture_default_str();
   verb->add_option("--optimizer", o.optimizer, "Optimizer")
-      ->check(CLI::IsMember({"adamw", "sgd"}))
+      ->check(CLI::IsMember(
+          std::vector<std::string>(optimizer_names().begin(), optimizer_names().end())))
       ->capture_default_str();
-  verb->add_option("--weight-decay", o.weight_decay, "Of matrices")
+  verb->add_option("--weight-decay", o.weight_decay,
+                   "Of matrices: decoupled with adamw, lion and adafactor, else L2")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--beta2", o.beta2, "Of AdamW")
+  verb->add_option("--beta1", o.beta1, "Of adamw and lion (default: 0.9)")
+      ->check(real_number_below(0, 1));
+  verb->add_option("--beta2", o.beta2, "Of adamw (default: 0.999) and lion (0.99)")
+      ->check(real_number_below(0, 1));
+  verb->add_option("--eps", o.eps,
+                   "Of adamw and rmsprop (default: 1e-8), adagrad (1e-10), adafactor (2^-23)")
+      ->check(real_number(0, 1e6));
+  verb->add_option("--momentum", o.momentum, "Of sgd and rmsprop")
       ->check(real_number_below(0, 1))
       ->capture_default_str();
-  verb->add_option("--momentum", o.momentum, "Of SGD")
-      ->check(real_number_below(0, 1))
-      ->capture_default_str();
+  verb->add_option("--alpha", o.alpha,
+                   "Of rmsprop: what stays of the mean of squares (default: 0.99)")
+      ->check(real_number_below(0, 1));
+  verb->add_flag("--centered", o.centered, "Of rmsprop: squares relative to the mean");
+  verb->add_option("--learning-rate-decay", o.learning_rate_decay, "Of adagrad (default: 0)")
+      ->check(real_number(0, 1e6));
+  verb->add_option("--beta2-decay", o.beta2_decay,
+                   "Of adafactor: power of the step that new squares weigh (default: -0.8)")
+      ->check(real_number(-10, 0));
+  verb->add_option("--eps2", o.eps2, "Of adafactor: least scale of a weight (default: 1e-3)")
+      ->check(real_number(0, 1e6));
+  verb->add_option("--update-clip", o.update_clip,
+                   "Of adafactor: largest root mean square of an update (default: 1)")
+      ->check(real_number(0, 1e6));
   verb->add_option("--clip", o.clip, "Largest global gradient norm; 0: not clipped")
       ->check(real_number(0, 1e6))
       ->capture_default_str();

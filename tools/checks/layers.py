@@ -21,6 +21,8 @@ ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "t
 # Above its room by purpose: the public types of every room, and what the build makes of the schemas.
 PUBLIC = "bowline.h"
 GENERATED = re.compile(r"generated/")
+# What every backend compiles for itself.
+FORMULAS = re.compile(r"ops/formulas/")
 GPU_HEADERS = re.compile(r"vulkan|cuda|cudnn|cublas|metal", re.IGNORECASE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}
@@ -67,7 +69,7 @@ def check_backends(root):
         for path in files_of(folder):
             name = path.relative_to(root).as_posix()
             for quote, include in includes(path):
-                if quote == "<" or include == PUBLIC or GENERATED.match(include):
+                if quote == "<" or include == PUBLIC or GENERATED.match(include) or FORMULAS.match(include):
                     continue
                 target = room_of(include)
                 own = (folder / include).exists() or (path.parent / include).exists()

@@ -255,16 +255,28 @@ void cross_entropy_rows(size_t rows, size_t n, const float* logits, const int32_
 }
 
 void cross_entropy_backward_rows(size_t rows, size_t n, const float* logits, const int32_t* labels,
-                                 int32_t ignore_index, float factor, float* dlogits) {
+                                 int32_t ignore_index, const RowFactor& by, float smoothing,
+                                 float* dlogits) {
   for (size_t row = 0; row < rows; ++row, logits += n, dlogits += n) {
     if (labels[row] == ignore_index) {
       std::fill(dlogits, dlogits + n, 0.0f);
       continue;
     }
+    const float factor = by.each == nullptr ? by.all : by.each[row];
     const float sum = exp_row<true>(n, logits, max_of_row(n, logits), dlogits);
     scale_row(n, factor / sum, dlogits);
-    dlogits[labels[row]] -= factor;
+    if (smoothing != 0) {
+      const FloatVector share = hn::Set(FloatTag(), factor * (smoothing / static_cast<float>(n)));
+      for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+        part.store(hn::Sub(part.load(dlogits + i), share), dlogits + i);
+      });
+    }
+    dlogits[labels[row]] -= factor * (1 - smoothing);
   }
+}
+
+float row_sum(size_t n, const float* x) {
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -287,6 +299,7 @@ HWY_EXPORT(log_softmax_backward_rows);
 HWY_EXPORT(log_sum_exp_rows);
 HWY_EXPORT(cross_entropy_rows);
 HWY_EXPORT(cross_entropy_backward_rows);
+HWY_EXPORT(row_sum);
 
 // f(first row, number of rows), any cut: rows do not see each other.
 template <class F>
@@ -426,13 +439,16 @@ void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
 }
 
 void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
-                            const int32_t* labels, int32_t ignore_index, float factor,
-                            float* dlogits) {
-  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+                            const int32_t* labels, int32_t ignore_index, const RowFactor& factor,
+                            float smoothing, float* dlogits) {
+  for_rows(threads, rows, n, [=, &factor](size_t row, size_t count) {
+    const RowFactor part{factor.all, factor.each == nullptr ? nullptr : factor.each + row};
     HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
-    (count, n, logits + row * n, labels + row, ignore_index, factor, dlogits + row * n);
+    (count, n, logits + row * n, labels + row, ignore_index, part, smoothing, dlogits + row * n);
   });
 }
+
+float sum_of_row(size_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(row_sum)(n, x); }
 
 }  // namespace bowline::cpu
 #endif  // HWY_ONCE

@@ -76,9 +76,18 @@ LabelCheck check_labels(size_t rows, size_t n, const int32_t* labels, int32_t ig
 void cross_entropy(Threads& threads, size_t rows, size_t n, const float* logits,
                    const int32_t* labels, int32_t ignore_index, float* loss);
 
-// dlogits = factor (softmax(logits) - [label]). dlogits may be logits.
+// What the gradient of each row is multiplied with: one number, or one of its own.
+struct RowFactor {
+  float all = 1;
+  const float* each = nullptr;
+};
+
+// dlogits = factor (softmax(logits) - (1 - smoothing) [label] - smoothing / n). dlogits may be logits.
 void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float* logits,
-                            const int32_t* labels, int32_t ignore_index, float factor,
-                            float* dlogits);
+                            const int32_t* labels, int32_t ignore_index, const RowFactor& factor,
+                            float smoothing, float* dlogits);
+
+// The sum of one row.
+float sum_of_row(size_t n, const float* x);
 
 }  // namespace bowline::cpu

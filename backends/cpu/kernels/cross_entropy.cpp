@@ -1,9 +1,12 @@
-//! ops CrossEntropy CrossEntropyGrad
-// loss = mean (or sum) over counted rows of lse - logits[label];  dlogits = factor (softmax(logits) - [label]).
-// A label outside the vocabulary is reported and counts as nothing: the caller discards the step.
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood NegativeLogLikelihoodGrad
+// Losses of labels. A label outside the classes is reported and counts as nothing: the caller discards the step. Logits that are
+// not f32 are made so in the workspace.
 #include <algorithm>
 
+#include "compute/convert.h"
 #include "compute/row.h"
+#include "core/checked.h"
+#include "core/element_types.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
@@ -14,15 +17,20 @@ struct Rows {
   size_t n;
   const int32_t* labels;
   int32_t ignore_index;
+  Reduction reduction;
   LabelCheck check;
+
+  bool counts(size_t row) const { return labels[row] != ignore_index; }
 };
 
+template <class Table>
 Rows rows_of(const Launch& l) {
-  const Shape& logits = *l.in[0].shape;
-  Rows r{static_cast<size_t>(logits.rows()),
-         static_cast<size_t>(logits.back()),
+  const auto& t = l.attributes<Table>();
+  Rows r{static_cast<size_t>(l.in[1].elements()),
+         static_cast<size_t>(l.in[0].shape->back()),
          l.in[1].i32(),
-         l.attributes<CrossEntropyAttributes>().ignore_index(),
+         t.ignore_index(),
+         t.reduction(),
          {}};
   r.check = check_labels(r.rows, r.n, r.labels, r.ignore_index);
   if (!r.check.valid) {
@@ -31,42 +39,185 @@ Rows rows_of(const Launch& l) {
   return r;
 }
 
-// What each counted row is multiplied with.
-double weight(const Launch& l, const Rows& r) {
-  const bool mean = l.attributes<CrossEntropyAttributes>().reduction() == Reduction::mean;
-  return !mean ? 1.0 : r.check.counted == 0 ? 0.0 : 1.0 / static_cast<double>(r.check.counted);
+// What each counted row is multiplied with, where the weights of all of them add up to `weight`.
+double share(const Rows& r, double weight) {
+  return r.reduction == Reduction::mean && weight != 0 ? 1.0 / weight : 1.0;
 }
 
-void run(const Launch& l) {
-  const Rows r = rows_of(l);
-  const float* logits = l.in[0].f32();
-  float* lse = l.out[1].f32();
-  log_sum_exp(l.threads, r.rows, r.n, logits, lse);
-  double sum = 0;
-  for (size_t i = 0; i < r.rows && r.check.valid; ++i) {
-    if (r.labels[i] != r.ignore_index) {
-      sum += static_cast<double>(lse[i]) -
-             static_cast<double>(logits[i * r.n + static_cast<size_t>(r.labels[i])]);
-    }
+constexpr uint64_t kAlignment = 64;
+
+uint64_t terms_bytes(uint64_t rows) { return round_up(rows * sizeof(double), kAlignment); }
+
+uint64_t wide_bytes(const device::NodeQuery& node) {
+  return node.inputs[0].dtype == DType::f32
+             ? 0
+             : static_cast<uint64_t>(node.inputs[0].shape.elements()) * sizeof(float);
+}
+
+// The logits as f32.
+template <class T>
+const float* wide_logits(const Launch& l, [[maybe_unused]] std::byte* scratch) {
+  if constexpr (std::same_as<T, float>) {
+    return l.in[0].f32();
+  } else {
+    auto* const wide = reinterpret_cast<float*>(scratch);
+    widen(l.threads, static_cast<size_t>(l.in[0].elements()), l.in[0].as<const T>(), wide);
+    return wide;
   }
-  *l.out[0].f32() = static_cast<float>(sum * weight(l, r));
 }
 
-void run_grad(const Launch& l) {
-  const Rows r = rows_of(l);
-  if (!r.check.valid) {
-    std::fill_n(l.out[0].f32(), r.rows * r.n, 0.0f);
+// The terms of the counted rows into the loss.
+void reduce(const Launch& l, const Rows& r, const double* terms, double weight) {
+  float* const loss = l.out[0].f32();
+  if (r.reduction == Reduction::none) {
+    for (size_t i = 0; i < r.rows; ++i) {
+      loss[i] = r.check.valid && r.counts(i) ? static_cast<float>(terms[i]) : 0.0f;
+    }
     return;
   }
-  const float factor = static_cast<float>(weight(l, r) * static_cast<double>(*l.in[3].f32()));
-  cross_entropy_backward(l.threads, r.rows, r.n, l.in[0].f32(), r.labels, r.ignore_index, factor,
-                         l.out[0].f32());
+  double sum = 0;
+  for (size_t i = 0; i < r.rows && r.check.valid; ++i) {
+    sum += r.counts(i) ? terms[i] : 0;
+  }
+  *loss = static_cast<float>(sum * share(r, weight));
 }
+
+uint64_t cross_entropy_workspace(const device::NodeQuery& node, const Threads&) {
+  return terms_bytes(static_cast<uint64_t>(node.inputs[1].shape.elements())) + wide_bytes(node);
+}
+
+template <class T>
+void run(const Launch& l) {
+  const Rows r = rows_of<CrossEntropyAttributes>(l);
+  auto* const terms = reinterpret_cast<double*>(l.workspace);
+  const float* const logits = wide_logits<T>(l, l.workspace + terms_bytes(r.rows));
+  const auto smoothing =
+      static_cast<double>(l.attributes<CrossEntropyAttributes>().label_smoothing());
+  float* const lse = l.out[1].f32();
+  log_sum_exp(l.threads, r.rows, r.n, logits, lse);
+  parallel_blocks(l.threads, r.check.valid ? static_cast<int64_t>(r.rows) : 0,
+                  smoothing == 0 ? 4096 : 1, [&](int64_t begin, int64_t end) {
+                    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+                      if (!r.counts(i)) {
+                        continue;
+                      }
+                      const float* const row = logits + i * r.n;
+                      const auto of_label =
+                          static_cast<double>(row[static_cast<size_t>(r.labels[i])]);
+                      terms[i] = static_cast<double>(lse[i]) - of_label;
+                      if (smoothing != 0) {
+                        const double mean =
+                            static_cast<double>(sum_of_row(r.n, row)) / static_cast<double>(r.n);
+                        terms[i] += smoothing * (of_label - mean);
+                      }
+                    }
+                  });
+  reduce(l, r, terms, static_cast<double>(r.check.counted));
+}
+
+uint64_t cross_entropy_grad_workspace(const device::NodeQuery& node, const Threads&) {
+  return wide_bytes(node);
+}
+
+template <class T>
+void run_grad(const Launch& l) {
+  const Rows r = rows_of<CrossEntropyAttributes>(l);
+  T* const dlogits = l.out[0].as<T>();
+  if (!r.check.valid) {
+    std::fill_n(dlogits, r.rows * r.n, T{});
+    return;
+  }
+  const float* const dloss = l.in[3].f32();
+  RowFactor factor;
+  if (r.reduction == Reduction::none) {
+    factor.each = dloss;
+  } else {
+    factor.all = static_cast<float>(share(r, static_cast<double>(r.check.counted)) *
+                                    static_cast<double>(*dloss));
+  }
+  const float* const logits = wide_logits<T>(l, l.workspace);
+  float* const to = std::same_as<T, float> ? l.out[0].f32() : reinterpret_cast<float*>(l.workspace);
+  cross_entropy_backward(l.threads, r.rows, r.n, logits, r.labels, r.ignore_index, factor,
+                         l.attributes<CrossEntropyAttributes>().label_smoothing(), to);
+  if constexpr (!std::same_as<T, float>) {
+    narrow(l.threads, r.rows * r.n, to, dlogits);
+  }
+}
+
+// The weight of the class of a row; none given: 1.
+template <class T>
+double weight_of(const Launch& l, size_t input, int32_t label) {
+  return l.has_input(input) ? static_cast<double>(to_f32(l.in[input].as<const T>()[label])) : 1.0;
+}
+
+template <class T>
+double weight_of_all(const Launch& l, const Rows& r, size_t input) {
+  double sum = 0;
+  for (size_t i = 0; i < r.rows && r.check.valid; ++i) {
+    sum += r.counts(i) ? weight_of<T>(l, input, r.labels[i]) : 0;
+  }
+  return sum;
+}
+
+uint64_t likelihood_workspace(const device::NodeQuery& node, const Threads&) {
+  return terms_bytes(static_cast<uint64_t>(node.inputs[1].shape.elements()));
+}
+
+template <class T>
+void run_likelihood(const Launch& l) {
+  const Rows r = rows_of<NegativeLogLikelihoodAttributes>(l);
+  const T* const x = l.in[0].as<const T>();
+  auto* const terms = reinterpret_cast<double*>(l.workspace);
+  for (size_t i = 0; i < r.rows && r.check.valid; ++i) {
+    if (r.counts(i)) {
+      terms[i] = -weight_of<T>(l, 2, r.labels[i]) *
+                 static_cast<double>(to_f32(x[i * r.n + static_cast<size_t>(r.labels[i])]));
+    }
+  }
+  reduce(l, r, terms, weight_of_all<T>(l, r, 2));
+}
+
+template <class T>
+void run_likelihood_grad(const Launch& l) {
+  const Rows r = rows_of<NegativeLogLikelihoodAttributes>(l);
+  const float* const dloss = l.in[2].f32();
+  T* const dx = l.out[0].as<T>();
+  const double each = share(r, weight_of_all<T>(l, r, 3));
+  parallel_blocks(
+      l.threads, static_cast<int64_t>(r.rows),
+      std::max<int64_t>(1, 16384 / static_cast<int64_t>(r.n)), [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+          std::fill_n(dx + i * r.n, r.n, T{});
+          if (r.check.valid && r.counts(i)) {
+            const auto d = static_cast<double>(dloss[r.reduction == Reduction::none ? i : 0]);
+            const double slope = -weight_of<T>(l, 3, r.labels[i]) * each * d;
+            dx[i * r.n + static_cast<size_t>(r.labels[i])] = from_f32<T>(static_cast<float>(slope));
+          }
+        }
+      });
+}
+
+template <class T>
+constexpr Kernel kCrossEntropy{.run = run<T>, .workspace = cross_entropy_workspace};
+template <class T>
+constexpr Kernel kCrossEntropyGrad{.run = run_grad<T>, .workspace = cross_entropy_grad_workspace};
+template <class T>
+constexpr Kernel kLikelihood{.run = run_likelihood<T>, .workspace = likelihood_workspace};
+template <class T>
+constexpr Kernel kLikelihoodGrad{.run = run_likelihood_grad<T>};
 
 }  // namespace
 
-extern const Kernel kernel_cross_entropy, kernel_cross_entropy_grad;
-const Kernel kernel_cross_entropy{.run = run};
-const Kernel kernel_cross_entropy_grad{.run = run_grad};
+#define BOWLINE_KERNELS(stem, kernel)                                           \
+  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
+  const Kernel kernel_##stem = kernel<float>;                                   \
+  const Kernel kernel_##stem##_f16 = kernel<f16>;                               \
+  const Kernel kernel_##stem##_bf16 = kernel<bf16>
+
+BOWLINE_KERNELS(cross_entropy, kCrossEntropy);
+BOWLINE_KERNELS(cross_entropy_grad, kCrossEntropyGrad);
+BOWLINE_KERNELS(negative_log_likelihood, kLikelihood);
+BOWLINE_KERNELS(negative_log_likelihood_grad, kLikelihoodGrad);
+#undef BOWLINE_KERNELS
 
 }  // namespace bowline::cpu

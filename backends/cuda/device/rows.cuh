@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "device/elements.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 
@@ -21,9 +22,9 @@ __device__ unsigned team_lane() {
   return threadIdx.x % kTeam;
 }
 
-// kWidth elements, 1 or 4, from an address that is a multiple of their size.
-template <int kWidth>
-__device__ void load(const float* at, float (&v)[kWidth]) {
+// kWidth elements, 1 or 4, from an address that is a multiple of their size; four of f32 alone.
+template <int kWidth, class X>
+__device__ void load(const X* at, float (&v)[kWidth]) {
   if constexpr (kWidth == 4) {
     const float4 four = load4(at);
     v[0] = four.x;
@@ -31,15 +32,15 @@ __device__ void load(const float* at, float (&v)[kWidth]) {
     v[2] = four.z;
     v[3] = four.w;
   } else {
-    v[0] = *at;
+    v[0] = read(at);
   }
 }
-template <int kWidth>
-__device__ void store(float* at, const float (&v)[kWidth]) {
+template <int kWidth, class Y>
+__device__ void store(Y* at, const float (&v)[kWidth]) {
   if constexpr (kWidth == 4) {
     store4(at, make_float4(v[0], v[1], v[2], v[3]));
   } else {
-    *at = v[0];
+    write(at, v[0]);
   }
 }
 

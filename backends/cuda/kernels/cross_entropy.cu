@@ -1,5 +1,5 @@
-//! ops CrossEntropy CrossEntropyGrad
-// A team per row. A label equal to ignore_index is not counted; another one outside [0, classes) sets the error word.
+//! ops(f32, f16, bf16) CrossEntropy CrossEntropyGrad NegativeLogLikelihood NegativeLogLikelihoodGrad
+// Losses of labels, a team per row. A label equal to ignore_index is not counted; another one outside [0, classes) sets the error word.
 #include "device/exponential_sum.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
@@ -11,62 +11,119 @@ struct Labels {
   int32_t ignore_index;
   device::StepHead* head;
   uint32_t node;
+
+  __device__ bool counted(uint64_t row) const { return data[row] != ignore_index; }
+  __device__ bool inside(uint64_t row) const {
+    return data[row] >= 0 && static_cast<uint64_t>(data[row]) < classes;
+  }
+  // A label that is neither counted out nor a class.
+  __device__ void report(uint64_t row) const {
+    if (counted(row) && !inside(row)) {
+      bad_index(head, node, data[row]);
+    }
+  }
 };
 
 // lse, and the loss of every row.
-template <unsigned kTeam, int kWidth>
-__global__ void cross_entropy_kernel(const float* x, Labels labels, float* lse, float* losses) {
+template <unsigned kTeam, int kWidth, class X>
+__global__ void cross_entropy_kernel(const X* x, Labels labels, float* lse, float* losses,
+                                     float smoothing) {
   const uint64_t row = team_row<kTeam>();
   if (row >= labels.rows) {
     return;
   }
-  x += row * labels.classes;
-  const ExponentialSum total = exponential_sum<kTeam, kWidth>(x, labels.classes);
+  const uint64_t n = labels.classes;
+  x += row * n;
+  const ExponentialSum total = exponential_sum<kTeam, kWidth>(x, n);
+  float below = 0;  // sum of top - x
+  if (smoothing != 0) {
+    for (uint64_t i = team_lane<kTeam>(); i < n; i += kTeam) {
+      below += total.top - read(x + i);
+    }
+    below = team_sum<kTeam>(below);
+  }
   if (team_lane<kTeam>() == 0) {
     const float log_sum = logf(total.sum);
-    const int32_t label = labels.data[row];
-    const bool counted = label != labels.ignore_index;
-    const bool inside = label >= 0 && static_cast<uint64_t>(label) < labels.classes;
     lse[row] = total.top + log_sum;
-    losses[row] = counted && inside ? log_sum + (total.top - x[label]) : 0.0f;
-    if (counted && !inside) {
-      bad_index(labels.head, labels.node, label);
+    float loss = 0;
+    if (labels.counted(row) && labels.inside(row)) {
+      const float of_label = total.top - read(x + labels.data[row]);
+      loss = log_sum + of_label;
+      if (smoothing != 0) {
+        loss = log_sum + ((1 - smoothing) * of_label + smoothing * (below / static_cast<float>(n)));
+      }
+    }
+    losses[row] = loss;
+    labels.report(row);
+  }
+}
+
+// -weight x[label] of every row.
+template <class X>
+__global__ void likelihood_kernel(const X* x, Labels labels, const X* weight, float* losses) {
+  const uint64_t row = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  if (row >= labels.rows) {
+    return;
+  }
+  float loss = 0;
+  if (labels.counted(row) && labels.inside(row)) {
+    const int32_t label = labels.data[row];
+    loss =
+        -(weight == nullptr ? 1.0f : read(weight + label)) * read(x + row * labels.classes + label);
+  }
+  losses[row] = loss;
+  labels.report(row);
+}
+
+// One block: the weights of the rows that count, each 1 where there are none.
+template <class X>
+__device__ float weight_of_all(const Labels& labels, const X* weight) {
+  float sum = 0;
+  for (uint64_t i = threadIdx.x; i < labels.rows; i += kRowThreads) {
+    if (labels.counted(i)) {
+      sum += weight == nullptr ? 1.0f : labels.inside(i) ? read(weight + labels.data[i]) : 0.0f;
     }
   }
+  return team_sum<kRowThreads>(sum);
 }
 
-// One block: the number of rows that count.
-__device__ float counted_rows(const Labels& labels) {
-  float count = 0;
-  for (uint64_t i = threadIdx.x; i < labels.rows; i += kRowThreads) {
-    count += labels.data[i] != labels.ignore_index ? 1.0f : 0.0f;
-  }
-  return team_sum<kRowThreads>(count);
-}
-
-__global__ void total_loss_kernel(const float* losses, Labels labels, float* loss, bool mean) {
+template <class X>
+__global__ void total_loss_kernel(const float* losses, Labels labels, const X* weight, float* loss,
+                                  bool mean) {
   float sum = 0;
   for (uint64_t i = threadIdx.x; i < labels.rows; i += kRowThreads) {
     sum += losses[i];
   }
   sum = team_sum<kRowThreads>(sum);
-  const float count = counted_rows(labels);
+  const float all = weight_of_all(labels, weight);
   if (threadIdx.x == 0) {
-    *loss = mean && count > 0 ? sum / count : sum;
+    *loss = mean && all != 0 ? sum / all : sum;
   }
 }
 
-__global__ void count_rows_kernel(Labels labels, float* count) {
-  const float all = counted_rows(labels);
+template <class X>
+__global__ void weights_kernel(Labels labels, const X* weight, float* to) {
+  const float all = weight_of_all(labels, weight);
   if (threadIdx.x == 0) {
-    *count = all;
+    *to = all;
   }
 }
+
+// What the gradient of a row is multiplied with: dloss, one or one for each row, for the mean divided by the weight of all.
+struct Factor {
+  const float* dloss;
+  const float* weight;  // null: not divided
+  bool each;
+
+  __device__ float of(uint64_t row) const {
+    return dloss[each ? row : 0] / (weight != nullptr && *weight != 0 ? *weight : 1.0f);
+  }
+};
 
 // dx may lie on x. A thread loads several elements before it stores the first.
-template <unsigned kTeam, int kWidth>
-__global__ void cross_entropy_grad_kernel(const float* x, Labels labels, const float* lse,
-                                          const float* dloss, const float* count, float* dx) {
+template <unsigned kTeam, int kWidth, class X>
+__global__ void cross_entropy_grad_kernel(const X* x, Labels labels, const float* lse,
+                                          Factor factor, float smoothing, X* dx) {
   constexpr int kLoads = 4;
   constexpr uint64_t kStep = kTeam * kWidth;
   const uint64_t row = team_row<kTeam>();
@@ -75,9 +132,10 @@ __global__ void cross_entropy_grad_kernel(const float* x, Labels labels, const f
   }
   const uint64_t n = labels.classes;
   const int32_t label = labels.data[row];
-  const bool counted = label != labels.ignore_index;
-  const float factor = *dloss / (count != nullptr && *count > 0 ? *count : 1.0f);
+  const bool counted = labels.counted(row);
+  const float f = factor.of(row);
   const float row_lse = lse[row];
+  const float share = smoothing / static_cast<float>(n);
   x += row * n;
   dx += row * n;
   for (uint64_t first = team_lane<kTeam>() * kWidth; first < n; first += kLoads * kStep) {
@@ -93,64 +151,138 @@ __global__ void cross_entropy_grad_kernel(const float* x, Labels labels, const f
         break;
       }
       for (int k = 0; k < kWidth; ++k) {
-        const float hit = static_cast<int64_t>(i) + k == label ? 1.0f : 0.0f;
-        v[b][k] = counted ? (expf(v[b][k] - row_lse) - hit) * factor : 0.0f;
+        const float hit = (static_cast<int64_t>(i) + k == label ? 1 - smoothing : 0.0f) + share;
+        v[b][k] = counted ? (expf(v[b][k] - row_lse) - hit) * f : 0.0f;
       }
       store(dx + i, v[b]);
     }
   }
 }
 
+template <class X>
+__global__ void likelihood_grad_kernel(Labels labels, const X* weight, Factor factor, X* dx) {
+  const uint64_t i = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x;
+  if (i >= labels.rows * labels.classes) {
+    return;
+  }
+  const uint64_t row = i / labels.classes;
+  const uint64_t column = i % labels.classes;
+  const bool hit = labels.counted(row) && static_cast<int64_t>(column) == labels.data[row];
+  write(dx + i, hit ? -(weight == nullptr ? 1.0f : read(weight + column)) * factor.of(row) : 0.0f);
+}
+
+template <class Table>
 Labels labels_of(const Launch& l) {
   return {l.in_i32(1),
           static_cast<uint64_t>(l.in_shape(1).elements()),
           static_cast<uint64_t>(l.in_shape(0).back()),
-          l.attributes<CrossEntropyAttributes>().ignore_index(),
+          l.attributes<Table>().ignore_index(),
           l.head(),
           l.node()};
 }
-bool is_mean(const Launch& l) {
-  return l.attributes<CrossEntropyAttributes>().reduction() == Reduction::mean;
+
+template <class X>
+const X* weight_of(const Launch& l, size_t input) {
+  return l.has_input(input) ? l.in_as<X>(input) : nullptr;
 }
 
-uint64_t cross_entropy_workspace(const NodeView& node) {
+// The weight of all rows is found first, where the mean asks for it.
+template <class X>
+Factor factor_of(Launch& l, const Labels& labels, Reduction reduction, const float* dloss,
+                 const X* weight) {
+  if (reduction != Reduction::mean) {
+    return {dloss, nullptr, reduction == Reduction::none};
+  }
+  l.launch("weight of all rows", weights_kernel<X>, 1, kRowThreads, labels, weight, l.workspace());
+  return {dloss, l.workspace(), false};
+}
+
+uint64_t terms_workspace(const NodeView& node) {
   return static_cast<uint64_t>(node.in(1).elements()) * sizeof(float);
 }
 
-void cross_entropy(Launch& l) {
-  const Labels labels = labels_of(l);
-  launch_rows(
-      l, "cross entropy", labels.rows, labels.classes,
-      labels.classes % 4 == 0 && aligned16(l.in(0)),
-      [](auto team, auto width) { return cross_entropy_kernel<team(), width()>; }, l.in(0), labels,
-      l.out(1), l.workspace());
-  l.launch("cross entropy, total", total_loss_kernel, 1, kRowThreads, l.workspace(), labels,
-           l.out(0), is_mean(l));
+// The losses of the rows are the output, or lie in the workspace until they are added up.
+template <class X>
+void add_up(Launch& l, const Labels& labels, Reduction reduction, const X* weight) {
+  if (reduction != Reduction::none) {
+    l.launch("total loss", total_loss_kernel<X>, 1, kRowThreads, l.workspace(), labels, weight,
+             l.out(0), reduction == Reduction::mean);
+  }
+}
+float* terms_of(const Launch& l, Reduction reduction) {
+  return reduction == Reduction::none ? l.out(0) : l.workspace();
 }
 
-uint64_t cross_entropy_grad_workspace(const NodeView&) { return sizeof(float); }
+template <class X>
+void cross_entropy(Launch& l) {
+  constexpr bool kWide = std::is_same_v<X, float>;
+  const auto& t = l.attributes<CrossEntropyAttributes>();
+  const Labels labels = labels_of<CrossEntropyAttributes>(l);
+  launch_rows(
+      l, "cross entropy", labels.rows, labels.classes,
+      kWide && labels.classes % 4 == 0 && aligned16(l.in(0)),
+      [](auto team, auto width) {
+        return cross_entropy_kernel < team(), kWide ? width() : 1, X > ;
+      },
+      l.in_as<X>(0), labels, l.out(1), terms_of(l, t.reduction()), t.label_smoothing());
+  add_up<X>(l, labels, t.reduction(), nullptr);
+}
 
+template <class X>
+void negative_log_likelihood(Launch& l) {
+  const Reduction reduction = l.attributes<NegativeLogLikelihoodAttributes>().reduction();
+  const Labels labels = labels_of<NegativeLogLikelihoodAttributes>(l);
+  l.launch("likelihood", likelihood_kernel<X>, blocks_for(labels.rows, kRowThreads), kRowThreads,
+           l.in_as<X>(0), labels, weight_of<X>(l, 2), terms_of(l, reduction));
+  add_up(l, labels, reduction, weight_of<X>(l, 2));
+}
+
+uint64_t grad_workspace(const NodeView&) { return sizeof(float); }
+
+template <class X>
 void cross_entropy_grad(Launch& l) {
-  const Labels labels = labels_of(l);
+  constexpr bool kWide = std::is_same_v<X, float>;
+  const auto& t = l.attributes<CrossEntropyAttributes>();
+  const Labels labels = labels_of<CrossEntropyAttributes>(l);
   if (labels.rows == 0) {
     return;
   }
-  float* count = nullptr;
-  if (is_mean(l)) {
-    count = l.workspace();
-    l.launch("cross entropy, count", count_rows_kernel, 1, kRowThreads, labels, count);
-  }
+  const Factor factor =
+      factor_of<X>(l, labels, t.reduction(), l.in(3), static_cast<const X*>(nullptr));
   launch_rows(
       l, "cross entropy gradient", labels.rows, labels.classes,
-      labels.classes % 4 == 0 && aligned16(l.in(0), l.out(0)),
-      [](auto team, auto width) { return cross_entropy_grad_kernel<team(), width()>; }, l.in(0),
-      labels, l.in(2), l.in(3), count, l.out(0));
+      kWide && labels.classes % 4 == 0 && aligned16(l.in(0), l.out(0)),
+      [](auto team, auto width) {
+        return cross_entropy_grad_kernel < team(), kWide ? width() : 1, X > ;
+      },
+      l.in_as<X>(0), labels, l.in(2), factor, t.label_smoothing(), l.out_as<X>(0));
+}
+
+template <class X>
+void negative_log_likelihood_grad(Launch& l) {
+  const Labels labels = labels_of<NegativeLogLikelihoodAttributes>(l);
+  if (labels.rows == 0) {
+    return;
+  }
+  const X* const weight = weight_of<X>(l, 3);
+  const Factor factor = factor_of(
+      l, labels, l.attributes<NegativeLogLikelihoodAttributes>().reduction(), l.in(2), weight);
+  l.launch("likelihood gradient", likelihood_grad_kernel<X>,
+           blocks_for(labels.rows * labels.classes, kRowThreads), kRowThreads, labels, weight,
+           factor, l.out_as<X>(0));
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(cross_entropy, .run = cross_entropy, .workspace = cross_entropy_workspace);
-BOWLINE_CUDA_KERNEL(cross_entropy_grad, .run = cross_entropy_grad,
-                    .workspace = cross_entropy_grad_workspace);
+#define BOWLINE_KERNELS(stem, bytes)                                        \
+  BOWLINE_CUDA_KERNEL(stem, .run = stem<float>, .workspace = bytes);        \
+  BOWLINE_CUDA_KERNEL(stem##_f16, .run = stem<__half>, .workspace = bytes); \
+  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = stem<__nv_bfloat16>, .workspace = bytes)
+
+BOWLINE_KERNELS(cross_entropy, terms_workspace);
+BOWLINE_KERNELS(cross_entropy_grad, grad_workspace);
+BOWLINE_KERNELS(negative_log_likelihood, terms_workspace);
+BOWLINE_KERNELS(negative_log_likelihood_grad, grad_workspace);
+#undef BOWLINE_KERNELS
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

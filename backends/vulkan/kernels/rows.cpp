@@ -1,4 +1,3 @@
-//! ops CrossEntropy CrossEntropyGrad
 //! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
 // Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
 #include <algorithm>
@@ -64,64 +63,6 @@ void log_softmax(Launch& l) {
 void log_softmax_grad(Launch& l) {
   backward(l, of_type(l.type(), shader::softmax_log_backward_f32, shader::softmax_log_backward_f16,
                       shader::softmax_log_backward_bf16));
-}
-
-struct CrossEntropy {
-  VkDeviceAddress lse = 0;
-  VkDeviceAddress losses = 0;
-  VkDeviceAddress loss = 0;
-  VkDeviceAddress counted = 0;
-  VkDeviceAddress dloss = 0;
-  VkDeviceAddress dx = 0;
-};
-
-Push push_of(const Launch& l, const CrossEntropy& c) {
-  const auto& attributes = l.attributes<CrossEntropyAttributes>();
-  Push push;
-  push.add(l.in(0))
-      .add(l.in(1))
-      .add(c.lse)
-      .add(c.losses)
-      .add(c.loss)
-      .add(c.counted)
-      .add(c.dloss)
-      .add(c.dx);
-  push.add(l.step()).u32(elements(l.in_shape(1))).u32(static_cast<uint64_t>(l.in_shape(0).back()));
-  push.add(attributes.ignore_index())
-      .u32(attributes.reduction() == Reduction::mean ? 1 : 0)
-      .u32(l.node());
-  return push;
-}
-
-uint64_t cross_entropy_workspace(const NodeView& node) { return elements(node.in(1)) * 8; }
-
-void cross_entropy(Launch& l) {
-  CrossEntropy c;
-  c.lse = l.out(1);
-  c.losses = l.workspace();
-  c.loss = l.out(0);
-  const uint64_t rows = elements(l.in_shape(1));
-  const auto n = static_cast<double>(elements(l.in_shape(0)));
-  l.dispatch(shader::cross_entropy_rows, {}, push_of(l, c), l.over_rows(rows), n * 40, n * 8);
-  l.barrier();
-  l.dispatch(shader::cross_entropy_total, {}, push_of(l, c), {l.lanes(), 1, 1},
-             static_cast<double>(rows) * 20, 0);
-}
-
-uint64_t cross_entropy_grad_workspace(const NodeView&) { return 4; }
-
-void cross_entropy_grad(Launch& l) {
-  CrossEntropy c;
-  c.lse = l.in(2);
-  c.counted = l.workspace();
-  c.dloss = l.in(3);
-  c.dx = l.out(0);
-  const uint64_t rows = elements(l.in_shape(1));
-  const auto n = static_cast<double>(elements(l.in_shape(0)));
-  l.dispatch(shader::cross_entropy_count, {}, push_of(l, c), {l.lanes(), 1, 1},
-             static_cast<double>(rows) * 20, 0);
-  l.barrier();
-  l.dispatch(shader::cross_entropy_grad, {}, push_of(l, c), l.over_rows(rows), n * 40, n * 8);
 }
 
 void norm(Launch& l, bool layer) {
@@ -239,10 +180,6 @@ BOWLINE_VULKAN_KERNEL(log_softmax_bf16, .launch = log_softmax, .refusal = refusa
 BOWLINE_VULKAN_KERNEL(log_softmax_grad, .launch = log_softmax_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(log_softmax_grad_f16, .launch = log_softmax_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(log_softmax_grad_bf16, .launch = log_softmax_grad, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(cross_entropy, .launch = cross_entropy, .workspace = cross_entropy_workspace,
-                      .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(cross_entropy_grad, .launch = cross_entropy_grad,
-                      .workspace = cross_entropy_grad_workspace, .refusal = refusal);
 BOWLINE_VULKAN_KERNELS(layer_norm, .launch = layer_norm, .refusal = refusal);
 BOWLINE_VULKAN_KERNELS(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace,
                        .refusal = refusal);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "bowline.h"
@@ -42,8 +43,17 @@ struct FinetuneOptions {
   float learning_rate = Schedule{}.learning_rate;
   float final_fraction = Schedule{}.final_fraction;
   float weight_decay = Optimizer{}.weight_decay;
-  float beta2 = Optimizer{}.beta2;
   float momentum = Optimizer{}.momentum;
+  // None: what Optimizer::of() says.
+  std::optional<float> beta1;
+  std::optional<float> beta2;
+  std::optional<float> eps;
+  std::optional<float> alpha;
+  std::optional<float> learning_rate_decay;
+  std::optional<float> beta2_decay;
+  std::optional<float> eps2;
+  std::optional<float> update_clip;
+  bool centered = false;
   float clip = TrainOptions{}.clip_norm;
   std::string compute = "f32";
   float loss_scale = TrainPrecision{}.loss_scale;

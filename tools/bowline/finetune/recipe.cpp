@@ -13,15 +13,43 @@ namespace {
 constexpr std::string_view kSteps = "steps";
 constexpr std::string_view kData = "data";
 
+// The flags of an optimizer that have no default of their own.
+struct OptionalNumber {
+  const char* flag;
+  std::optional<float> FinetuneOptions::*given;
+  float Optimizer::*value;
+};
+using Flags = FinetuneOptions;
+constexpr OptionalNumber kOptional[] = {
+    {"beta1", &Flags::beta1, &Optimizer::beta1},
+    {"beta2", &Flags::beta2, &Optimizer::beta2},
+    {"eps", &Flags::eps, &Optimizer::eps},
+    {"alpha", &Flags::alpha, &Optimizer::alpha},
+    {"learning-rate-decay", &Flags::learning_rate_decay, &Optimizer::learning_rate_decay},
+    {"beta2-decay", &Flags::beta2_decay, &Optimizer::beta2_decay},
+    {"eps2", &Flags::eps2, &Optimizer::eps2},
+    {"update-clip", &Flags::update_clip, &Optimizer::update_clip},
+};
+
+Optimizer optimizer(const FinetuneOptions& o) {
+  const auto names = optimizer_names();
+  Optimizer out = Optimizer::of(
+      static_cast<Optimizer::Kind>(std::ranges::find(names, o.optimizer) - names.begin()));
+  out.weight_decay = o.weight_decay;
+  out.momentum = o.momentum;
+  out.centered = o.centered;
+  for (const OptionalNumber& n : kOptional) {
+    out.*n.value = (o.*n.given).value_or(out.*n.value);
+  }
+  return out;
+}
+
 }  // namespace
 
 TrainOptions train_options(const FinetuneOptions& o) {
   TrainOptions t;
   t.dims = {{"batch", o.batch}, {"seq", o.seq}};
-  t.optimizer.kind = o.optimizer == "sgd" ? Optimizer::Kind::sgd : Optimizer::Kind::adamw;
-  t.optimizer.weight_decay = o.weight_decay;
-  t.optimizer.beta2 = o.beta2;
-  t.optimizer.momentum = o.momentum;
+  t.optimizer = optimizer(o);
   t.schedule.kind = o.schedule == "constant" ? Schedule::Kind::constant
                     : o.schedule == "linear" ? Schedule::Kind::linear
                                              : Schedule::Kind::cosine;
@@ -55,11 +83,19 @@ Config run_config(const FinetuneOptions& o, const TrainingData& data) {
               {"schedule", o.schedule},
               {"optimizer", o.optimizer},
               {"weight-decay", fmt::format("{:.9g}", o.weight_decay)},
-              {"beta2", fmt::format("{:.9g}", o.beta2)},
+              {"beta2", fmt::format("{:.9g}", optimizer(o).beta2)},
               {"momentum", fmt::format("{:.9g}", o.momentum)},
               {"clip", fmt::format("{:.9g}", o.clip)},
               {std::string(kData),
                fmt::format("{} bytes, XXH3 {}", data.train().size(), hash_text(data.train()))}};
+  for (const OptionalNumber& n : kOptional) {
+    if (o.*n.given && n.flag != std::string_view("beta2")) {
+      c.emplace_back(n.flag, fmt::format("{:.9g}", *(o.*n.given)));
+    }
+  }
+  if (o.centered) {
+    c.emplace_back("centered", "");
+  }
   if (o.schedule != "constant") {
     c.emplace_back("final-fraction", fmt::format("{:.9g}", o.final_fraction));
     c.emplace_back(kSteps, std::to_string(o.steps));

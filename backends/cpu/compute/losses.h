@@ -1,0 +1,33 @@
+// Losses of f32 arrays against a target, element by element: the formulas of ops/formulas/losses.inc. For one task; the caller
+// cuts larger arrays.
+//
+// Numerics  NaN and infinities propagate.
+#pragma once
+
+#include <cstddef>
+
+namespace bowline::cpu {
+
+enum class ElementLoss { mean_squared_error, binary_cross_entropy, huber };
+
+// Which of them, with its constant.
+struct LossCall {
+  ElementLoss loss;
+  float p = 0;
+};
+
+// y = loss(x, t)
+void loss_of(const LossCall& f, size_t n, const float* x, const float* t, float* y);
+
+// Sum of loss(x, t).
+float sum_of_losses(const LossCall& f, size_t n, const float* x, const float* t);
+
+// dx = slope(x, t) * factor; dx may be x or t.
+void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, float factor,
+                float* dx);
+
+// dx = slope(x, t) * dloss; dx may be x or t.
+void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, const float* dloss,
+                float* dx);
+
+}  // namespace bowline::cpu

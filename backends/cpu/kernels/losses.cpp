@@ -1,0 +1,131 @@
+//! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
+//! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
+// Losses of elements: their sums over blocks of a fixed size, added in ascending order. What is not f32 passes through blocks of
+// f32.
+#include "compute/losses.h"
+
+#include <algorithm>
+
+#include "compute/convert.h"
+#include "core/element_types.h"
+#include "kernel.h"
+
+namespace bowline::cpu {
+namespace {
+
+constexpr int64_t kBlock = 2048;
+
+LossCall call_of(const Launch& l) {
+  switch (l.record.op) {
+    case Op::Huber:
+    case Op::HuberGrad:
+      return {ElementLoss::huber, l.attributes<HuberAttributes>().delta()};
+    case Op::BinaryCrossEntropy:
+    case Op::BinaryCrossEntropyGrad:
+      return {ElementLoss::binary_cross_entropy};
+    default:
+      return {ElementLoss::mean_squared_error};
+  }
+}
+
+Reduction reduction_of(Op op, const Attributes& attributes) {
+  return op == Op::Huber || op == Op::HuberGrad ? attributes.as<HuberAttributes>().reduction()
+                                                : attributes.as<LossAttributes>().reduction();
+}
+
+// Elements [begin, begin + n) of an operand as f32; f32 itself stays where it is.
+template <class T>
+const float* wide(const Arg& x, int64_t begin, size_t n, [[maybe_unused]] float* block) {
+  if constexpr (std::same_as<T, float>) {
+    return x.f32() + begin;
+  } else {
+    widen(n, x.as<const T>() + begin, block);
+    return block;
+  }
+}
+
+// f(begin, n, x, target) for each block.
+template <class T, class F>
+void for_blocks(const Launch& l, F&& f) {
+  const int64_t elements = l.in[0].elements();
+  parallel_blocks(l.threads, elements, kBlock, [&](int64_t begin, int64_t end) {
+    alignas(64) float x[kBlock];
+    alignas(64) float t[kBlock];
+    const auto n = static_cast<size_t>(end - begin);
+    f(begin, n, wide<T>(l.in[0], begin, n, x), wide<T>(l.in[1], begin, n, t));
+  });
+}
+
+uint64_t workspace(const device::NodeQuery& node, const Threads&) {
+  return static_cast<uint64_t>((node.inputs[0].shape.elements() + kBlock - 1) / kBlock) *
+         sizeof(float);
+}
+
+template <class T>
+void run(const Launch& l) {
+  const LossCall call = call_of(l);
+  const Reduction reduction = reduction_of(l.record.op, l.record.attributes);
+  float* const loss = l.out[0].f32();
+  if (reduction == Reduction::none) {
+    for_blocks<T>(l, [&](int64_t begin, size_t n, const float* x, const float* t) {
+      loss_of(call, n, x, t, loss + begin);
+    });
+    return;
+  }
+  auto* const sums = reinterpret_cast<float*>(l.workspace);
+  for_blocks<T>(l, [&](int64_t begin, size_t n, const float* x, const float* t) {
+    sums[begin / kBlock] = sum_of_losses(call, n, x, t);
+  });
+  const int64_t elements = l.in[0].elements();
+  double sum = 0;
+  for (int64_t block = 0; block * kBlock < elements; ++block) {
+    sum += static_cast<double>(sums[block]);
+  }
+  const bool mean = reduction == Reduction::mean && elements > 0;
+  *loss = static_cast<float>(mean ? sum / static_cast<double>(elements) : sum);
+}
+
+template <class T>
+void run_grad(const Launch& l) {
+  const LossCall call = call_of(l);
+  const Reduction reduction = reduction_of(l.record.op, l.record.attributes);
+  const float* const dloss = l.in[2].f32();
+  const bool mean = reduction == Reduction::mean;
+  const float count = mean ? static_cast<float>(l.in[0].elements()) : 1.0f;
+  for_blocks<T>(l, [&](int64_t begin, size_t n, const float* x, const float* t) {
+    alignas(64) float block[kBlock];
+    float* const dx = std::same_as<T, float> ? l.out[0].f32() + begin : block;
+    if (reduction == Reduction::none) {
+      loss_slope(call, n, x, t, dloss + begin, dx);
+    } else {
+      loss_slope(call, n, x, t, *dloss / count, dx);
+    }
+    if constexpr (!std::same_as<T, float>) {
+      narrow(n, block, l.out[0].as<T>() + begin);
+    }
+  });
+}
+
+template <class T>
+constexpr Kernel kLoss{.run = run<T>, .workspace = workspace};
+template <class T>
+constexpr Kernel kGradient{.run = run_grad<T>};
+
+}  // namespace
+
+#define BOWLINE_LOSS(stem)                                                                       \
+  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;                  \
+  const Kernel kernel_##stem = kLoss<float>;                                                     \
+  const Kernel kernel_##stem##_f16 = kLoss<f16>;                                                 \
+  const Kernel kernel_##stem##_bf16 = kLoss<bf16>;                                               \
+  extern const Kernel kernel_##stem##_grad, kernel_##stem##_grad_f16, kernel_##stem##_grad_bf16; \
+  const Kernel kernel_##stem##_grad = kGradient<float>;                                          \
+  const Kernel kernel_##stem##_grad_f16 = kGradient<f16>;                                        \
+  const Kernel kernel_##stem##_grad_bf16 = kGradient<bf16>
+
+BOWLINE_LOSS(mean_squared_error);
+BOWLINE_LOSS(binary_cross_entropy);
+BOWLINE_LOSS(huber);
+#undef BOWLINE_LOSS
+
+}  // namespace bowline::cpu

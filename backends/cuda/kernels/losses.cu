@@ -1,0 +1,155 @@
+//! ops(f32, f16, bf16) MeanSquaredError BinaryCrossEntropy Huber
+//! ops(f32, f16, bf16) MeanSquaredErrorGrad BinaryCrossEntropyGrad HuberGrad
+// Losses of elements. A sum is that of a fixed number of parts, added by one block.
+#include <algorithm>
+
+#include "device/formulas.cuh"
+#include "device/rows.cuh"
+#include "device/storage.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace formulas {
+
+#define LOSS(name) __device__ inline F name##_loss(F x, F t, [[maybe_unused]] F p)
+#define SLOPE(name) __device__ inline F name##_slope(F x, F t, [[maybe_unused]] F p)
+#include "ops/formulas/losses.inc"
+#undef LOSS
+#undef SLOPE
+
+}  // namespace formulas
+
+namespace {
+
+// A sum has at most so many parts; how many depends on its length alone.
+constexpr unsigned kMostParts = kRowThreads;
+constexpr uint64_t kPart = 4096;
+
+// A loss with its constant.
+struct Call {
+  Op loss;
+  float p;
+
+  __device__ float value(float x, float t) const {
+    switch (loss) {
+      case Op::Huber:
+        return formulas::huber_loss(x, t, p);
+      case Op::BinaryCrossEntropy:
+        return formulas::binary_cross_entropy_loss(x, t, p);
+      default:
+        return formulas::mean_squared_error_loss(x, t, p);
+    }
+  }
+  __device__ float slope(float x, float t) const {
+    switch (loss) {
+      case Op::Huber:
+        return formulas::huber_slope(x, t, p);
+      case Op::BinaryCrossEntropy:
+        return formulas::binary_cross_entropy_slope(x, t, p);
+      default:
+        return formulas::mean_squared_error_slope(x, t, p);
+    }
+  }
+};
+
+template <class X>
+__global__ void each_loss_kernel(Call call, const X* x, const X* target, float* y, uint64_t n) {
+  for_elements(
+      n, false, [&](uint64_t i) { y[i] = call.value(read(x + i), read(target + i)); },
+      [](uint64_t) {});
+}
+
+template <class X>
+__global__ void part_loss_kernel(Call call, const X* x, const X* target, float* parts, uint64_t n) {
+  float sum = 0;
+  for (uint64_t i = uint64_t{blockIdx.x} * kRowThreads + threadIdx.x; i < n;
+       i += uint64_t{gridDim.x} * kRowThreads) {
+    sum += call.value(read(x + i), read(target + i));
+  }
+  sum = team_sum<kRowThreads>(sum);
+  if (threadIdx.x == 0) {
+    parts[blockIdx.x] = sum;
+  }
+}
+
+__global__ void sum_of_parts_kernel(const float* parts, unsigned count, float* loss,
+                                    float divisor) {
+  const float sum = team_sum<kRowThreads>(threadIdx.x < count ? parts[threadIdx.x] : 0.0f);
+  if (threadIdx.x == 0) {
+    *loss = sum / divisor;
+  }
+}
+
+// dx may lie on x or the target.
+template <class X>
+__global__ void loss_grad_kernel(Call call, const X* x, const X* target, const float* dloss,
+                                 bool each, float divisor, X* dx, uint64_t n) {
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        const float d = dloss[each ? i : 0] / divisor;
+        write(dx + i, call.slope(read(x + i), read(target + i)) * d);
+      },
+      [](uint64_t) {});
+}
+
+bool is_huber(Op op) { return op == Op::Huber || op == Op::HuberGrad; }
+
+Call call_of(const Launch& l) {
+  if (is_huber(l.op())) {
+    return {Op::Huber, l.attributes<HuberAttributes>().delta()};
+  }
+  const bool binary = l.op() == Op::BinaryCrossEntropy || l.op() == Op::BinaryCrossEntropyGrad;
+  return {binary ? Op::BinaryCrossEntropy : Op::MeanSquaredError, 0};
+}
+
+Reduction reduction_of(const Launch& l) {
+  return is_huber(l.op()) ? l.attributes<HuberAttributes>().reduction()
+                          : l.attributes<LossAttributes>().reduction();
+}
+
+float divisor_of(const Launch& l) {
+  const int64_t n = l.in_shape(0).elements();
+  return reduction_of(l) == Reduction::mean && n > 0 ? static_cast<float>(n) : 1.0f;
+}
+
+uint64_t loss_workspace(const NodeView&) { return kMostParts * sizeof(float); }
+
+template <class X>
+void loss(Launch& l) {
+  const auto n = static_cast<uint64_t>(l.in_shape(0).elements());
+  if (reduction_of(l) == Reduction::none) {
+    l.launch("loss of elements", each_loss_kernel<X>, element_blocks(n), kElementThreads,
+             call_of(l), l.in_as<X>(0), l.in_as<X>(1), l.out(0), n);
+    return;
+  }
+  const auto parts = static_cast<unsigned>(std::clamp<uint64_t>(n / kPart, 1, kMostParts));
+  l.launch("parts of a loss", part_loss_kernel<X>, parts, kRowThreads, call_of(l), l.in_as<X>(0),
+           l.in_as<X>(1), l.workspace(), n);
+  l.launch("loss", sum_of_parts_kernel, 1, kRowThreads, l.workspace(), parts, l.out(0),
+           divisor_of(l));
+}
+
+template <class X>
+void loss_grad(Launch& l) {
+  const auto n = static_cast<uint64_t>(l.in_shape(0).elements());
+  l.launch("loss gradient", loss_grad_kernel<X>, element_blocks(n), kElementThreads, call_of(l),
+           l.in_as<X>(0), l.in_as<X>(1), l.in(2), reduction_of(l) == Reduction::none, divisor_of(l),
+           l.out_as<X>(0), n);
+}
+
+}  // namespace
+
+#define BOWLINE_LOSS(stem)                                                                   \
+  BOWLINE_CUDA_KERNEL(stem, .run = loss<float>, .workspace = loss_workspace);                \
+  BOWLINE_CUDA_KERNEL(stem##_f16, .run = loss<__half>, .workspace = loss_workspace);         \
+  BOWLINE_CUDA_KERNEL(stem##_bf16, .run = loss<__nv_bfloat16>, .workspace = loss_workspace); \
+  BOWLINE_CUDA_KERNEL(stem##_grad, .run = loss_grad<float>);                                 \
+  BOWLINE_CUDA_KERNEL(stem##_grad_f16, .run = loss_grad<__half>);                            \
+  BOWLINE_CUDA_KERNEL(stem##_grad_bf16, .run = loss_grad<__nv_bfloat16>)
+
+BOWLINE_LOSS(mean_squared_error);
+BOWLINE_LOSS(binary_cross_entropy);
+BOWLINE_LOSS(huber);
+#undef BOWLINE_LOSS
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

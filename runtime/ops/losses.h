@@ -1,0 +1,144 @@
+// What losses share: their reduction, and the definitions of those that compare a tensor with a target element by element, from
+// functions in double precision. The formulas of those for kernels stand in formulas/losses.inc.
+#pragma once
+
+#include "ops/counted.h"
+#include "ops/elementwise.h"
+#include "ops/op.h"
+
+namespace bowline::losses {
+
+// The shape of a loss, and of its gradient, whose terms have the shape `terms`.
+inline Shape reduced(Reduction reduction, const Shape& terms) {
+  return reduction == Reduction::none ? terms : Shape{};
+}
+
+// Terms of a loss, as an oracle adds them up: sum of the losses / sum of their weights for the mean.
+class Total {
+ public:
+  Total(const OracleContext& c, Reduction reduction)
+      : c_(c), reduction_(reduction), magnitude_(c.zero_magnitude(0)) {}
+
+  void add(size_t term, double loss, double magnitude, double weight) {
+    const size_t at = reduction_ == Reduction::none ? term : 0;
+    c_.out(0)[at] += loss;
+    magnitude_[at] += magnitude;
+    weight_ += weight;
+  }
+  void finish() {
+    if (reduction_ == Reduction::mean && weight_ != 0) {
+      c_.out(0)[0] /= weight_;
+      magnitude_[0] /= std::abs(weight_);
+    }
+  }
+
+ private:
+  const OracleContext& c_;
+  Reduction reduction_;
+  std::span<double> magnitude_;
+  double weight_ = 0;
+};
+
+// What the gradient of a term is multiplied with; dloss is input `i`, and the weights of all terms add up to `weight`.
+inline double factor(const OracleContext& c, int i, Reduction reduction, size_t term,
+                     double weight) {
+  const double dloss = c.in(i)[reduction == Reduction::none ? term : 0];
+  return reduction == Reduction::mean && weight != 0 ? dloss / weight : dloss;
+}
+
+// Labels of rows: what is counted passes on, and rows behind a count are not counted.
+template <class Table>
+Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_rows) {
+  const int rows = c.in(1).rank();
+  BOWLINE_TRY(counted::none(c, 0, rows, rows + 1, "a row has all of its classes"));
+  const auto& t = c.attributes<Table>();
+  for (int a = 0; a < rows; ++a) {
+    BOWLINE_ASSIGN(const int dim, counted::common(c, {{0, a}, {1, a}}));
+    c.mask(1, a, t.ignore_index());
+    for (const int o : outputs_of_rows) {
+      c.count(o, a, dim);
+    }
+    if (t.reduction() == Reduction::none) {
+      c.count(0, a, dim);
+    }
+  }
+  return {};
+}
+
+using elementwise::Point;
+using Surface = Point (*)(double x, double t, const Attributes& attributes);
+
+template <class Table>
+Status infer(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not that of x ({}).", c.in(1),
+                  c.in(0));
+  return c.out(0, reduced(c.attributes<Table>().reduction(), c.in(0)));
+}
+
+template <class Table>
+Status infer_gradient(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(1) == c.in(0), "Shape of the target ({}) is not that of x ({}).", c.in(1),
+                  c.in(0));
+  const Shape loss = reduced(c.attributes<Table>().reduction(), c.in(0));
+  BOWLINE_REQUIRE(c.in(2) == loss, "Shape of dloss ({}) is not that of the loss ({}).", c.in(2),
+                  loss);
+  return c.out(0, c.in(0));
+}
+
+// Of a loss of x - t: the gradient of the target is that of x with the other sign.
+template <Op grad>
+Status gradient_of_difference(GradientContext& c) {
+  const GradientValue d = c.add1(grad, {c.in(0), c.in(1), c.dout(0)}, c.attributes());
+  BOWLINE_TRY(c.din(0, d));
+  return c.needs(1) ? c.din(1, c.add1(Op::Neg, {d})) : Status();
+}
+
+template <Surface loss, class Table>
+void oracle(const OracleContext& c) {
+  Total total(c, c.attributes<Table>().reduction());
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    const Point at = loss(c.in(0)[i], c.in(1)[i], c.attributes());
+    total.add(i, at.value, at.magnitude, 1);
+  }
+  total.finish();
+}
+
+template <Surface slope, class Table>
+void gradient_oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  const auto n = static_cast<double>(c.in(0).size());
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    const Point at = slope(c.in(0)[i], c.in(1)[i], c.attributes());
+    const double f = factor(c, 2, c.attributes<Table>().reduction(), i, n);
+    c.out(0)[i] = at.value * f;
+    magnitude[i] = at.magnitude * std::abs(f);
+  }
+}
+
+// loss = reduction of f(x, target), two tensors of one shape and dtype.
+template <Surface f, class Table>
+constexpr OpDef definition(const char* name, Status (*infer)(InferContext&),
+                           Status (*gradient)(GradientContext&),
+                           Tolerance (*tolerance)(ToleranceContext&)) {
+  return {.name = name,
+          .inputs = 2,
+          .types = "F, F -> f32",
+          .infer = infer,
+          .gradient = gradient,
+          .oracle = BOWLINE_ORACLE((oracle<f, Table>)),
+          .tolerance = tolerance};
+}
+
+// dx = f'(x, target) dloss, of x, target and dloss; in place on x or the target.
+template <Surface slope, class Table>
+constexpr OpDef gradient_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&)) {
+  return {.name = name,
+          .inputs = 3,
+          .types = "F, F, f32 -> F",
+          .in_place = {{0, 0}, {0, 1}},
+          .infer = infer_gradient<Table>,
+          .oracle = BOWLINE_ORACLE((gradient_oracle<slope, Table>)),
+          .tolerance = tolerance};
+}
+
+}  // namespace bowline::losses

@@ -1,0 +1,19 @@
+// How losses are reduced: terms with their weights, which loss_total.comp adds up.
+const uint kMean = 0;
+const uint kNone = 2;
+
+// The loss and the weight of a term, or with reduction none the loss alone.
+void write_term(Floats terms, uint i, A loss, A weight, uint reduction) {
+  if (reduction == kNone) {
+    terms.v[i] = loss;
+  } else {
+    terms.v[2 * i] = loss;
+    terms.v[2 * i + 1] = weight;
+  }
+}
+
+// What the gradient of a term is multiplied with.
+A term_factor(Floats dloss, uint i, Floats weight, uint reduction) {
+  const A all = reduction == kMean ? weight.v[0] : 1;
+  return dloss.v[reduction == kNone ? i : 0] / (all != 0 ? all : 1);
+}

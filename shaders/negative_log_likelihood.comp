@@ -1,0 +1,80 @@
+//! variants PART=rows,weights,grad T=f32,f16,bf16
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// The loss of a counted row is -weight[label] x[label]. A label equal to ignore_index is not counted; another one outside [0, classes)
+// sets the error word.
+//   rows     one invocation per row: its loss and weight, or with reduction none its loss alone
+//   weights  one subgroup adds the weights of the counted rows in a fixed order
+//   grad     one invocation per element: dx = -weight[label] onehot(label) * dloss / weight of all rows
+#include "common.glsl"
+#include "step.glsl"
+#include "loss.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  Elements x;
+  Ints labels;
+  Elements class_weight;  // of each class; x where there are none
+  Floats losses;
+  Floats weight;  // of all rows
+  Floats dloss;
+  Elements dx;
+  Step step;
+  uint rows;
+  uint classes;
+  int ignore_index;
+  uint reduction;
+  uint node;
+  uint has_weight;
+  uint per_group;
+} p;
+
+A weight_of(int label) {
+  const bool inside = label >= 0 && uint(label) < p.classes;
+  const A w = p.has_weight != 0 ? read(p.class_weight, inside ? uint(label) : 0) : 1;
+  return label != p.ignore_index && (inside || p.has_weight == 0) ? w : 0;
+}
+
+#if defined(PART_rows)
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.rows);
+  for (uint row = first + gl_LocalInvocationID.x; row < end; row += gl_WorkGroupSize.x) {
+    const int label = p.labels.v[row];
+    const bool inside = label >= 0 && uint(label) < p.classes;
+    const bool counted = label != p.ignore_index;
+    const A weight = weight_of(label);
+    const A log_prob = read(p.x, row * p.classes + (inside ? uint(label) : 0));
+    write_term(p.losses, row, counted && inside ? -weight * log_prob : 0, weight, p.reduction);
+    if (counted && !inside) {
+      p.step.error_node = p.node;
+      p.step.error_value = label;
+      p.step.error = kIndexOutOfRange;
+    }
+  }
+}
+#elif defined(PART_weights)
+void main() {
+  if (group_index() > 0) {
+    return;
+  }
+  A weight = 0;
+  for (uint i = gl_SubgroupInvocationID; i < p.rows; i += gl_SubgroupSize) {
+    weight += weight_of(p.labels.v[i]);
+  }
+  weight = subgroupAdd(weight);
+  if (subgroupElect()) {
+    p.weight.v[0] = weight;
+  }
+}
+#else
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.rows * p.classes);
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    const uint row = i / p.classes;
+    const int label = p.labels.v[row];
+    const bool hit = label != p.ignore_index && int(i - row * p.classes) == label;
+    write(p.dx, i, hit ? -weight_of(label) * term_factor(p.dloss, row, p.weight, p.reduction) : 0);
+  }
+}
+#endif
