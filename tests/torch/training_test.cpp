@@ -1,0 +1,337 @@
+// Optimizers over 100 steps and small models over 20, through the public header, against PyTorch in double precision.
+#include <cmath>
+
+#include "graph/op_table.h"
+#include "ties/seed_models.h"
+#include "ties/test_devices.h"
+#include "torch/golden.h"
+
+namespace bowline::test {
+namespace {
+
+using Section = GoldenSection;
+
+Tensor float_tensor(std::string_view name, const GoldenTensor& t, std::vector<float>& storage) {
+  storage = t.floats();
+  return {name, DType::f32, t.shape, storage.data()};
+}
+
+void set(Model& model, std::string_view name, const GoldenTensor& t) {
+  std::vector<float> numbers;
+  ASSERT_OK(model.set_value(name, float_tensor(name, t, numbers)));
+}
+
+float option(const Section& s, const std::string& name, float none) {
+  return static_cast<float>(s.option(name, static_cast<double>(none)));
+}
+
+TrainOptions options_of(const Section& s) {
+  TrainOptions o;
+  const auto names = optimizer_names();
+  const auto kind = std::ranges::find(names, s.words.at(1)) - names.begin();
+  Optimizer& a = o.optimizer;
+  a = Optimizer::of(static_cast<Optimizer::Kind>(kind));
+  a.decay_all = true;  // PyTorch knows no ranks
+  a.weight_decay = option(s, "weight_decay", 0);
+  a.beta1 = option(s, "beta1", a.beta1);
+  a.beta2 = option(s, "beta2", a.beta2);
+  a.eps = option(s, "eps", a.eps);
+  a.momentum = option(s, "momentum", 0);
+  a.nesterov = s.option("nesterov", 0) != 0;
+  a.learning_rate_decay = option(s, "learning_rate_decay", 0);
+  a.alpha = option(s, "alpha", a.alpha);
+  a.centered = s.option("centered", 0) != 0;
+  a.beta2_decay = option(s, "beta2_decay", a.beta2_decay);
+  a.eps2 = option(s, "eps2", a.eps2);
+  a.update_clip = option(s, "update_clip", a.update_clip);
+  o.schedule.learning_rate = option(s, "learning_rate", 0);
+  o.clip_norm = option(s, "clip_norm", 0);
+  return o;
+}
+
+// Two weights whose gradients are inputs: loss = sum of w gw + sum of b gb.
+Model linear_model(const Section& start) {
+  Model m;
+  GraphBuilder g(m, "loss");
+  Value loss;
+  for (const auto& [name, input] : {std::pair("w", "gw"), std::pair("b", "gb")}) {
+    const std::vector<int64_t>& shape = start.at(name).shape;
+    const Value w = g.parameter(must(m.parameter(name, shape, Init::zeros())));
+    const Value d = g.input(input, DType::f32, {shape.begin(), shape.end()});
+    const Value sum = g.op("ReduceSum", {g.op("Mul", {w, d})});
+    loss = std::string_view(name) == "w" ? sum : g.op("Add", {loss, sum});
+  }
+  g.output("loss", loss);
+  EXPECT_OK(g.finish());
+  EXPECT_OK(m.materialize(1));
+  for (const char* name : {"w", "b"}) {
+    set(m, name, start.at(name));
+  }
+  return m;
+}
+
+// Of every step a rounding of the weight and some sixteen of the update, which is at most a few learning rates long.
+double bound_of(size_t step, double largest, double learning_rate) {
+  const auto steps = static_cast<double>(step);
+  return std::ldexp(4 * std::sqrt(steps) * largest + 16 * 8 * steps * learning_rate, -24);
+}
+
+void expect_weights(const Model& m, const Section& golden, size_t step, double learning_rate) {
+  for (const char* name : {"w", "b"}) {
+    const std::string at = std::string(name) + "." + std::to_string(step);
+    if (!golden.tensors.contains(at)) {
+      continue;
+    }
+    const GoldenTensor& wanted = golden.at(at);
+    std::vector<float> got(wanted.numbers.size());
+    ASSERT_OK(m.get_value(name, {name, DType::f32, wanted.shape, got.data()}));
+    double largest = 1;
+    for (const double v : wanted.numbers) {
+      largest = std::max(largest, std::abs(v));
+    }
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(got[i]), wanted.numbers[i],
+                  bound_of(step, largest, learning_rate))
+          << golden.words.at(1) << ", " << at << ", element " << i;
+    }
+  }
+}
+
+class TorchTraining : public OnDevice {};
+
+TEST_P(TorchTraining, OptimizersGoOnAsInPyTorch) {
+  const std::vector<Section> sections = golden_sections("optimizers.golden");
+  ASSERT_GE(sections.size(), 9u);
+  const Section& start = sections[0];
+  ASSERT_EQ(start.words.at(0), "steps");
+  const size_t steps = std::stoul(start.words.at(1));
+  for (size_t k = 1; k < sections.size(); ++k) {
+    const Section& golden = sections[k];
+    Model m = linear_model(start);
+    ASSERT_OK(m.to(device_));
+    const TrainOptions options = options_of(golden);
+    Trainer t = must(Trainer::create(m, device_, options));
+    const Numbers& norms = golden.at("norms").numbers;
+    for (size_t s = 0; s < steps; ++s) {
+      std::vector<float> gw, gb;
+      const std::string number = std::to_string(s);
+      const Tensor batch[] = {float_tensor("gw", start.at("gw." + number), gw),
+                              float_tensor("gb", start.at("gb." + number), gb)};
+      const auto report = must(t.micro_step(batch));
+      ASSERT_TRUE(report.has_value());
+      EXPECT_NEAR(static_cast<double>(report->grad_norm), norms.at(s), 1e-6 * norms.at(s));
+      expect_weights(m, golden, s + 1, static_cast<double>(options.schedule.learning_rate));
+    }
+  }
+}
+
+using Parameters = std::map<std::string, Parameter>;
+
+// What the file gives numbers to, and is neither an input nor a result.
+Parameters declare(Model& m, const Section& golden) {
+  Parameters out;
+  for (const auto& [name, t] : golden.tensors) {
+    const bool input =
+        name.starts_with("x.") || name.starts_with("tokens.") || name.starts_with("labels.");
+    if (!input && name != "losses" && name != "norms") {
+      out.emplace(name, must(m.parameter(name, t.shape, Init::zeros())));
+    }
+  }
+  return out;
+}
+
+void give_values(Model& m, const Section& golden, const Parameters& parameters) {
+  ASSERT_OK(m.materialize(1));
+  for (const auto& [name, parameter] : parameters) {
+    set(m, name, golden.at(name));
+  }
+}
+
+struct Trained {
+  Model model;
+  TrainOptions options;
+};
+
+Trained mlp(const Section& golden) {
+  Trained out;
+  Parameters p = declare(out.model, golden);
+  GraphBuilder g(out.model, "loss");
+  const auto weight = [&](const char* name) { return g.parameter(p.at(name)); };
+  const std::vector<int64_t>& x = golden.at("x.0").shape;
+  const Value points = g.input("x", DType::f32, {x.begin(), x.end()});
+  const Value h = g.op("Tanh", {g.op("Linear", {points, weight("w1"), weight("b1")})});
+  const Value logits = g.op("Linear", {h, weight("w2"), weight("b2")});
+  g.output("loss", g.op("CrossEntropy", {logits, g.input("labels", DType::i32, {x[0]})}));
+  EXPECT_OK(g.finish());
+  give_values(out.model, golden, p);
+  out.options.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+  out.options.optimizer.momentum = 0.9f;
+  out.options.optimizer.nesterov = true;
+  out.options.optimizer.weight_decay = 0.01f;
+  out.options.optimizer.decay_all = true;
+  out.options.schedule.learning_rate = 0.1f;
+  return out;
+}
+
+Trained decoder(const Section& golden) {
+  Trained out;
+  Parameters p = declare(out.model, golden);
+  const Parameter head = must(out.model.tied_parameter("head", p.at("embedding")));
+  GraphBuilder g(out.model, "loss");
+  const auto weight = [&](const std::string& name) { return g.parameter(p.at(name)); };
+  const std::vector<int64_t>& shape = golden.at("tokens.0").shape;
+  const int64_t batch = shape[0], seq = shape[1], head_dim = 3;
+  const auto norm = [&](Value v, const std::string& name) {
+    return g.op("RmsNorm", {v, weight(name)}, {{"eps", std::ldexp(1.0, -17)}});
+  };
+  Value x = g.op("Embedding", {weight("embedding"), g.input("tokens", DType::i32, {batch, seq})});
+  for (const std::string layer : {".0", ".1"}) {
+    const Value h = norm(x, "norm1" + layer);
+    const auto project = [&](const std::string& name, int64_t heads) {
+      return g.op("Reshape", {g.op("Linear", {h, weight(name + layer)})},
+                  {{"dims", {batch, seq, heads, head_dim}}});
+    };
+    const auto turned = [&](Value v) { return g.op("Rope", {v}, {{"rotary_dims", 2}}); };
+    const Value a =
+        g.op("Attention", {turned(project("q", 4)), turned(project("k", 2)), project("v", 2)},
+             {{"causal", 1}});
+    const Value merged = g.op("Reshape", {a}, {{"dims", {batch, seq, 4 * head_dim}}});
+    x = g.op("Add", {x, g.op("Linear", {merged, weight("out" + layer)})});
+    const Value n = norm(x, "norm2" + layer);
+    const Value gate = g.op("Silu", {g.op("Linear", {n, weight("gate" + layer)})});
+    const Value f = g.op("Mul", {gate, g.op("Linear", {n, weight("up" + layer)})});
+    x = g.op("Add", {x, g.op("Linear", {f, weight("down" + layer)})});
+  }
+  const Value logits = g.op("Linear", {norm(x, "norm"), g.parameter(head)});
+  g.output("loss", g.op("CrossEntropy", {logits, g.input("labels", DType::i32, {batch, seq})}));
+  EXPECT_OK(g.finish());
+  give_values(out.model, golden, p);
+  out.options.optimizer.beta2 = 0.99f;
+  out.options.optimizer.weight_decay = 0.1f;
+  out.options.optimizer.decay_all = true;
+  out.options.schedule.learning_rate = 3e-3f;
+  return out;
+}
+
+Trained convolutional(const Section& golden) {
+  Trained out;
+  Parameters p = declare(out.model, golden);
+  GraphBuilder g(out.model, "loss");
+  const auto weight = [&](const std::string& name) { return g.parameter(p.at(name)); };
+  // The running statistics are updated; while training nothing reads them.
+  const auto norm = [&](Value v, const std::string& number) {
+    const int64_t channels = golden.at("scale" + number).shape[0];
+    const auto statistic = [&](const std::string& name, Init init) {
+      return g.parameter(must(
+          out.model.parameter(name + number, {channels}, init, StorageRole::running_statistic)));
+    };
+    const Value mean = statistic("mean", Init::zeros());
+    const Value variance = statistic("variance", Init::ones());
+    return g.op(
+        "Relu",
+        {g.op("BatchNorm", {v, weight("scale" + number), weight("bias" + number), mean, variance},
+              {{"eps", std::ldexp(1.0, -17)}})});
+  };
+  const std::vector<int64_t>& shape = golden.at("x.0").shape;
+  Value x = g.input("x", DType::f32, {shape.begin(), shape.end()});
+  x = norm(g.op("Conv", {x, weight("conv1")}, {{"pads", {1, 1, 1, 1}}}), "1");
+  x = g.op("MaxPool", {x}, {{"window", {2, 2}}, {"strides", {2, 2}}});
+  x = norm(g.op("Conv", {x, weight("conv2")}), "2");
+  const Value mean = g.op("ReduceMean", {x}, {{"axes", {2, 3}}});
+  const Value logits = g.op("Linear", {mean, weight("w"), weight("b")});
+  g.output("loss", g.op("CrossEntropy", {logits, g.input("labels", DType::i32, {shape[0]})}));
+  EXPECT_OK(g.finish());
+  give_values(out.model, golden, p);
+  out.options.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+  out.options.optimizer.momentum = 0.9f;
+  out.options.schedule.learning_rate = 0.05f;
+  return out;
+}
+
+Trained recurrent(const Section& golden) {
+  Trained out;
+  Parameters p = declare(out.model, golden);
+  GraphBuilder g(out.model, "loss");
+  const auto weight = [&](const std::string& name) { return g.parameter(p.at(name)); };
+  const std::vector<int64_t>& shape = golden.at("tokens.0").shape;
+  const int64_t seq = shape[0], batch = shape[1], hidden = golden.at("w_hh").shape[1];
+  const Value zeros = g.parameter(
+      must(out.model.parameter("zeros", {batch, hidden}, Init::zeros(), StorageRole::constant)));
+  const Value x =
+      g.op("Embedding", {weight("embedding"), g.input("tokens", DType::i32, {seq, batch})});
+  const Value gates = g.op("Linear", {x, weight("w_ih"), weight("bias")});
+  const Value y = g.op("Lstm", {gates, weight("w_hh"), zeros, zeros});
+  const Value logits = g.op("Linear", {y, weight("out"), weight("out_bias")});
+  g.output("loss", g.op("CrossEntropy", {logits, g.input("labels", DType::i32, {seq, batch})}));
+  EXPECT_OK(g.finish());
+  give_values(out.model, golden, p);
+  out.options.optimizer = Optimizer::of(Optimizer::Kind::rmsprop);
+  out.options.optimizer.alpha = 0.9f;
+  out.options.optimizer.eps = 1e-3f;
+  out.options.schedule.learning_rate = 3e-3f;
+  return out;
+}
+
+// Inputs of batch `number`.
+struct Batch {
+  std::vector<std::vector<float>> floats;
+  std::vector<std::vector<int32_t>> integers;
+  std::vector<Tensor> tensors;
+
+  Batch(const Section& golden, size_t number) {
+    for (const char* name : {"x", "tokens", "labels"}) {
+      const auto found = golden.tensors.find(std::string(name) + "." + std::to_string(number));
+      if (found == golden.tensors.end()) {
+        continue;
+      }
+      if (std::string_view(name) == "x") {
+        floats.push_back(found->second.floats());
+        tensors.push_back({name, DType::f32, found->second.shape, floats.back().data()});
+      } else {
+        integers.push_back(found->second.integers());
+        tensors.push_back({name, DType::i32, found->second.shape, integers.back().data()});
+      }
+    }
+  }
+};
+
+TEST_P(TorchTraining, SmallModelsLearnAsInPyTorch) {
+  constexpr size_t kBatches = 4;
+  // Relative. A step adds the roundings of its sums, of some hundred terms at most, to those of the steps before.
+  constexpr double kLossBound = 1e-5;
+  constexpr double kNormBound = 1e-4;
+  const std::vector<Section> sections = golden_sections("models.golden");
+  const std::map<std::string, Trained (*)(const Section&)> builders = {
+      {"mlp", mlp},
+      {"convolutional", convolutional},
+      {"recurrent", recurrent},
+      {"decoder", decoder}};
+  ASSERT_EQ(sections.size(), builders.size());
+  for (const Section& golden : sections) {
+    if ((golden.words[1] == "convolutional" && op_def(Op::Conv).oracle == nullptr) ||
+        (golden.words[1] == "recurrent" && op_def(Op::Lstm).oracle == nullptr)) {
+      continue;  // to come
+    }
+    Trained t = builders.at(golden.words.at(1))(golden);
+    ASSERT_OK(t.model.to(device_));
+    Trainer trainer = must(Trainer::create(t.model, device_, t.options));
+    const Numbers& losses = golden.at("losses").numbers;
+    const Numbers& norms = golden.at("norms").numbers;
+    for (size_t s = 0; s < losses.size(); ++s) {
+      const Batch batch(golden, s % kBatches);
+      const auto report = must(trainer.micro_step(batch.tensors));
+      ASSERT_TRUE(report.has_value());
+      EXPECT_NEAR(static_cast<double>(report->loss), losses[s], kLossBound * losses[s])
+          << golden.words[1] << ", step " << s + 1;
+      EXPECT_NEAR(static_cast<double>(report->grad_norm), norms.at(s), kNormBound * norms[s])
+          << golden.words[1] << ", step " << s + 1;
+    }
+    EXPECT_LT(losses.back(), losses.front());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, TorchTraining, testing::ValuesIn(computing_device_names()),
+                         [](const auto& p) { return test_name(p.param); });
+
+}  // namespace
+}  // namespace bowline::test
