@@ -534,6 +534,13 @@ enum class LoadMode : uint8_t {
   assign,  // the storages take over dtype and shape too
 };
 
+struct CastReport {
+  uint32_t storages = 0;      // of another dtype now
+  uint64_t bytes_before = 0;  // of these
+  uint64_t bytes_after = 0;
+  std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
+};
+
 struct LoadReport {
   uint32_t storages = 0;                // loaded
   std::vector<std::string> missing;     // parameters of the model that the file does not supply
@@ -585,15 +592,16 @@ class Model {
 
   // Declaring. Shapes come first, bytes with materialize(), load() or set_value().
   // Errors  bad_argument: the name is taken or not valid UTF-8, the shape is not legal, the view does not fit, the role is not one
-  // of weight, constant, kv_cache and running_statistic.
+  // of weight, constant, kv_cache and running_statistic, or the role has a floor above the dtype (running_statistic: f32).
   Result<Parameter> parameter(std::string_view name, const TensorShape& shape, Init init,
-                              StorageRole role = StorageRole::weight);
+                              StorageRole role = StorageRole::weight, DType dtype = DType::f32);
   // A second parameter of the storage of `other`: a tie. Without a view it shows what `other` shows.
   Result<Parameter> tied_parameter(std::string_view name, Parameter other,
                                    const std::optional<View>& view = {});
   // `count` parameters; "{}" in the name stands for the iteration.
   Result<ParameterList> parameters(std::string_view name, int count, const TensorShape& shape,
-                                   Init init, StorageRole role = StorageRole::weight);
+                                   Init init, StorageRole role = StorageRole::weight,
+                                   DType dtype = DType::f32);
   Result<Parameter> find(std::string_view name) const;
   // Declares a dim before the first graph that names it; one that is not declared has the default limits. Errors  bad_argument:
   // the model has the dim with other limits, or the limits are none.
@@ -631,6 +639,12 @@ class Model {
   // new bytes, of materialize() or untie(), go where the last move of all storages went. Errors  as above; bad_argument: nothing
   // matches.
   Status to(const Device& device, std::string_view pattern);
+  // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once per storage and so for every
+  // parameter of a tie, to nearest even. Integers, encoded storages and running statistics (floor f32) stay and are reported; so do
+  // moments. With the pattern "*" float inputs of the entry points become of that dtype too, and a plan made afterwards is the plan
+  // of a model that was built in it. Errors  bad_argument: nothing matches, the dtype is no float; an operator of an entry point
+  // would get operands of two dtypes: the node is named. over_budget, out_of_memory: old and new storages do not fit.
+  Result<CastReport> cast(DType to, std::string_view pattern = "*");
   // Without training state.
   Result<Model> clone() const;
   // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with training state, also
@@ -701,11 +715,11 @@ struct Attribute {
   Attribute(std::string_view n, List list) : name(n), value(std::move(list)) {}
 };
 
-// State. A node of WriteRows writes the storage of its first input, a parameter that is not trained. Who reads the parameter stands
-// in front of that node and sees the state before; who reads the node's output sees it after. An entry point has at most one
-// writer per storage, whatever the ties; in the body of a Repeat iteration i writes entry i of a list. What breaks this is refused
-// by finish(), by Model::open() and, as ties may change, when a plan is made. A run that writes bumps the versions of the
-// storages; get_value(), save() and clone() see what it wrote.
+// State. A node of WriteRows writes the storage of its first input, one of BatchNorm, while training, those of its last two:
+// parameters that are not trained. Who reads such a parameter stands in front of that node and sees the state before; who reads the
+// node's output sees it after. An entry point has at most one writer per storage, whatever the ties; in the body of a Repeat
+// iteration i writes entry i of a list. What breaks this is refused by finish(), by Model::open() and, as ties may change, when a
+// plan is made. A run that writes bumps the versions of the storages; get_value(), save() and clone() see what it wrote.
 //
 // Adds one graph (an entry point) to a Model. The first error sticks and finish() returns it, so a
 // model reads like its formulas: after an error every call returns as many values as without it, and none is used.
@@ -791,6 +805,9 @@ struct NodeTime {
 struct BoundEntryPoint {
   std::string name;
   std::vector<BoundDim> dims;
+  // (optional) f16 or bf16: operators on f32 numbers read 16-bit copies of them and give such; sums over many elements,
+  // exponentials and losses stay f32 (OpDef::stays_f32), as do the outputs. Copies of storages are made once per version.
+  std::optional<DType> compute = {};
 };
 
 // What a Session or Trainer gives the device, as data.
@@ -893,6 +910,8 @@ struct RepeatListInfo {
 struct PlanInfo {
   std::string device;
   uint32_t accumulation = 1;  // submissions of "accumulate" per step
+  // Nodes whose results are not kept for the backward part but computed once more, as the memory is too short for all of them.
+  uint64_t computed_again = 0;
   std::vector<SegmentInfo> segments;
   std::vector<RepeatListInfo> repeat_lists;
 };
@@ -1018,6 +1037,18 @@ struct ParameterGroup {
   std::optional<float> weight_decay = {};  // instead of the optimizer's, whatever the rank
 };
 
+// In which dtypes a training computes. A storage in 16 bits is trained in f32: the Trainer keeps a master of it (role master), which
+// the optimizer updates, and the storage is the master rounded. Gradients of storages are f32 always.
+struct TrainPrecision {
+  std::optional<DType> compute = {};  // as BoundEntryPoint::compute
+  // What the loss is multiplied with while gradients are computed, and the update divides by. 0: 1, unless some gradient is f16:
+  // then dynamic, from first_scale on: halved by a step whose gradients are not finite, which is skipped, and doubled after
+  // `growth_steps` steps in a row that were.
+  float loss_scale = 0;
+  float first_scale = 65536;
+  uint32_t growth_steps = 2000;
+};
+
 struct TrainOptions {
   std::string entry_point = "loss";
   std::string loss = "loss";  // the scalar output that is minimised
@@ -1034,6 +1065,7 @@ struct TrainOptions {
   TrainStart start = TrainStart::fresh;
   OnNonFinite on_nonfinite = OnNonFinite::skip;
   uint32_t max_nonfinite_in_row = 5;  // then micro_step() fails with non_finite; 0: never
+  TrainPrecision precision;
 };
 
 struct StepReport {
@@ -1041,7 +1073,9 @@ struct StepReport {
   float loss = 0;       // mean over the micro-batches
   float grad_norm = 0;  // global L2 norm before clipping
   float learning_rate = 0;
-  bool skipped = false;  // a loss or the norm was not finite: the weights are as before
+  float loss_scale = 1;  // of this step
+  // A loss or the norm was not finite: weights and running statistics are as before.
+  bool skipped = false;
   bool rolled_back =
       false;  // and then as in the last snapshot (OnNonFinite::rollback); so is steps()
   // The update made a weight that is not finite: no later step can mend it.
@@ -1085,7 +1119,9 @@ class TrainerState;
 }
 
 // Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, of
-// counted dims too; an entry point that writes states is refused (unsupported).
+// counted dims too. Of states the entry point may write running statistics (BatchNorm), once per micro-batch; a step that fails, is
+// skipped or begins anew puts back those of its begin, or of where a rollback() or resume() within it went on. Others are refused
+// (unsupported).
 //
 // The training state has one owner: gradients, moments and the position live and go with the Trainer, of which a Model has
 // at most one at a time. What lasts is written by save() and read by resume() or TrainStart::continue_.
@@ -1093,7 +1129,8 @@ class Trainer {
  public:
   // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model lives (busy), an option is out
   // of its range, a trainable storage gets no gradient, an operator on a path to one has no gradient (both named), the loss
-  // is not a scalar, there is nothing to continue. out_of_memory, over_budget: rows and plans do not fit; with the bytes.
+  // is not a scalar, there is nothing to continue. out_of_memory, over_budget: rows and plans do not fit, also if what can be
+  // computed again is not kept (PlanInfo::computed_again); with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();
   Trainer(Trainer&&) noexcept;

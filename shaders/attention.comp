@@ -20,13 +20,22 @@ void main() {
   const uint t = min(first + lane, p.queries - 1);
   const uint q_start = row_start(b, h, t, p.heads, p.queries);
   // Keys [0, end) for this lane, [0, last) for any lane of the block. A query behind the count sees none.
-  const uint queries = extent(p.step, p.at_query_count, p.queries);
-  const int keys = int(extent(p.step, p.at_key_count, p.keys));
+  const uint queries = extent(p.step, AT_QUERY_COUNT, p.queries);
+  const uint there = extent(p.step, AT_KEY_COUNT, p.keys);
+  const int shift = int(there) - int(queries);
+  const int keys = int(masked_end(b, there));
   const uint last_key = uint(max(keys, 1)) - 1;
-  const int shift = keys - int(queries);
-  const int seen = p.causal != 0 ? min(int(t) + shift + 1, keys) : keys;
+  const int seen = CAUSAL != 0 ? min(int(t) + shift + 1, keys) : keys;
   const int end = t < queries ? seen : 0;
-  const int last = p.causal != 0 ? min(int(min(first + S, queries)) + shift, keys) : keys;
+  const int last = CAUSAL != 0 ? min(int(min(first + S, queries)) + shift, keys) : keys;
+  if (MASK == 3 && first == 0 && h == 0 && lane == 0) {
+    const int length = int(p.mask.v[b]);
+    if (length < 0 || uint(length) > p.keys) {
+      p.step.error_node = NODE;
+      p.step.error_value = length;
+      p.step.error = kIndexOutOfRange;
+    }
+  }
 
   A q[D];
   A o[D];
@@ -47,7 +56,8 @@ void main() {
       [[unroll]] for (uint d = 0; d < D; ++d) {
         dots[d & 1] += q[d] * ELEMENT(parts, d);
       }
-      s[j] = j0 + int(j) < end ? dots[0] + dots[1] : -kInfinity;
+      const A score = masked(dots[0] + dots[1], b, h, t, key);
+      s[j] = j0 + int(j) < end ? score : -kInfinity;
       new_top = max(new_top, s[j]);
     }
     // A lane that has seen no key yet keeps zeros.
@@ -65,7 +75,7 @@ void main() {
       A parts[PARTS];
       LOAD_PARTS(parts, p.v, row_start(b, kv_head, key, p.kv_heads, p.keys))
       [[unroll]] for (uint d = 0; d < D; ++d) {
-        o[d] += e * ELEMENT(parts, d);
+        o[d] += weighed(e, ELEMENT(parts, d));
       }
     }
   }

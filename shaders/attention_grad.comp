@@ -23,8 +23,9 @@ void main() {
   const uint t = min(first + lane, p.queries - 1);
   const uint q_start = row_start(b, h, t, p.heads, p.queries);
   const int shift = int(p.keys) - int(p.queries);
-  const int end = p.causal != 0 ? min(int(t) + shift + 1, int(p.keys)) : int(p.keys);
-  const int last = p.causal != 0 ? min(int(min(first + S, p.queries)) + shift, int(p.keys)) : int(p.keys);
+  const int keys = int(masked_end(b, p.keys));
+  const int end = CAUSAL != 0 ? min(int(t) + shift + 1, keys) : keys;
+  const int last = CAUSAL != 0 ? min(int(min(first + S, p.queries)) + shift, keys) : keys;
 
   A q[D];
   A d_o[D];
@@ -50,10 +51,12 @@ void main() {
       dp[d & 1] += d_o[d] * ELEMENT(v, d);
     }
     // The root of p: p alone may be denormal, which devices take for zero.
-    const A root = j < end ? exp_below(0.5 * (s[0] + s[1] - lse)) : 0;
-    const A ds = root * (dp[0] + dp[1] - delta) * p.scale * root;
+    const A score = masked(s[0] + s[1], b, h, t, clamp_index(uint(j), p.keys));
+    const bool sees = j < end && (MASK == 0 || score != -kInfinity);
+    const A root = sees ? exp_below(0.5 * (score - lse)) : 0;
+    const A ds = weighed(root, dp[0] + dp[1] - delta) * p.scale * root;
     [[unroll]] for (uint d = 0; d < D; ++d) {
-      d_q[d] += ds * ELEMENT(k, d);
+      d_q[d] += weighed(ds, ELEMENT(k, d));
     }
   }
   if (first + lane < p.queries) {
@@ -79,8 +82,9 @@ void main() {
   const uint kv_start = row_start(b, kv_head, t, p.kv_heads, p.keys);
   const int shift = int(p.keys) - int(p.queries);
   // Queries [begin, queries) see this lane's key, those from `earliest` on see a key of the block.
-  const int begin = p.causal != 0 ? int(t) - shift : 0;
-  const int earliest = p.causal != 0 ? max(int(first) - shift, 0) : 0;
+  const int begin = CAUSAL != 0 ? int(t) - shift : 0;
+  const int earliest = CAUSAL != 0 ? max(int(first) - shift, 0) : 0;
+  const bool is_there = t < masked_end(b, p.keys);
 
   A k[D];
   A v[D];
@@ -108,12 +112,14 @@ void main() {
         s[d & 1] += k[d] * ELEMENT(q, d);
         dp[d & 1] += v[d] * ELEMENT(d_o, d);
       }
-      const A root = i >= begin ? exp_below(0.5 * (s[0] + s[1] - p.lse.v[stat])) : 0;
+      const A score = masked(s[0] + s[1], b, h, clamp_index(uint(i), p.queries), t);
+      const bool sees = i >= begin && (MASK == 0 || (is_there && score != -kInfinity));
+      const A root = sees ? exp_below(0.5 * (score - p.lse.v[stat])) : 0;
       const A e = root * root;
-      const A ds = root * (dp[0] + dp[1] - p.delta.v[stat]) * p.scale * root;
+      const A ds = weighed(root, dp[0] + dp[1] - p.delta.v[stat]) * p.scale * root;
       [[unroll]] for (uint d = 0; d < D; ++d) {
-        d_k[d] += ds * ELEMENT(q, d);
-        d_v[d] += e * ELEMENT(d_o, d);
+        d_k[d] += weighed(ds, ELEMENT(q, d));
+        d_v[d] += weighed(e, ELEMENT(d_o, d));
       }
     }
   }

@@ -1,4 +1,4 @@
-//! variants
+//! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // y = x / (1 - rate) where the element is kept, else 0; x when not training. Element i is kept if word i % 4 of
@@ -8,8 +8,8 @@
 #include "step_dropout.glsl"
 
 layout(push_constant, scalar) uniform Push {
-  Floats x;
-  Floats y;
+  Elements x;
+  Elements y;
   STEP_WORDS
   uint n;
   uint blocks;     // of four elements
@@ -31,8 +31,8 @@ void main() {
     [[unroll]] for (uint j = 0; j < 4; ++j) {
       const uint i = 4 * block + j;
       if (i < p.n) {
-        const A x = p.x.v[i];
-        p.y.v[i] = !training ? x : (words[j] >= p.threshold ? x * p.scale : 0);
+        const A x = read(p.x, i);
+        write(p.y, i, !training ? x : (words[j] >= p.threshold ? x * p.scale : 0));
       }
     }
   }

@@ -1,14 +1,15 @@
-//! variants
+//! variants BYTES=2,4
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // y[i] = table[ids[i]], one subgroup per id. An id outside the table reads as zeros and sets the error word.
 #include "common.glsl"
+#include "cells.glsl"
 #include "step.glsl"
 
 layout(push_constant, scalar) uniform Push {
-  Words table;
+  Cells table;
   Ints ids;
-  Words y;
+  Cells y;
   Step step;
   uint count;
   uint rows;
@@ -25,7 +26,7 @@ void main() {
   const bool inside = id >= 0 && uint(id) < p.rows;
   const uint row = inside ? uint(id) : 0;
   for (uint c = gl_SubgroupInvocationID; c < p.n; c += gl_SubgroupSize) {
-    p.y.v[i * p.n + c] = inside ? p.table.v[row * p.n + c] : 0;
+    p.y.v[i * p.n + c] = inside ? p.table.v[row * p.n + c] : CELL(uvec2(0));
   }
   if (!inside && subgroupElect()) {
     p.step.error_node = p.node;

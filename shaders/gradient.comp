@@ -1,4 +1,4 @@
-//! variants
+//! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // What the gradient storages take between steps; whether a micro-batch adds to the one before stands in the step buffer.
@@ -9,7 +9,7 @@ layout(constant_id = 1) const uint FUNCTION = 0;  // 0 accumulate, 1 zero
 
 layout(push_constant, scalar) uniform Push {
   Floats grad;
-  Floats contribution;
+  Elements contribution;  // of the storage type
   Step step;
   uint n;
   uint per_group;
@@ -21,7 +21,7 @@ void main() {
   const uint end = min(first + p.per_group, p.n);
   const bool keep = p.step.accumulate != 0 || (FUNCTION == 0 && p.is_first == 0);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    const A add = FUNCTION == 0 ? p.contribution.v[i] : 0;
+    const A add = FUNCTION == 0 ? read(p.contribution, i) : 0;
     if (FUNCTION == 0 || !keep) {
       p.grad.v[i] = keep ? p.grad.v[i] + add : add;
     }

@@ -1,4 +1,4 @@
-//! variants KIND=layer,rms
+//! variants KIND=layer,rms T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // One subgroup per row of n elements.
@@ -7,10 +7,10 @@
 #include "common.glsl"
 
 layout(push_constant, scalar) uniform Push {
-  Floats x;
-  Floats gamma;
-  Floats beta;
-  Floats y;
+  Elements x;
+  Elements gamma;
+  Elements beta;
+  Elements y;
   uint rows;
   uint n;
   float eps;
@@ -26,22 +26,22 @@ void main() {
   A mean = 0;
 #if defined(KIND_layer)
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    mean += p.x.v[start + i];
+    mean += read(p.x, start + i);
   }
   mean = subgroupAdd(mean) / A(p.n);
 #endif
   A squares = 0;
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A d = p.x.v[start + i] - mean;
+    const A d = read(p.x, start + i) - mean;
     squares += d * d;
   }
   const A inverse = 1 / sqrt(subgroupAdd(squares) / A(p.n) + p.eps);
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A scaled = (p.x.v[start + i] - mean) * inverse * p.gamma.v[i];
+    const A scaled = (read(p.x, start + i) - mean) * inverse * read(p.gamma, i);
 #if defined(KIND_layer)
-    p.y.v[start + i] = scaled + p.beta.v[i];
+    write(p.y, start + i, scaled + read(p.beta, i));
 #else
-    p.y.v[start + i] = scaled;
+    write(p.y, start + i, scaled);
 #endif
   }
 }

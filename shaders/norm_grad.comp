@@ -1,4 +1,4 @@
-//! variants KIND=layer,rms PART=rows,columns
+//! variants KIND=layer,rms PART=rows,columns T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // With xhat = (x - mean) * r and g = dy * gamma:
@@ -7,10 +7,10 @@
 #include "common.glsl"
 
 layout(push_constant, scalar) uniform Push {
-  Floats x;
-  Floats gamma;
-  Floats dy;
-  Floats dx;
+  Elements x;
+  Elements gamma;
+  Elements dy;
+  Elements dx;
   Floats stats;   // [rows, 2]
   Floats dgamma;  // [chunks, n]
   Floats dbeta;   // [chunks, n]
@@ -34,22 +34,22 @@ void main() {
   A mean = 0;
 #if defined(KIND_layer)
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    mean += p.x.v[start + i];
+    mean += read(p.x, start + i);
   }
   mean = subgroupAdd(mean) / count;
 #endif
   A squares = 0;
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A d = p.x.v[start + i] - mean;
+    const A d = read(p.x, start + i) - mean;
     squares += d * d;
   }
   const A r = 1 / sqrt(subgroupAdd(squares) / count + p.eps);
   A sum_g = 0;
   A sum_gx = 0;
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A g = p.dy.v[start + i] * p.gamma.v[i];
+    const A g = read(p.dy, start + i) * read(p.gamma, i);
     sum_g += g;
-    sum_gx += g * (p.x.v[start + i] - mean) * r;
+    sum_gx += g * (read(p.x, start + i) - mean) * r;
   }
 #if defined(KIND_layer)
   const A mean_g = subgroupAdd(sum_g) / count;
@@ -58,9 +58,9 @@ void main() {
 #endif
   const A mean_gx = subgroupAdd(sum_gx) / count;
   for (uint i = lane; i < p.n; i += gl_SubgroupSize) {
-    const A g = p.dy.v[start + i] * p.gamma.v[i];
-    const A xhat = (p.x.v[start + i] - mean) * r;
-    p.dx.v[start + i] = r * (g - mean_g - xhat * mean_gx);
+    const A g = read(p.dy, start + i) * read(p.gamma, i);
+    const A xhat = (read(p.x, start + i) - mean) * r;
+    write(p.dx, start + i, r * (g - mean_g - xhat * mean_gx));
   }
   if (subgroupElect()) {
     p.stats.v[2 * row] = mean;
@@ -79,8 +79,8 @@ void main() {
     A dgamma = 0;
     A dbeta = 0;
     for (uint row = row0; row < row1; ++row) {
-      const A dy = p.dy.v[row * p.n + column];
-      dgamma += dy * (p.x.v[row * p.n + column] - p.stats.v[2 * row]) * p.stats.v[2 * row + 1];
+      const A dy = read(p.dy, row * p.n + column);
+      dgamma += dy * (read(p.x, row * p.n + column) - p.stats.v[2 * row]) * p.stats.v[2 * row + 1];
       dbeta += dy;
     }
     p.dgamma.v[at] = dgamma;

@@ -7,6 +7,7 @@
 //   columns  otherwise: one invocation per output, so that lanes read neighbours
 #include "common.glsl"
 #include "index.glsl"
+#include "offsets.glsl"
 
 layout(constant_id = 1) const uint KEPT = 1;
 layout(constant_id = 2) const uint REDUCED = 1;
@@ -23,17 +24,6 @@ layout(push_constant, scalar) uniform Push {
   float factor;
 } p;
 
-#define DEFINE_OFFSET(name, rank)                                                              \
-  uint name(uint n, uint dim[rank], uint magic[rank], uint shift[rank], uint stride[rank]) {   \
-    uint at = 0;                                                                               \
-    [[unroll]] for (uint r = 0; r < rank; ++r) {                                               \
-      const uint axis = rank - 1 - r;                                                          \
-      const uint upper = r + 1 == rank ? 0 : divide(n, magic[axis], shift[axis]);              \
-      at += (n - upper * dim[axis]) * stride[axis];                                            \
-      n = upper;                                                                               \
-    }                                                                                          \
-    return at;                                                                                 \
-  }
 DEFINE_OFFSET(offset_in_kept, KEPT)
 DEFINE_OFFSET(offset_in_reduced, REDUCED)
 #define KEPT_OFFSET(o) offset_in_kept(o, kept_dim, kept_magic, kept_shift, kept_stride)

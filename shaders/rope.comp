@@ -1,7 +1,7 @@
-//! variants
+//! variants T=f32,f16,bf16
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Rotates pairs of elements of each head by position * base^(-2 i / rotary_dims). The angle is kept as a fraction of a
+// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction of a
 // turn in 64-bit fixed point, so it is as exact at a large position as at a small one.
 #include "common.glsl"
 #include "math.glsl"
@@ -9,9 +9,10 @@
 layout(constant_id = 1) const uint INTERLEAVED = 0;  // 1: pairs (2i, 2i + 1), 0: pairs (i, i + rotary_dims / 2)
 
 layout(push_constant, scalar) uniform Push {
-  Floats x;
-  Floats y;
+  Elements x;
+  Elements y;
   Words frequencies;  // [half, 2]: turns per position, low and high word
+  Ints given;         // positions, if is_given
   uint n;             // pairs in x, those that are not rotated included
   uint per_group;
   uint dim;           // of a head
@@ -21,6 +22,7 @@ layout(push_constant, scalar) uniform Push {
   uint offset_low;    // position of the first, 64 bits
   uint offset_high;
   uint inverse;
+  uint is_given;      // 1: positions [positions], 2: of each sequence
 } p;
 
 void main() {
@@ -33,11 +35,16 @@ void main() {
     const uint j = i % per_head;
     const uint start = head * p.dim;
     if (j >= p.half_dims) {
-      p.y.v[start + p.half_dims + j] = p.x.v[start + p.half_dims + j];
+      write(p.y, start + p.half_dims + j, read(p.x, start + p.half_dims + j));
     } else {
+      const uint row = head / p.inner;
+      int index = int(row % p.positions);
+      if (p.is_given != 0) {
+        index = p.given.v[p.is_given == 1 ? uint(index) : row];
+      }
       uint carry;
-      const uint position = uaddCarry(head / p.inner % p.positions, p.offset_low, carry);
-      const uint position_high = p.offset_high + carry;
+      const uint position = uaddCarry(uint(index), p.offset_low, carry);
+      const uint position_high = p.offset_high + uint(index >> 31) + carry;
       const uint low = p.frequencies.v[2 * j];
       const uint high = p.frequencies.v[2 * j + 1];
       uint upper;
@@ -48,10 +55,10 @@ void main() {
       const vec2 cs = cos_sin_turns(turns);
       const uint at = start + (INTERLEAVED != 0 ? 2 * j : j);
       const uint other = start + (INTERLEAVED != 0 ? 2 * j + 1 : j + p.half_dims);
-      const A a = p.x.v[at];
-      const A b = p.x.v[other];
-      p.y.v[at] = a * cs.x - b * cs.y;
-      p.y.v[other] = a * cs.y + b * cs.x;
+      const A a = read(p.x, at);
+      const A b = read(p.x, other);
+      write(p.y, at, a * cs.x - b * cs.y);
+      write(p.y, other, a * cs.y + b * cs.x);
     }
   }
 }

@@ -164,6 +164,11 @@ struct Kernel {
 #define BOWLINE_CUDA_KERNEL(stem, ...) \
   extern const Kernel kernel_##stem;   \
   const Kernel kernel_##stem { __VA_ARGS__ }
+// The same kernel for f32, f16 and bf16.
+#define BOWLINE_CUDA_KERNELS(stem, ...)         \
+  BOWLINE_CUDA_KERNEL(stem, __VA_ARGS__);       \
+  BOWLINE_CUDA_KERNEL(stem##_f16, __VA_ARGS__); \
+  BOWLINE_CUDA_KERNEL(stem##_bf16, __VA_ARGS__)
 
 // One row per operator, null where no file of kernels/ claims it. Generated.
 extern const device::KernelTable<Kernel> kKernels;

@@ -44,12 +44,12 @@ int64_t Loops::elements() const {
   return n;
 }
 
-void Loops::append_to(std::vector<uint32_t>* words) const {
-  for (const int64_t dim : dims_) {
+void append_divisors(const std::vector<int64_t>& dims, std::vector<uint32_t>* words) {
+  for (const int64_t dim : dims) {
     words->push_back(static_cast<uint32_t>(dim));
   }
   std::vector<uint32_t> shifts;
-  for (const int64_t dim : dims_) {
+  for (const int64_t dim : dims) {
     const auto d = static_cast<uint64_t>(dim < 1 ? 1 : dim);
     uint32_t shift = 0;
     while ((uint64_t{1} << shift) < d) {
@@ -59,6 +59,10 @@ void Loops::append_to(std::vector<uint32_t>* words) const {
     shifts.push_back(shift);
   }
   words->insert(words->end(), shifts.begin(), shifts.end());
+}
+
+void Loops::append_to(std::vector<uint32_t>* words) const {
+  append_divisors(dims_, words);
   for (const auto& strides : strides_) {
     for (const int64_t stride : strides) {
       words->push_back(static_cast<uint32_t>(stride));

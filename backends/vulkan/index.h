@@ -29,4 +29,7 @@ class Loops {
   std::vector<std::vector<int64_t>> strides_;
 };
 
+// Dims with the magic numbers and shifts for the division by them: how a table begins.
+void append_divisors(const std::vector<int64_t>& dims, std::vector<uint32_t>* words);
+
 }  // namespace bowline::vulkan

@@ -137,6 +137,7 @@ class Launch {
   Place in_place(size_t i) const { return place(record().inputs[i]); }
   Place out_place(size_t i) const { return place(record().outputs[i]); }
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
+  Place workspace_place() const { return place(record().workspace); }
   // The step buffer, for kernels that look at its head alone.
   VkDeviceAddress step() const { return slots_[device::kStepSlot]->address; }
   // The members STEP_WORDS of the push block (generated/step_<stem>.glsl): the step buffer, and where the words of the
@@ -234,6 +235,11 @@ struct Kernel {
 #define BOWLINE_VULKAN_KERNEL(stem, ...) \
   extern const Kernel kernel_##stem;     \
   const Kernel kernel_##stem { __VA_ARGS__ }
+// The same kernel for f32, f16 and bf16.
+#define BOWLINE_VULKAN_KERNELS(stem, ...)         \
+  BOWLINE_VULKAN_KERNEL(stem, __VA_ARGS__);       \
+  BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
+  BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
 
 // One row per operator, null where no file of kernels/ claims it. Generated.
 constexpr std::string_view kBackendName = "The Vulkan backend";

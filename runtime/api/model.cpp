@@ -116,6 +116,18 @@ Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mod
   return report;
 }
 
+Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
+  BOWLINE_TRY(require_no_accumulation(state, "cast()"));
+  // The graphs are checked with the new dtypes before anything changes.
+  params::Table table = state.table;
+  BOWLINE_ASSIGN(CastReport report, params::cast(table, to, pattern, state.busy));
+  const std::optional<DType> inputs = pattern == "*" ? std::optional(to) : std::nullopt;
+  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table, inputs));
+  state.table = std::move(table);
+  state.graphs = std::move(graphs);
+  return report;
+}
+
 Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
   BOWLINE_TRY(check_name(key, "A metadata entry"));
   BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
@@ -209,10 +221,10 @@ Result<SelfTestValues> Model::self_test(size_t number) const {
 }
 
 Result<Parameter> Model::parameter(std::string_view name, const TensorShape& shape, Init init,
-                                   StorageRole role) {
+                                   StorageRole role, DType dtype) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<Parameter> {
     BOWLINE_ASSIGN(const uint32_t index,
-                   params::add_parameter(s.table, name, DType::f32, shape, init, s.busy, role));
+                   params::add_parameter(s.table, name, dtype, shape, init, s.busy, role));
     return Parameter{index, s.id};
   });
 }
@@ -228,15 +240,14 @@ Result<Parameter> Model::tied_parameter(std::string_view name, Parameter other,
 }
 
 Result<ParameterList> Model::parameters(std::string_view name, int count, const TensorShape& shape,
-                                        Init init, StorageRole role) {
+                                        Init init, StorageRole role, DType dtype) {
   return guarded(state_, "model", [&](ModelState& s) -> Result<ParameterList> {
     BOWLINE_REQUIRE(count >= 1, "{} parameters are asked for.", count);
     Declaring declaring(s.table);
     ParameterList list;
     for (int i = 0; i < count; ++i) {
-      BOWLINE_ASSIGN(
-          const uint32_t index,
-          params::add_parameter(s.table, format(name, i), DType::f32, shape, init, s.busy, role));
+      BOWLINE_ASSIGN(const uint32_t index, params::add_parameter(s.table, format(name, i), dtype,
+                                                                 shape, init, s.busy, role));
       list.items.push_back({index, s.id});
     }
     declaring.done();
@@ -310,6 +321,10 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
     BOWLINE_TRY(require_no_accumulation(s, frozen ? "freeze()" : "thaw()"));
     return params::freeze(s.table, name, frozen, true, s.busy);
   });
+}
+
+Result<CastReport> Model::cast(DType to, std::string_view pattern) {
+  return guarded(state_, "model", [&](ModelState& s) { return bowline::cast(s, to, pattern); });
 }
 
 Status Model::to(const Device& device) {

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "core/dtype.h"
 
@@ -67,28 +68,32 @@ constexpr f16 from_f32<f16>(float x) {
   return {static_cast<uint16_t>(sign | out)};
 }
 
-// The bits of a number as the dtype stores it. To an integer as Cast does it: towards zero, at the nearest end of the range where
-// it lies outside, 0 of NaN; to bool whether it is not 0.
+// A float as an integer: towards zero, at the nearest end of the range where it lies outside, 0 of NaN.
+template <class To>
+constexpr To saturated(float x) {
+  // The ends are powers of two, or one less, which the conversion rounds up to one.
+  using Limits = std::numeric_limits<To>;
+  return x != x                                   ? To{0}
+         : x >= static_cast<float>(Limits::max()) ? Limits::max()
+         : x <= static_cast<float>(Limits::min()) ? Limits::min()
+                                                  : static_cast<To>(x);
+}
+
+// The bits of a number as the dtype stores it: to an integer saturated, to bool whether it is not 0.
 constexpr uint64_t stored_bits(DType t, float x) {
-  const auto whole = [x](float least, float past, int64_t most) {
-    return static_cast<uint64_t>(x != x       ? 0
-                                 : x >= past  ? most
-                                 : x <= least ? static_cast<int64_t>(least)
-                                              : static_cast<int64_t>(x));
-  };
   switch (t) {
     case DType::f16:
       return from_f32<f16>(x).bits;
     case DType::bf16:
       return from_f32<bf16>(x).bits;
     case DType::i8:
-      return whole(-128.0f, 127.0f, 127) & 0xFF;
+      return static_cast<uint8_t>(saturated<int8_t>(x));
     case DType::u8:
-      return whole(0.0f, 255.0f, 255);
+      return saturated<uint8_t>(x);
     case DType::i32:
-      return whole(-2147483648.0f, 2147483648.0f, 2147483647) & 0xFFFFFFFF;
+      return static_cast<uint32_t>(saturated<int32_t>(x));
     case DType::i64:
-      return whole(-9223372036854775808.0f, 9223372036854775808.0f, INT64_MAX);
+      return static_cast<uint64_t>(saturated<int64_t>(x));
     case DType::boolean:
       return x != 0 ? 1 : 0;
     case DType::f32:

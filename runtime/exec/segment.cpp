@@ -1,5 +1,6 @@
 #include "exec/segment.h"
 
+#include "generated/functions.h"
 #include "plan/describe.h"
 
 namespace bowline::exec {
@@ -201,12 +202,28 @@ Status read_steps(device::OpenDevice& device, const Workspace& workspace, StepVa
   return device.copy_out(values.bytes(), workspace.step->buffer(), 0);
 }
 
+namespace {
+
+// The bad index of a quotient is its divisor.
+bool is_quotient(const plan::Plan& plan, uint32_t node) {
+  const auto& records = plan.program.records;
+  const auto record = std::ranges::find_if(records, [&](const device::Record& r) {
+    return r.kind == device::Record::Kind::op && r.node == node;
+  });
+  return record != records.end() && divides(function_of(record->op, record->attributes).function);
+}
+
+}  // namespace
+
 Status check_error(const device::StepHead& head, const plan::Plan& plan) {
   if (head.error == 0) {
     return {};
   }
   const std::string node =
       head.error_node < plan.nodes.size() ? plan.nodes[head.error_node] : "a node";
+  if (is_quotient(plan, head.error_node)) {
+    return Status(Code::index_out_of_range, format("A divisor of {} is 0.", node));
+  }
   return Status(Code::index_out_of_range,
                 format("Index {} lies outside the range of {}.", head.error_value, node));
 }

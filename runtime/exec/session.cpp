@@ -79,7 +79,7 @@ Result<std::vector<graph::Graph>> SessionState::bind() const {
   for (const BoundEntryPoint& entry : entry_points_) {
     const graph::Graph* generic = model_->find_graph(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
-    BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims));
+    BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims, entry.compute));
     prune(bound.back());
     BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "graph/precision.h"
 #include "graph/updates.h"
 
 namespace bowline::graph {
@@ -212,7 +213,24 @@ Status bind_attributes(Graph& graph, const ModelState& model, Dims dims) {
 
 }  // namespace
 
-Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims) {
+namespace {
+
+Status refresh_parameters(Graph& graph, const params::Table& table) {
+  for (ValueInfo& info : graph.values) {
+    BOWLINE_TRY(set_parameters(info, table));
+  }
+  for (Node& node : graph.nodes) {
+    if (node.repeat) {
+      BOWLINE_TRY(refresh_parameters(*node.repeat->body, table));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
+                   std::optional<DType> compute) {
   BOWLINE_TRY(check_dims(model.dims, dims));
   BOWLINE_TRY(written_storages(generic, model.table).status());
   Graph graph = deep_copy(generic);
@@ -220,6 +238,11 @@ Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims) {
     BOWLINE_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
   }
   BOWLINE_TRY(bind_attributes(graph, model, dims));
+  if (compute && *compute != DType::f32) {
+    BOWLINE_TRY(refresh_parameters(graph, model.table));
+    BOWLINE_TRY(infer(graph, dims));
+    BOWLINE_TRY(compute_in(graph, *compute, dims));
+  }
   BOWLINE_TRY(bind_parameters(graph, model.table));
   BOWLINE_TRY(infer(graph, dims));
   return graph;
@@ -282,27 +305,16 @@ Status check_orientation(const Graph& graph, const params::Table& table, uint32_
   return {};
 }
 
-namespace {
-
-Status refresh_parameters(Graph& graph, const params::Table& table) {
-  for (ValueInfo& info : graph.values) {
-    BOWLINE_TRY(set_parameters(info, table));
-  }
-  for (Node& node : graph.nodes) {
-    if (node.repeat) {
-      BOWLINE_TRY(refresh_parameters(*node.repeat->body, table));
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table) {
+Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table,
+                                    std::optional<DType> inputs) {
   const std::vector<BoundDim> probes = probe_dims(model.dims);
   std::vector<Graph> out;
   for (const Graph& graph : model.graphs) {
     out.push_back(deep_copy(graph));
+    for (const ValueId v : out.back().inputs) {
+      DType& dtype = out.back()[v].dtype;
+      dtype = inputs && is_float(dtype) ? *inputs : dtype;
+    }
     const auto infer_it = [&]() -> Status {
       BOWLINE_TRY(refresh_parameters(out.back(), table));
       BOWLINE_TRY(written_storages(out.back(), table).status());

@@ -10,8 +10,10 @@ namespace bowline::graph {
 // A copy that shares nothing: bodies too.
 Graph deep_copy(const Graph& graph);
 
+// `compute`: what operators on f32 numbers compute in, if not that (graph/precision.h).
 // Errors  bad_argument: a dim is missing or outside its limits, an operator's rule is broken.
-Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims);
+Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
+                   std::optional<DType> compute = {});
 
 // Shape and dtype of a parameter value of a generic graph, and its name, from the parameters that it stands for.
 // Errors  bad_argument: they differ in shape, dtype or transpose.
@@ -21,8 +23,10 @@ Status set_parameters(ValueInfo& info, const params::Table& table);
 Status check_orientation(const Graph& graph, const params::Table& table, uint32_t parameter,
                          bool transpose);
 
-// The generic graphs of a model with the shapes that the parameters have in `table`.
+// The generic graphs of a model with the shapes and dtypes that the parameters have in `table`, float inputs in the dtype
+// `inputs` if it is given.
 // Errors  bad_argument: a graph cannot take them.
-Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table);
+Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table,
+                                    std::optional<DType> inputs = {});
 
 }  // namespace bowline::graph

@@ -10,8 +10,15 @@ inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
 // The reverse walk over one graph: the outer one, or the body of a Repeat.
 class Differentiator {
  public:
-  Differentiator(Graph& graph, const GradientOptions& options)
-      : graph_(graph), options_(options), gradients_(graph.values.size(), kNoValue) {}
+  // `path`: of the Repeats around the graph. `kept` grows by what could be run again.
+  Differentiator(Graph& graph, const GradientOptions& options, std::vector<uint32_t> path,
+                 uint64_t iterations, std::map<ForwardNode, Kept>& kept)
+      : graph_(graph),
+        options_(options),
+        gradients_(graph.values.size(), kNoValue),
+        path_(std::move(path)),
+        iterations_(iterations),
+        kept_(kept) {}
 
   // Marks the values that a trainable storage or a wanted input reaches.
   void find_needed(std::span<const bool> wanted_inputs);
@@ -26,18 +33,30 @@ class Differentiator {
   Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
                                       const Attributes& attributes, std::string name);
   Result<ValueId> filled(float value, const Shape& shape, DType dtype);
+  // Whether a node of the forward part `whole` runs again in the backward one, instead of what it gives being kept.
+  bool runs_again(const Graph& whole, uint32_t node) const;
+  // The backward part reads `v`, which a node of the forward part gives.
+  void note_kept(const Graph& whole, ValueId v);
+  const std::vector<uint32_t>& path() const { return path_; }
+  uint64_t iterations() const { return iterations_; }
+  std::map<ForwardNode, Kept>& kept() { return kept_; }
+
   // Zeros for a value that the loss does not reach.
   Result<ValueId> gradient_or_zero(ValueId v);
 
  private:
   Status walk_node(size_t node);
   bool has_trainable(const ValueInfo& info) const;
+  ValueId before_cast(ValueId v) const;
   ValueId gradient_list(const ValueInfo& parameter);
 
   Graph& graph_;
   const GradientOptions& options_;
   std::vector<ValueId> gradients_;
   std::vector<char> needed_;
+  std::vector<uint32_t> path_;
+  uint64_t iterations_;
+  std::map<ForwardNode, Kept>& kept_;
 };
 
 // Appends the gradient of a Repeat: a Repeat that runs backwards, over values that the forward one then keeps.

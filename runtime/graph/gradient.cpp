@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/differentiator.h"
+#include "ops/build.h"
 
 namespace bowline::graph {
 namespace {
@@ -116,12 +117,35 @@ Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> 
   return outputs;
 }
 
+namespace {
+
+// One that can be run twice.
+bool is_repeatable(const Node& node) {
+  return !node.repeat && op_def(node.op).updates[0].output < 0;
+}
+
+}  // namespace
+
+bool Differentiator::runs_again(const Graph& whole, uint32_t node) const {
+  const Node& n = whole.nodes[node];
+  if (options_.again == nullptr || options_.again->empty() || !is_repeatable(n)) {
+    return false;
+  }
+  return op_def(n.op).is_view || options_.again->contains({path_, n.outputs[0]});
+}
+
+void Differentiator::note_kept(const Graph& whole, ValueId v) {
+  const Node& n = whole.nodes[whole[v].node];
+  if (is_repeatable(n) && !op_def(n.op).is_view) {
+    Kept& kept = kept_[{path_, n.outputs[0]}];
+    kept.bytes +=
+        static_cast<uint64_t>(whole[v].shape.elements()) * size_of(whole[v].dtype) * iterations_;
+    kept.costly = op_def(n.op).costly;
+  }
+}
+
 Result<ValueId> Differentiator::filled(float value, const Shape& shape, DType dtype) {
-  FillAttributesT fill;
-  fill.value = value;
-  fill.dims.assign(shape.dims().begin(), shape.dims().end());
-  fill.dtype = static_cast<file::DType>(dtype);
-  BOWLINE_ASSIGN(const auto out, append(Op::Fill, {}, Attributes::of(fill), ""));
+  BOWLINE_ASSIGN(const auto out, append(Op::Fill, {}, fill_attributes(value, shape, dtype), ""));
   return out[0];
 }
 
@@ -144,11 +168,23 @@ ValueId Differentiator::gradient_list(const ValueInfo& parameter) {
   return graph_.add_value(std::move(list));
 }
 
+// What a Cast makes of a value in 16 bits, or `v` itself: a gradient row takes contributions of every float dtype.
+ValueId Differentiator::before_cast(ValueId v) const {
+  if (graph_[v].kind != ValueKind::result || graph_.nodes[graph_[v].node].op != Op::Cast) {
+    return v;
+  }
+  const ValueId from = graph_.nodes[graph_[v].node].inputs[0];
+  return is_float(graph_[from].dtype) && size_of(graph_[from].dtype) < size_of(graph_[v].dtype)
+             ? from
+             : v;
+}
+
 Status Differentiator::contribute(ValueId v, ValueId gradient) {
   if (graph_[v].kind == ValueKind::parameter) {
     if (!has_trainable(graph_[v])) {
       return {};
     }
+    gradient = before_cast(gradient);
     const ValueInfo parameter = graph_[v];
     const ValueId list = gradient_list(parameter);
     return append(Op::AccumulateGrad, {list, gradient}, no_attributes(), parameter.name + ".grad")
@@ -244,23 +280,82 @@ Status zero_partly_covered(Graph& graph, size_t position, const GradientOptions&
 
 }  // namespace
 
+namespace {
+
+// Takes a graph whose backward part begins at node `begin`, and lets that run once more what is not kept for it.
+class RunAgain {
+ public:
+  RunAgain(Graph& graph, size_t begin, Differentiator& d) : graph_(graph), begin_(begin), d_(d) {}
+
+  void rewrite() {
+    std::vector<Node> backward(
+        std::make_move_iterator(graph_.nodes.begin() + static_cast<std::ptrdiff_t>(begin_)),
+        std::make_move_iterator(graph_.nodes.end()));
+    graph_.nodes.resize(begin_);
+    for (Node& node : backward) {
+      for (ValueId& v : node.inputs) {
+        v = read(v);
+      }
+      graph_.nodes.push_back(std::move(node));
+    }
+    renumber(graph_);
+  }
+
+ private:
+  // What the backward part reads instead of `v`.
+  ValueId read(ValueId v) {
+    if (graph_[v].kind != ValueKind::result || graph_[v].node >= begin_) {
+      return v;
+    }
+    if (const auto it = made_.find(v); it != made_.end()) {
+      return it->second;
+    }
+    const uint32_t maker = graph_[v].node;
+    if (!d_.runs_again(graph_, maker)) {
+      d_.note_kept(graph_, v);
+      return made_[v] = v;
+    }
+    Node copy = graph_.nodes[maker];
+    for (ValueId& in : copy.inputs) {
+      in = read(in);
+    }
+    for (ValueId& out : copy.outputs) {
+      const ValueId from = out;
+      out = graph_.add_value(graph_[from]);
+      graph_[out].node = static_cast<uint32_t>(graph_.nodes.size());
+      made_[from] = out;
+    }
+    graph_.nodes.push_back(std::move(copy));
+    return made_[v];
+  }
+
+  Graph& graph_;
+  size_t begin_;
+  Differentiator& d_;
+  std::map<ValueId, ValueId> made_;
+};
+
+}  // namespace
+
 Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOptions& options) {
   BOWLINE_REQUIRE(graph[loss].dtype == DType::f32 && graph[loss].shape.rank() == 0,
                   "The loss is {}{}, not an f32 scalar.", graph[loss].dtype, graph[loss].shape);
   TrainingGraph out;
   const size_t forward = graph.nodes.size();
-  Differentiator d(graph, options);
+  out.again = options.again == nullptr ? 0 : options.again->size();
+  Differentiator d(graph, options, {}, 1, out.kept);
   d.find_needed({});
-  BOWLINE_ASSIGN(const ValueId seed, d.filled(1, Shape{}, DType::f32));
-  BOWLINE_TRY(d.contribute(loss, seed));
+  BOWLINE_ASSIGN(const std::vector<ValueId> seed, d.append(Op::LossScale, {}, no_attributes(), ""));
+  BOWLINE_TRY(d.contribute(loss, seed[0]));
   BOWLINE_TRY(d.walk(forward));
   prune(graph);
   for (const Node& n : graph.nodes) {
-    if (n.op == Op::Fill && n.outputs[0] == seed) {
+    if (n.op == Op::LossScale) {
       break;
     }
     ++out.backward_begin;
   }
+  RunAgain(graph, out.backward_begin, d).rewrite();
   BOWLINE_TRY(zero_partly_covered(graph, out.backward_begin, options));
   out.graph = std::move(graph);
   return out;

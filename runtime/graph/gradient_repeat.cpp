@@ -18,8 +18,10 @@ struct SplitBody {
 
 class BodySplitter {
  public:
-  BodySplitter(const Graph& whole, size_t forward_nodes, uint32_t carried, size_t inputs)
+  BodySplitter(const Graph& whole, size_t forward_nodes, uint32_t carried, size_t inputs,
+               Differentiator& d)
       : whole_(whole),
+        d_(d),
         forward_nodes_(forward_nodes),
         carried_(carried),
         inputs_(inputs),
@@ -57,6 +59,9 @@ class BodySplitter {
     for (const ValueId v : out_.backward.inputs) {
       out_.backward[v].kind = ValueKind::input;
     }
+    for (const uint32_t n : again_) {
+      copy_node(whole_.nodes[n]);
+    }
     for (size_t n = forward_nodes_; n < whole_.nodes.size(); ++n) {
       copy_node(whole_.nodes[n]);
     }
@@ -84,7 +89,18 @@ class BodySplitter {
         out_.kept.push_back(v);
       }
     } else if (info.node < forward_nodes_) {
+      keep_or_run_again(v, info.node);
+    }
+  }
+
+  void keep_or_run_again(ValueId v, uint32_t node) {
+    if (!d_.runs_again(whole_, node)) {
+      d_.note_kept(whole_, v);
       out_.kept.push_back(v);
+    } else if (again_.insert(node).second) {
+      for (const ValueId in : whole_.nodes[node].inputs) {
+        classify(in);
+      }
     }
   }
 
@@ -103,9 +119,11 @@ class BodySplitter {
   }
 
   const Graph& whole_;
+  Differentiator& d_;
   size_t forward_nodes_;
   uint32_t carried_;
   size_t inputs_;
+  std::set<uint32_t> again_;  // nodes of the forward body that the backward one runs too
   std::vector<ValueId> map_;
   std::vector<char> seen_;
   std::vector<uint32_t> position_;  // of inputs
@@ -124,7 +142,8 @@ class RepeatGradient {
         carried_(forward_.carried),
         whole_(*forward_.body),
         forward_values_(whole_.values.size()),
-        inner_(whole_, options) {}
+        inner_(whole_, options, path_of(outer, index), outer.iterations() * forward_.count,
+               outer.kept()) {}
 
   Status run() {
     BOWLINE_REQUIRE_CODE(forward_.stacked_inputs == 0 && node_.outputs.size() == carried_,
@@ -139,6 +158,12 @@ class RepeatGradient {
   }
 
  private:
+  static std::vector<uint32_t> path_of(const Differentiator& outer, size_t index) {
+    std::vector<uint32_t> path = outer.path();
+    path.push_back(static_cast<uint32_t>(index));
+    return path;
+  }
+
   ValueId add_input(ValueInfo info) {
     info.kind = ValueKind::input;
     info.name.clear();
@@ -155,7 +180,7 @@ class RepeatGradient {
     }
     for (uint32_t i = 0; i < carried_; ++i) {
       const ValueInfo& leaving = whole_[whole_.outputs[i]];
-      BOWLINE_REQUIRE(leaving.dtype == DType::f32, "Carried value {} of a trained Repeat is {}.", i,
+      BOWLINE_REQUIRE(is_float(leaving.dtype), "Carried value {} of a trained Repeat is {}.", i,
                       leaving.dtype);
       incoming_.push_back(add_input(leaving));
     }
@@ -193,7 +218,7 @@ class RepeatGradient {
     whole_.outputs = forward_outputs;
     forward_nodes_ = static_cast<size_t>(std::ranges::count_if(
         whole_.nodes, [&](const Node& n) { return n.outputs[0] < forward_values_; }));
-    BodySplitter splitter(whole_, forward_nodes_, carried_, node_.inputs.size());
+    BodySplitter splitter(whole_, forward_nodes_, carried_, node_.inputs.size(), inner_);
     for (const std::vector<ValueId>* inputs : {&incoming_, &sums_}) {
       for (const ValueId v : *inputs) {
         splitter.add_input(v);

@@ -3,7 +3,8 @@
 //   grad = first && !accumulate ? contribution : grad + contribution
 //
 // Shapes    grad (a storage, or in a Repeat one per iteration; an entry of 0 elements takes nothing), contribution
-//           of the same shape; grad is updated.
+//           of the same shape; grad is updated. grad is f32 whatever the contribution is: what several uses of a storage
+//           contribute is added without another rounding.
 // First     the table entry of grad says whether this is the first contribution of the submission.
 // Gradient  none.
 #include "ops/op.h"
@@ -34,7 +35,7 @@ const OpDef op_accumulate_grad{
     .name = "AccumulateGrad",
     .inputs = 2,
     .gradient_rows = GradientRows::added,
-    .types = "f32 -> f32",
+    .types = "f32, F -> f32",
     .updates = {{0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),

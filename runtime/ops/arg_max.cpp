@@ -1,17 +1,17 @@
-// ArgMax: to come.
-#include "ops/op.h"
+// ArgMax: where along an axis the largest element is.
+//
+//   y[.., ..] = the i with the largest x[.., i, ..]
+//
+// Shapes    x of rank >= 1 with at least one element along the axis  ->  y i32 without the axis, or with 1 in its place
+//           (keep_dims).
+// Numerics  of equal elements the first, or with `last` the last. NaN counts as the largest number, as in PyTorch; ONNX
+//           leaves it open.
+// Gradient  none.
+#include "ops/extreme.h"
 
 namespace bowline {
-namespace {
-
-Status infer(InferContext&) { return Status(Code::unsupported, "ArgMax is not implemented."); }
-
-}  // namespace
 
 extern const OpDef op_arg_max;
-const OpDef op_arg_max{
-    .name = "ArgMax",
-    .infer = infer,
-};
+const OpDef op_arg_max = extreme::position<true>("ArgMax");
 
 }  // namespace bowline

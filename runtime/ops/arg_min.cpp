@@ -1,17 +1,17 @@
-// ArgMin: to come.
-#include "ops/op.h"
+// ArgMin: where along an axis the smallest element is.
+//
+//   y[.., ..] = the i with the smallest x[.., i, ..]
+//
+// Shapes    x of rank >= 1 with at least one element along the axis  ->  y i32 without the axis, or with 1 in its place
+//           (keep_dims).
+// Numerics  of equal elements the first, or with `last` the last. NaN counts as the smallest number, as in PyTorch; ONNX
+//           leaves it open.
+// Gradient  none.
+#include "ops/extreme.h"
 
 namespace bowline {
-namespace {
-
-Status infer(InferContext&) { return Status(Code::unsupported, "ArgMin is not implemented."); }
-
-}  // namespace
 
 extern const OpDef op_arg_min;
-const OpDef op_arg_min{
-    .name = "ArgMin",
-    .infer = infer,
-};
+const OpDef op_arg_min = extreme::position<false>("ArgMin");
 
 }  // namespace bowline

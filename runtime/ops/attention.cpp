@@ -1,16 +1,28 @@
 // Attention: softmax-weighted sums of values, per head.
 //
 //   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  scale = 0 stands for 1 / sqrt(D)
-//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq)
+//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq), less what a mask hides
 //   out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
 //
 // Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq].
 //           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
 //           A row that sees no key has out 0 and lse -inf.
+// Masks     input 3, as the attribute `mask` says:
+//             additive  of the dtype of q, broadcast to [B, Hq, Tq, Tk] by the rules of numpy ([Tq, Tk], [B, 1, 1, Tk] ...):
+//                       added to s; -inf hides the key
+//             padding   bool [B, Tk]: true shows the key to all queries
+//             lengths   i32 [B]: keys [0, length) are seen. A length outside [0, Tk] is taken for the nearest there and
+//                       sets the error word.
+//           With a mask a key of weight 0 adds nothing: NaN or infinity in a row of k or v that is hidden reaches no result
+//           and no gradient.
 // Counted   q, k and v on axis 1: Tq and Tk are the counts. Rows of q behind their count see no key.
 // Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
-// Gradient  AttentionGrad; lse must not be used by what is differentiated.
+// Gradient  AttentionGrad; none of padding and lengths, and that of an additive mask is refused: it has the size of all
+//           scores. lse must not be used by what is differentiated.
+// Differs   PyTorch gives NaN for a row that sees no key, and lets NaN of hidden rows through.
 // Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads).
+#include "ops/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,15 +47,21 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
                   "{} query heads are not a multiple of {} key heads, or the heads are empty.",
                   q[2], k[2]);
+  BOWLINE_TRY(attention::check_mask(c, 3));
   BOWLINE_TRY(c.out(0, q));
   return c.out(1, Shape{q[0], q[2], q[1]});
 }
 
 Status gradient(GradientContext& c) {
   BOWLINE_REQUIRE(!c.dout(1).valid(), "A gradient reaches lse, which has none.");
-  const GradientValues d =
-      c.add(Op::AttentionGrad, {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.dout(0)},
-            c.attributes());
+  GradientValues in = {c.in(0), c.in(1), c.in(2), c.out(0), c.out(1), c.dout(0)};
+  if (c.inputs() == 4) {
+    const bool added = c.attributes<AttentionAttributes>().mask() == AttentionMask::additive;
+    BOWLINE_REQUIRE_CODE(!added || !c.needs(3), Code::unsupported,
+                         "A gradient reaches the additive mask of Attention, which has none.");
+    in.push_back(c.in(3));
+  }
+  const GradientValues d = c.add(Op::AttentionGrad, in, c.attributes());
   for (int i = 0; i < 3; ++i) {
     BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
   }
@@ -57,6 +75,9 @@ Status counted_axes(CountedContext& c) {
   }
   BOWLINE_ASSIGN(const int batch, counted::common(c, {{0, 0}, {1, 0}, {2, 0}}));
   BOWLINE_TRY(counted::common(c, {{1, 1}, {2, 1}}).status());
+  if (c.inputs() == 4) {
+    BOWLINE_TRY(counted::none(c, 3, "a mask has all of its elements"));
+  }
   c.count(0, 0, batch);
   c.count(1, 0, batch);
   c.count(0, 1, c.dim(0, 1));
@@ -74,6 +95,8 @@ Status counted_axes(CountedContext& c) {
       t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
   const auto out_magnitude = c.zero_magnitude(0);
   const auto lse_magnitude = c.zero_magnitude(1);
+  const attention::Mask mask(c, 3);
+  c.outcome.bad_indices = mask.bad_lengths();
   for (Index i(Shape{q[0], q[2], q[1]}); i.valid(); i.next()) {  // batch, head, query
     const int64_t kv_head = i[1] / (q[2] / k[2]);
     const auto row = static_cast<size_t>((i[0] * q[1] + i[2]) * q[2] + i[1]) * dim;
@@ -83,16 +106,22 @@ Status counted_axes(CountedContext& c) {
     const int64_t offset = t.causal() ? i[2] + keys - queries + 1 : keys;
     const int64_t seen = i[2] < queries ? std::clamp<int64_t>(offset, 0, keys) : 0;
     std::vector<double> s, lost;
+    std::vector<int64_t> shown;
     for (int64_t j = 0; j < seen; ++j) {
+      const std::optional<double> added = mask.of(i[0], i[1], i[2], j);
+      if (!added) {
+        continue;
+      }
+      shown.push_back(j);
       double dot = 0, terms = 0;
       for (size_t d = 0; d < dim; ++d) {
         dot += c.in(0)[row + d] * c.in(1)[key(j) + d];
         terms += std::abs(c.in(0)[row + d] * c.in(1)[key(j) + d]);
       }
-      s.push_back(scale * dot);
-      lost.push_back(std::abs(scale) * terms);
+      s.push_back(scale * dot + *added);
+      lost.push_back(std::abs(scale) * terms + std::abs(*added));
     }
-    if (seen == 0) {
+    if (s.empty()) {
       c.out(1)[i.flat()] = -std::numeric_limits<double>::infinity();
       continue;
     }
@@ -108,7 +137,7 @@ Status counted_axes(CountedContext& c) {
     for (size_t j = 0; j < s.size(); ++j) {
       const double p = std::exp(s[j] - top) / sum;
       for (size_t d = 0; d < dim; ++d) {
-        const double v = c.in(2)[key(static_cast<int64_t>(j)) + d];
+        const double v = c.in(2)[key(shown[j]) + d];
         c.out(0)[row + d] += p * v;
         out_magnitude[row + d] +=
             p * std::abs(v) * (1 + lost[j] + std::abs(s[j] - top) + lost_mean);
@@ -128,8 +157,10 @@ extern const OpDef op_attention;
 const OpDef op_attention{
     .name = "Attention",
     .inputs = 3,
+    .optional_inputs = 1,
     .outputs = 2,
-    .types = "F -> F, f32",
+    .costly = true,
+    .types = "F, F, F, A -> F, f32",
     .reads_counts = true,
     .infer = infer,
     .counted = counted_axes,

@@ -1,6 +1,6 @@
 // AttentionGrad: the gradient of Attention, from its results.
 //
-//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s as in Attention
+//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s and masks (input 6) as in Attention
 //   delta[i] = sum over d of dout[i, d] * out[i, d]
 //   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i])
 //   dq[i, :] = sum over j of ds[i, j] * k[j, :]
@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/attention.h"
 #include "ops/index.h"
 #include "ops/op.h"
 
@@ -37,6 +38,7 @@ Status infer(InferContext& c) {
                   "Shapes of out ({}) and dout ({}) are not that of q ({}).", c.in(3), c.in(5), q);
   const Shape lse{q[0], q[2], q[1]};
   BOWLINE_REQUIRE(c.in(4) == lse, "Shape of lse ({}) is not {}.", c.in(4), lse);
+  BOWLINE_TRY(attention::check_mask(c, 6));
   BOWLINE_TRY(c.out(0, q));
   BOWLINE_TRY(c.out(1, k));
   return c.out(2, k);
@@ -66,6 +68,8 @@ struct Dot {
       t.scale() == 0 ? 1 / std::sqrt(static_cast<double>(dim)) : static_cast<double>(t.scale());
   const std::span<double> magnitude[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
                                           c.zero_magnitude(2)};
+  const attention::Mask mask(c, 6);
+  c.outcome.may_set_error = !mask.bad_lengths().empty();
   for (Index i(Shape{q[0], q[2], q[1]}); i.valid(); i.next()) {  // batch, head, query
     const int64_t kv_head = i[1] / (q[2] / k[2]);
     const auto row = static_cast<size_t>((i[0] * q[1] + i[2]) * q[2] + i[1]) * dim;
@@ -74,12 +78,17 @@ struct Dot {
     const Dot delta = dot(dout, c.in(3).subspan(row, dim));
     const int64_t seen = t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
     for (int64_t j = 0; j < seen; ++j) {
+      const std::optional<double> added = mask.of(i[0], i[1], i[2], j);
+      if (!added) {
+        continue;
+      }
       const auto key = static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim;
       const Dot s = dot(c.in(0).subspan(row, dim), c.in(1).subspan(key, dim));
       const Dot dp = dot(dout, c.in(2).subspan(key, dim));
-      const double p = std::exp(scale * s.value - lse);
+      const double p = std::exp(scale * s.value + *added - lse);
       const double ds = scale * p * (dp.value - delta.value);
-      const double p_size = p * (1 + std::abs(scale) * s.magnitude + std::abs(lse));
+      const double p_size =
+          p * (1 + std::abs(scale) * s.magnitude + std::abs(*added) + std::abs(lse));
       const double ds_size = std::abs(scale) * p_size * (dp.magnitude + delta.magnitude);
       for (size_t d = 0; d < dim; ++d) {
         c.out(0)[row + d] += ds * c.in(1)[key + d];
@@ -105,8 +114,9 @@ extern const OpDef op_attention_grad;
 const OpDef op_attention_grad{
     .name = "AttentionGrad",
     .inputs = 6,
+    .optional_inputs = 1,
     .outputs = 3,
-    .types = "F, F, F, F, f32, F -> F",
+    .types = "F, F, F, F, f32, F, A -> F",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -1,11 +1,48 @@
-// AveragePoolGrad: to come.
-#include "ops/op.h"
+// AveragePoolGrad: the gradient of AveragePool.
+//
+//   dx[n, c, i] = sum over the windows o that have element i of dy[n, c, o] / count(o), with the counts of AveragePool
+//
+// Shapes    dy of the shape of the pool's output  ->  dx of the shape `dims`, [N, C, spatial...].
+// Numerics  accumulated in f32.
+// Gradient  none.
+#include <cmath>
+
+#include "ops/window.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "AveragePoolGrad is not implemented.");
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<AveragePoolGradAttributes>();
+  BOWLINE_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
+  BOWLINE_ASSIGN(const Shape y, pooled(t, dx));
+  BOWLINE_REQUIRE(c.in(0) == y, "Shape of dy ({}) is not that of the pool's output ({}).", c.in(0),
+                  y);
+  return c.out(0, dx);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<AveragePoolGradAttributes>();
+  const Windows w = windows_of(t, c.out_shape(0), pool_window(t), c.shape(0));
+  const std::vector<double> counts = counts_of(w, t.count_pads());
+  const auto inputs = static_cast<size_t>(w.inputs()), outputs = static_cast<size_t>(w.outputs());
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t plane = 0; plane * outputs < c.in(0).size(); ++plane) {
+    each_tap(w, [&](size_t o, size_t, size_t i) {
+      const double part = c.in(0)[plane * outputs + o] / counts[o];
+      c.out(0)[plane * inputs + i] += part;
+      magnitude[plane * inputs + i] += std::abs(part);
+    });
+  }
+}
+
+// An element lies in at most so many windows as a window has elements; each term is divided.
+Tolerance tolerance(ToleranceContext& c) {
+  int64_t window = 1;
+  for (const int64_t size : pool_window(c.attributes<AveragePoolGradAttributes>())) {
+    window *= size;
+  }
+  return Tolerance::of_reduction(window, 2);
 }
 
 }  // namespace
@@ -14,6 +51,8 @@ extern const OpDef op_average_pool_grad;
 const OpDef op_average_pool_grad{
     .name = "AveragePoolGrad",
     .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

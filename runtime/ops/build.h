@@ -11,6 +11,23 @@ inline Attributes dims_attributes(const Shape& shape) {
   return Attributes::of(t);
 }
 
+inline Attributes fill_attributes(float value, const Shape& shape, DType dtype) {
+  FillAttributesT t;
+  t.value = value;
+  t.dims.assign(shape.dims().begin(), shape.dims().end());
+  t.dtype = static_cast<file::DType>(dtype);
+  return Attributes::of(t);
+}
+
+// A tensor of one number.
+inline GradientValue filled(GradientContext& c, const Shape& shape, DType dtype, float value) {
+  return c.add1(Op::Fill, {}, fill_attributes(value, shape, dtype));
+}
+
+inline GradientValue zeros_like(GradientContext& c, GradientValue like) {
+  return filled(c, c.shape(like), c.dtype(like), 0);
+}
+
 inline Attributes reshape_attributes(const Shape& shape) {
   ReshapeAttributesT t;
   t.dims.assign(shape.dims().begin(), shape.dims().end());

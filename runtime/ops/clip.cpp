@@ -38,6 +38,6 @@ const OpDef op_clip = [] {
   return def;
 }();
 const OpDef op_clip_grad =
-    elementwise::gradient_definition<slope>("ClipGrad", elementwise::exactly);
+    elementwise::gradient_definition<slope, true>("ClipGrad", elementwise::exactly);
 
 }  // namespace bowline

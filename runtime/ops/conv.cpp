@@ -1,17 +1,98 @@
-// Conv: to come.
-#include "ops/op.h"
+// Conv: correlation with a window of weights, in groups of channels.
+//
+//   y[n, m, o] = bias[m] + sum over c, k of x[n, g * (C / groups) + c, o * stride + k * dilation - pad] * weight[m, c, k]
+//   with g = m / (M / groups); o, k, stride, dilation and pad have an entry for each spatial axis, and outside of x there are zeros
+//
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [M, C / groups, window...], bias [M] (optional)
+//           ->  y [N, M, floor((spatial + pads - dilation * (window - 1) - 1) / stride) + 1 ...].
+// Domain    a weight that is not finite adds nothing or NaN where it meets the zeros, as the kernel likes.
+// Numerics  accumulated in f32.
+// Gradient  ConvInputGrad, ConvWeightGrad, and for the bias the sum of dy over the batch and the spatial axes.
+// Differs   from ONNX Conv: there is no auto_pad, and the window is that of the weight.
+// Source    PyTorch conv1d, conv2d, conv3d; ONNX operators, Conv.
+#include <cmath>
+
+#include "ops/counted.h"
+#include "ops/window.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "Conv is not implemented."); }
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<ConvAttributes>();
+  const Shape& x = c.in(0);
+  const Shape& weight = c.in(1);
+  BOWLINE_REQUIRE(weight.rank() >= 3, "The weight ({}) has rank {}, below 3.", weight,
+                  weight.rank());
+  BOWLINE_ASSIGN(const Shape y, slid_over(t, x, spatial_dims(weight), weight[0]));
+  BOWLINE_TRY(check_channels(x[1], weight[0], weight, t.groups()));
+  if (c.inputs() > 2) {
+    BOWLINE_REQUIRE(c.in(2) == Shape{weight[0]}, "Shape of the bias ({}) is not [{}].", c.in(2),
+                    weight[0]);
+  }
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  const auto& t = c.attributes<ConvAttributes>();
+  if (c.needs(0)) {
+    BOWLINE_TRY(
+        c.din(0, c.add1(Op::ConvInputGrad, {c.in(1), c.dout(0)},
+                        gradient_attributes<ConvInputGradAttributesT>(t, c.shape(c.in(0))))));
+  }
+  if (c.needs(1)) {
+    BOWLINE_TRY(
+        c.din(1, c.add1(Op::ConvWeightGrad, {c.in(0), c.dout(0)},
+                        gradient_attributes<ConvWeightGradAttributesT>(t, c.shape(c.in(1))))));
+  }
+  return c.inputs() > 2 && c.needs(2) ? c.din(2, bias_gradient(c, c.dout(0))) : Status();
+}
+
+// Samples do not see each other.
+Status counted_axes(CountedContext& c) {
+  BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "a window has all of its elements"));
+  for (int i = 1; i < c.inputs(); ++i) {
+    BOWLINE_TRY(counted::none(c, i, "a weight has all of its elements"));
+  }
+  counted::pass(c, 0, 1);
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  const auto x = c.in(0), weight = c.in(1);
+  const auto y = c.out(0);
+  const auto plane = static_cast<size_t>(c.out_shape(0).elements(2, c.out_shape(0).rank()));
+  for (size_t i = 0; i < y.size() && c.inputs() > 2; ++i) {
+    y[i] = c.in(2)[i / plane % c.in(2).size()];
+    magnitude[i] = std::abs(y[i]);
+  }
+  each_product(
+      convolution_of(c.attributes<ConvAttributes>(), c.shape(0), c.shape(1), c.out_shape(0)),
+      [&](size_t i, size_t k, size_t o) {
+        y[o] += x[i] * weight[k];
+        magnitude[o] += std::abs(x[i] * weight[k]);
+      });
+}
+
+// A sum over the window and the channels of a group; the bias.
+Tolerance tolerance(ToleranceContext& c) {
+  return Tolerance::of_reduction(c.in(1).elements(1, c.in(1).rank()), 2);
+}
 
 }  // namespace
 
 extern const OpDef op_conv;
 const OpDef op_conv{
     .name = "Conv",
+    .inputs = 2,
+    .optional_inputs = 1,
+    .costly = true,
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

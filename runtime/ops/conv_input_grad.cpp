@@ -1,11 +1,43 @@
-// ConvInputGrad: to come.
-#include "ops/op.h"
+// ConvInputGrad: the gradient of Conv with respect to its input.
+//
+//   dx[n, c, i] = sum over m, o, k with i = o * stride + k * dilation - pad of dy[n, m, o] * weight[m, c', k], m in the group of c
+//
+// Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims`, [N, C, spatial...]. dy may have fewer
+//           windows than fit into dx.
+// Domain    where numbers are not finite, zeros around them may make more of the results NaN, as the kernel likes.
+// Numerics  accumulated in f32.
+// Gradient  none.
+#include <cmath>
+
+#include "ops/window.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "ConvInputGrad is not implemented.");
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<ConvInputGradAttributes>();
+  BOWLINE_ASSIGN(const Shape dx, Shape::checked({t.dims()->data(), t.dims()->size()}));
+  BOWLINE_TRY(check_convolution(t, dx, c.in(0), c.in(1)));
+  return c.out(0, dx);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  const auto weight = c.in(0), dy = c.in(1);
+  const auto dx = c.out(0);
+  each_product(convolution_of(c.attributes<ConvInputGradAttributes>(), c.out_shape(0), c.shape(0),
+                              c.shape(1)),
+               [&](size_t i, size_t k, size_t o) {
+                 dx[i] += dy[o] * weight[k];
+                 magnitude[i] += std::abs(dy[o] * weight[k]);
+               });
+}
+
+// At most a term for each element of the window and channel of the group.
+Tolerance tolerance(ToleranceContext& c) {
+  const Shape& weight = c.in(0);
+  const int64_t channels = weight[0] / c.attributes<ConvInputGradAttributes>().groups();
+  return Tolerance::of_reduction(channels * weight.elements(2, weight.rank()), 1);
 }
 
 }  // namespace
@@ -13,7 +45,10 @@ Status infer(InferContext&) {
 extern const OpDef op_conv_input_grad;
 const OpDef op_conv_input_grad{
     .name = "ConvInputGrad",
+    .inputs = 2,
     .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

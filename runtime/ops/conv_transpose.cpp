@@ -1,11 +1,124 @@
-// ConvTranspose: to come.
-#include "ops/op.h"
+// ConvTranspose: the transpose of Conv, its gradient with respect to the input.
+//
+//   y[n, g * (M / groups) + m, i] = bias + sum over c of the group g, o, k with i = o * stride + k * dilation - pad
+//                                   of x[n, c, o] * weight[c, m, k]
+//
+// Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [C, M / groups, window...], bias [M] (optional)
+//           ->  y [N, M, (spatial - 1) * stride - pads + dilation * (window - 1) + output_padding + 1 ...].
+// Domain    output_padding is smaller than the stride or the dilation: it says which of the sizes that Conv takes back to the one
+//           of x is meant.
+// Numerics  accumulated in f32. The kernels are those of ConvInputGrad.
+// Gradient  Conv of dy, of which what lies behind x is left out; ConvWeightGrad with dy in the place of the input; the sum of dy.
+// Differs   from ONNX ConvTranspose: there is no auto_pad and no output_shape.
+// Source    PyTorch conv_transpose1d, 2d, 3d; ONNX operators, ConvTranspose.
+#include <cmath>
+
+#include "ops/counted.h"
+#include "ops/window.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "ConvTranspose is not implemented.");
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<ConvTransposeAttributes>();
+  const Shape& x = c.in(0);
+  const Shape& weight = c.in(1);
+  BOWLINE_REQUIRE(weight.rank() >= 3, "The weight ({}) has rank {}, below 3.", weight,
+                  weight.rank());
+  BOWLINE_TRY(check_windows(t, x, spatial_dims(weight)));
+  const int spatial = x.rank() - 2;
+  BOWLINE_TRY(check_sizes("output paddings", *t.output_padding(), static_cast<size_t>(spatial), 0));
+  const int64_t groups = t.groups();
+  BOWLINE_REQUIRE(groups >= 1, "There are {} groups.", groups);
+  BOWLINE_REQUIRE(weight[1] <= kMaxDim / groups, "{} groups of {} channels are too many.", groups,
+                  weight[1]);
+  BOWLINE_TRY(check_channels(weight[1] * groups, x[1], weight, groups));
+  const Windows w = windows_of(t, x, spatial_dims(weight), x);
+  Shape y{x[0], weight[1] * groups};
+  for (int a = 0; a < spatial; ++a) {
+    const WindowAxis& axis = w.axis[static_cast<size_t>(kMostSpatial - spatial + a)];
+    const int64_t more = t.output_padding()->size() == 0
+                             ? 0
+                             : t.output_padding()->Get(static_cast<flatbuffers::uoffset_t>(a));
+    BOWLINE_REQUIRE(more < std::max(axis.stride, axis.dilation),
+                    "An output padding of {} is not below the stride {} or the dilation {}.", more,
+                    axis.stride, axis.dilation);
+    const int64_t padded = (axis.in - 1) * axis.stride + axis.reach() + more;
+    const int64_t size = padded - axis.pad - axis.pad_end;
+    BOWLINE_REQUIRE(axis.in >= 1 && size >= 1 && padded <= kMaxDim,
+                    "Spatial axis {} of {} elements gets {}, {} with its pads.", a, axis.in, size,
+                    padded);
+    y.push_back(size);
+  }
+  if (c.inputs() > 2) {
+    BOWLINE_REQUIRE(c.in(2) == Shape{y[1]}, "Shape of the bias ({}) is not [{}].", c.in(2), y[1]);
+  }
+  return c.out(0, y);
+}
+
+// Output padding of a stride or more (the dilation allows it) lets more windows fit than x has elements.
+GradientValue without_rest(GradientContext& c, GradientValue v, const Shape& x) {
+  for (int a = 2; a < x.rank() && v.valid(); ++a) {
+    if (c.shape(v)[a] != x[a]) {
+      SliceAttributesT slice;
+      slice.axis = a;
+      slice.length = x[a];
+      v = c.add1(Op::Slice, {v}, Attributes::of(slice));
+    }
+  }
+  return v;
+}
+
+Status gradient(GradientContext& c) {
+  const auto& t = c.attributes<ConvTransposeAttributes>();
+  if (c.needs(0)) {
+    ConvAttributesT conv;
+    conv.strides = listed(*t.strides());
+    conv.pads = listed(*t.pads());
+    conv.dilations = listed(*t.dilations());
+    conv.groups = t.groups();
+    const GradientValue all = c.add1(Op::Conv, {c.dout(0), c.in(1)}, Attributes::of(conv));
+    BOWLINE_TRY(c.din(0, without_rest(c, all, c.shape(c.in(0)))));
+  }
+  if (c.needs(1)) {
+    BOWLINE_TRY(
+        c.din(1, c.add1(Op::ConvWeightGrad, {c.dout(0), c.in(0)},
+                        gradient_attributes<ConvWeightGradAttributesT>(t, c.shape(c.in(1))))));
+  }
+  return c.inputs() > 2 && c.needs(2) ? c.din(2, bias_gradient(c, c.dout(0))) : Status();
+}
+
+Status counted_axes(CountedContext& c) {
+  BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "a window has all of its elements"));
+  for (int i = 1; i < c.inputs(); ++i) {
+    BOWLINE_TRY(counted::none(c, i, "a weight has all of its elements"));
+  }
+  counted::pass(c, 0, 1);
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto magnitude = c.zero_magnitude(0);
+  const auto x = c.in(0), weight = c.in(1);
+  const auto y = c.out(0);
+  const auto plane = static_cast<size_t>(c.out_shape(0).elements(2, c.out_shape(0).rank()));
+  for (size_t i = 0; i < y.size() && c.inputs() > 2; ++i) {
+    y[i] = c.in(2)[i / plane % c.in(2).size()];
+    magnitude[i] = std::abs(y[i]);
+  }
+  each_product(convolution_of(c.attributes<ConvTransposeAttributes>(), c.out_shape(0), c.shape(1),
+                              c.shape(0)),
+               [&](size_t i, size_t k, size_t o) {
+                 y[i] += x[o] * weight[k];
+                 magnitude[i] += std::abs(x[o] * weight[k]);
+               });
+}
+
+// At most a term for each element of the window and channel of the group; the bias.
+Tolerance tolerance(ToleranceContext& c) {
+  const Shape& weight = c.in(1);
+  const int64_t channels = weight[0] / c.attributes<ConvTransposeAttributes>().groups();
+  return Tolerance::of_reduction(channels * weight.elements(2, weight.rank()), 2);
 }
 
 }  // namespace
@@ -13,7 +126,14 @@ Status infer(InferContext&) {
 extern const OpDef op_conv_transpose;
 const OpDef op_conv_transpose{
     .name = "ConvTranspose",
+    .inputs = 2,
+    .optional_inputs = 1,
+    .costly = true,
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

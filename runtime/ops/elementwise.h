@@ -28,13 +28,13 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(grad, {c.in(0), c.dout(0)}, c.attributes()));
 }
 
-// dx = dy * slope(x)
-template <Curve slope>
+// dx = dy * slope(x). With `choice` a slope of 0 means that dy does not matter, even where it is not finite.
+template <Curve slope, bool choice>
 void gradient_oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
   for (size_t i = 0; i < c.in(0).size(); ++i) {
     const Point at = slope(c.in(0)[i], c.attributes());
-    c.out(0)[i] = c.in(1)[i] * at.value;
+    c.out(0)[i] = choice && at.value == 0 ? 0 : c.in(1)[i] * at.value;
     magnitude[i] = std::abs(c.in(1)[i]) * at.magnitude;
   }
 }
@@ -134,6 +134,12 @@ void binary_gradient_oracle(const OracleContext& c) {
   }
 }
 
+// The same operator, for which 16 bits are too few where a plan may choose (OpDef::stays_f32).
+constexpr OpDef in_f32(OpDef def) {
+  def.stays_f32 = true;
+  return def;
+}
+
 // y = f(a, b) of numbers of one dtype that broadcast by the rules of numpy; integers wrap around.
 template <Surface f>
 constexpr OpDef binary_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&),
@@ -176,13 +182,7 @@ constexpr OpDef comparison(const char* name, const char* types) {
 }
 
 // Of a function whose slope is 0 wherever it has one.
-inline Status zero_gradient(GradientContext& c) {
-  FillAttributesT zeros;
-  const Shape& shape = c.shape(c.in(0));
-  zeros.dims.assign(shape.dims().begin(), shape.dims().end());
-  zeros.dtype = static_cast<file::DType>(c.dtype(c.in(0)));
-  return c.din(0, c.add1(Op::Fill, {}, Attributes::of(zeros)));
-}
+inline Status zero_gradient(GradientContext& c) { return c.din(0, zeros_like(c, c.in(0))); }
 
 // y [any shape] = f(x); integers wrap around.
 template <Curve y>
@@ -206,13 +206,13 @@ constexpr OpDef definition(const char* name, Tolerance (*tolerance)(ToleranceCon
 }
 
 // dx = dy f'(x), of x and dy of one shape; in place on either. It has no gradient itself.
-template <Curve slope>
+template <Curve slope, bool choice = false>
 constexpr OpDef gradient_definition(const char* name, Tolerance (*tolerance)(ToleranceContext&)) {
   return {.name = name,
           .inputs = 2,
           .in_place = {{0, 0}, {0, 1}},
           .infer = infer_gradient,
-          .oracle = BOWLINE_ORACLE(gradient_oracle<slope>),
+          .oracle = BOWLINE_ORACLE((gradient_oracle<slope, choice>)),
           .tolerance = tolerance};
 }
 

@@ -49,7 +49,7 @@ extern const OpDef op_embedding_grad;
 const OpDef op_embedding_grad{
     .name = "EmbeddingGrad",
     .inputs = 2,
-    .types = "i32, f32 -> f32",
+    .types = "i32, F -> F",
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

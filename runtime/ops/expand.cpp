@@ -1,17 +1,57 @@
-// Expand: to come.
+// Expand: a tensor repeated along axes of one element, to the shape that it and `dims` broadcast to.
+//
+//   y[i] = x[i, with 0 on the axes that x does not have or where its dim is 1]
+//
+// Shapes    x, dims  ->  y of the shape that both broadcast to (rules of numpy: a dim of 1 keeps that of x).
+// Gradient  SumTo.
+// Source    ONNX operators, Expand. expand of PyTorch has -1 where a dim is kept.
+#include "ops/build.h"
+#include "ops/counted.h"
+#include "ops/index.h"
 #include "ops/op.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "Expand is not implemented."); }
+Status infer(InferContext& c) {
+  const auto* dims = c.attributes<ExpandAttributes>().dims();
+  BOWLINE_ASSIGN(const Shape given, Shape::checked({dims->data(), dims->size()}));
+  BOWLINE_ASSIGN(const Shape y, broadcast(c.in(0), given));
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) { return c.din(0, summed_to(c, c.dout(0), c.shape(c.in(0)))); }
+
+Status counted_axes(CountedContext& c) {
+  const int missing = c.out(0).rank() - c.in(0).rank();
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    if (c.in(0)[a] != c.out(0)[a + missing]) {
+      BOWLINE_TRY(counted::none(c, 0, a, a + 1, "it is stretched"));
+    }
+    c.count(0, a + missing, c.dim(0, a));
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (Index i(c.out_shape(0)); i.valid(); i.next()) {
+    c.out(0)[i.flat()] = c.in(0)[i.in_broadcast(c.shape(0))];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 
 }  // namespace
 
 extern const OpDef op_expand;
 const OpDef op_expand{
     .name = "Expand",
+    .types = "A -> A",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -1,19 +1,76 @@
-// GatherElements: to come.
-#include "ops/op.h"
+// GatherElements: single elements along an axis, chosen by an index for each.
+//
+//   y[.., i, ..] = data[.., indices[.., i, ..], ..]
+//
+// Shapes    data of rank >= 1; indices i32 of its rank, beside the axis nowhere longer than it  ->  y of the shape of indices.
+// Errors    an index in [-n, 0) counts from the end of an axis of n; one outside [-n, n) gives a zero and sets the error word.
+// Gradient  ScatterElements adds dy to zeros; the indices get none.
+// Source    ONNX operators, GatherElements; torch.gather, which takes no negative indices.
+#include "ops/gather.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "GatherElements is not implemented.");
+template <class Context>
+int axis_of(const Context& c, int rank) {
+  const int axis = c.template attributes<GatherAttributes>().axis();
+  return axis < 0 ? axis + rank : axis;
 }
+
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const int axis,
+                 normalise_axis(c.attributes<GatherAttributes>().axis(), c.in(0).rank()));
+  BOWLINE_TRY(gather::check_within("indices", c.in(1), c.in(0), axis));
+  return c.out(0, c.in(1));
+}
+
+Status gradient(GradientContext& c) {
+  const Shape& data = c.shape(c.in(0));
+  const GradientValue zeros = filled(c, data, c.dtype(c.in(0)), 0);
+  return c.din(0, gather::scattered(c, zeros, c.in(1), c.dout(0), axis_of(c, data.rank()),
+                                    ScatterReduction::add));
+}
+
+// What an index is that is not there does not matter, if the data have it.
+Status counted_axes(CountedContext& c) {
+  const int axis = axis_of(c, c.in(0).rank());
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    if (c.dim(0, a) != c.kNone && (a == axis || c.dim(1, a) != c.dim(0, a))) {
+      return c.refuse(0, a, "an index may name each of its elements");
+    }
+    c.mask(1, a, 0);
+    c.count(0, a, c.dim(1, a));
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Shape& data = c.shape(0);
+  const int axis = axis_of(c, data.rank());
+  for (Index i(c.shape(1)); i.valid(); i.next()) {
+    const double index = c.in(1)[i.flat()];
+    if (const auto at = gather::element(index, data[axis])) {
+      c.out(0)[i.flat()] = c.in(0)[gather::position(data, i, axis, *at)];
+    } else {
+      c.outcome.bad_indices.push_back(index);
+    }
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 
 }  // namespace
 
 extern const OpDef op_gather_elements;
 const OpDef op_gather_elements{
     .name = "GatherElements",
+    .inputs = 2,
+    .types = "A, i32 -> A",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -1,11 +1,58 @@
-// GlobalAveragePool: to come.
-#include "ops/op.h"
+// GlobalAveragePool: the mean of every channel.
+//
+//   y[n, c, 0...] = (sum over the spatial axes of x[n, c, ...]) / (elements of the spatial axes)
+//
+// Shapes    x [N, C, spatial...] of rank >= 3  ->  y [N, C, 1...], of the rank of x.
+// Numerics  accumulated in f32. The mean of nothing is NaN.
+// Gradient  BroadcastTo of dy / (elements of the spatial axes).
+// Source    ONNX operators, GlobalAveragePool; PyTorch adaptive_avg_pool2d to one element.
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/counted.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "GlobalAveragePool is not implemented.");
+Status infer(InferContext& c) {
+  const Shape& x = c.in(0);
+  BOWLINE_REQUIRE(x.rank() >= 3, "Input x has rank {}, below 3.", x.rank());
+  Shape y{x[0], x[1]};
+  while (y.rank() < x.rank()) {
+    y.push_back(1);
+  }
+  return c.out(0, y);
+}
+
+Status gradient(GradientContext& c) {
+  const Shape x = c.shape(c.in(0));
+  ScaleAttributesT share;
+  share.factor = 1 / static_cast<float>(x.elements(2, x.rank()));
+  return c.din(0, broadcast_to(c, c.add1(Op::Scale, {c.dout(0)}, Attributes::of(share)), x));
+}
+
+// Channels do not see each other.
+Status counted_axes(CountedContext& c) {
+  BOWLINE_TRY(counted::none(c, 0, 2, c.in(0).rank(), "a mean divides by all of its elements"));
+  counted::pass(c, 0, 2);
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto plane = static_cast<size_t>(c.shape(0).elements(2, c.shape(0).rank()));
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i / plane] += c.in(0)[i] / static_cast<double>(plane);
+    magnitude[i / plane] += std::abs(c.in(0)[i]) / static_cast<double>(plane);
+  }
+  if (plane == 0) {
+    std::ranges::fill(c.out(0), std::nan(""));
+  }
+}
+
+// One sum, then a division, or a product with the rounded quotient.
+Tolerance tolerance(ToleranceContext& c) {
+  return Tolerance::of_reduction(c.in(0).elements(2, c.in(0).rank()), 2);
 }
 
 }  // namespace
@@ -14,6 +61,10 @@ extern const OpDef op_global_average_pool;
 const OpDef op_global_average_pool{
     .name = "GlobalAveragePool",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

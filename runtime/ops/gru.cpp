@@ -1,17 +1,141 @@
-// Gru: to come.
-#include "ops/op.h"
+// Gru: one layer of gated recurrent units in one direction, from what its input gives the gates.
+//
+//   r = sigmoid(gates_r[t] + h w_r^T),  z = sigmoid(gates_z[t] + h w_z^T)
+//   n = tanh(gates_n[t] + r * (h w_n^T + bias_n))   if reset_after, else
+//   n = tanh(gates_n[t] + (r * h) w_n^T + bias_n)
+//   h = (1 - z) * n + z * h                         for t = 0, 1 ... T - 1, or from T - 1 down if `reverse`
+//
+// Shapes    gates [T, B, 3H], w [3H, H], h0 [B, H], bias_n [H] (optional)  ->  y [T, B, H], all h; and for the gradient
+//           activations [T, B, 3H], the gates, and recurrent [T, B, H]: h w_n^T + bias_n if reset_after, else r * h.
+//           The rows of w and of the gates are r, z, n. gates = x w_ih^T + b_ih (+ b_hr, b_hz) is one Linear over all steps in
+//           front; b_hn is bias_n. The last h is step T - 1 of y, or 0 if `reverse`.
+// Numerics  f32 for every storage dtype: the sums, the cell, and the h that goes from step to step. y is h rounded.
+// Gradient  GruGrad; of w MatMuls over all steps, of bias_n a sum. The other outputs must not be used by what is differentiated.
+// In place  the activations on the gates.
+// Differs   ONNX orders the gates z, r, n, and its linear_before_reset = 0, the default, is reset_after = false; PyTorch and cuDNN
+//           have reset_after alone.
+// Source    Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014.
+#include "ops/recurrent.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "Gru is not implemented."); }
+Status infer(InferContext& c) {
+  recurrent::Layer layer;
+  BOWLINE_TRY(recurrent::check_layer(c.in(0), c.in(1), 3, &layer));
+  BOWLINE_TRY(recurrent::check_shape("h0", c.in(2), layer.state()));
+  if (c.inputs() == 4) {
+    BOWLINE_TRY(recurrent::check_shape("bias_n", c.in(3), Shape{layer.hidden}));
+  }
+  BOWLINE_TRY(c.out(0, layer.states()));
+  BOWLINE_TRY(c.out(1, c.in(0)));
+  return c.out(2, layer.states());
+}
+
+Status gradient(GradientContext& c) {
+  BOWLINE_REQUIRE(!c.dout(1).valid() && !c.dout(2).valid(),
+                  "A gradient reaches the activations or the recurrent part, which have none.");
+  GradientValues d = c.add(Op::GruGrad, {c.out(1), c.out(2), c.in(1), c.in(2), c.out(0), c.dout(0)},
+                           c.attributes());
+  d.resize(3);
+  BOWLINE_TRY(c.din(0, d[0]));
+  BOWLINE_TRY(c.din(2, d[2]));
+  const recurrent::Layer layer = recurrent::layer_of(c.shape(c.in(0)), c.shape(c.in(1)));
+  const int64_t rows = layer.steps * layer.batch;
+  const Shape flat{rows, layer.hidden};
+  const GradientValue d_new = reshaped(c, d[1], flat);
+  if (c.inputs() == 4 && c.needs(3)) {
+    BOWLINE_TRY(c.din(3, summed_to(c, d_new, Shape{layer.hidden})));
+  }
+  if (!c.needs(1)) {
+    return {};
+  }
+  const auto& t = c.attributes<GruAttributes>();
+  const GradientValue before = recurrent::previous_states(c, layer, c.in(2), c.out(0), t.reverse());
+  SliceAttributesT both;
+  both.axis = 1;
+  both.length = 2 * layer.hidden;
+  const GradientValue d_both =
+      c.add1(Op::Slice, {reshaped(c, d[0], Shape{rows, 3 * layer.hidden})}, Attributes::of(both));
+  const GradientValue x_new = t.reset_after() ? before : reshaped(c, c.out(2), flat);
+  return c.din(1, c.add1(Op::Concat,
+                         {recurrent::weight_gradient(c, d_both, before),
+                          recurrent::weight_gradient(c, d_new, x_new)},
+                         Attributes::of(ConcatAttributesT{})));
+}
+
+Status counted_axes(CountedContext& c) {
+  constexpr counted::Axis kBatches[] = {{0, 1}, {2, 0}};
+  if (c.inputs() == 4) {
+    BOWLINE_TRY(counted::none(c, 3, "a weight has all of its elements"));
+  }
+  return recurrent::count_layer(c, c.attributes<GruAttributes>().reverse(), kBatches);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  using namespace recurrent;
+  const Layer layer = layer_of(c.shape(0), c.shape(1));
+  const auto steps = static_cast<size_t>(layer.steps);
+  const auto batch = static_cast<size_t>(layer.batch);
+  const auto units = static_cast<size_t>(layer.hidden);
+  const auto& t = c.attributes<GruAttributes>();
+  const std::span<double> sizes[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
+                                      c.zero_magnitude(2)};
+  const auto write = [&](int output, size_t at, const Number& x) {
+    c.out(output)[at] = x.value;
+    sizes[output][at] = x.size;
+    return x;
+  };
+  for (size_t b = 0; b < batch; ++b) {
+    std::vector<Number> h;
+    for (size_t j = 0; j < units; ++j) {
+      h.push_back(given(c.in(2)[b * units + j]));
+    }
+    for (size_t s = 0; s < steps; ++s) {
+      const size_t row = step_at(s, steps, t.reverse()) * batch + b;
+      const auto gate_at = [&](size_t g, size_t j) { return (row * 3 + g) * units + j; };
+      const auto product = [&](size_t g, size_t j, double first, std::span<const Number> x) {
+        return dot({first, std::abs(first)}, c.in(1), (g * units + j) * units, 1, x);
+      };
+      std::vector<Number> reset(units), update(units), faded(units), next(units);
+      for (size_t j = 0; j < units; ++j) {
+        reset[j] = write(1, gate_at(0, j), sigmoid(product(0, j, c.in(0)[gate_at(0, j)], h)));
+        update[j] = write(1, gate_at(1, j), sigmoid(product(1, j, c.in(0)[gate_at(1, j)], h)));
+        faded[j] = reset[j] * h[j];
+      }
+      for (size_t j = 0; j < units; ++j) {
+        const double bias = c.inputs() == 4 ? c.in(3)[j] : 0;
+        const Number x = given(c.in(0)[gate_at(2, j)]);
+        const Number made = product(2, j, bias, t.reset_after() ? h : faded);
+        write(2, row * units + j, t.reset_after() ? made : faded[j]);
+        const Number fresh =
+            write(1, gate_at(2, j), tanh(x + (t.reset_after() ? reset[j] * made : made)));
+        next[j] = write(0, row * units + j, rest(update[j]) * fresh + update[j] * h[j]);
+      }
+      h = next;
+    }
+  }
+}
+
+// A sum over the units and a gate; the oracle carries the sizes of the errors from step to step.
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1)[1] + 1, 8); }
 
 }  // namespace
 
 extern const OpDef op_gru;
 const OpDef op_gru{
     .name = "Gru",
+    .inputs = 3,
+    .optional_inputs = 1,
+    .outputs = 3,
+    .costly = true,
+    .types = "F -> F",
+    .in_place = {{1, 0}},
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -32,6 +32,6 @@ extern const OpDef op_hard_swish, op_hard_swish_grad;
 const OpDef op_hard_swish =
     elementwise::definition<value, Op::HardSwishGrad>("HardSwish", tolerance);
 const OpDef op_hard_swish_grad =
-    elementwise::gradient_definition<slope>("HardSwishGrad", tolerance);
+    elementwise::gradient_definition<slope, true>("HardSwishGrad", tolerance);
 
 }  // namespace bowline

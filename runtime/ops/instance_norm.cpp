@@ -1,11 +1,38 @@
-// InstanceNorm: to come.
-#include "ops/op.h"
+// InstanceNorm: normalises every channel of every sample, then scales and shifts it.
+//
+//   y = (x - mean) / sqrt(variance + eps) * scale + bias, mean and variance over the spatial axes
+//
+// Shapes    x [N, C, spatial...] of rank >= 2, scale [C], bias [C]  ->  y of the shape of x.
+// Domain    eps >= 1e-12, as in GroupNorm, of which it is the case of one channel in a group.
+// Numerics  statistics in f32; the variance is biased, from the differences to the mean. The kernels are those of GroupNorm.
+// Gradient  GroupNormGrad.
+// Differs   from PyTorch instance_norm: there are no running statistics.
+// Source    Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016; ONNX operators, InstanceNormalization.
+#include "ops/groups.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "InstanceNorm is not implemented.");
+Status infer(InferContext& c) {
+  BOWLINE_TRY(check_norm(c, c.attributes<InstanceNormAttributes>().eps()));
+  return c.out(0, c.in(0));
+}
+
+Status gradient(GradientContext& c) {
+  GroupNormAttributesT t;
+  t.groups = std::max<int64_t>(c.shape(c.in(0))[1], 1);
+  t.eps = c.attributes<InstanceNormAttributes>().eps();
+  return group_norm_gradient(c, Attributes::of(t));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  group_norm_oracle(c, static_cast<size_t>(c.shape(0)[1]),
+                    c.attributes<InstanceNormAttributes>().eps());
+}
+
+// Two sums over a channel; four roundings after them: root, division, scale, shift.
+Tolerance tolerance(ToleranceContext& c) {
+  return Tolerance::of_reduction(c.in(0).elements(2, c.in(0).rank()), 4);
 }
 
 }  // namespace
@@ -13,7 +40,12 @@ Status infer(InferContext&) {
 extern const OpDef op_instance_norm;
 const OpDef op_instance_norm{
     .name = "InstanceNorm",
+    .inputs = 3,
     .infer = infer,
+    .counted = counted_samples,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

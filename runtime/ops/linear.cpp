@@ -86,6 +86,7 @@ const OpDef op_linear{
     .name = "Linear",
     .inputs = 2,
     .optional_inputs = 1,
+    .costly = true,
     .infer = infer,
     .counted = counted::rows,
     .with_transposed = with_transposed,

@@ -1,10 +1,60 @@
-// LogSoftmax: to come.
+// LogSoftmax: the logarithm of Softmax, over the last axis.
+//
+//   y[i] = x[i] - max(x) - log of sum over j of exp(x[j] - max(x))
+//
+// Shapes    x [..., n] of rank >= 1  ->  y of the shape of x. Only the last axis.
+// Numerics  computed in f32, so that a small probability keeps its digits.
+// Gradient  LogSoftmaxGrad.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "LogSoftmax is not implemented."); }
+Status infer(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(0).rank() >= 1, "Input x has rank 0.");
+  const int axis = c.attributes<SoftmaxAttributes>().axis();
+  BOWLINE_REQUIRE_CODE(
+      axis == -1 || axis == c.in(0).rank() - 1, Code::unsupported,
+      "LogSoftmax over axis {} of {} is not implemented; it runs over the last axis.", axis,
+      c.in(0));
+  return c.out(0, c.in(0));
+}
+
+Status gradient(GradientContext& c) {
+  return c.din(0, c.add1(Op::LogSoftmaxGrad, {c.out(0), c.dout(0)}, c.attributes()));
+}
+
+Status counted_axes(CountedContext& c) {
+  c.mask(0, c.in(0).rank() - 1, -std::numeric_limits<double>::infinity());
+  return counted::elementwise(c);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const size_t n = c.last_axis(0);
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t row = 0; row < c.in(0).size(); row += n) {
+    const auto x = c.in(0).subspan(row, n);
+    const double top = *std::max_element(x.begin(), x.end());
+    double sum = 0;
+    double slack = 0;  // the mean distance to the maximum: arguments of exp are rounded
+    for (size_t i = 0; i < n; ++i) {
+      const double e = std::exp(x[i] - top);
+      sum += e;
+      slack += e > 0 ? e * (top - x[i]) : 0;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      c.out(0)[row + i] = x[i] - top - std::log(sum);
+      magnitude[row + i] = top - x[i] + std::log(sum) + 1 + slack / sum;
+    }
+  }
+}
+
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 8); }
 
 }  // namespace
 
@@ -12,6 +62,10 @@ extern const OpDef op_log_softmax;
 const OpDef op_log_softmax{
     .name = "LogSoftmax",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

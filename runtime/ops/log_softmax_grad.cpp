@@ -1,19 +1,57 @@
-// LogSoftmaxGrad: to come.
+// LogSoftmaxGrad: the gradient of LogSoftmax, from its result.
+//
+//   dx[i] = dy[i] - exp(y[i]) * sum over j of dy[j]
+//
+// Shapes    y and dy of one shape [..., n]  ->  dx of this shape. Only the last axis.
+// Gradient  none.
+#include <cmath>
+
 #include "ops/op.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) {
-  return Status(Code::unsupported, "LogSoftmaxGrad is not implemented.");
+Status infer(InferContext& c) {
+  BOWLINE_REQUIRE(c.in(0).rank() >= 1, "Input y has rank 0.");
+  BOWLINE_REQUIRE(c.in(0) == c.in(1), "Shape of dy ({}) is not that of y ({}).", c.in(1), c.in(0));
+  const int axis = c.attributes<SoftmaxAttributes>().axis();
+  BOWLINE_REQUIRE_CODE(
+      axis == -1 || axis == c.in(0).rank() - 1, Code::unsupported,
+      "LogSoftmax over axis {} of {} is not implemented; it runs over the last axis.", axis,
+      c.in(0));
+  return c.out(0, c.in(0));
 }
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const size_t n = c.last_axis(0);
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t row = 0; row < c.in(0).size(); row += n) {
+    double sum = 0;
+    double terms = 0;
+    for (size_t i = row; i < row + n; ++i) {
+      sum += c.in(1)[i];
+      terms += std::abs(c.in(1)[i]);
+    }
+    for (size_t i = row; i < row + n; ++i) {
+      const double probability = std::exp(c.in(0)[i]);
+      c.out(0)[i] = c.in(1)[i] - probability * sum;
+      magnitude[i] = std::abs(c.in(1)[i]) + probability * terms;
+    }
+  }
+}
+
+// A sum, an exponential to three roundings, a product and a difference.
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(0).back(), 6); }
 
 }  // namespace
 
 extern const OpDef op_log_softmax_grad;
 const OpDef op_log_softmax_grad{
     .name = "LogSoftmaxGrad",
+    .inputs = 2,
     .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

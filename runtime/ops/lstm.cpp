@@ -1,17 +1,115 @@
-// Lstm: to come.
-#include "ops/op.h"
+// Lstm: one layer of long short-term memory in one direction, from what its input gives the gates.
+//
+//   (i, f, g, o) = gates[t] + h w^T        i, f, o through the sigmoid, g through tanh
+//   c = f * c + i * g,  h = o * tanh(c)    for t = 0, 1 ... T - 1, or from T - 1 down if `reverse`
+//
+// Shapes    gates [T, B, 4H], w [4H, H], h0 [B, H], c0 f32 [B, H]  ->  y [T, B, H], all h; c f32 [T, B, H], all c; and
+//           activations [T, B, 4H], the four gates, for the gradient. The rows of w and of the gates are i, f, g, o.
+//           gates = x w_ih^T + b_ih + b_hh is one Linear over all steps in front. Layers and directions are nodes of their own:
+//           h and c at the end are steps T - 1 of y and c, or 0 if `reverse`.
+// Numerics  f32 for every storage dtype: the sums, the cell, and the h and c that go from step to step. y is h rounded.
+// Gradient  LstmGrad; of w a MatMul over all steps. The activations must not be used by what is differentiated.
+// In place  the activations on the gates.
+// Differs   ONNX orders the gates i, o, f, g and has peepholes, clipping and other activations; those are not here.
+// Source    Hochreiter and Schmidhuber, "Long Short-Term Memory", 1997, with the forget gate of Gers et al., 2000; the order of
+//           the gates is that of PyTorch and cuDNN.
+#include "ops/recurrent.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "Lstm is not implemented."); }
+Status infer(InferContext& c) {
+  recurrent::Layer layer;
+  BOWLINE_TRY(recurrent::check_layer(c.in(0), c.in(1), 4, &layer));
+  BOWLINE_TRY(recurrent::check_shape("h0", c.in(2), layer.state()));
+  BOWLINE_TRY(recurrent::check_shape("c0", c.in(3), layer.state()));
+  BOWLINE_TRY(c.out(0, layer.states()));
+  BOWLINE_TRY(c.out(1, layer.states()));
+  return c.out(2, c.in(0));
+}
+
+Status gradient(GradientContext& c) {
+  BOWLINE_REQUIRE(!c.dout(2).valid(), "A gradient reaches the activations, which have none.");
+  GradientValues in = {c.out(2), c.in(1), c.in(3), c.out(1), c.dout(0)};
+  if (c.dout(1).valid()) {
+    in.push_back(c.dout(1));
+  }
+  GradientValues d = c.add(Op::LstmGrad, in, c.attributes());
+  d.resize(3);
+  BOWLINE_TRY(c.din(0, d[0]));
+  BOWLINE_TRY(c.din(2, d[1]));
+  BOWLINE_TRY(c.din(3, d[2]));
+  if (!c.needs(1)) {
+    return {};
+  }
+  const recurrent::Layer layer = recurrent::layer_of(c.shape(c.in(0)), c.shape(c.in(1)));
+  const bool reverse = c.attributes<LstmAttributes>().reverse();
+  const GradientValue rows = reshaped(c, d[0], Shape{layer.steps * layer.batch, 4 * layer.hidden});
+  return c.din(1, recurrent::weight_gradient(
+                      c, rows, recurrent::previous_states(c, layer, c.in(2), c.out(0), reverse)));
+}
+
+Status counted_axes(CountedContext& c) {
+  constexpr counted::Axis kBatches[] = {{0, 1}, {2, 0}, {3, 0}};
+  return recurrent::count_layer(c, c.attributes<LstmAttributes>().reverse(), kBatches);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  using namespace recurrent;
+  const Layer layer = layer_of(c.shape(0), c.shape(1));
+  const auto steps = static_cast<size_t>(layer.steps);
+  const auto batch = static_cast<size_t>(layer.batch);
+  const auto units = static_cast<size_t>(layer.hidden);
+  const std::span<double> sizes[3] = {c.zero_magnitude(0), c.zero_magnitude(1),
+                                      c.zero_magnitude(2)};
+  const auto write = [&](int output, size_t at, const Number& x) {
+    c.out(output)[at] = x.value;
+    sizes[output][at] = x.size;
+    return x;
+  };
+  for (size_t b = 0; b < batch; ++b) {
+    std::vector<Number> h, cell;
+    for (size_t j = 0; j < units; ++j) {
+      h.push_back(given(c.in(2)[b * units + j]));
+      cell.push_back(given(c.in(3)[b * units + j]));
+    }
+    for (size_t s = 0; s < steps; ++s) {
+      const size_t row = step_at(s, steps, c.attributes<LstmAttributes>().reverse()) * batch + b;
+      std::vector<Number> next(units);
+      for (size_t j = 0; j < units; ++j) {
+        Number gate[4];
+        for (size_t g = 0; g < 4; ++g) {
+          const size_t at = (row * 4 + g) * units + j;
+          const double x = c.in(0)[at];
+          const Number sum = dot({x, std::abs(x)}, c.in(1), (g * units + j) * units, 1, h);
+          gate[g] = write(2, at, g == 2 ? tanh(sum) : sigmoid(sum));
+        }
+        cell[j] = write(1, row * units + j, gate[1] * cell[j] + gate[0] * gate[2]);
+        next[j] = write(0, row * units + j, gate[3] * tanh(cell[j]));
+      }
+      h = next;
+    }
+  }
+}
+
+// A sum over the units and a gate; the oracle carries the sizes of the errors from step to step.
+Tolerance tolerance(ToleranceContext& c) { return Tolerance::of_reduction(c.in(1)[1] + 1, 8); }
 
 }  // namespace
 
 extern const OpDef op_lstm;
 const OpDef op_lstm{
     .name = "Lstm",
+    .inputs = 4,
+    .outputs = 3,
+    .costly = true,
+    .types = "F, F, F, f32 -> F, f32, F",
+    .in_place = {{2, 0}},
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -139,6 +139,7 @@ extern const OpDef op_mat_mul;
 const OpDef op_mat_mul{
     .name = "MatMul",
     .inputs = 2,
+    .costly = true,
     .infer = infer,
     .counted = counted_axes,
     .with_transposed = with_transposed,

@@ -1,17 +1,63 @@
-// MaxPoolGrad: to come.
-#include "ops/op.h"
+// MaxPoolGrad: the gradient of MaxPool.
+//
+//   dx[n, c, i] = sum of dy[n, c, o] over the windows o of which x[n, c, i] is the first element that is y[n, c, o], in storage order
+//
+// Shapes    x [N, C, spatial...], y and dy of the shape of the pool's output  ->  dx of the shape of x.
+// Domain    y is what MaxPool makes of x. NaN is NaN.
+// Numerics  accumulated in f32.
+// Gradient  none.
+#include <cmath>
+
+#include "ops/window.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "MaxPoolGrad is not implemented."); }
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Shape y, pooled(c.attributes<PoolAttributes>(), c.in(0)));
+  for (const int i : {1, 2}) {
+    BOWLINE_REQUIRE(c.in(i) == y, "Shape of input {} ({}) is not that of the pool's output ({}).",
+                    i, c.in(i), y);
+  }
+  return c.out(0, c.in(0));
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<PoolAttributes>();
+  const Windows w = windows_of(t, c.shape(0), pool_window(t), c.shape(1));
+  const auto inputs = static_cast<size_t>(w.inputs()), outputs = static_cast<size_t>(w.outputs());
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t plane = 0; plane * outputs < c.in(1).size(); ++plane) {
+    std::vector<bool> found(outputs);
+    each_tap(w, [&](size_t o, size_t, size_t i) {
+      const double x = c.in(0)[plane * inputs + i], y = c.in(1)[plane * outputs + o];
+      if (!found[o] && (x == y || (std::isnan(x) && std::isnan(y)))) {
+        found[o] = true;
+        c.out(0)[plane * inputs + i] += c.in(2)[plane * outputs + o];
+        magnitude[plane * inputs + i] += std::abs(c.in(2)[plane * outputs + o]);
+      }
+    });
+  }
+}
+
+// An element lies in at most so many windows as a window has elements.
+Tolerance tolerance(ToleranceContext& c) {
+  int64_t window = 1;
+  for (const int64_t size : pool_window(c.attributes<PoolAttributes>())) {
+    window *= size;
+  }
+  return Tolerance::of_reduction(window, 0);
+}
 
 }  // namespace
 
 extern const OpDef op_max_pool_grad;
 const OpDef op_max_pool_grad{
     .name = "MaxPoolGrad",
+    .inputs = 3,
     .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -1,17 +1,70 @@
-// OneHot: to come.
-#include "ops/op.h"
+// OneHot: ones where indices point to, zeros elsewhere, along a new axis.
+//
+//   y[.., d, ..] = indices[.., ..] == d or indices[.., ..] == d - depth ? 1 : 0,  0 <= d < depth
+//
+// Shapes    indices i32 of rank <= 7  ->  y of the dtype `to`, with `depth` elements along an axis that is put in at `axis`, an
+//           axis of y.
+// Numerics  exact. An index in [-depth, 0) counts from the end; one outside [-depth, depth) gives zeros, and no error.
+// Gradient  none.
+// Source    ONNX operators, OneHot, with the values 0 and 1. torch.nn.functional.one_hot refuses what lies outside [0, depth).
+#include "ops/gather.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "OneHot is not implemented."); }
+template <class Context>
+int axis_of(const Context& c, int rank) {
+  const int axis = c.template attributes<OneHotAttributes>().axis();
+  return axis < 0 ? axis + rank : axis;
+}
+
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<OneHotAttributes>();
+  const int rank = c.in(0).rank() + 1;
+  BOWLINE_REQUIRE(rank <= kMaxRank, "The indices have rank {}.", c.in(0).rank());
+  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), rank));
+  BOWLINE_REQUIRE(t.depth() >= 0, "The depth is {}.", t.depth());
+  Shape y;
+  for (int a = 0; a < rank; ++a) {
+    y.push_back(a == axis ? t.depth() : c.in(0)[a < axis ? a : a - 1]);
+  }
+  return c.out(0, y, static_cast<DType>(t.to()));
+}
+
+// What an index is that is not there does not matter.
+Status counted_axes(CountedContext& c) {
+  const int axis = axis_of(c, c.out(0).rank());
+  for (int a = 0; a < c.in(0).rank(); ++a) {
+    c.count(0, a < axis ? a : a + 1, c.dim(0, a));
+  }
+  return {};
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Shape& y = c.out_shape(0);
+  const int axis = axis_of(c, y.rank());
+  for (Index i(y); i.valid(); i.next()) {
+    int64_t from = 0;
+    for (int a = 0; a < y.rank(); ++a) {
+      from = a == axis ? from : from * y[a] + i[a];
+    }
+    const auto at = gather::element(c.in(0)[static_cast<size_t>(from)], y[axis]);
+    c.out(0)[i.flat()] = at == i[axis] ? 1 : 0;
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 
 }  // namespace
 
 extern const OpDef op_one_hot;
 const OpDef op_one_hot{
     .name = "OneHot",
+    .types = "i32 -> A",
     .infer = infer,
+    .counted = counted_axes,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

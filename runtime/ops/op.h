@@ -282,6 +282,10 @@ struct OpDef {
   // (optional) Element i of its output follows from element i of its one input: of a storage, the plan keeps the result beside it
   // and makes it again only when the storage was written (params/residency.h).
   bool derives_copies = false;
+  // (optional) Its results are worth their memory: where that is short, they are the last that are computed again.
+  bool costly = false;
+  // (optional) In a plan that computes in 16 bits it still computes in f32: a sum over many elements, an exponential.
+  bool stays_f32 = false;
   GradientRows gradient_rows = GradientRows::none;
   // (optional) some operands are lists of storages of equal length (optimizers): the inputs whose
   // bits are set in list_inputs, and the outputs that update them.

@@ -1,10 +1,57 @@
-// PadGrad: to come.
-#include "ops/op.h"
+// PadGrad: the gradient of Pad, and of Tile, which is Pad that wraps around.
+//
+//   dx[j] = sum of dy[i] over all i that Pad takes from x[j]
+//
+// Shapes    dy, and the attributes of Pad, whose result has the shape of dy  ->  dx of the shape of its input.
+// Numerics  accumulated in f32, in the order of i.
+// Gradient  none.
+#include <cmath>
+
+#include "ops/padding.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "PadGrad is not implemented."); }
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<PadAttributes>();
+  const Shape& dy = c.in(0);
+  const auto rank = static_cast<uint32_t>(dy.rank());
+  BOWLINE_REQUIRE(t.begin()->size() == rank && t.end()->size() == rank,
+                  "There are {} pads at the begin and {} at the end of {} axes.", t.begin()->size(),
+                  t.end()->size(), rank);
+  Shape dx;
+  for (uint32_t a = 0; a < rank; ++a) {
+    const int64_t size = dy[static_cast<int>(a)] - t.begin()->Get(a) - t.end()->Get(a);
+    BOWLINE_REQUIRE(size >= 0, "Pads {} and {} are more than axis {} of dy has ({}).",
+                    t.begin()->Get(a), t.end()->Get(a), a, dy[static_cast<int>(a)]);
+    dx.push_back(size);
+  }
+  BOWLINE_TRY(padding::axes_of(t, dx).status());
+  return c.out(0, dx);
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<PadAttributes>();
+  const auto axes = padding::axes_of(t, c.out_shape(0)).value();
+  const auto magnitude = c.zero_magnitude(0);
+  for (Index i(c.shape(0)); i.valid(); i.next()) {
+    const int64_t at = padding::position_of(axes, t.mode(), i);
+    if (at >= 0) {
+      c.out(0)[static_cast<size_t>(at)] += c.in(0)[i.flat()];
+      magnitude[static_cast<size_t>(at)] += std::abs(c.in(0)[i.flat()]);
+    }
+  }
+}
+
+// No element of an axis is taken more often than all that lie beside the part, and once more.
+Tolerance tolerance(ToleranceContext& c) {
+  const auto& t = c.attributes<PadAttributes>();
+  int64_t terms = 1;
+  for (uint32_t a = 0; a < t.begin()->size(); ++a) {
+    terms *= std::max<int64_t>(t.begin()->Get(a), 0) + std::max<int64_t>(t.end()->Get(a), 0) + 1;
+  }
+  return Tolerance::of_reduction(terms, 0);
+}
 
 }  // namespace
 
@@ -12,6 +59,8 @@ extern const OpDef op_pad_grad;
 const OpDef op_pad_grad{
     .name = "PadGrad",
     .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

@@ -44,7 +44,8 @@ constexpr auto gradient = elementwise::binary_gradient<Op::PowGradA, Op::PowGrad
 }  // namespace
 
 extern const OpDef op_pow, op_pow_grad_a, op_pow_grad_b;
-const OpDef op_pow = elementwise::binary_definition<value>("Pow", tolerance, gradient, "F -> F");
+const OpDef op_pow = elementwise::in_f32(
+    elementwise::binary_definition<value>("Pow", tolerance, gradient, "F -> F"));
 const OpDef op_pow_grad_a =
     elementwise::binary_gradient_definition<slope_a, true>("PowGradA", gradient_tolerance);
 const OpDef op_pow_grad_b =

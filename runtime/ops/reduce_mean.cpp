@@ -62,6 +62,7 @@ Tolerance tolerance(ToleranceContext& c) {
 extern const OpDef op_reduce_mean;
 const OpDef op_reduce_mean{
     .name = "ReduceMean",
+    .stays_f32 = true,
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

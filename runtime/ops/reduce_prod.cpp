@@ -1,17 +1,64 @@
-// ReduceProd: to come.
+// ReduceProd: the product over some axes.
+//
+//   y[kept axes] = product of x over `axes`
+//
+// Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
+//           them.
+// Numerics  f32 for floats, which may overflow on the way. Integers wrap around. The product of nothing is 1.
+// Gradient  ReduceProdGrad.
+#include <cmath>
+
+#include "ops/counted.h"
+#include "ops/elementwise.h"
+#include "ops/index.h"
 #include "ops/op.h"
+#include "ops/reduced.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "ReduceProd is not implemented."); }
+Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  return c.out(0, r.result);
+}
+
+Status gradient(GradientContext& c) {
+  return c.din(0, c.add1(Op::ReduceProdGrad, {c.in(0), c.dout(0)}, c.attributes()));
+}
+
+Status counted_axes(CountedContext& c) {
+  return count_reduced(c, [&](int axis) {
+    c.mask(0, axis, 1);
+    return Status();
+  });
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const Reduced r = reduced(c.attributes<ReduceAttributes>(), c.shape(0)).value();
+  std::ranges::fill(c.out(0), 1.0);
+  for (Index i(c.shape(0)); i.valid(); i.next()) {
+    double& y = c.out(0)[i.in_broadcast(r.kept)];
+    y = elementwise::wrapped(y * c.in(0)[i.flat()], c.dtype(0));
+  }
+}
+
+// A rounding per factor; they grow as those of a sum.
+Tolerance tolerance(ToleranceContext& c) {
+  const auto r = reduced(c.attributes<ReduceAttributes>(), c.in(0));
+  return Tolerance::of_reduction(r.ok() ? r.value().length : 1, 0);
+}
 
 }  // namespace
 
 extern const OpDef op_reduce_prod;
 const OpDef op_reduce_prod{
     .name = "ReduceProd",
+    .types = "N -> N",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
 };
 
 }  // namespace bowline

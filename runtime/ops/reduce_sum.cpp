@@ -4,12 +4,12 @@
 //
 // Shapes    x -> y without the axes, or with 1 in their place (keep_dims). No axes given: all of
 //           them.
-// Numerics  accumulated in f32. The sum of nothing is 0.
+// Numerics  accumulated in f32; integers wrap around. The sum of nothing is 0.
 // Gradient  BroadcastTo of dy.
 #include <cmath>
 
-#include "ops/build.h"
 #include "ops/counted.h"
+#include "ops/elementwise.h"
 #include "ops/index.h"
 #include "ops/op.h"
 #include "ops/reduced.h"
@@ -40,7 +40,7 @@ Status counted_axes(CountedContext& c) {
   const auto magnitude = c.zero_magnitude(0);
   for (Index i(c.shape(0)); i.valid(); i.next()) {
     const size_t j = i.in_broadcast(r.kept);
-    c.out(0)[j] += c.in(0)[i.flat()];
+    c.out(0)[j] = elementwise::wrapped(c.out(0)[j] + c.in(0)[i.flat()], c.dtype(0));
     magnitude[j] += std::abs(c.in(0)[i.flat()]);
   }
 }
@@ -55,6 +55,8 @@ Tolerance tolerance(ToleranceContext& c) {
 extern const OpDef op_reduce_sum;
 const OpDef op_reduce_sum{
     .name = "ReduceSum",
+    .stays_f32 = true,
+    .types = "N -> N",
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

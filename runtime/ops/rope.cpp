@@ -1,17 +1,22 @@
 // Rope: rotates pairs of channels by angles that grow with the position.
 //
-//   angle_j = (t + position_offset) * base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated if `inverse`
+//   angle_j = (position + position_offset) * f_j,  f_j = base^(-2j / rotary_dims),  0 <= j < rotary_dims / 2, negated if `inverse`
 //   y[a_j] = x[a_j] * cos(angle_j) - x[b_j] * sin(angle_j)
 //   y[b_j] = x[b_j] * cos(angle_j) + x[a_j] * sin(angle_j)
 //   pairs (a_j, b_j): (j, j + rotary_dims / 2); interleaved: (2j, 2j + 1)
+//   factor other than 1: with u = original_length * f_j / (2 pi), the turns of a pair over the length that was trained,
+//     f_j / factor where u <= low_frequency_factor, f_j where u >= high_frequency_factor, and between them
+//     (1 - s) f_j / factor + s f_j with s = (u - low_frequency_factor) / (high_frequency_factor - low_frequency_factor)
 //
-// Shapes    x [batch, seq, heads, head_dim]  ->  y of the shape of x; t is the index on axis 1. rotary_dims is even,
-//           at most head_dim (0: head_dim); channels from rotary_dims on are copied.
-// Domain    1 <= base <= 1e9 and 0 <= position_offset <= 2^24: beyond, the angles of the devices differ.
+// Shapes    x [batch, seq, heads, head_dim], positions i32 [seq] or [batch, seq] (optional)  ->  y of the shape of x. Without
+//           positions the index on axis 1 is the position. rotary_dims is even, at most head_dim (0: head_dim); channels from
+//           rotary_dims on are copied.
+// Domain    1 <= base <= 1e9, 0 <= position_offset <= 2^24 and positions from -2^24 to 2^24: beyond, the angles of the devices
+//           differ.
 // Gradient  Rope in the other direction.
 // In place  on x.
 // Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the pairs that are
-//           not interleaved are those of GPT-NeoX.
+//           not interleaved are those of GPT-NeoX. The factors are those of Llama 3.1 (Dubey et al., 2024).
 #include <cmath>
 
 #include "ops/counted.h"
@@ -36,6 +41,22 @@ Status infer(InferContext& c) {
   constexpr int64_t kMaxOffset = int64_t{1} << 24;
   BOWLINE_REQUIRE(t.position_offset() >= 0 && t.position_offset() <= kMaxOffset,
                   "Position offset {} lies outside 0..{}.", t.position_offset(), kMaxOffset);
+  BOWLINE_REQUIRE(t.factor() >= 1 && t.factor() <= 1e6f, "Factor {} lies outside 1..1e6.",
+                  t.factor());
+  if (t.factor() != 1) {
+    BOWLINE_REQUIRE(
+        t.low_frequency_factor() > 0 && t.high_frequency_factor() > t.low_frequency_factor(),
+        "The frequency factors {} and {} are not positive and ascending.", t.low_frequency_factor(),
+        t.high_frequency_factor());
+    BOWLINE_REQUIRE(t.original_length() >= 1 && t.original_length() <= kMaxOffset,
+                    "Original length {} lies outside 1..{}.", t.original_length(), kMaxOffset);
+  }
+  if (c.inputs() == 2) {
+    const Shape row{x[1]};
+    const Shape all{x[0], x[1]};
+    BOWLINE_REQUIRE(c.in(1) == row || c.in(1) == all,
+                    "Shape of the positions ({}) is neither {} nor {}.", c.in(1), row, all);
+  }
   return c.out(0, x);
 }
 
@@ -47,12 +68,49 @@ Status gradient(GradientContext& c) {
   back.interleaved = t.interleaved();
   back.inverse = !t.inverse();
   back.position_offset = t.position_offset();
-  return c.din(0, c.add1(Op::Rope, {c.dout(0)}, Attributes::of(back)));
+  back.factor = t.factor();
+  back.low_frequency_factor = t.low_frequency_factor();
+  back.high_frequency_factor = t.high_frequency_factor();
+  back.original_length = t.original_length();
+  GradientValues in = {c.dout(0)};
+  if (c.inputs() == 2) {
+    in.push_back(c.in(1));
+  }
+  return c.din(0, c.add1(Op::Rope, in, Attributes::of(back)));
 }
 
 Status counted_axes(CountedContext& c) {
   counted::pass(c, 0, 3);
+  if (c.inputs() == 2) {
+    const int last = c.in(1).rank() - 1;
+    BOWLINE_TRY(counted::common(c, {{0, 1}, {1, last}}).status());
+    if (last == 1) {
+      BOWLINE_TRY(counted::common(c, {{0, 0}, {1, 0}}).status());
+    }
+  }
   return counted::none(c, 0, 3, 4, "a head has all of its channels");
+}
+
+// Radians per position of pair j.
+[[maybe_unused]] double frequency_of(const RopeAttributes& t, size_t j, size_t dims) {
+  const double power = -2.0 * static_cast<double>(j) / static_cast<double>(dims);
+  const double f = std::pow(static_cast<double>(t.base()), power);
+  if (t.factor() == 1) {
+    return f;
+  }
+  const double wavelength = 2 * std::acos(-1.0) / f;
+  const auto length = static_cast<double>(t.original_length());
+  const double low = static_cast<double>(t.low_frequency_factor());
+  const double high = static_cast<double>(t.high_frequency_factor());
+  const double slow = f / static_cast<double>(t.factor());
+  if (wavelength >= length / low) {
+    return slow;
+  }
+  if (wavelength <= length / high) {
+    return f;
+  }
+  const double smooth = (length / wavelength - low) / (high - low);
+  return (1 - smooth) * slow + smooth * f;
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -62,15 +120,16 @@ Status counted_axes(CountedContext& c) {
   const size_t head = c.last_axis(0);
   const auto magnitude = c.zero_magnitude(0);
   for (Index i(Shape(shape.dims().first(3))); i.valid(); i.next()) {
-    const auto position = static_cast<double>(i[1] + t.position_offset());
+    const auto row = static_cast<size_t>(
+        c.inputs() == 2 && c.shape(1).rank() == 2 ? i[0] * shape[1] + i[1] : i[1]);
+    const double index = c.inputs() == 2 ? c.in(1)[row] : static_cast<double>(i[1]);
+    const double position = index + static_cast<double>(t.position_offset());
     const size_t at = i.flat() * head;
     for (size_t d = dims; d < head; ++d) {
       c.out(0)[at + d] = c.in(0)[at + d];
     }
     for (size_t j = 0; j < dims / 2; ++j) {
-      const double power = -2.0 * static_cast<double>(j) / static_cast<double>(dims);
-      const double angle =
-          position * std::pow(static_cast<double>(t.base()), power) * (t.inverse() ? -1 : 1);
+      const double angle = position * frequency_of(t, j, dims) * (t.inverse() ? -1 : 1);
       const size_t a = at + (t.interleaved() ? 2 * j : j);
       const size_t b = t.interleaved() ? a + 1 : a + dims / 2;
       const double xa = c.in(0)[a];
@@ -91,6 +150,8 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(8); }
 extern const OpDef op_rope;
 const OpDef op_rope{
     .name = "Rope",
+    .optional_inputs = 1,
+    .types = "F, i32 -> F",
     .in_place = {{0, 0}},
     .infer = infer,
     .counted = counted_axes,

@@ -4,6 +4,7 @@
 //
 // Shapes    x of rank >= 1 -> one y per size; the sizes add up to the axis.
 // Gradient  Concat of the gradients, zeros for parts that the loss does not reach.
+#include "ops/build.h"
 #include "ops/counted.h"
 #include "ops/index.h"
 #include "ops/op.h"
@@ -39,11 +40,7 @@ Status gradient(GradientContext& c) {
   for (int k = 0; k < count_outputs(c.attributes()); ++k) {
     GradientValue part = c.dout(k);
     if (!part.valid()) {
-      FillAttributesT zeros;
-      const Shape& shape = c.shape(c.out(k));
-      zeros.dims.assign(shape.dims().begin(), shape.dims().end());
-      zeros.dtype = static_cast<file::DType>(c.dtype(c.out(k)));
-      part = c.add1(Op::Fill, {}, Attributes::of(zeros));
+      part = zeros_like(c, c.out(k));
     }
     parts.push_back(part);
   }

@@ -1,17 +1,88 @@
-// TopK: to come.
-#include "ops/op.h"
+// TopK: the k largest or smallest elements along an axis, in order, and where they are.
+//
+//   values[.., j, ..] = x[.., indices[.., j, ..], ..],  0 <= j < k
+//
+// Shapes    x of rank >= 1, 0 <= k <= its axis  ->  values of the shape of x and indices i32, both with k along the axis.
+// Numerics  exact. The most extreme element comes first; of equal ones that with the lower index. NaN counts as the largest
+//           number, as in PyTorch: it comes first of the largest, and last of the smallest.
+// Gradient  ScatterElements of the gradient of the values into zeros.
+// Source    ONNX operators, TopK, with `sorted`.
+#include "ops/build.h"
+#include "ops/extreme.h"
+#include "ops/lines.h"
 
 namespace bowline {
 namespace {
 
-Status infer(InferContext&) { return Status(Code::unsupported, "TopK is not implemented."); }
+Status infer(InferContext& c) {
+  const auto& t = c.attributes<TopKAttributes>();
+  Shape y = c.in(0);
+  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), y.rank()));
+  BOWLINE_REQUIRE(t.k() >= 0 && t.k() <= y[axis], "k ({}) lies outside the axis ({}).", t.k(),
+                  y[axis]);
+  y[axis] = t.k();
+  BOWLINE_TRY(c.out(0, y));
+  return c.out(1, y);
+}
+
+Status gradient(GradientContext& c) {
+  ScatterElementsAttributesT t;
+  t.axis = c.attributes<TopKAttributes>().axis();
+  const GradientValue zeros = filled(c, c.shape(c.in(0)), c.dtype(c.in(0)), 0);
+  return c.din(0, c.add1(Op::ScatterElements, {zeros, c.out(1), c.dout(0)}, Attributes::of(t)));
+}
+
+Status counted_axes(CountedContext& c) {
+  const int rank = c.in(0).rank();
+  const int given = c.attributes<TopKAttributes>().axis();
+  const int axis = given < 0 ? given + rank : given;
+  for (int a = 0; a < rank; ++a) {
+    if (a != axis) {
+      c.count(0, a, c.dim(0, a));
+      c.count(1, a, c.dim(0, a));
+    }
+  }
+  return counted::none(c, 0, axis, axis + 1, "k of its elements are taken");
+}
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  const auto& t = c.attributes<TopKAttributes>();
+  const Shape& x = c.shape(0);
+  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  const size_t step = step_of(x, axis);
+  const auto n = static_cast<size_t>(x[axis]);
+  const auto k = static_cast<size_t>(t.k());
+  for_lines(x, axis, [&](size_t begin) {
+    std::vector<size_t> order(n);
+    for (size_t i = 0; i < n; ++i) {
+      order[i] = i;
+    }
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+      const double first = c.in(0)[begin + a * step];
+      const double second = c.in(0)[begin + b * step];
+      return t.largest() ? extreme::beats(true, first, second)
+                         : extreme::beats(true, second, first);
+    });
+    const size_t to = begin / (n * step) * k * step + begin % step;
+    for (size_t j = 0; j < k; ++j) {
+      c.out(0)[to + j * step] = c.in(0)[begin + order[j] * step];
+      c.out(1)[to + j * step] = static_cast<double>(order[j]);
+    }
+  });
+}
 
 }  // namespace
 
 extern const OpDef op_top_k;
 const OpDef op_top_k{
     .name = "TopK",
+    .outputs = 2,
+    .types = "N -> N, i32",
     .infer = infer,
+    .counted = counted_axes,
+    .gradient = gradient,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = extreme::exactly,
 };
 
 }  // namespace bowline

@@ -18,9 +18,8 @@ Status infer(InferContext& c) {
 }
 
 Status gradient(GradientContext& c) {
-  FillAttributesT fill;
-  fill.dtype = static_cast<file::DType>(c.dtype(c.dout(0)));
-  const GradientValue zero = c.add1(Op::Fill, {}, Attributes::of(fill));
+  // One zero, which broadcasts.
+  const GradientValue zero = filled(c, Shape{}, c.dtype(c.dout(0)), 0);
   if (c.needs(1)) {
     const GradientValue d = c.add1(Op::Where, {c.in(0), c.dout(0), zero});
     BOWLINE_TRY(c.din(1, summed_to(c, d, c.shape(c.in(1)))));

@@ -35,9 +35,12 @@ Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
   BOWLINE_REQUIRE(std::isfinite(init.scale), "The initialiser of \"{}\" has a scale of {}.", name,
                   init.scale);
   BOWLINE_TRY(check_role(role, name));
+  const auto floor = floor_dtype(role);
+  BOWLINE_REQUIRE(!floor || dtype == *floor, "Parameter \"{}\" is a {}, which is {}, not {}.", name,
+                  name_of(role), *floor, dtype);
   Storage row;
   row.role = role;
-  row.trainable = is_trained(role);
+  row.trainable = is_trained(role) && is_float(dtype);
   row.dtype = dtype;
   BOWLINE_ASSIGN(row.shape, Shape::checked(shape));
   row.init = init;

@@ -18,6 +18,9 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
 // All of them.
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
 
+// Numbers of one float dtype as those of another, to nearest even.
+void convert_floats(Bytes from, DType from_type, std::span<std::byte> to, DType to_type);
+
 // Whether these numbers are; integers always.
 bool all_finite(Bytes bytes, DType dtype);
 

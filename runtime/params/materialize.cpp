@@ -46,16 +46,17 @@ Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t se
   if (storage.init.kind == Init::Kind::zeros) {
     return bytes;
   }
-  BOWLINE_REQUIRE_CODE(storage.dtype == DType::f32, Code::unsupported,
-                       "Only f32 is drawn or set to one, not {}.", storage.dtype);
-  const size_t n = bytes.size() / sizeof(float);
+  BOWLINE_REQUIRE_CODE(is_float(storage.dtype), Code::unsupported,
+                       "Only floats are drawn or set to one, not {}.", storage.dtype);
+  const size_t element = size_of(storage.dtype);
+  const size_t n = bytes.size() / element;
   std::array<float, 4> block = {1, 1, 1, 1};
   for (size_t i = 0; i < n; i += 4) {
     if (storage.init.kind != Init::Kind::ones) {
       block = draw(storage.init, seed, tie, i / 4);
     }
-    std::memcpy(bytes.data() + i * sizeof(float), block.data(),
-                std::min<size_t>(4, n - i) * sizeof(float));
+    const std::span some(bytes.data() + i * element, std::min<size_t>(4, n - i) * element);
+    convert_floats(std::as_bytes(std::span(block)), DType::f32, some, storage.dtype);
   }
   return bytes;
 }

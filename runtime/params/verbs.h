@@ -45,6 +45,9 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
 Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device,
                   std::string_view pattern, int busy);
 
+// Gives the storages of parameters that match a pattern another float dtype, once per storage, to nearest even; their masters go.
+Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy);
+
 // Makes the rows of a training empty.
 void drop_training(Table& table);
 

@@ -140,7 +140,8 @@ bool Lowering::write_into_gradient(Frame& f, uint32_t n) {
   const Graph& g = f.graph;
   const Node& node = g.nodes[n];
   const ValueId value = f.root(node.inputs[1]);
-  if (g[value].kind != ValueKind::result || g.nodes[g[value].node].repeat) {
+  if (g[value].kind != ValueKind::result || g.nodes[g[value].node].repeat ||
+      g[value].dtype != g[f.root(node.inputs[0])].dtype) {
     return false;
   }
   const uint32_t maker = g[value].node;

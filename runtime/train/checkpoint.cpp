@@ -96,6 +96,10 @@ Status check_rows(const Table& saved, const Optimizer& optimizer, bool pending) 
         owned && row.shape == (is_moment ? kept[row.slot].shape : owner) && row.dtype == DType::f32;
     BOWLINE_REQUIRE(fits, "storage {} ({}) does not fit the storage that it belongs to.", tie,
                     name_of(row.role));
+    BOWLINE_REQUIRE(
+        row.role != Role::master ||
+            (row.slot == 0 && has_master(saved.storages[static_cast<size_t>(row.owner)])),
+        "storage {} is master {} of storage {}, which is f32 itself.", tie, row.slot, row.owner);
     if (is_moment) {
       BOWLINE_TRY(check_moments(row, kept[row.slot].squares));
     }
@@ -149,6 +153,8 @@ Status TrainerState::save(const std::string& path, const Progress& data,
   BOWLINE_ASSIGN(t.plan_hash, graph_hash());
   t.run = run_settings(options_);
   t.learning_rate = state_.rate;
+  t.loss_scale = state_.loss_scale.value_or(1);
+  t.loss_scale_good_steps = state_.good_steps;
   t.config = data.config;
   t.versions.emplace_back("bowline", version());
   t.versions.emplace_back("device", device_text(*home()));
@@ -187,6 +193,8 @@ TrainerState::Position TrainerState::position_of(const model::TrainingState& t) 
   p.micro_step = static_cast<uint32_t>(t.micro_step);
   p.losses = t.loss_log;
   p.rate = t.learning_rate;
+  p.loss_scale = t.loss_scale;
+  p.good_steps = t.loss_scale_good_steps;
   return p;
 }
 
@@ -200,7 +208,7 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   // Its moments wait in their file until all plans are made.
   for (uint32_t tie = 0; tie < staged.storages.size(); ++tie) {
     const Role role = staged.storages[tie].role;
-    if (params::is_training(role) && role != Role::moment) {
+    if (role == Role::gradient) {
       staged.make_empty(tie);
     }
   }
@@ -267,6 +275,7 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   // Nothing fails any more.
   state_ = std::move(position);
   gradients_known_ = state_.micro_step > 0;
+  states_kept_ = false;
   fault_ = TrainState::ready;
   return out;
 }
@@ -276,7 +285,7 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   Table staged = model_->table;
   // Rows of storages that are frozen now, for when they are thawed.
   for (const Storage& row : saved.storages) {
-    if (row.role == Role::moment && !row.empty) {
+    if (row.role != Role::gradient && params::is_training(row.role) && !row.empty) {
       add_row(staged, static_cast<uint32_t>(row.owner), row.role, row.slot, row.shape);
     }
   }
@@ -294,12 +303,13 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
     if (const Storage* from = counterpart(saved, staged, tie); from != nullptr) {
       BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
       BOWLINE_TRY(bytes.empty() ? Status() : device.copy_in(row.home.block->buffer(), 0, bytes));
-    } else {
+    } else if (row.role != Role::master) {
       BOWLINE_TRY(device.fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
     }
     staged.wrote(tie);
     fault_ = TrainState::damaged;
   }
+  note_masters(saved, staged);
   model_->table = std::move(staged);
   return {};
 }

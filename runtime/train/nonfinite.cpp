@@ -126,10 +126,11 @@ Result<std::optional<StepReport>> TrainerState::conclude(StepReport report) {
 }
 
 Status TrainerState::stop(std::span<const Tensor> batch, float loss, float norm) {
+  BOWLINE_TRY(put_back_states());
   const std::string where = find_non_finite(batch);
   const std::string what = std::isfinite(loss) ? format("the gradient norm is {}", norm)
                                                : format("the loss is {}", loss);
-  forget_accumulation();
+  BOWLINE_TRY(forget_accumulation());
   return Status(Code::non_finite, format("Step {}: {}; the update was not applied. {}",
                                          state_.step + 1, what, where));
 }
@@ -161,7 +162,7 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
     if (gradients) {
       row = table.owned(p.tie, params::Role::gradient, 0);
     }
-    if (!row || table.storages[*row].dtype != DType::f32 ||
+    if (!row || !is_float(table.storages[*row].dtype) ||
         !table.storages[*row].encoding.is_plain()) {
       continue;
     }

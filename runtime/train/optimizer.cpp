@@ -23,7 +23,7 @@ class UpdateBuilder {
  public:
   explicit UpdateBuilder(const params::Table& table) : table_(table) { graph_.name = "update"; }
 
-  // The rows that belong to `ties`: themselves, or those of a role.
+  // The rows that belong to `ties`: themselves, or those of a role. All have one dtype.
   Result<ValueId> list(std::string name, std::span<const uint32_t> ties, std::optional<Role> role,
                        uint32_t slot = 0) {
     ValueInfo info;
@@ -34,6 +34,7 @@ class UpdateBuilder {
       BOWLINE_REQUIRE_CODE(row.has_value(), Code::internal,
                            "Storage {} has no row of its own for {}.", tie, info.name);
       info.uses.push_back({*row, 0, static_cast<uint64_t>(table_.storages[*row].shape.elements())});
+      info.dtype = table_.storages[*row].dtype;
     }
     return graph_.add_value(std::move(info));
   }
@@ -79,6 +80,7 @@ bool waits(const Storage& row) {
 struct Group {
   UpdateRule rule;
   size_t moments = 0;
+  bool has_masters = false;
   auto operator<=>(const Group&) const = default;
 };
 
@@ -147,7 +149,8 @@ Status add_group(UpdateBuilder& b, const Optimizer& o, std::span<const uint32_t>
                  const Group& group, ValueId scale) {
   const Update update = update_of(o, group.rule);
   std::vector<ValueId> inputs;
-  BOWLINE_ASSIGN(inputs.emplace_back(), b.list("weights", ties, {}));
+  BOWLINE_ASSIGN(inputs.emplace_back(), group.has_masters ? b.list("masters", ties, Role::master)
+                                                          : b.list("weights", ties, {}));
   BOWLINE_ASSIGN(inputs.emplace_back(), b.list("gradients", ties, Role::gradient));
   for (uint32_t slot = 0; slot < group.moments; ++slot) {
     BOWLINE_ASSIGN(inputs.emplace_back(),
@@ -177,13 +180,15 @@ std::vector<uint32_t> trained(const params::Table& table) {
     const bool weight =
         s.role == Role::weight || s.role == Role::adapter_a || s.role == Role::adapter_b;
     const bool has_elements = s.shape.elements() > 0;
-    if (!s.empty && s.trainable && weight && s.dtype == DType::f32 && s.encoding.is_plain() &&
+    if (!s.empty && s.trainable && weight && is_float(s.dtype) && s.encoding.is_plain() &&
         has_elements) {
       out.push_back(tie);
     }
   }
   return out;
 }
+
+bool has_master(const Storage& storage) { return storage.dtype != DType::f32; }
 
 std::vector<Moment> moments(const Optimizer& o, const Shape& weight) {
   const Moment mean{weight};
@@ -239,6 +244,9 @@ void add_rows(params::Table& table, const Optimizer& optimizer) {
     for (const Moment& moment : moments(optimizer, table.storages[tie].shape)) {
       add_row(table, tie, Role::moment, slot++, moment.shape);
     }
+    if (has_master(table.storages[tie])) {
+      add_row(table, tie, Role::master, 0, table.storages[tie].shape);
+    }
   }
 }
 
@@ -276,10 +284,15 @@ Status place_waiting(params::Table& table) {
 Result<Graph> update_graph(const params::Table& table, const TrainOptions& options) {
   const std::vector<uint32_t> all = trained(table);
   std::map<Group, std::vector<uint32_t>, std::greater<>> groups;
+  std::map<DType, std::vector<uint32_t>> rounded;
   for (const uint32_t tie : all) {
     BOWLINE_ASSIGN(const UpdateRule rule, rule_of(tie, table, options));
     const size_t kept = moments(options.optimizer, table.storages[tie].shape).size();
-    groups[{rule, kept}].push_back(tie);
+    const bool master = has_master(table.storages[tie]);
+    groups[{rule, kept, master}].push_back(tie);
+    if (master) {
+      rounded[table.storages[tie].dtype].push_back(tie);
+    }
   }
   UpdateBuilder b(table);
   BOWLINE_ASSIGN(const ValueId gradients, b.list("gradients", all, Role::gradient));
@@ -289,6 +302,12 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
                                             {gradients, b.input(options.loss)}));
   for (const auto& [group, ties] : groups) {
     BOWLINE_TRY(add_group(b, options.optimizer, ties, group, scale));
+  }
+  for (const auto& [dtype, ties] : rounded) {
+    BOWLINE_ASSIGN(const ValueId masters, b.list("masters", ties, Role::master));
+    BOWLINE_ASSIGN(const ValueId weights, b.list("weights", ties, {}));
+    BOWLINE_TRY(
+        b.add(Op::RoundWeights, Attributes::of(NoAttributesT{}), {masters, weights}).status());
   }
   return b.take();
 }

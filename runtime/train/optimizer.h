@@ -9,6 +9,9 @@ namespace bowline::train {
 // Tie indices of the storages that are trained, ascending; one without elements has nothing to train.
 std::vector<uint32_t> trained(const params::Table& table);
 
+// Whether the storage is trained through an f32 master, which is rounded into it.
+bool has_master(const params::Storage& storage);
+
 // A row that the optimizer keeps for a storage; its slot is its place among them.
 struct Moment {
   Shape shape;
@@ -16,7 +19,7 @@ struct Moment {
 };
 std::vector<Moment> moments(const Optimizer& optimizer, const Shape& weight);
 
-// Adds the missing gradient and moment rows. They wait: nothing is allocated.
+// Adds the missing rows of gradients, moments and masters. They wait: nothing is allocated.
 void add_rows(params::Table& table, const Optimizer& optimizer);
 // One row of them, unless it is there.
 void add_row(params::Table& table, uint32_t owner, params::Role role, uint32_t slot,

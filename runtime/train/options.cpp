@@ -124,6 +124,13 @@ Status check_options(const TrainOptions& o) {
         break;
     }
   }
+  const TrainPrecision& precision = o.precision;
+  BOWLINE_REQUIRE(!precision.compute || is_float(*precision.compute),
+                  "A training computes in f32, f16 or bf16, not in {}.", *precision.compute);
+  BOWLINE_TRY(check_not_negative("loss_scale", precision.loss_scale));
+  BOWLINE_REQUIRE(std::isfinite(precision.first_scale) && precision.first_scale >= 1,
+                  "first_scale is {}; it is a number from 1 on.", precision.first_scale);
+  BOWLINE_REQUIRE(precision.growth_steps >= 1, "growth_steps is 0.");
   for (const ParameterGroup& g : o.groups) {
     const std::string place = format("In the group \"{}\".", g.pattern);
     BOWLINE_TRY(check_not_negative("learning_rate_factor", g.learning_rate_factor).at(place));
@@ -160,6 +167,12 @@ RunSettings run_settings(const TrainOptions& o) {
   s.emplace_back("loss", o.loss);
   s.emplace_back("dims", text_of(o.dims));
   s.emplace_back("groups", text_of(o.groups));
+  // As a checkpoint of a version without these says it.
+  const TrainPrecision& precision = o.precision;
+  s.emplace_back("compute",
+                 precision.compute ? std::string(bowline::name_of(*precision.compute)) : "none");
+  s.emplace_back("loss_scale",
+                 precision.loss_scale != 0 ? format("{}", precision.loss_scale) : "none");
   return s;
 }
 

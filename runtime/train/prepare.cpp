@@ -1,6 +1,8 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+#include "graph/precision.h"
 #include "graph/updates.h"
 #include "model/checksum.h"
+#include "params/home.h"
 #include "plan/listing.h"
 #include "train/optimizer.h"
 #include "train/options.h"
@@ -35,6 +37,13 @@ void read_loss_at(plan::Plan& update, uint64_t offset) {
       }
     }
   }
+}
+
+bool has_f16(const Graph& g) {
+  return std::ranges::any_of(g.values,
+                             [](const graph::ValueInfo& v) { return v.dtype == DType::f16; }) ||
+         std::ranges::any_of(
+             g.nodes, [](const graph::Node& n) { return n.repeat && has_f16(*n.repeat->body); });
 }
 
 // Marks the owners of the gradient rows that the graph writes.
@@ -77,14 +86,13 @@ Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
-  BOWLINE_REQUIRE_CODE(states.empty(), Code::unsupported,
-                       "Graph \"{}\" writes the state in storage {}; a Trainer runs no graph that "
-                       "does.",
-                       generic->name, states[0]);
-  BOWLINE_ASSIGN(Graph bound, graph::bind(*generic, *model_, options_.dims));
+  BOWLINE_TRY(check_states(*generic, states));
+  BOWLINE_ASSIGN(Graph bound,
+                 graph::bind(*generic, *model_, options_.dims, options_.precision.compute));
   BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
   keep_output(bound, loss, options_.loss);
   prune(bound);
+  BOWLINE_ASSIGN(bound.outputs[0], graph::in_f32(bound, bound.outputs[0]));
   loss = bound.outputs[0];
   return bound;
 }
@@ -106,13 +114,93 @@ void TrainerState::drop_plans() {
 }
 
 Status TrainerState::prepare() {
-  return accumulate_ && generations_.match(model_->table) ? Status() : plan(model_->table);
+  if (!accumulate_ || !generations_.match(model_->table)) {
+    BOWLINE_TRY(plan(model_->table));
+  }
+  return fill_masters();
+}
+
+// A master holds what its storage does, until an update or a checkpoint says more precisely what that is.
+Status TrainerState::fill_masters() {
+  const params::Table& table = model_->table;
+  masters_.resize(table.storages.size());
+  std::vector<std::byte> scratch;
+  for (const uint32_t tie : trained(table)) {
+    const auto row = table.owned(tie, params::Role::master, 0);
+    const params::Storage& storage = table.storages[tie];
+    if (!row || masters_[tie] == storage.version) {
+      continue;
+    }
+    const params::Storage& master = table.storages[*row];
+    BOWLINE_ASSIGN(const params::Bytes values, params::read_all(storage, scratch));
+    BOWLINE_TRY(params::require_host_memory(master.bytes()));
+    std::vector<std::byte> wide(master.bytes());
+    params::convert_floats(values, storage.dtype, wide, master.dtype);
+    BOWLINE_TRY(master.home.block->device().copy_in(master.home.block->buffer(), 0, wide));
+    model_->table.wrote(*row);
+    masters_[tie] = storage.version;
+  }
+  return {};
+}
+
+void TrainerState::note_masters(const params::Table& holder, const params::Table& live) {
+  masters_.assign(live.storages.size(), std::nullopt);
+  for (uint32_t tie = 0; tie < std::min(holder.storages.size(), live.storages.size()); ++tie) {
+    if (holder.owned(tie, params::Role::master, 0)) {
+      masters_[tie] = live.storages[tie].version;
+    }
+  }
 }
 
 const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
   const std::vector<uint32_t> ties = trained(model_->table);
   return ties.empty() ? model_->table.device()
                       : model_->table.storages[ties[0]].home.block->device_handle();
+}
+
+namespace {
+
+// Nodes whose results take much for little work come first.
+std::vector<graph::ForwardNode> cheapest_first(
+    const std::map<graph::ForwardNode, graph::Kept>& kept) {
+  std::vector<graph::ForwardNode> out;
+  for (const auto& [node, what] : kept) {
+    out.push_back(node);
+  }
+  std::ranges::stable_sort(out, [&](const graph::ForwardNode& a, const graph::ForwardNode& b) {
+    const graph::Kept& x = kept.at(a);
+    const graph::Kept& y = kept.at(b);
+    return x.costly != y.costly ? y.costly : x.bytes > y.bytes;
+  });
+  return out;
+}
+
+}  // namespace
+
+// The least number, of the first nodes of `order`, with which the plans have room.
+template <class Make>
+Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> order,
+                                            const params::Table& staged, device::OpenDevice& device,
+                                            const Make& make, Status whole) {
+  const auto fits = [&](size_t count) -> Status {
+    const std::span<const graph::ForwardNode> some = order.first(count);
+    BOWLINE_ASSIGN(const Plans plans, make({some.begin(), some.end()}));
+    return require_room(plans, staged, device);
+  };
+  if (order.empty()) {
+    return whole;
+  }
+  BOWLINE_TRY(fits(order.size())
+                  .at(format("While planning to compute again what {} nodes give, instead of "
+                             "keeping it.",
+                             order.size())));
+  size_t too_few = 0;
+  size_t enough = order.size();
+  while (enough - too_few > 1) {
+    const size_t middle = too_few + (enough - too_few) / 2;
+    (fits(middle).ok() ? enough : too_few) = middle;
+  }
+  return enough;
 }
 
 Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
@@ -134,59 +222,104 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   for (const uint32_t tie : trained(staged)) {
     rows[tie] = staged.owned(tie, params::Role::gradient, 0);
   }
-  Graph evaluated = graph::deep_copy(bound);
-  BOWLINE_ASSIGN(graph::TrainingGraph training,
-                 graph::differentiate(std::move(bound), loss, {rows, elements}));
-  BOWLINE_TRY(check_gradients(training.graph, staged));
-
-  plan::derive_copies(evaluated, staged);
-  training.backward_begin = plan::derive_copies(training.graph, staged, training.backward_begin);
-  BOWLINE_ASSIGN(Graph update, update_graph(staged, options_));
-  plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
-  BOWLINE_ASSIGN(plan::Plan accumulate_plan,
-                 plan::lower(training.graph, "accumulate", *device, layout, options_.budget));
-  BOWLINE_ASSIGN(plan::Plan update_plan,
-                 plan::lower(update, "update", *device, layout, options_.budget));
-  BOWLINE_ASSIGN(plan::Plan evaluate_plan,
-                 plan::lower(evaluated, "forward", *device, layout, options_.budget));
-  exec::StepValues steps(layout);
-  BOWLINE_TRY(steps.check(evaluate_plan));
-  fill(steps);
-  BOWLINE_TRY(steps.check(accumulate_plan));
-  BOWLINE_TRY(steps.check(update_plan));
-  read_loss_at(update_plan, accumulate_plan.outputs[0].offset);
-  exec::Workspace::Sizes sizes;
-  const plan::Plan* const plans[] = {&accumulate_plan, &update_plan, &evaluate_plan};
-  for (const plan::Plan* plan : plans) {
-    sizes.cover(*plan, layout);
-  }
   // The old plans are of a table that is no more. They go first, so that two arenas never live together.
   drop_plans();
+  const auto make = [&](const std::set<graph::ForwardNode>& again) {
+    return make_plans(bound, loss, staged, *device, {rows, elements, &again});
+  };
+  BOWLINE_ASSIGN(Plans plans, make({}));
+  const std::vector<graph::ForwardNode> order = cheapest_first(plans.training.kept);
+  const Status whole = require_room(plans, staged, *device);
+  size_t again = 0;
+  if (!whole.ok()) {
+    BOWLINE_ASSIGN(again, how_many_again(order, staged, *device, make, whole));
+    BOWLINE_ASSIGN(plans,
+                   make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
+  }
+  BOWLINE_TRY(place_waiting(staged));
+  Status recorded = record(std::move(plans), staged, device);
+  // What a recording takes is known when it is made.
+  while (recorded.code() == Code::over_budget && again < order.size()) {
+    again = std::min(order.size(), again + std::max<size_t>(order.size() / 8, 1));
+    BOWLINE_ASSIGN(Plans smaller,
+                   make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
+    recorded = record(std::move(smaller), staged, device);
+  }
+  return recorded;
+}
+
+Result<TrainerState::Plans> TrainerState::make_plans(const Graph& bound, ValueId loss,
+                                                     const params::Table& staged,
+                                                     const device::OpenDevice& device,
+                                                     const graph::GradientOptions& options) const {
+  Plans p;
+  Graph evaluated = graph::deep_copy(bound);
+  BOWLINE_ASSIGN(p.training, graph::differentiate(graph::deep_copy(bound), loss, options));
+  BOWLINE_TRY(check_gradients(p.training.graph, staged));
+  p.dynamic_scale = options_.precision.loss_scale == 0 && has_f16(p.training.graph);
+  plan::derive_copies(evaluated, staged);
+  p.training.backward_begin =
+      plan::derive_copies(p.training.graph, staged, p.training.backward_begin);
+  BOWLINE_ASSIGN(p.update_graph, update_graph(staged, options_));
+  plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
+  const auto lower = [&](const Graph& g, const char* name) {
+    return plan::lower(g, name, device, layout, options_.budget);
+  };
+  BOWLINE_ASSIGN(p.accumulate, lower(p.training.graph, "accumulate"));
+  BOWLINE_ASSIGN(p.update, lower(p.update_graph, "update"));
+  BOWLINE_ASSIGN(p.evaluate, lower(evaluated, "forward"));
+  p.steps.emplace(layout);
+  BOWLINE_TRY(p.steps->check(p.evaluate));
+  fill(*p.steps);
+  BOWLINE_TRY(p.steps->check(p.accumulate));
+  BOWLINE_TRY(p.steps->check(p.update));
+  read_loss_at(p.update, p.accumulate.outputs[0].offset);
+  for (const plan::Plan* plan : {&p.accumulate, &p.update, &p.evaluate}) {
+    p.sizes.cover(*plan, layout);
+  }
+  return p;
+}
+
+Status TrainerState::require_room(const Plans& p, const params::Table& staged,
+                                  device::OpenDevice& device) {
   device::Demand demand;
-  sizes.add_to(demand);
+  p.sizes.add_to(demand);
+  const plan::Plan* const plans[] = {&p.accumulate, &p.update, &p.evaluate};
   exec::add_missing_copies(plans, staged, demand);
   add_waiting(staged, demand);
-  BOWLINE_TRY(device->require_room(demand).at(
+  return device.require_room(demand).at(
       format("While making room for the plans of a training: {} bytes of activations, {} of inputs "
              "and outputs, the rest gradients and moments.",
-             sizes.arena, sizes.io)));
-  BOWLINE_TRY(place_waiting(staged));
-  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, sizes));
-  BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(accumulate_plan), staged, device, w));
-  BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(update_plan), staged, device, w));
-  BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(evaluate_plan), staged, device, w));
+             p.sizes.arena, p.sizes.io));
+}
+
+Status TrainerState::record(Plans p, params::Table& staged,
+                            const std::shared_ptr<device::OpenDevice>& device) {
+  BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, p.sizes));
+  BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(p.accumulate), staged, device, w));
+  BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(p.update), staged, device, w));
+  BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(p.evaluate), staged, device, w));
   exec::Generations generations = exec::Generations::of(staged, true);
+  std::vector<State> states = states_of(a.plan(), staged);
   // From here on nothing fails.
+  dynamic_scale_ = p.dynamic_scale;
+  if (!state_.loss_scale) {
+    state_.loss_scale = p.dynamic_scale                      ? options_.precision.first_scale
+                        : options_.precision.loss_scale != 0 ? options_.precision.loss_scale
+                                                             : 1;
+  }
   workspace_ = std::move(w);
-  steps_.emplace(std::move(steps));
+  steps_ = std::move(p.steps);
   accumulate_.emplace(std::move(a));
   update_.emplace(std::move(u));
   evaluate_.emplace(std::move(e));
   model_->table = std::move(staged);
   device_ = device;
   generations_ = std::move(generations);
-  training_ = std::move(training);
-  update_graph_ = std::move(update);
+  states_ = std::move(states);
+  states_kept_ = false;
+  training_ = std::move(p.training);
+  update_graph_ = std::move(p.update_graph);
   counters_.plan_builds += 1;
   counters_.recordings += 3;
   counters_.launches = uint64_t{accumulate_->recording()->launches()} * options_.accumulation +
@@ -240,6 +373,7 @@ Result<PlanInfo> TrainerState::describe() const {
   PlanInfo out;
   out.device = device_->info().name;
   out.accumulation = options_.accumulation;
+  out.computed_again = training_.again;
   for (const exec::Segment* segment : {&*accumulate_, &*update_, &*evaluate_}) {
     out.segments.push_back(segment->describe());
   }

@@ -106,9 +106,12 @@ Status TrainerState::restore() {
       }
     }
   }
+  note_masters(then, staged);
   model_->table = std::move(staged);
   state_ = snapshot_->position;
+  gradient_loss_scale_ = state_.loss_scale.value_or(1);
   gradients_known_ = state_.micro_step > 0;
+  states_kept_ = false;
   unread_.reset();
   fault_ = TrainState::ready;
   return {};

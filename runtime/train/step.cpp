@@ -62,17 +62,20 @@ void TrainerState::fill(exec::StepValues& values) const {
   values.set("non_finite", finite ? 0u : 1u);
   values.set("learning_rate",
              state_.rate.value_or(learning_rate_at(options_.schedule, state_.step + 1)));
-  values.set("gradient_scale", 1.0f / static_cast<float>(options_.accumulation));
+  const float loss_scale = state_.loss_scale.value_or(1);
+  values.set("loss_scale", loss_scale);
+  values.set("gradient_scale", 1.0f / static_cast<float>(options_.accumulation) / loss_scale);
   values.set("bias_correction1", bias_correction(options_.optimizer.beta1));
   values.set("bias_correction2", bias_correction(options_.optimizer.beta2));
   values.set("first_update", state_.applied == 0 ? 1u : 0u);
   values.set("update", static_cast<uint32_t>(state_.applied + 1));
 }
 
-void TrainerState::forget_accumulation() {
+Status TrainerState::forget_accumulation() {
   state_.counter -= state_.micro_step;
   state_.micro_step = 0;
   state_.losses.clear();
+  return put_back_states();
 }
 
 StepReport TrainerState::finish_step() {
@@ -85,12 +88,34 @@ StepReport TrainerState::finish_step() {
   report.loss = static_cast<float>(sum / static_cast<double>(state_.losses.size()));
   report.grad_norm = steps_->get<float>("grad_norm");
   report.learning_rate = steps_->get<float>("learning_rate");
+  report.loss_scale = state_.loss_scale.value_or(1);
   report.skipped = steps_->get<uint32_t>("non_finite") != 0;
   report.weights_non_finite = steps_->get<uint32_t>("weights_non_finite") != 0;
   state_.applied += report.skipped ? 0 : 1;
   state_.micro_step = 0;
   state_.losses.clear();
   return report;
+}
+
+bool TrainerState::overflows() const {
+  return dynamic_scale_ && state_.loss_scale > 1.0f && steps_->get<uint32_t>("non_finite") != 0 &&
+         std::ranges::all_of(state_.losses, [](float l) { return std::isfinite(l); });
+}
+
+// Source: as LossScale; the factors are those of PyTorch's GradScaler.
+void TrainerState::adapt_loss_scale(bool overflow) {
+  constexpr float kMost = 0x1p24f;
+  if (!dynamic_scale_) {
+    return;
+  }
+  const float scale = *state_.loss_scale;
+  if (overflow) {
+    state_.loss_scale = std::max(scale / 2, 1.0f);
+    state_.good_steps = 0;
+  } else if (++state_.good_steps >= options_.precision.growth_steps) {
+    state_.loss_scale = std::min(scale * 2, kMost);
+    state_.good_steps = 0;
+  }
 }
 
 Result<float> TrainerState::read_loss(const plan::Plan& plan) const {
@@ -114,6 +139,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return Status(Code::cancelled,
                   "The step was cancelled before it was submitted; the weights are as before.");
   }
+  BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   const bool last = state_.micro_step + 1 == options_.accumulation;
   exec::Submission submission(model_->table);
@@ -147,29 +173,40 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
     // The gradients hold a bad batch: the step begins anew. The update did nothing.
     unread_.reset();
     exec::bump_versions(model_->table, plan);
-    forget_accumulation();
-    return s;
+    const Status put_back = forget_accumulation();
+    return put_back.ok() ? std::move(s) : std::move(s).at(put_back.message());
   }
   BOWLINE_ASSIGN(const float loss, read_loss(plan));
   const bool last = unread_->last;
   unread_.reset();
   exec::bump_versions(model_->table, plan);
   gradients_known_ = true;
+  gradient_loss_scale_ = state_.loss_scale.value_or(1);
   const bool skipped = steps_->get<uint32_t>("non_finite") != 0;
-  const bool bad = !std::isfinite(loss) || (last && skipped);
+  state_.losses.push_back(loss);
+  const bool overflow = last && overflows();
+  const bool bad = !std::isfinite(loss) || (last && skipped && !overflow);
   if (bad && options_.on_nonfinite == OnNonFinite::stop) {
     return stop(batch, loss, steps_->get<float>("grad_norm"));
   }
-  state_.losses.push_back(loss);
   ++state_.counter;
   ++state_.micro_step;
   if (!last) {
     return std::optional<StepReport>();
   }
-  if (!skipped) {
+  if (skipped) {
+    BOWLINE_TRY(put_back_states());
+  } else {
     exec::bump_versions(model_->table, update_->plan());
+    for (uint32_t tie = 0; tie < masters_.size(); ++tie) {
+      if (masters_[tie]) {
+        masters_[tie] = model_->table.storages[tie].version;
+      }
+    }
   }
-  return conclude(finish_step());
+  const StepReport report = finish_step();
+  adapt_loss_scale(overflow);
+  return overflow ? std::optional(report) : conclude(report);
 }
 
 // A submission of several pieces may have run some of them. What the accumulate segment left is overwritten if it was the
@@ -186,6 +223,9 @@ void TrainerState::look_after_failed_submit(bool last) {
     }
   }
   fault_ = state_.micro_step > 0 ? TrainState::gradients_lost : TrainState::ready;
+  if (fault_ == TrainState::ready) {
+    (void)put_back_states().ok();  // else the weights are damaged
+  }
 }
 
 TrainState TrainerState::state() const { return unread_ ? TrainState::unread : fault_; }
@@ -211,8 +251,7 @@ Status TrainerState::require_state(std::string_view call, bool whole_weights_suf
 Status TrainerState::restart_step() {
   BOWLINE_TRY(require_state("restart_step()", true));
   fault_ = TrainState::ready;
-  forget_accumulation();
-  return {};
+  return forget_accumulation();
 }
 
 Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batch) {

@@ -33,8 +33,9 @@ Status TrainerState::start(const device::OpenDevice* device) {
   } else {
     params::drop_training(staged);
   }
-  BOWLINE_TRY(plan(std::move(staged), device));
+  note_masters(staged, staged);
   state_ = std::move(position);
+  BOWLINE_TRY(plan(std::move(staged), device));
   model_->training.reset();
   model_->trainer = this;
   return {};
@@ -60,7 +61,15 @@ Status TrainerState::gradient(std::string_view name, const Tensor& out) const {
                   "the last restore.",
                   name);
   parameter.tie = *row;
-  return params::read_values(parameter, table.storages[*row], out);
+  BOWLINE_TRY(params::read_values(parameter, table.storages[*row], out));
+  if (gradient_loss_scale_ != 1) {
+    const std::span<float> values(static_cast<float*>(out.data),
+                                  static_cast<size_t>(Shape(out.shape).elements()));
+    for (float& v : values) {
+      v /= gradient_loss_scale_;
+    }
+  }
+  return {};
 }
 
 Status TrainerState::set_learning_rate(std::optional<float> rate) {

@@ -47,18 +47,26 @@ class TrainerState final : public graph::User {
  private:
   // Everything that a checkpoint restores besides the storages.
   struct Position {
-    uint64_t step = 0;          // finished steps, skipped ones too
-    uint64_t applied = 0;       // updates made: the t of AdamW
-    uint64_t counter = 0;       // micro-batches since the run began: the counter of Dropout
-    uint32_t micro_step = 0;    // inside the accumulation
-    std::vector<float> losses;  // of the unfinished accumulation
-    std::optional<float> rate;  // instead of the schedule's
+    uint64_t step = 0;                // finished steps, skipped ones too
+    uint64_t applied = 0;             // updates made: the t of AdamW
+    uint64_t counter = 0;             // micro-batches since the run began: the counter of Dropout
+    uint32_t micro_step = 0;          // inside the accumulation
+    std::vector<float> losses;        // of the unfinished accumulation
+    std::optional<float> rate;        // instead of the schedule's
+    std::optional<float> loss_scale;  // none: not known before the first plan
+    uint64_t good_steps = 0;          // since the scale changed
   };
 
   // A micro-batch that was submitted and not yet read back.
   struct Unread {
     bool last = false;   // the update was submitted with it
     uint64_t batch = 0;  // hash_of() its tensors
+  };
+
+  // A storage that the accumulate segment writes besides gradients, as it was when the step began.
+  struct State {
+    uint32_t tie = 0;
+    std::vector<std::byte> bytes;
   };
 
   struct Snapshot {
@@ -72,11 +80,40 @@ class TrainerState final : public graph::User {
   // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors  bad_argument: the model does not lie
   // on `wanted`.
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
+  // What plan() makes before anything of it lies on the device.
+  struct Plans {
+    graph::TrainingGraph training;
+    graph::Graph update_graph;
+    plan::Plan accumulate;
+    plan::Plan update;
+    plan::Plan evaluate;
+    std::optional<exec::StepValues> steps;
+    exec::Workspace::Sizes sizes;
+    bool dynamic_scale = false;
+  };
+  Result<Plans> make_plans(const graph::Graph& bound, graph::ValueId loss,
+                           const params::Table& staged, const device::OpenDevice& device,
+                           const graph::GradientOptions& options) const;
+  static Status require_room(const Plans& p, const params::Table& staged,
+                             device::OpenDevice& device);
+  template <class Make>
+  static Result<size_t> how_many_again(std::span<const graph::ForwardNode> order,
+                                       const params::Table& staged, device::OpenDevice& device,
+                                       const Make& make, Status whole);
+  // Lays them out on the device and commits them with the table.
+  Status record(Plans p, params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
   // The forward part up to the loss.
   Result<graph::Graph> bound_loss(graph::ValueId& loss) const;
   // What the model computes and with which parameters; equal for equal runs.
   Result<uint64_t> graph_hash() const;
   void drop_plans();
+  // Masters of storages that were written by something else than an update.
+  Status fill_masters();
+  // The masters that `holder` has agree with their storages as `live` has them.
+  void note_masters(const params::Table& holder, const params::Table& live);
+  // The gradients of the step overflow, and a smaller loss scale may help.
+  bool overflows() const;
+  void adapt_loss_scale(bool overflow);
   // Where the storages lie that are trained.
   const std::shared_ptr<device::OpenDevice>& home() const;
 
@@ -86,8 +123,16 @@ class TrainerState final : public graph::User {
   // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
   // can be called again.
   Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
-  // The step begins anew: what its micro-batches added is overwritten by the next one.
-  void forget_accumulation();
+  // The step begins anew: what its micro-batches added is overwritten by the next one, and the states are as it found them. Where
+  // these cannot be written the fault is `damaged`.
+  Status forget_accumulation();
+  // Errors  unsupported: one of these storages, which the graph writes, is no running statistic.
+  Status check_states(const graph::Graph& graph, std::span<const uint32_t> states) const;
+  static std::vector<State> states_of(const plan::Plan& plan, const params::Table& table);
+  // Before the first micro-batch of a step, and before the next one after what is kept was lost.
+  Status keep_states();
+  // Where they cannot be written the fault is `damaged`.
+  Status put_back_states();
   StepReport finish_step();
   // Counts what is not finite and does what OnNonFinite says.
   Result<std::optional<StepReport>> conclude(StepReport report);
@@ -120,7 +165,11 @@ class TrainerState final : public graph::User {
   Position state_;
   std::optional<Unread> unread_;
   TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
-  bool gradients_known_ = false;          // the rows hold those of the last micro-batches
+  bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
+  float gradient_loss_scale_ = 1;         // ... times this
+  bool dynamic_scale_ = false;
+  std::vector<std::optional<uint64_t>>
+      masters_;  // by tie: the version of the storage that its master holds
   uint32_t nonfinite_in_row_ = 0;
   uint64_t nonfinite_steps_ = 0;
   uint64_t rolled_back_from_ = 0;  // the step that OnNonFinite::rollback undid last
@@ -139,6 +188,8 @@ class TrainerState final : public graph::User {
       outputs_;  // for evaluate() with outputs, from its first use on
   Counters counters_;
   std::optional<Snapshot> snapshot_;
+  std::vector<State> states_;  // of the plans
+  bool states_kept_ = false;   // they are those of the begin of the unfinished step
 };
 
 }  // namespace bowline::train

@@ -9,6 +9,7 @@
 layout(constant_id = 1) const uint D = 32;    // head_dim
 layout(constant_id = 2) const uint PARTS = 4; // ceil(D / S)
 layout(constant_id = 3) const uint BLOCK = 8; // rows that pass by at once
+layout(constant_id = 4) const uint MASK = 0;  // 1: added to the scores, 2: truth values of keys, 3: lengths
 
 const uint S = gl_WorkGroupSize.x;  // the workgroup is one subgroup
 
@@ -24,16 +25,45 @@ layout(push_constant, scalar) uniform Push {
   Floats d_v;
   Floats delta;  // [batch, heads, queries]: sum of d_o * o
   Step step;
+  Words mask;     // MASK 2: bytes, from the one at mask_begin on
+  Words details;  // see below
   uint batch;
   uint heads;
   uint kv_heads;
   uint queries;
   uint keys;
-  uint causal;    // 1: query i sees the keys up to i + keys - queries
   float scale;
-  uint at_query_count;  // of the forward pass: how many are there
-  uint at_key_count;
 } p;
+
+#define AT_QUERY_COUNT p.details.v[0]  // of the forward pass: how many are there
+#define AT_KEY_COUNT p.details.v[1]
+#define NODE p.details.v[2]
+#define MASK_BEGIN p.details.v[3]
+#define CAUSAL p.details.v[8]  // 1: query i sees the keys up to i + keys - queries
+#define MASK_STEP(axis) p.details.v[4 + (axis)]  // elements of an added mask from one batch, head, query or key to the next
+
+// Keys [0, end) of a batch may be seen, of `keys` that are there.
+uint masked_end(uint b, uint keys) {
+  return MASK == 3 ? min(keys, uint(max(int(p.mask.v[b]), 0))) : keys;
+}
+
+// The score of a pair with its mask; -infinity if the query does not see the key, also if the score is NaN. Loads are valid for
+// pairs that exist.
+A masked(A score, uint b, uint h, uint query, uint key) {
+  if (MASK == 1) {
+    const uint at = b * MASK_STEP(0) + h * MASK_STEP(1) + query * MASK_STEP(2) + key * MASK_STEP(3);
+    const A added = uintBitsToFloat(p.mask.v[at]);
+    return added == -kInfinity ? added : score + added;
+  }
+  if (MASK == 2) {
+    const uint at = MASK_BEGIN + b * p.keys + key;
+    return (p.mask.v[at / 4] >> 8 * (at % 4) & 255u) != 0 ? score : -kInfinity;
+  }
+  return score;
+}
+
+// weight * x; with a mask a weight of 0 adds nothing, whatever x is.
+A weighed(A weight, A x) { return MASK != 0 && weight == 0 ? 0 : weight * x; }
 
 // Operands are [batch, seq, heads, D].
 uint row_start(uint b, uint h, uint t, uint heads, uint length) {

@@ -22,6 +22,7 @@ bool positive(F x) { return floatBitsToInt(x) > 0 && !isnan(x); }
 #define abs_of(x) abs(x)
 #define min_of(a, b) min(a, b)
 #define max_of(a, b) max(a, b)
+#define quotient_of(a, b) ((a) / (b))
 #define floor_of(x) floor(x)
 #define round_of(x) roundEven(x)
 #define sqrt_of(x) sqrt(x)

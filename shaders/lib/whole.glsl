@@ -14,6 +14,11 @@
 #define negative(x) ((x) < 0)
 #define positive(x) ((x) > 0)
 #define abs_of(x) ((x) < 0 ? -(x) : (x))
+F quotient_of(F a, F b) {
+  const bool divides = b != F(0) && b != F(-1);  // the others are not defined for every a
+  const F q = a / (divides ? b : F(1));
+  return divides ? q : b == F(0) ? F(0) : -a;
+}
 
 #define FORWARD(name) F name##_forward(F x, F p, F q)
 #define BINARY(name) F name##_binary(F a, F b)

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import unittest
@@ -11,12 +12,35 @@ import harness
 from harness import OK, USAGE, run
 
 
+TEXT = pathlib.Path(__file__).resolve().parents[2] / "samples" / "data" / "kjv.txt"
+
+
 class Samples(harness.Case):
     def test_mlp_learns(self):
         for device in harness.real_devices():
             done = run(device, program=os.environ["MLP"], timeout=300)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertTrue(done.stdout.startswith(device), done.stdout)
+
+    def test_digits_are_read(self):
+        data = pathlib.Path(__file__).resolve().parents[2] / "samples/data/digits.txt"
+        lines = data.read_text().splitlines()
+        self.assertEqual((len(lines), {len(line) for line in lines}), (1797, {65}))
+        for device in harness.real_devices():
+            done = run(data, device, program=os.environ["DIGITS"], timeout=300)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertRegex(done.stdout, f"^{device}: 3[56]\\d of 360 digits\n$")
+
+    def test_lstm_text_learns_and_writes(self):
+        for device in harness.real_devices():
+            done = run(TEXT, device, program=os.environ["LSTM_TEXT"], timeout=600)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            *steps, line = done.stdout.splitlines()
+            losses = [float(re.fullmatch(rf"{device}: step \d+, loss (\d\.\d+)", step)[1]) for step in steps]
+            self.assertEqual(len(losses), 4, done.stdout)
+            self.assertLess(losses[-1], losses[0], done.stdout)
+            self.assertEqual(len(line), 72, done.stdout)
+            self.assertGreater(len(set(line)), 8, done.stdout)
 
     def test_make_model_usage(self):
         for call in ([], ["--layers"], ["--layers", 0, "x"], ["--heads", 3, "x"], ["--colour", 1, "x"]):

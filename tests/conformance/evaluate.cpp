@@ -109,10 +109,14 @@ std::vector<double> draw_indices(const Input& in, uint64_t key, uint32_t stream)
   return out;
 }
 
-Result<Array> derive(const Case& c, const Derived& from, const std::vector<Array>& inputs) {
+// Of input `at`, from inputs that are drawn, wherever they stand, or derived in front of it.
+Result<Array> derive(const Case& c, size_t at, const std::vector<Array>& inputs) {
+  const Derived& from = *c.inputs[at].derived;
   std::vector<Array> taken;
   for (const int i : from.inputs) {
-    BOWLINE_REQUIRE(static_cast<size_t>(i) < inputs.size(), "Input {} comes later.", i);
+    const auto input = static_cast<size_t>(i);
+    BOWLINE_REQUIRE(input < inputs.size() && (input < at || !c.inputs[input].derived),
+                    "Input {} comes later.", i);
     taken.push_back(inputs[static_cast<size_t>(i)]);
   }
   BOWLINE_ASSIGN(Expected e,
@@ -242,12 +246,10 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
 
 Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
   const uint64_t key = hash_of(c.text) ^ seed * 0x9E3779B97F4A7C15ull;
-  std::vector<Array> out;
+  std::vector<Array> out(c.inputs.size());
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     const Input& in = c.inputs[i];
     if (in.derived) {
-      BOWLINE_ASSIGN(Array a, derive(c, *in.derived, out));
-      out.push_back(std::move(a));
       continue;
     }
     const auto length = static_cast<size_t>(in.shape.elements());
@@ -263,7 +265,12 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
     hide_tail(a);
     BOWLINE_REQUIRE(a.values.size() == length, "Input {} has {} values for shape {}.", i,
                     a.values.size(), in.shape);
-    out.push_back(std::move(a));
+    out[i] = std::move(a);
+  }
+  for (size_t i = 0; i < c.inputs.size(); ++i) {
+    if (c.inputs[i].derived) {
+      BOWLINE_ASSIGN(out[i], derive(c, i, out));
+    }
   }
   return out;
 }

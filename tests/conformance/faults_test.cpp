@@ -30,8 +30,11 @@ constexpr Harmless kHarmless[] = {
     {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
     {Op::CrossEntropy, "shift of output 0"},      // one element
     {Op::Fill, "shift of output 0"},              // all alike
+    {Op::BatchNormGrad, "attributes ignored"},    // what they say is in the operand inverse
     {Op::Softmax, "attributes ignored"},          // only the last axis exists
     {Op::SoftmaxGrad, "attributes ignored"},      // only the last axis exists
+    {Op::LogSoftmax, "attributes ignored"},       // only the last axis exists
+    {Op::LogSoftmaxGrad, "attributes ignored"},   // only the last axis exists
 };
 
 bool is_harmless(Op op, const std::string& fault) {
@@ -123,8 +126,9 @@ void add_input_faults(Op op, std::vector<Fault>& out) {
 void add_output_faults(Op op, std::vector<Fault>& out) {
   for (int i = 0; i < op_def(op).outputs + op_def(op).optional_outputs; ++i) {
     const auto output = static_cast<size_t>(i);
-    const bool is_truth = output_type(op_def(op).types, i, {}) == DType::boolean ||
-                          std::string_view(op_def(op).types) == "T -> T";
+    const std::optional<DType> type = output_type(op_def(op).types, i, {});
+    const bool is_truth = type == DType::boolean || std::string_view(op_def(op).types) == "T -> T";
+    const bool is_whole = type && !is_float(*type);  // such a factor is rounded away
     out.push_back(on_output("sign", output, [is_truth](std::vector<double>& v) {
       for (double& x : v) {
         x = is_truth ? 1 - x : -x;
@@ -140,7 +144,7 @@ void add_output_faults(Op op, std::vector<Fault>& out) {
         std::rotate(v.begin(), v.begin() + 1, v.end());
       }
     }));
-    if (!is_truth) {
+    if (!is_truth && !is_whole) {
       out.push_back(on_output("a factor of 1.0001", output, [](std::vector<double>& v) {
         for (double& x : v) {
           x *= 1.0001;

@@ -58,6 +58,12 @@ struct Tally {
   uint64_t bends = 0;
 };
 
+// A state that the operator writes is never trained.
+bool is_state(const OpDef& def, size_t input) {
+  return std::ranges::any_of(
+      def.updates, [&](const InPlace& pair) { return std::cmp_equal(pair.input, input); });
+}
+
 std::string check(Run& run, const Case& c, Tally& tally) {
   Result<std::vector<Array>> drawn = draw_inputs(c, run.options.seed);
   if (!drawn.ok()) {
@@ -87,7 +93,7 @@ std::string check(Run& run, const Case& c, Tally& tally) {
     return status.message();
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!context.needs(static_cast<int>(i))) {
+    if (!context.needs(static_cast<int>(i)) || is_state(op_def(c.op), i)) {
       continue;
     }
     if (!context.gradient(i)) {

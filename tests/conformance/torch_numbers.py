@@ -99,6 +99,63 @@ def linear_and_embedding():
     line("embedding_grad", [given(ids, "{0..2}"), given(dy)], "rows=3", d)
 
 
+def sizes(values):
+    return "[" + ",".join(str(v) for v in values) + "]"
+
+
+def convolutions():
+    cases = [(F.conv1d, F.conv_transpose1d, 1, 1), (F.conv2d, F.conv_transpose2d, 2, 1), (F.conv2d, F.conv_transpose2d, 2, 2),
+             (F.conv3d, F.conv_transpose3d, 3, 1)]
+    for forward, back, rank, groups in cases:
+        stride, pad, dilation = [2, 1, 2][:rank], [1, 2, 0][:rank], [1, 2, 1][:rank]
+        settings = f"strides={sizes(stride)} pads={sizes(pad + pad)} dilations={sizes(dilation)} groups={groups}"
+        x, w, b = draw(1, 2, *[4, 3, 3][:rank]), draw(2, 2 // groups, *[2] * rank), draw(2)
+        y, dy, d = grads(lambda a, k, c: forward(a, k, c, stride, pad, dilation, groups), [x, w, b])
+        line("conv", [given(x), given(w), given(b)], settings, [y])
+        line("conv_input_grad", [given(w), given(dy)], f"{settings} dims={shape(x)}", [d[0]])
+        line("conv_weight_grad", [given(x), given(dy)], f"{settings} dims={shape(w)}", [d[1]])
+        more = [1] + [0] * (rank - 1)
+        y = back(x, w, b if groups == 1 else None, stride, [0] * rank, more, groups, dilation)
+        line("conv_transpose", [given(x), given(w)] + [given(b)] * (groups == 1),
+             f"strides={sizes(stride)} dilations={sizes(dilation)} groups={groups} output_padding={sizes(more)}", [y])
+
+
+def pools():
+    for rank, maximum, average in ((1, F.max_pool1d, F.avg_pool1d), (2, F.max_pool2d, F.avg_pool2d), (3, F.max_pool3d, F.avg_pool3d)):
+        window, stride, pad = [3, 2, 2][:rank], [2, 2, 1][:rank], [1, 0, 1][:rank]
+        settings = f"window={sizes(window)} strides={sizes(stride)} pads={sizes(pad + pad)} ceil=true"
+        x = draw(1, 1, *[6, 3, 2][:rank])
+        y, dy, d = grads(lambda v: maximum(v, window, stride, pad, ceil_mode=True), [x])
+        line("max_pool", [given(x)], settings, [y])
+        line("max_pool_grad", [given(x), given(y), given(dy)], settings, d)
+        for pads in (False, True):
+            y, dy, d = grads(lambda v: average(v, window, stride, pad, ceil_mode=True, count_include_pad=pads), [x])
+            counted = f"{settings} count_pads={'true' if pads else 'false'}"
+            line("average_pool", [given(x)], counted, [y])
+            line("average_pool_grad", [given(dy)], f"{counted} dims={shape(x)}", d)
+
+
+def channel_norms():
+    x, scale, bias, mean, variance = draw(3, 2, 2), draw(2), draw(2), draw(2), draw(2).abs() + 0.5
+    for training in (False, True):
+        m, v = mean.clone(), variance.clone()
+        y, dy, d = grads(lambda a, s, b: F.batch_norm(a, m, v, s, b, training, 0.25, 1e-3), [x, scale, bias])
+        m, v = mean.clone(), variance.clone()
+        F.batch_norm(x, m, v, scale, bias, training, 0.25, 1e-3)
+        inputs = [given(t) for t in (x, scale, bias, mean, variance)]
+        words = f"training={1 if training else 0}"
+        line("batch_norm", inputs, f"eps=0.001 momentum=0.25 | {words}", [y, m, v])
+        of = x.mean((0, 2)) if training else mean
+        inverse = 1 / torch.sqrt((x.var((0, 2), unbiased=False) if training else variance) + 1e-3)
+        line("batch_norm_grad", [given(x), given(scale), given(dy), given(of), given(inverse)], f" | {words}", d)
+    x, scale, bias = draw(2, 4, 2), draw(4), draw(4)
+    y, dy, d = grads(lambda a, s, b: F.group_norm(a, 2, s, b, 1e-3), [x, scale, bias])
+    line("group_norm", [given(x), given(scale), given(bias)], "groups=2 eps=0.001", [y])
+    line("group_norm_grad", [given(x), given(scale), given(dy)], "groups=2 eps=0.001", d)
+    y = F.instance_norm(x, None, None, scale, bias, True, 0.1, 1e-3)
+    line("instance_norm", [given(x), given(scale), given(bias)], "eps=0.001", [y])
+
+
 def optimizers():
     w, g1, g2 = draw(3), draw(3), draw(3)
     p = torch.nn.Parameter(w.clone())
@@ -124,6 +181,100 @@ def optimizers():
               f"nesterov={'true' if nesterov else 'false'} | learning_rate=0.125 -> {text(p)} {text(o.state[p]['momentum_buffer'])}")
 
 
+def reductions():
+    x = draw(2, 5)
+    y, dy, d = grads(lambda v: v.prod(-1), [x])
+    line("reduce_prod", [given(x)], "axes=[1]", [y])
+    line("reduce_prod_grad", [given(x), given(dy)], "axes=[1]", d)
+    line("reduce_max", [given(x)], "axes=[0]", [x.amax(0)])
+    line("reduce_min", [given(x)], "axes=[0,1]", [x.amin((0, 1))])
+    line("cum_sum", [given(x)], "axis=1", [x.cumsum(1)])
+    y, dy, d = grads(lambda v: F.log_softmax(v, -1), [x])
+    line("log_softmax", [given(x)], "", [y])
+    line("log_softmax_grad", [given(y), given(dy)], "", d)
+    odd = torch.tensor([3.0, float("nan"), -1.0, float("inf"), 0.5, -2.0])
+    for largest in (True, False):
+        values, indices = odd.topk(4, largest=largest)
+        line("top_k", [given(odd)], f"k=4 largest={str(largest).lower()}", [values, indices])
+    line("arg_max", [given(odd)], "axis=0", [odd.argmax()])
+    line("arg_min", [given(odd)], "axis=0", [odd.argmin()])
+
+
+def gathers_and_pads():
+    x = draw(3, 4)
+    rows = torch.tensor([2, 0, 2])
+    line("gather", [given(x), given(rows, "{0..2}")], "axis=0", [x[rows]])
+    places = torch.tensor([[1, 0], [3, 3], [0, 2]])
+    line("gather_elements", [given(x), given(places, "{0..3}")], "axis=1", [x.gather(1, places)])
+    u = draw(3, 2)
+    for name, f in [("add", "sum"), ("mul", "prod"), ("max", "amax"), ("min", "amin")]:
+        line("scatter_elements", [given(x), given(places, "{0..3}"), given(u)], f"axis=1 reduction={name}",
+             [x.scatter_reduce(1, places, u, f)])
+    for mode, f in [("constant", "constant"), ("edge", "replicate"), ("reflect", "reflect"), ("wrap", "circular")]:
+        y, dy, d = grads(lambda v: F.pad(v[None], (2, 1), f)[0], [x])
+        line("pad", [given(x)], f"begin=[0,2] end=[0,1] mode={mode}", [y])
+        line("pad_grad", [given(dy)], f"begin=[0,2] end=[0,1] mode={mode}", d)
+    line("pad", [given(x)], "begin=[-1,2] end=[1,-2] value=7", [F.pad(x, (2, -2, -1, 1), value=7)])
+    line("tile", [given(u)], "repeats=[1,2]", [u.tile(1, 2)])
+    line("one_hot", [given(places, "{0..3}")], "depth=4", [F.one_hot(places, 4)])
+    a, b = torch.tensor([7, -7, 9, -128]), torch.tensor([2, 2, -4, 3])
+    line("div", [given(a, ":i32"), given(b, ":i32")], "", [torch.div(a, b, rounding_mode="trunc")])
+
+
+def recurrent():
+    steps, batch, units = 3, 2, 2
+    for gates, name, cell in ((4, "lstm", torch.nn.LSTMCell), (3, "gru", torch.nn.GRUCell)):
+        # The gates come as they are: the weight of the input is the identity.
+        n = gates * units
+        module = cell(n, units)
+        x, w, h0, c0, bias = draw(steps, batch, n), draw(n, units), draw(batch, units), draw(batch, units), draw(units)
+        with torch.no_grad():
+            module.weight_ih.copy_(torch.eye(n)), module.bias_ih.zero_()
+            module.bias_hh.copy_(torch.zeros(n) if name == "lstm" else torch.cat([torch.zeros(2 * units), bias]))
+            module.weight_hh.copy_(w)
+        inputs = [t.clone().requires_grad_() for t in (x, h0, c0)]
+        h, c, ys, cs, before = inputs[1], inputs[2], [], [], []
+        for t in range(steps):
+            before.append(h)
+            if name == "lstm":
+                h, c = module(inputs[0][t], (h, c))
+            else:
+                h = module(inputs[0][t], h)
+            ys.append(h), cs.append(c)
+        y, c, before = torch.stack(ys), torch.stack(cs), torch.stack(before)
+        dy, dc = draw(*y.shape), draw(*y.shape)
+        product = before @ w.T
+        if name == "lstm":
+            d = torch.autograd.grad((y * dy).sum() + (c * dc).sum(), inputs)
+            i, f, g, o = (x + product).chunk(4, -1)
+            activations = torch.cat([i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()], -1)
+            line("lstm", [given(x), given(w), given(h0), f"{shape(c0)}:f32={text(c0)}"], "", [y, c, activations])
+            line("lstm_grad", [given(activations), given(w), f"{shape(c0)}:f32={text(c0)}", f"{shape(c)}:f32={text(c)}", given(dy),
+                               f"{shape(dc)}:f32={text(dc)}"], "", d)
+        else:
+            d = torch.autograd.grad((y * dy).sum(), inputs[:2])
+            r, z = ((x + product)[..., k * units:(k + 1) * units].sigmoid() for k in range(2))
+            made = product[..., 2 * units:] + bias
+            activations = torch.cat([r, z, (x[..., 2 * units:] + r * made).tanh()], -1)
+            line("gru", [given(x), given(w), given(h0), given(bias)], "", [y, activations, made])
+            line("gru_grad", [given(activations), given(made), given(w), given(h0), given(y), given(dy)], "", [d[0], "_", d[1]])
+
+
+def masks():
+    q, k, v, added = draw(2, 3, 2, 2), draw(2, 4, 2, 2), draw(2, 4, 2, 2), draw(2, 1, 3, 4)
+    f = lambda q, k, v, mask: F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), mask).transpose(1, 2)
+    y, dy, d = grads(lambda q, k, v: f(q, k, v, added), [q, k, v])
+    inputs, rest = [given(q), given(k), given(v)], ["=Attention.0(0,1,2,6)", "=Attention.1(0,1,2,6)"]
+    line("attention", inputs + [given(added)], "mask=additive", [y, "_"])
+    line("attention_grad", inputs + rest + [given(dy), given(added)], "mask=additive", d)
+    lengths = torch.tensor([2, 4])
+    shown = (torch.arange(4) < lengths[:, None])[:, None, None, :]
+    y, dy, d = grads(lambda q, k, v: f(q, k, v, shown), [q, k, v])
+    line("attention", inputs + [given(lengths, ":i32")], "mask=lengths", [y, "_"])
+    line("attention_grad", inputs + rest + [given(dy), given(lengths, ":i32")], "mask=lengths", d)
+
+
 print(f"# PyTorch {torch.__version__}")
-for part in (unary, norms, losses, attention, linear_and_embedding, optimizers):
+for part in (unary, norms, losses, attention, linear_and_embedding, optimizers, convolutions, pools, channel_norms,
+             reductions, gathers_and_pads, recurrent, masks):
     part()

@@ -4,6 +4,7 @@
 #include "compute/convert.h"
 #include "compute/elementwise.h"
 #include "compute/gemm.h"
+#include "compute/recurrent.h"
 #include "compute/rope.h"
 #include "compute/row.h"
 #include "kernels/instruction_sets.h"
@@ -99,10 +100,44 @@ TEST_P(Bounds, OfRope) {
     s.x_outer = s.y_outer = s.positions * dim;
     s.x_position = s.y_position = s.x_head = s.y_head = dim;
     void* table = scratch(rope_table_bytes(s));
-    rope_table(threads_, s, table);
+    rope_table(
+        threads_, s, [](size_t) { return 0.5; }, table);
     for (const bool interleaved : {false, true}) {
       s.interleaved = interleaved;
       rope(threads_, s, Edge(s.x_outer), Edge(s.y_outer), table);
+    }
+  }
+}
+
+TEST_P(Bounds, OfRecurrentLayers) {
+  for (size_t n = 1; n <= kLongest; ++n) {
+    for (const size_t batch : {1, 7}) {
+      RecurrentShape s;
+      s.steps = 2;
+      s.batch = batch;
+      s.units = n;
+      const size_t state = batch * n;
+      const size_t all = s.steps * state;
+      s.gates = 4;
+      lstm(threads_, s,
+           {Edge(4 * all), Edge(4 * n * n), Edge(state), Edge(state), Edge(all), Edge(all),
+            Edge(4 * all)},
+           scratch(recurrent_scratch_bytes(s, threads_)));
+      lstm_backward(threads_, s,
+                    {Edge(4 * all), Edge(4 * n * n), Edge(state), Edge(all), Edge(all), Edge(all),
+                     Edge(4 * all), Edge(state), Edge(state)},
+                    scratch(recurrent_scratch_bytes(s, threads_)));
+      s.gates = 3;
+      for (const bool reset_after : {false, true}) {
+        gru(threads_, s,
+            {Edge(3 * all), Edge(3 * n * n), Edge(state), Edge(n), Edge(all), Edge(3 * all),
+             Edge(all), reset_after},
+            scratch(recurrent_scratch_bytes(s, threads_)));
+        gru_backward(threads_, s,
+                     {Edge(3 * all), Edge(all), Edge(3 * n * n), Edge(state), Edge(all), Edge(all),
+                      Edge(3 * all), Edge(all), Edge(state), reset_after},
+                     scratch(recurrent_scratch_bytes(s, threads_)));
+      }
     }
   }
 }

@@ -121,6 +121,46 @@ TEST_P(Counted, WhatMixesRowsSeesNoneBehindTheCount) {
   });
 }
 
+// The largest, the smallest, where they are, products, and running sums that begin at the end.
+TEST_P(Counted, WhatReducesRowsSeesNoneBehindTheCount) {
+  const auto build = [](Model& m) {
+    GraphBuilder g(m, "reduce");
+    const Value x = poisoned(g, m, g.input("x", DType::f32, {2, "seq", 4}));
+    const std::vector<Attribute> rows = {{"axes", {1}}};
+    const Value extremes =
+        g.op("Sub", {g.op("ReduceMax", {x}, rows), g.op("ReduceMin", {x}, rows)});
+    const Value place =
+        g.op("Add", {g.op("ArgMax", {x}, {{"axis", 1}}), g.op("ArgMin", {x}, {{"axis", 1}})});
+    const Value product = g.op("Tanh", {g.op("ReduceProd", {x}, rows)});
+    const Value running = g.op("CumSum", {x}, {{"axis", 1}, {"reverse", true}});
+    const Value some = g.op("Add", {g.op("ReduceSum", {running}, rows), product});
+    g.output("y",
+             g.op("Add", {g.op("Add", {extremes, some}), g.op("Cast", {place}, {{"to", "f32"}})}));
+    EXPECT_OK(g.finish());
+  };
+  expect_one_plan("reduce", {}, build, [](Session& s, int64_t n) {
+    return run_rows(s, n, 2, {2, 4}, 8);
+  });
+}
+
+// Rows by index, beside pads and copies of the other axes.
+TEST_P(Counted, WhatMovesRowsKeepsTheirCount) {
+  const auto build = [](Model& m) {
+    GraphBuilder g(m, "move");
+    const Value x = poisoned(g, m, g.input("x", DType::f32, {2, "seq", 4}));
+    const Value wide =
+        g.op("Pad", {x}, {{"begin", {0, 0, 1}}, {"end", {0, 0, 1}}, {"mode", "wrap"}});
+    const Value twice = g.op("Tile", {wide}, {{"repeats", {1, 1, 2}}});
+    const Value most = g.op("TopK", {twice}, {{"k", 3}});
+    const Value rows = g.op("LogSoftmax", {g.op("Expand", {most}, {{"dims", {2, 1, 1, 1}}})});
+    g.output("y", g.op("ReduceSum", {rows}, {{"axes", {0, 2}}}));
+    EXPECT_OK(g.finish());
+  };
+  expect_one_plan("move", {}, build, [](Session& s, int64_t n) {
+    return run_rows(s, n, 2, {2, 3}, 6);
+  });
+}
+
 // Nothing masks an input that is summed as it is: its tail is zero.
 TEST_P(Counted, ASumOfAnInputIsThatOfTheRun) {
   const auto build = [](Model& m) {
@@ -392,6 +432,28 @@ TEST(CountedRules, RefuseWhatWouldSeeBehindTheCount) {
        "Axis 0 of input 0 is counted by dim \"seq\", and another input follows behind it.",
        [&](GraphBuilder& g, Value x, Value) {
          return g.op("Concat", {x, x}, first);
+       }},
+      {"gathered",
+       "Axis 0 of input 0 is counted by dim \"seq\", and an index may name each of its elements.",
+       [&](GraphBuilder& g, Value x, Value) {
+         return g.op("Gather", {x, g.op("ArgMax", {x}, {{"axis", 1}})}, first);
+       }},
+      {"padded", "Axis 0 of input 0 is counted by dim \"seq\", and pads lie at its end.",
+       [](GraphBuilder& g, Value x, Value) {
+         return g.op("Pad", {x}, {{"begin", {0, 0}}, {"end", {1, 0}}});
+       }},
+      {"repeated", "Axis 0 of input 0 is counted by dim \"seq\", and it is repeated.",
+       [](GraphBuilder& g, Value x, Value) {
+         return g.op("Tile", {x}, {{"repeats", {2, 1}}});
+       }},
+      {"the most extreme",
+       "Axis 0 of input 0 is counted by dim \"seq\", and k of its elements are taken.",
+       [&](GraphBuilder& g, Value x, Value) { return g.op("TopK", {x}, first); }},
+      {"the last",
+       "Axis 0 of input 0 is counted by dim \"seq\", and the last of equal elements may lie behind "
+       "it.",
+       [](GraphBuilder& g, Value x, Value) {
+         return g.op("ArgMax", {x}, {{"axis", 0}, {"last", true}});
        }},
       {"merged",
        "Axis 0 of input 0 is counted by dim \"seq\", and no axis of [64] is that axis of [16,4].",

@@ -89,20 +89,6 @@ TEST_P(OnDevice, SixteenBitsComputeWhatTheyHold) {
   }
 }
 
-TEST_P(OnDevice, AKernelThatIsNotThereIsRefusedByItsName) {
-  Model m;
-  GraphBuilder g(m, "forward");
-  const Value x = g.op("Cast", {g.input("x", DType::f32, {2, 3})}, {{"to", "bf16"}});
-  g.output("y", g.named("weights").op("Softmax", {x}));
-  ASSERT_OK(g.finish());
-  ASSERT_OK(m.to(device_));
-  const Status refused = Session::create(m, device_, "forward", {}).status();
-  EXPECT_EQ(refused.code(), Code::unsupported);
-  for (const char* part :
-       {"\"weights\" (Softmax)", "has no kernel of Softmax for bf16 but for f32."}) {
-    EXPECT_NE(refused.message().find(part), std::string::npos) << refused.message();
-  }
-}
 BOWLINE_ON_ALL_DEVICES(OnDevice);
 
 }  // namespace

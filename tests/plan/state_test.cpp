@@ -246,7 +246,8 @@ TEST(StateTraining, IsRefused) {
   const Status refused = Trainer::create(model, cpu, TrainOptions{}).status();
   EXPECT_EQ(refused.code(), Code::unsupported);
   EXPECT_EQ(refused.message(),
-            "Graph \"loss\" writes the state in storage 1; a Trainer runs no graph that does.");
+            "Graph \"loss\" writes storage 1, a kv_cache; of states a Trainer lets a graph write "
+            "running statistics alone.");
   EXPECT_EQ(model.storages(), before);
 }
 

@@ -1,4 +1,5 @@
-// bowline export: a model without what a training left in it, as a model file or as the bytes of its storages.
+// bowline export: a model without what a training left in it, as a model file or as the bytes of its storages, in the dtype that
+// is asked for.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@ struct ExportOptions {
   std::string model;
   std::string out;
   std::string weights;
+  std::string dtype;
   std::string format = "text";
   bool strip = false;
   bool force = false;
@@ -86,6 +88,17 @@ Status export_model(const ExportOptions& o, const Model& model) {
   return {};
 }
 
+Status cast(Model& model, const std::string& name) {
+  const DType dtype = name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32;
+  BOWLINE_ASSIGN(const CastReport report, model.cast(dtype));
+  fmt::print(stderr, "{} storages to {}: {}, before {}\n", report.storages, name,
+             bytes_text(report.bytes_after), bytes_text(report.bytes_before));
+  for (const std::string& kept : report.kept) {
+    fmt::print(stderr, "not cast: {}\n", kept);
+  }
+  return {};
+}
+
 Result<int> run(const ExportOptions& o) {
   const bool storages = !o.weights.empty();
   if (!storages && o.out.empty()) {
@@ -94,7 +107,10 @@ Result<int> run(const ExportOptions& o) {
   if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
     return fail_flags(s);
   }
-  BOWLINE_ASSIGN(const Model model, open_model(o.model));
+  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  if (!o.dtype.empty()) {
+    BOWLINE_TRY(cast(model, o.dtype));
+  }
   BOWLINE_TRY(storages ? export_weights(o, model) : export_model(o, model));
   return static_cast<int>(kOk);
 }
@@ -114,6 +130,9 @@ void add_export(CLI::App& app, Context& context) {
                    "parameters.json, with the name, tie, dtype and shape of each parameter")
       ->excludes(out)
       ->excludes(strip);
+  verb->add_option("--dtype", o->dtype,
+                   "Weights and float inputs in this dtype; running statistics stay f32")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   verb->add_flag("--force", o->force, "Replace what is there");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });

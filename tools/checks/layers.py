@@ -4,7 +4,7 @@
   tools/ samples/ tests/ -> api -> train -> exec -> plan -> graph -> ops -> params -> model -> device -> core
   backends/* -> device/backend.h and what lies below it
 
-Programs (tools/bowline, samples) include of the library bowline.h alone; `bowline conform` and `bowline bench` also the header
+Programs (tools/bowline, samples) and the readers of tools/import include of the library bowline.h alone; `bowline conform` and `bowline bench` also the header
 of the conformance runner, which compares devices from inside and shows bowline.h alone. The tables of a model file
 (FlatBuffers) stay in runtime/model: elsewhere in runtime/ no file reaches the generated header of the file, not through
 others either, and none names a type of it but the attribute tables of operators.
@@ -84,12 +84,14 @@ def check_programs(root):
     """A program includes its own headers, bowline.h, and what lies outside the tree."""
     runner = "conformance/conformance.h"
     with_runner = {"tools/bowline/conform.cpp", "tools/bowline/bench/floor.cpp"}
-    for folder in ("tools/bowline", "samples"):
+    # Beside its own headers a program sees those of the folders that it is built with.
+    beside = {"tools/bowline": [root / "tools/import"], "tools/import": [root / "tools/bowline"], "samples": []}
+    for folder in beside:
         for path in files_of(root / folder):
             name = path.relative_to(root).as_posix()
             for quote, include in includes(path):
-                own = any((place / include).exists() for place in (path.parent, root / folder))
-                generated = include == "commit.h"  # tools/cmake/commit.cmake
+                own = any((place / include).exists() for place in (path.parent, root / folder, *beside[folder]))
+                generated = include in ("commit.h", "onnx.pb.h")  # tools/cmake/commit.cmake, tools/import/CMakeLists.txt
                 custom = "custom_backend" in name and include == "bowline/backend.h"
                 allowed = own or generated or custom or include == PUBLIC or (include == runner and name in with_runner)
                 library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
@@ -148,6 +150,8 @@ SEEDED = {
     "runtime/core/status.h": "",
     "tools/bowline/run.cpp": '#include "core/status.h"\n#include "verb.h"\n#include "bowline.h"\n#include "conformance/conformance.h"\n',
     "tools/bowline/verb.h": "#include <vector>\n",
+    "tools/import/onnx/import.h": '#include "bowline.h"\n#include "verb.h"\n',
+    "tools/import/onnx/lower.cpp": '#include "onnx/import.h"\n#include "onnx.pb.h"\n#include "graph/load.h"\n',
     "tools/bowline/conform.cpp": '#include "conformance/conformance.h"\n',
     "samples/mlp/mlp.cpp": '#include <core/status.h>\n',
     "tests/conformance/conformance.h": '#include "conformance/gaps.h"\n',
@@ -160,6 +164,7 @@ EXPECTED = [
     "tools/bowline/run.cpp includes core/status.h",
     "tools/bowline/run.cpp includes conformance/conformance.h",
     "samples/mlp/mlp.cpp includes core/status.h",
+    "tools/import/onnx/lower.cpp includes graph/load.h",
     "tests/conformance/conformance.h includes conformance/gaps.h",
     "runtime/graph/load.cpp includes graph/load.h -> model/verify.h -> generated/model_generated.h",
     "runtime/graph/load.h includes model/verify.h -> generated/model_generated.h",

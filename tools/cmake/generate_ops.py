@@ -94,6 +94,7 @@ class Formula:
         self.op, self.table = found[0]
         self.functions = re.findall(rf"^({'|'.join(FORMS)})\((\w+) ?\)", text, re.M)
         heads = dict(re.findall(r"^//! (constants|choice|of) (.*)$", text, re.M))
+        self.divides = re.search(r"^//! divides$", text, re.M) is not None
         self.constants = heads.get("constants", "").split()
         self.choice = heads.get("choice")
         self.kinds = heads.get("of", "floats").split()
@@ -135,6 +136,8 @@ def functions_header(formulas):
         f"constexpr uint32_t kFunctions = {len(names)};\n",
         "constexpr bool is_comparison(Function f) {",
         f"  return {' || '.join(f'f == Function::{name_of(*f)}' for formula in formulas for f in formula.functions if f[0] == 'COMPARE')};",
+        "}", "// Of integers: a second operand of 0 is a bad index.", "constexpr bool divides(Function f) {",
+        f"  return {' || '.join(f'f == Function::{name_of(*f)}' for formula in formulas if formula.divides for f in formula.functions if f[0] == 'BINARY')};",
         "}\n", "struct FunctionCall {", "  Function function;", "  float p = 0;", "  float q = 0;", "};",
         "// Of an operator that has formulas.", "FunctionCall function_of(Op op, const Attributes& attributes);",
         "\n}  // namespace bowline\n"])

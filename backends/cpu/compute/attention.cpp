@@ -60,13 +60,22 @@ float* at(const AttentionOutput& x, size_t batch, size_t head, size_t position) 
   return x.data + batch * x.strides.batch + head * x.strides.head + position * x.strides.position;
 }
 
-// Keys that query i sees.
-size_t visible_keys(const AttentionShape& s, size_t i) {
-  if (!s.causal) {
+// Keys of a batch that may be seen.
+size_t keys_of(const AttentionShape& s, size_t batch) {
+  if (s.mask.lengths == nullptr) {
     return s.keys;
   }
+  return std::min(s.keys, static_cast<size_t>(std::max(s.mask.lengths[batch], 0)));
+}
+
+// Keys that query i sees, if no mask hides them.
+size_t visible_keys(const AttentionShape& s, size_t batch, size_t i) {
+  const size_t keys = keys_of(s, batch);
+  if (!s.causal) {
+    return keys;
+  }
   const size_t limit = i + 1 + s.keys;
-  return limit <= s.queries ? 0 : std::min(s.keys, limit - s.queries);
+  return limit <= s.queries ? 0 : std::min(keys, limit - s.queries);
 }
 
 // The first query that sees key j, at most `queries`.
@@ -120,16 +129,88 @@ void scale_all(size_t rows, size_t width, float factor, float* x) {
   }
 }
 
-// Scores of `keys` keys from key0 with the queries from query0; -inf where the query does not see
-// the key.
-void scores(const AttentionShape& s, const float* k, size_t k_row, const float* qt, size_t key0,
-            size_t keys, size_t query0, size_t width, float* st) {
+// A block of scores: of `keys` keys from key0 on with `queries` queries from query0 on, in `width` lanes.
+struct Scores {
+  size_t batch;
+  size_t head;
+  size_t key0;
+  size_t keys;
+  size_t query0;
+  size_t queries;
+  size_t width;
+};
+
+// Also NaN of a hidden key becomes -inf.
+void hide(const AttentionMask& m, const Scores& b, float* st) {
+  const float hidden = -std::numeric_limits<float>::infinity();
+  for (size_t j = 0; j < b.keys; ++j, st += kBlock) {
+    const size_t key = b.key0 + j;
+    if (m.shown != nullptr && m.shown[b.batch * m.row + key] == 0) {
+      std::fill_n(st, b.width, hidden);
+    }
+    if (m.added != nullptr) {
+      const float* added =
+          m.added + b.batch * m.batch + b.head * m.head + b.query0 * m.query + key * m.key;
+      for (size_t i = 0; i < b.queries; ++i, added += m.query) {
+        st[i] = *added == hidden ? hidden : st[i] + *added;
+      }
+    }
+  }
+}
+
+// -inf where the query does not see the key.
+void scores(const AttentionShape& s, const float* k, size_t k_row, const float* qt, const Scores& b,
+            float* st) {
+  const auto [batch, head, key0, keys, query0, queries, width] = b;
   multiply_block({k, k_row, 1, qt, kBlock, st, kBlock}, keys, s.dim, width, false);
   for (size_t j = 0; j < keys; ++j) {
     const size_t first = first_query(s, key0 + j);
     if (first > query0) {
       std::fill_n(st + j * kBlock, std::min(width, first - query0),
                   -std::numeric_limits<float>::infinity());
+    }
+  }
+  hide(s.mask, b, st);
+}
+
+bool all_finite(const float* x, size_t row, size_t rows, size_t dim) {
+  const FloatTag d;
+  for (size_t r = 0; r < rows; ++r, x += row) {
+    // The sum of x * 0 is 0 for finite numbers alone.
+    const float sum = sum_vectors(
+        dim, [=](size_t i, auto part) HWY_ATTR { return hn::Mul(part.load(x + i), hn::Zero(d)); });
+    if (sum != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether 0 times an element of these rows is 0: else a product of weights and rows would spread what is hidden.
+bool spreads(const AttentionShape& s, const float* x, size_t row, size_t rows) {
+  return s.mask.any() && !all_finite(x, row, rows, s.dim);
+}
+
+// sums_t [dim][kBlock], by query, += rows x [keys] times weights [keys][kBlock] that are not 0.
+void add_shown_keys(const Scores& b, size_t dim, const float* x, size_t row, const float* weights,
+                    float* sums_t) {
+  for (size_t j = 0; j < b.keys; ++j, x += row, weights += kBlock) {
+    for (size_t i = 0; i < b.queries; ++i) {
+      for (size_t c = 0; c < dim && weights[i] != 0; ++c) {
+        sums_t[c * kBlock + i] += weights[i] * x[c];
+      }
+    }
+  }
+}
+
+// Rows of `sums`, by key, += rows x [queries] times weights [keys][kBlock] that are not 0.
+void add_seeing_queries(const Scores& b, size_t dim, const float* x, size_t row,
+                        const float* weights, float* sums, size_t sums_row) {
+  for (size_t j = 0; j < b.keys; ++j, sums += sums_row, weights += kBlock) {
+    for (size_t i = 0; i < b.queries; ++i) {
+      for (size_t c = 0; c < dim && weights[i] != 0; ++c) {
+        sums[c] += weights[i] * x[i * row + c];
+      }
     }
   }
 }
@@ -181,13 +262,18 @@ void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t bl
   std::fill_n(max, width, -std::numeric_limits<float>::infinity());
   std::fill_n(sum, width, 0.0f);
   std::fill_n(ot, s.dim * kBlock, 0.0f);
-  const size_t visible = visible_keys(s, query0 + queries - 1);
+  const size_t visible = visible_keys(s, batch, query0 + queries - 1);
   for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, visible - key0);
+    const Scores b{batch, head, key0, keys, query0, queries, width};
     const float* k = at(job.k, batch, kv_head, key0);
     const float* v = at(job.v, batch, kv_head, key0);
-    scores(s, k, job.k.strides.position, qt, key0, keys, query0, width, st);
+    scores(s, k, job.k.strides.position, qt, b, st);
     online_softmax(keys, width, s.dim, key0 == 0, st, max, sum, ot);
+    if (spreads(s, v, job.v.strides.position, keys)) {
+      add_shown_keys(b, s.dim, v, job.v.strides.position, st, ot);
+      continue;
+    }
     multiply_block({v, 1, job.v.strides.position, st, kBlock, ot, kBlock}, s.dim, keys, width,
                    key0 > 0);
   }
@@ -201,19 +287,25 @@ void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t bl
             s.dim);
 }
 
-// p = e^(score - lse) in place of the scores and ds = p (dp - delta) in place of dp.
+// p = e^(score - lse) in place of the scores and ds = p (dp - delta) in place of dp; with a mask 0 where p is, whatever dp.
+template <bool kMasked>
 void softmax_gradient(size_t keys, size_t width, const float* lse, const float* delta, float* st,
                       float* dpt) {
   const FloatTag d;
+  [[maybe_unused]] const FloatVector hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (size_t i = 0; i < width; i += hn::Lanes(d)) {
     const FloatVector l = hn::LoadU(d, lse + i);
     const FloatVector c = hn::LoadU(d, delta + i);
     for (size_t j = 0; j < keys; ++j) {
       float* s = st + j * kBlock + i;
       float* g = dpt + j * kBlock + i;
-      const FloatVector p = exp_below_zero(d, hn::Sub(hn::LoadU(d, s), l));
+      FloatVector p = exp_below_zero(d, hn::Sub(hn::LoadU(d, s), l));
+      if constexpr (kMasked) {  // also where lse is NaN
+        p = hn::IfThenZeroElse(hn::Eq(hn::LoadU(d, s), hidden), p);
+      }
       hn::StoreU(p, d, s);
-      hn::StoreU(hn::Mul(p, hn::Sub(hn::LoadU(d, g), c)), d, g);
+      const FloatVector ds = hn::Mul(p, hn::Sub(hn::LoadU(d, g), c));
+      hn::StoreU(kMasked ? hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), ds) : ds, d, g);
     }
   }
 }
@@ -274,25 +366,37 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward& 
   if (task.dq) {
     std::fill_n(dqt, s.dim * kBlock, 0.0f);
   }
-  const size_t visible = visible_keys(s, query0 + queries - 1);
+  const bool masked = s.mask.any();
+  const bool spread_q = task.dkv && spreads(s, q, x.q.strides.position, queries);
+  const bool spread_dout = task.dkv && spreads(s, dout, x.dout.strides.position, queries);
+  const size_t visible = visible_keys(s, task.batch, query0 + queries - 1);
   const size_t end = HWY_MIN(visible, task.key_block_end * kBlock);
   for (size_t key0 = task.key_block_begin * kBlock; key0 < end; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, end - key0);
     const float* k = at(x.k, task.batch, kv_head, key0);
     const float* v = at(x.v, task.batch, kv_head, key0);
-    scores(s, k, x.k.strides.position, qt, key0, keys, query0, width, st);
+    const Scores b{task.batch, task.head, key0, keys, query0, queries, width};
+    scores(s, k, x.k.strides.position, qt, b, st);
     multiply_block({v, x.v.strides.position, 1, dot, kBlock, dpt, kBlock}, keys, s.dim, width,
                    false);
-    softmax_gradient(keys, width, lse, delta, st, dpt);
-    if (task.dkv) {
-      multiply_block(
-          {st, kBlock, 1, do_rows, row, at(x.dv, task.batch, kv_head, key0), x.dv.strides.position},
-          keys, queries, s.dim, true);
-      multiply_block(
-          {dpt, kBlock, 1, q_rows, row, at(x.dk, task.batch, kv_head, key0), x.dk.strides.position},
-          keys, queries, s.dim, true);
+    (masked ? softmax_gradient<true> : softmax_gradient<false>)(keys, width, lse, delta, st, dpt);
+    float* dk = task.dkv ? at(x.dk, task.batch, kv_head, key0) : nullptr;
+    float* dv = task.dkv ? at(x.dv, task.batch, kv_head, key0) : nullptr;
+    if (spread_dout) {
+      add_seeing_queries(b, s.dim, do_rows, row, st, dv, x.dv.strides.position);
+    } else if (task.dkv) {
+      multiply_block({st, kBlock, 1, do_rows, row, dv, x.dv.strides.position}, keys, queries, s.dim,
+                     true);
     }
-    if (task.dq) {
+    if (spread_q) {
+      add_seeing_queries(b, s.dim, q_rows, row, dpt, dk, x.dk.strides.position);
+    } else if (task.dkv) {
+      multiply_block({dpt, kBlock, 1, q_rows, row, dk, x.dk.strides.position}, keys, queries, s.dim,
+                     true);
+    }
+    if (task.dq && spreads(s, k, x.k.strides.position, keys)) {
+      add_shown_keys(b, s.dim, k, x.k.strides.position, dpt, dqt);
+    } else if (task.dq) {
       multiply_block({k, 1, x.k.strides.position, dpt, kBlock, dqt, kBlock}, s.dim, keys, width,
                      true);
     }

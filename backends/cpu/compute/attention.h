@@ -14,6 +14,8 @@
 //           the others have strides.
 // Causal    query i sees the keys j <= i + keys - queries. A query that sees no key has o = 0 and
 //           lse = -inf.
+// Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query add nothing to what belongs to it, also if
+//           they hold NaN or infinities.
 // Numerics  running maximum and sum over blocks of 64 keys in ascending order; sums over queries
 //           and heads in ascending order. The bits do not depend on the number of threads.
 // Threads   uses the pool; outputs may not overlap inputs; nothing is allocated.
@@ -22,10 +24,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "threads.h"
 
 namespace bowline::cpu {
+
+// At most one of the three.
+struct AttentionMask {
+  // Added to the scores, -inf hides; elements from one batch, head, query or key to the next.
+  const float* added = nullptr;
+  size_t batch = 0, head = 0, query = 0, key = 0;
+  const uint8_t* shown = nullptr;  // [batch, row]: 0 hides the key
+  size_t row = 0;
+  const int32_t* lengths = nullptr;  // [batch]: keys in front of it are seen; taken into 0 .. keys
+
+  bool any() const { return added != nullptr || shown != nullptr || lengths != nullptr; }
+};
 
 struct AttentionShape {
   size_t batch = 0;
@@ -36,6 +51,7 @@ struct AttentionShape {
   size_t dim = 0;
   bool causal = false;
   float scale = 1;
+  AttentionMask mask;
 };
 
 // Elements from one batch, head or position to the next.

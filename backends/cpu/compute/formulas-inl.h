@@ -49,6 +49,7 @@ HWY_INLINE F fma_of(F a, F b, F c) { return hn::MulAdd(a.v, b.v, c.v); }
 HWY_INLINE F abs_of(F x) { return hn::Abs(x.v); }
 HWY_INLINE F min_of(F a, F b) { return hn::Min(a.v, b.v); }
 HWY_INLINE F max_of(F a, F b) { return hn::Max(a.v, b.v); }
+HWY_INLINE F quotient_of(F a, F b) { return a / b; }
 HWY_INLINE F floor_of(F x) { return hn::Floor(x.v); }
 HWY_INLINE F round_of(F x) { return hn::Round(x.v); }
 HWY_INLINE F sqrt_of(F x) { return hn::Sqrt(x.v); }

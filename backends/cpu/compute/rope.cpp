@@ -61,23 +61,8 @@ constexpr size_t kTaskElements = 8192;
 }  // namespace
 
 size_t rope_table_bytes(const RopeShape& shape) {
-  return shape.positions * shape.rotary_dims * sizeof(float);
-}
-
-void rope_table(Threads& threads, const RopeShape& shape, void* table) {
-  // Row t: the cosines of all angles, then the sines.
-  float* rows = static_cast<float*>(table);
-  const size_t half = shape.rotary_dims / 2;
-  // The frequency is the slow part, so a task takes one pair and all positions.
-  threads.parallel_for(half, [=](size_t i, size_t) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(shape.rotary_dims);
-    const double frequency = std::pow(shape.base, exponent);
-    for (size_t t = 0; t < shape.positions; ++t) {
-      const double position = static_cast<double>(shape.position_offset + static_cast<int64_t>(t));
-      rows[t * 2 * half + i] = static_cast<float>(std::cos(position * frequency));
-      rows[t * 2 * half + half + i] = static_cast<float>(std::sin(position * frequency));
-    }
-  });
+  const size_t rows = shape.per_outer ? shape.outer * shape.positions : shape.positions;
+  return rows * shape.rotary_dims * sizeof(float);
 }
 
 void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, const void* table) {
@@ -91,7 +76,7 @@ void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, co
     for (size_t line = task * unit; line < std::min(lines, (task + 1) * unit); ++line) {
       const size_t outer = line / shape.positions;
       const size_t position = line % shape.positions;
-      const float* cosine = rows + position * 2 * half;
+      const float* cosine = rows + (shape.per_outer ? line : position) * 2 * half;
       for (size_t head = 0; head < shape.heads; ++head) {
         const float* in =
             x + outer * shape.x_outer + position * shape.x_position + head * shape.x_head;

@@ -1,6 +1,6 @@
 // Rotary position embedding in f32.
 //
-//   angle[t, i] = (position_offset + t) * base^(-2 i / rotary_dims)
+//   angle[t, i] = (position_offset + position[t]) * frequency(i)
 //   (x[a], x[b]) -> (x[a] cos - x[b] sin, x[a] sin + x[b] cos)      inverse: with -angle, which is
 //   also the gradient
 //
@@ -8,12 +8,13 @@
 //           2 i + 1.
 // Shapes    x and y [outer, positions, heads, dim] with dim contiguous and strides for the rest;
 //           rotary_dims is even and at most dim; elements from rotary_dims on are copied. y may be
-//           x.
+//           x. Positions are 0, 1 ... or those that are given.
 // Numerics  angles, sines and cosines in f64, rounded once to f32.
 // Threads   uses the pool; nothing is allocated.
 // Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,16 +31,34 @@ struct RopeShape {
   // Elements from one outer index, position or head to the next, of x and of y.
   size_t x_outer = 0, x_position = 0, x_head = 0;
   size_t y_outer = 0, y_position = 0, y_head = 0;
-  double base = 10000;
   int64_t position_offset = 0;
+  const int32_t* given = nullptr;  // (optional) [positions], or [outer, positions] if per_outer
+  bool per_outer = false;
   bool interleaved = false;
   bool inverse = false;
 };
 
-// The table of sines and cosines. It may be kept for calls of the same base, offset, positions and
+// The table of sines and cosines. It may be kept for calls of the same frequencies, positions and
 // rotary_dims.
 size_t rope_table_bytes(const RopeShape& shape);
-void rope_table(Threads& threads, const RopeShape& shape, void* table);
+// frequency(i): radians per position of pair i.
+template <class F>
+void rope_table(Threads& threads, const RopeShape& shape, F&& frequency, void* table) {
+  // Row t: the cosines of all angles, then the sines.
+  float* rows = static_cast<float*>(table);
+  const size_t half = shape.rotary_dims / 2;
+  const size_t count = shape.per_outer ? shape.outer * shape.positions : shape.positions;
+  // The frequency is the slow part, so a task takes one pair and all positions.
+  threads.parallel_for(half, [&](size_t i, size_t) {
+    const double turning = frequency(i);
+    for (size_t t = 0; t < count; ++t) {
+      const int64_t index = shape.given == nullptr ? static_cast<int64_t>(t) : shape.given[t];
+      const double position = static_cast<double>(shape.position_offset + index);
+      rows[t * 2 * half + i] = static_cast<float>(std::cos(position * turning));
+      rows[t * 2 * half + half + i] = static_cast<float>(std::sin(position * turning));
+    }
+  });
+}
 
 void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, const void* table);
 

@@ -198,6 +198,30 @@ void softmax_backward_rows(size_t rows, size_t n, const float* y, const float* d
   }
 }
 
+void log_softmax_rows(size_t rows, size_t n, const float* x, float* y) {
+  const FloatTag d;
+  for (size_t row = 0; row < rows; ++row, x += n, y += n) {
+    const float max = max_of_row(n, x);
+    const FloatVector m = hn::Set(d, max);
+    const FloatVector log_sum = hn::Set(d, std::log(exp_row<false>(n, x, max, nullptr)));
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      part.store(hn::Sub(hn::Sub(part.load(x + i), m), log_sum), y + i);
+    });
+  }
+}
+
+void log_softmax_backward_rows(size_t rows, size_t n, const float* y, const float* dy, float* dx) {
+  const FloatTag d;
+  for (size_t row = 0; row < rows; ++row, y += n, dy += n, dx += n) {
+    const FloatVector sum =
+        hn::Set(d, sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(dy + i); }));
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      const FloatVector probability = exp(d, part.load(y + i));
+      part.store(hn::NegMulAdd(probability, sum, part.load(dy + i)), dx + i);
+    });
+  }
+}
+
 bool row_has_nan(size_t n, const float* x) {
   for (size_t i = 0; i < n; ++i) {
     if (std::isnan(x[i])) {
@@ -270,6 +294,8 @@ HWY_EXPORT(rms_norm_backward_rows);
 HWY_EXPORT(add_rows);
 HWY_EXPORT(softmax_rows);
 HWY_EXPORT(softmax_backward_rows);
+HWY_EXPORT(log_softmax_rows);
+HWY_EXPORT(log_softmax_backward_rows);
 HWY_EXPORT(log_sum_exp_rows);
 HWY_EXPORT(cross_entropy_rows);
 HWY_EXPORT(cross_entropy_backward_rows);
@@ -364,6 +390,20 @@ void softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, c
                       float* dx) {
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
     HWY_DYNAMIC_DISPATCH(softmax_backward_rows)
+    (count, n, y + row * n, dy + row * n, dx + row * n);
+  });
+}
+
+void log_softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(log_softmax_rows)(count, n, x + row * n, y + row * n);
+  });
+}
+
+void log_softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
+                          float* dx) {
+  for_rows(threads, rows, n, [=](size_t row, size_t count) {
+    HWY_DYNAMIC_DISPATCH(log_softmax_backward_rows)
     (count, n, y + row * n, dy + row * n, dx + row * n);
   });
 }

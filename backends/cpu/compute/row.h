@@ -54,6 +54,13 @@ void softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y);
 void softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
                       float* dx);
 
+// y = x - max - log of the sum of e^(x - max). y may be x.
+void log_softmax(Threads& threads, size_t rows, size_t n, const float* x, float* y);
+
+// dx = dy - e^y times the sum of dy. dx may be dy.
+void log_softmax_backward(Threads& threads, size_t rows, size_t n, const float* y, const float* dy,
+                          float* dx);
+
 // y [rows] = log of the sum of e^x.
 void log_sum_exp(Threads& threads, size_t rows, size_t n, const float* x, float* y);
 

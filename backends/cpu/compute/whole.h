@@ -31,6 +31,7 @@ inline M equal(F a, F b) { return a.v == b.v; }
 inline M is_nan(F) { return false; }
 inline M negative(F x) { return x.v < 0; }
 inline M positive(F x) { return x.v > 0; }
+inline F quotient_of(F a, F b) { return b.v == 0 ? F(int64_t{0}) : b.v == -1 ? -a : F(a.v / b.v); }
 inline F abs_of(F x) { return select(negative(x), -x, x); }
 
 #define FORWARD(name) \

@@ -1,11 +1,12 @@
-//! ops Attention AttentionGrad
+//! ops(f32, f16, bf16) Attention AttentionGrad
 // Attention over [batch, position, head, head_dim] operands.
 #include "compute/attention.h"
 
 #include <cmath>
 #include <utility>
 
-#include "kernel.h"
+#include "core/strides.h"
+#include "wide.h"
 
 namespace bowline::cpu {
 namespace {
@@ -24,16 +25,52 @@ AttentionShape shape_of(const AttentionAttributes& t, const Shape& q, const Shap
   return s;
 }
 
-AttentionStrides strides_of(const Shape& x) {
+AttentionStrides steps_of(const Shape& x) {
   return {static_cast<size_t>(x.elements(1, 4)), static_cast<size_t>(x[3]),
           static_cast<size_t>(x.elements(2, 4))};
 }
 
-AttentionInput input(const Arg& a) { return {a.f32(), strides_of(*a.shape)}; }
-AttentionOutput output(const Arg& a) { return {a.f32(), strides_of(*a.shape)}; }
+AttentionInput input(const Arg& a) { return {a.f32(), steps_of(*a.shape)}; }
+AttentionOutput output(const Arg& a) { return {a.f32(), steps_of(*a.shape)}; }
+
+// The mask that lies at input `i`, if there is one.
+AttentionMask mask_of(const Launch& l, size_t i) {
+  AttentionMask m;
+  const Shape& q = *l.in[0].shape;
+  const Shape& k = *l.in[1].shape;
+  const Shape scores{q[0], q[2], q[1], k[1]};
+  switch (l.attributes<AttentionAttributes>().mask()) {
+    case file::AttentionMask::none:
+      break;
+    case file::AttentionMask::additive: {
+      const Strides strides = broadcast_strides(*l.in[i].shape, scores);
+      m.added = l.in[i].f32();
+      m.batch = static_cast<size_t>(strides[0]);
+      m.head = static_cast<size_t>(strides[1]);
+      m.query = static_cast<size_t>(strides[2]);
+      m.key = static_cast<size_t>(strides[3]);
+      break;
+    }
+    case file::AttentionMask::padding:
+      m.shown = l.in[i].as<const uint8_t>();
+      m.row = static_cast<size_t>(k[1]);
+      break;
+    case file::AttentionMask::lengths:
+      m.lengths = l.in[i].i32();
+      break;
+  }
+  return m;
+}
 
 void run(const Launch& l) {
   AttentionShape s = shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape);
+  s.mask = mask_of(l, 3);
+  for (size_t b = 0; s.mask.lengths != nullptr && b < s.batch; ++b) {
+    const int32_t length = s.mask.lengths[b];
+    if (length < 0 || static_cast<size_t>(length) > s.keys) {
+      l.bad_index(length);
+    }
+  }
   const size_t rows = std::exchange(s.queries, static_cast<size_t>(l.extent(0, 1)));
   s.keys = static_cast<size_t>(l.extent(1, 1));
   attention(l.threads, s, input(l.in[0]), input(l.in[1]), input(l.in[2]), output(l.out[0]),
@@ -51,9 +88,9 @@ void run_grad(const Launch& l) {
   b.dq = output(l.out[0]);
   b.dk = output(l.out[1]);
   b.dv = output(l.out[2]);
-  attention_backward(l.threads,
-                     shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape),
-                     b, l.workspace);
+  AttentionShape s = shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape);
+  s.mask = mask_of(l, 6);
+  attention_backward(l.threads, s, b, l.workspace);
 }
 
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
@@ -70,8 +107,7 @@ uint64_t workspace_grad(const device::NodeQuery& node, const Threads& threads) {
 
 }  // namespace
 
-extern const Kernel kernel_attention, kernel_attention_grad;
-const Kernel kernel_attention{.run = run, .workspace = workspace};
-const Kernel kernel_attention_grad{.run = run_grad, .workspace = workspace_grad};
+BOWLINE_CPU_WIDE_KERNELS(attention, run, workspace);
+BOWLINE_CPU_WIDE_KERNELS(attention_grad, run_grad, workspace_grad);
 
 }  // namespace bowline::cpu

@@ -1,8 +1,5 @@
 //! ops(any) Cast
 // From every dtype to every dtype, element by element; what the conversions mean stands in runtime/ops/cast.cpp.
-#include <cmath>
-#include <limits>
-
 #include "core/element_types.h"
 #include "kernel.h"
 
@@ -16,15 +13,7 @@ To cast_float(float x) {
   } else if constexpr (std::same_as<To, Truth>) {
     return {static_cast<uint8_t>(x != 0)};
   } else {
-    // The bounds are powers of two, or one less, which the comparison rounds up to one.
-    if (std::isnan(x)) {
-      return 0;
-    }
-    if (x >= static_cast<float>(std::numeric_limits<To>::max())) {
-      return std::numeric_limits<To>::max();
-    }
-    return x <= static_cast<float>(std::numeric_limits<To>::min()) ? std::numeric_limits<To>::min()
-                                                                   : static_cast<To>(x);
+    return saturated<To>(x);
   }
 }
 

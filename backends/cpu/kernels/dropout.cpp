@@ -1,17 +1,26 @@
+//! ops(f32, f16, bf16) Dropout
 // Dropout: y = x / (1 - rate) where word i % 4 of philox({i / 4, stream, iteration, counter}, seed)
 // is at least the threshold, else 0; the identity outside training.
 #include <cstring>
 
+#include "core/float16.h"
 #include "core/random.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
 
+float scaled(float x, float scale) { return x * scale; }
+template <class T>
+T scaled(T x, float scale) {
+  return from_f32<T>(to_f32(x) * scale);
+}
+
+template <class T>
 void run(const Launch& l) {
   const auto& t = l.attributes<DropoutAttributes>();
-  const float* x = l.in[0].f32();
-  float* y = l.out[0].f32();
+  const T* x = l.in[0].as<const T>();
+  T* y = l.out[0].as<T>();
   const int64_t n = l.out[0].elements();
   const bool off = l.step(step::dropout::training) == 0;
   const uint32_t threshold = dropout_threshold(static_cast<double>(t.rate()));
@@ -23,7 +32,7 @@ void run(const Launch& l) {
   parallel_blocks(l.threads, n, 4096, [&](int64_t begin, int64_t end) {
     if (off) {
       if (x != y) {
-        std::memcpy(y + begin, x + begin, static_cast<size_t>(end - begin) * sizeof(float));
+        std::memcpy(y + begin, x + begin, static_cast<size_t>(end - begin) * sizeof(T));
       }
       return;
     }
@@ -31,7 +40,7 @@ void run(const Launch& l) {
       const RandomBlock words =
           philox({static_cast<uint32_t>(i / 4), t.stream(), l.iteration, counter}, key);
       for (int64_t j = i; j < i + 4 && j < end; ++j) {
-        y[j] = words[static_cast<size_t>(j - i)] >= threshold ? x[j] * scale : 0.0f;
+        y[j] = words[static_cast<size_t>(j - i)] >= threshold ? scaled(x[j], scale) : T{};
       }
     }
   });
@@ -39,7 +48,9 @@ void run(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_dropout;
-const Kernel kernel_dropout{.run = run};
+extern const Kernel kernel_dropout, kernel_dropout_f16, kernel_dropout_bf16;
+const Kernel kernel_dropout{.run = run<float>};
+const Kernel kernel_dropout_f16{.run = run<f16>};
+const Kernel kernel_dropout_bf16{.run = run<bf16>};
 
 }  // namespace bowline::cpu

@@ -111,10 +111,25 @@ void run_into(const Launch& l, const FunctionCall& f) {
   }
 }
 
+// Integers have no quotient by 0.
+template <class T>
+void check_divisors(const Launch& l) {
+  const T* const b = l.in[1].as<const T>();
+  const int64_t n = l.out[0].elements() == 0 ? 0 : l.in[1].elements();
+  if (std::find(b, b + n, T{0}) != b + n) {
+    l.bad_index(0);
+  }
+}
+
 // A comparison gives truth values, the others what they take.
 template <class T>
 void run(const Launch& l) {
   const FunctionCall f = function_of(l.record.op, l.record.attributes);
+  if constexpr (std::is_integral_v<T>) {
+    if (divides(f.function)) {
+      check_divisors<T>(l);
+    }
+  }
   if (l.record.outputs[0].dtype == l.record.inputs[0].dtype) {
     run_into<T, T>(l, f);
   } else {

@@ -1,20 +1,22 @@
-//! ops Embedding EmbeddingGrad
+//! ops(f32, f16, bf16) Embedding EmbeddingGrad
 // y[i] = table[ids[i]]; dtable[r] = sum of dy[i] with ids[i] == r, in the order of i.
 #include <algorithm>
 #include <cstring>
 
 #include "compute/elementwise.h"
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::cpu {
 namespace {
 
+// T has the bytes of an element.
+template <class T>
 void run_embedding(const Launch& l) {
   const int64_t rows = (*l.in[0].shape)[0];
   const int64_t n = (*l.in[0].shape)[1];
   const int32_t* ids = l.in[1].i32();
-  const float* table = l.in[0].f32();
-  float* y = l.out[0].f32();
+  const T* table = l.in[0].as<const T>();
+  T* y = l.out[0].as<T>();
   const int64_t count = l.in[1].elements();
   for (int64_t i = 0; i < count; ++i) {
     if (ids[i] < 0 || ids[i] >= rows) {
@@ -25,7 +27,7 @@ void run_embedding(const Launch& l) {
                   [&](int64_t begin, int64_t end) {
                     for (int64_t i = begin; i < end; ++i) {
                       if (ids[i] < 0 || ids[i] >= rows) {
-                        std::fill_n(y + i * n, n, 0.0f);
+                        std::fill_n(y + i * n, n, T{0});
                       } else {
                         std::copy_n(table + ids[i] * n, n, y + i * n);
                       }
@@ -60,8 +62,10 @@ void run_embedding_grad(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_embedding, kernel_embedding_grad;
-const Kernel kernel_embedding{.run = run_embedding};
-const Kernel kernel_embedding_grad{.run = run_embedding_grad};
+extern const Kernel kernel_embedding, kernel_embedding_f16, kernel_embedding_bf16;
+const Kernel kernel_embedding{.run = run_embedding<uint32_t>};
+const Kernel kernel_embedding_f16{.run = run_embedding<uint16_t>};
+const Kernel kernel_embedding_bf16{.run = run_embedding<uint16_t>};
+BOWLINE_CPU_WIDE_KERNELS(embedding_grad, run_embedding_grad, no_workspace);
 
 }  // namespace bowline::cpu

@@ -1,11 +1,7 @@
-//! ops MatMul Linear
-//! ops(f16, bf16) MatMul
-// Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix. Operands of 16 bits become f32 in the
-// workspace, and the result one of 16 bits at the end.
-#include "compute/convert.h"
+//! ops(f32, f16, bf16) MatMul Linear
+// Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix.
 #include "compute/gemm.h"
-#include "core/checked.h"
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::cpu {
 namespace {
@@ -52,16 +48,16 @@ int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
   return offset;
 }
 
-void multiply(const Launch& l, const float* a, const float* b, float* c, const GemmOptions& options,
-              std::byte* scratch) {
+void multiply(const Launch& l, const GemmOptions& options) {
   const Shape& shape_a = *l.in[0].shape;
   const Shape& shape_b = *l.in[1].shape;
   const Shape& out = *l.out[0].shape;
   const GemmShape s = matmul_shape(l.attributes<MatMulAttributes>(), shape_a, shape_b);
   const int64_t batch = out.elements(0, out.rank() - 2);
   for (int64_t i = 0; i < batch; ++i) {
-    gemm(l.threads, s, a + batch_offset(shape_a, out, i), b + batch_offset(shape_b, out, i),
-         c + i * static_cast<int64_t>(s.m * s.n), options, scratch);
+    gemm(l.threads, s, l.in[0].f32() + batch_offset(shape_a, out, i),
+         l.in[1].f32() + batch_offset(shape_b, out, i),
+         l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), options, l.workspace);
   }
 }
 
@@ -73,34 +69,7 @@ void run_matmul(const Launch& l) {
     }
     options.accumulate = !l.out[0].entry.first || l.head.accumulate != 0;
   }
-  multiply(l, l.in[0].f32(), l.in[1].f32(), l.out[0].f32(), options, l.workspace);
-}
-
-// Bytes of an operand as f32; the scratch of gemm lies behind it.
-uint64_t wide_bytes(const Shape& shape) {
-  return round_up(static_cast<uint64_t>(shape.elements()) * sizeof(float), 64);
-}
-
-uint64_t wide_matmul_workspace(const device::NodeQuery& node, const Threads& threads) {
-  return wide_bytes(node.inputs[0].shape) + wide_bytes(node.inputs[1].shape) +
-         wide_bytes(node.outputs[0].shape) + matmul_workspace(node, threads);
-}
-
-template <class T>
-void run_wide_matmul(const Launch& l) {
-  std::byte* at = l.workspace;
-  const auto take = [&](const Arg& operand) {
-    auto* wide = reinterpret_cast<float*>(at);
-    at += wide_bytes(*operand.shape);
-    return wide;
-  };
-  float* const a = take(l.in[0]);
-  float* const b = take(l.in[1]);
-  float* const c = take(l.out[0]);
-  widen(l.threads, static_cast<size_t>(l.in[0].elements()), l.in[0].as<const T>(), a);
-  widen(l.threads, static_cast<size_t>(l.in[1].elements()), l.in[1].as<const T>(), b);
-  multiply(l, a, b, c, {}, at);
-  narrow(l.threads, static_cast<size_t>(l.out[0].elements()), c, l.out[0].as<T>());
+  multiply(l, options);
 }
 
 GemmShape linear_shape(const Shape& x, const Shape& w) {
@@ -128,10 +97,12 @@ void run_linear(const Launch& l) {
 
 }  // namespace
 
-extern const Kernel kernel_mat_mul, kernel_mat_mul_f16, kernel_mat_mul_bf16, kernel_linear;
+extern const Kernel kernel_mat_mul, kernel_mat_mul_f16, kernel_mat_mul_bf16;
 const Kernel kernel_mat_mul{.run = run_matmul, .workspace = matmul_workspace, .accumulates = 1};
-const Kernel kernel_mat_mul_f16{.run = run_wide_matmul<f16>, .workspace = wide_matmul_workspace};
-const Kernel kernel_mat_mul_bf16{.run = run_wide_matmul<bf16>, .workspace = wide_matmul_workspace};
-const Kernel kernel_linear{.run = run_linear, .workspace = linear_workspace};
+const Kernel kernel_mat_mul_f16{.run = run_wide<f16, run_matmul>,
+                                .workspace = wide_workspace<matmul_workspace>};
+const Kernel kernel_mat_mul_bf16{.run = run_wide<bf16, run_matmul>,
+                                 .workspace = wide_workspace<matmul_workspace>};
+BOWLINE_CPU_WIDE_KERNELS(linear, run_linear, linear_workspace);
 
 }  // namespace bowline::cpu

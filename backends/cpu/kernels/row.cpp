@@ -1,23 +1,14 @@
-//! ops Softmax SoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
+//! ops(f32, f16, bf16) LayerNorm LayerNormGrad RmsNorm RmsNormGrad
 // Operators along the last axis.
 #include "compute/row.h"
 
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::cpu {
 namespace {
 
 size_t rows(const Arg& a) { return static_cast<size_t>(a.shape->rows()); }
 size_t last(const Arg& a) { return static_cast<size_t>(a.shape->back()); }
-
-void run_softmax(const Launch& l) {
-  softmax(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.out[0].f32());
-}
-
-void run_softmax_grad(const Launch& l) {
-  softmax_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
-                   l.out[0].f32());
-}
 
 void run_layer_norm(const Launch& l) {
   layer_norm(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(), l.in[2].f32(),
@@ -48,13 +39,9 @@ uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
 
 }  // namespace
 
-extern const Kernel kernel_softmax, kernel_softmax_grad, kernel_layer_norm, kernel_layer_norm_grad,
-    kernel_rms_norm, kernel_rms_norm_grad;
-const Kernel kernel_softmax{.run = run_softmax};
-const Kernel kernel_softmax_grad{.run = run_softmax_grad};
-const Kernel kernel_layer_norm{.run = run_layer_norm};
-const Kernel kernel_layer_norm_grad{.run = run_layer_norm_grad, .workspace = norm_workspace};
-const Kernel kernel_rms_norm{.run = run_rms_norm};
-const Kernel kernel_rms_norm_grad{.run = run_rms_norm_grad, .workspace = norm_workspace};
+BOWLINE_CPU_WIDE_KERNELS(layer_norm, run_layer_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(layer_norm_grad, run_layer_norm_grad, norm_workspace);
+BOWLINE_CPU_WIDE_KERNELS(rms_norm, run_rms_norm, no_workspace);
+BOWLINE_CPU_WIDE_KERNELS(rms_norm_grad, run_rms_norm_grad, norm_workspace);
 
 }  // namespace bowline::cpu

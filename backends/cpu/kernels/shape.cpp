@@ -1,4 +1,4 @@
-//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo WriteRows MaskTail
+//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 //! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
 // Operators that move elements or sum over axes: index arithmetic, one output element or row at a time.
 #include <algorithm>
@@ -290,8 +290,9 @@ void run_reduce_mean(const Launch& l) {
 
 extern const Kernel kernel_copy, kernel_write_rows, kernel_mask_tail, kernel_fill, kernel_transpose,
     kernel_slice, kernel_slice_grad, kernel_concat, kernel_split, kernel_broadcast_to,
-    kernel_sum_to, kernel_sum_to_f16, kernel_sum_to_bf16, kernel_reduce_sum, kernel_reduce_sum_f16,
-    kernel_reduce_sum_bf16, kernel_reduce_mean, kernel_reduce_mean_f16, kernel_reduce_mean_bf16;
+    kernel_expand, kernel_sum_to, kernel_sum_to_f16, kernel_sum_to_bf16, kernel_reduce_sum,
+    kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean, kernel_reduce_mean_f16,
+    kernel_reduce_mean_bf16;
 const Kernel kernel_copy{.run = run_copy};
 const Kernel kernel_write_rows{.run = run_write_rows};
 const Kernel kernel_mask_tail{.run = run_mask_tail};
@@ -302,6 +303,7 @@ const Kernel kernel_slice_grad{.run = run_slice_grad};
 const Kernel kernel_concat{.run = run_concat};
 const Kernel kernel_split{.run = run_split};
 const Kernel kernel_broadcast_to{.run = run_broadcast};
+const Kernel kernel_expand{.run = run_broadcast};
 const Kernel kernel_sum_to{.run = run_sum_to<float>};
 const Kernel kernel_sum_to_f16{.run = run_sum_to<f16>};
 const Kernel kernel_sum_to_bf16{.run = run_sum_to<bf16>};

@@ -1,11 +1,14 @@
-//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor LossScale
+//! ops(f16, bf16) AccumulateGrad RoundWeights
 // Gradients of storages and optimizers. List operands hold one entry per storage.
 #include "compute/update.h"
 
 #include <cmath>
 #include <cstring>
 
+#include "compute/convert.h"
 #include "compute/elementwise.h"
+#include "core/element_types.h"
 #include "kernel.h"
 
 namespace bowline::cpu {
@@ -34,6 +37,41 @@ void run_accumulate(const Launch& l) {
                     });
   } else {
     elementwise(l.threads, {Function::add_binary}, g.elements, {{g.data}, {from}}, g.data);
+  }
+}
+
+// A contribution in 16 bits.
+template <class T>
+void run_accumulate_narrow(const Launch& l) {
+  const ListItem& g = l.in[0].entry;
+  const T* from = l.in[1].as<const T>();
+  if (g.elements == 0) {
+    return;
+  }
+  if (g.first && l.head.accumulate == 0) {
+    return widen(l.threads, g.elements, from, g.data);
+  }
+  constexpr int64_t kBlock = 1024;
+  parallel_blocks(l.threads, static_cast<int64_t>(g.elements), 16 * kBlock,
+                  [&](int64_t begin, int64_t end) {
+                    float wide[kBlock];
+                    for (int64_t i = begin; i < end; i += kBlock) {
+                      const int64_t n = std::min(kBlock, end - i);
+                      widen(static_cast<size_t>(n), from + i, wide);
+                      for (int64_t k = 0; k < n; ++k) {
+                        g.data[i + k] += wide[k];
+                      }
+                    }
+                  });
+}
+
+void run_loss_scale(const Launch& l) { *l.out[0].f32() = l.step(step::loss_scale::loss_scale); }
+
+template <class T>
+void run_round(const Launch& l) {
+  for (size_t i = 0; i < l.in[0].list.size(); ++i) {
+    const ListItem& master = l.in[0].list[i];
+    narrow(l.threads, master.elements, master.data, reinterpret_cast<T*>(l.in[1].list[i].data));
   }
 }
 
@@ -216,7 +254,9 @@ void run_adafactor(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_zero_grad, kernel_accumulate_grad, kernel_clip_by_global_norm,
-    kernel_sgd, kernel_adam_w, kernel_adagrad, kernel_rms_prop, kernel_lion, kernel_adafactor;
+    kernel_sgd, kernel_adam_w, kernel_adagrad, kernel_rms_prop, kernel_lion, kernel_adafactor,
+    kernel_loss_scale, kernel_accumulate_grad_f16, kernel_accumulate_grad_bf16,
+    kernel_round_weights_f16, kernel_round_weights_bf16;
 const Kernel kernel_zero_grad{.run = run_zero};
 const Kernel kernel_accumulate_grad{.run = run_accumulate};
 const Kernel kernel_clip_by_global_norm{.run = run_clip, .workspace = clip_workspace};
@@ -226,5 +266,10 @@ const Kernel kernel_adagrad{.run = run_adagrad};
 const Kernel kernel_rms_prop{.run = run_rms_prop};
 const Kernel kernel_lion{.run = run_lion};
 const Kernel kernel_adafactor{.run = run_adafactor, .workspace = adafactor_workspace};
+const Kernel kernel_loss_scale{.run = run_loss_scale};
+const Kernel kernel_accumulate_grad_f16{.run = run_accumulate_narrow<f16>};
+const Kernel kernel_accumulate_grad_bf16{.run = run_accumulate_narrow<bf16>};
+const Kernel kernel_round_weights_f16{.run = run_round<f16>};
+const Kernel kernel_round_weights_bf16{.run = run_round<bf16>};
 
 }  // namespace bowline::cpu

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "device/rows.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 
@@ -12,10 +13,32 @@ struct ExponentialSum {
   float sum;  // of exp(x - top)
 };
 
+// kWidth elements of a storage dtype as f32, and back; of f16 and bf16 one by one.
+template <class T, int kWidth>
+__device__ void load_wide(const T* at, float (&v)[kWidth]) {
+  if constexpr (std::is_same_v<T, float>) {
+    load(at, v);
+  } else {
+    for (int k = 0; k < kWidth; ++k) {
+      v[k] = read(at + k);
+    }
+  }
+}
+template <class T, int kWidth>
+__device__ void store_narrow(T* at, const float (&v)[kWidth]) {
+  if constexpr (std::is_same_v<T, float>) {
+    store(at, v);
+  } else {
+    for (int k = 0; k < kWidth; ++k) {
+      write(at + k, v[k]);
+    }
+  }
+}
+
 // Each thread keeps the sum relative to the maximum so far, and loads several elements before it uses the first. All threads
 // of the team must come; all get the result.
-template <unsigned kTeam, int kWidth, class X>
-__device__ ExponentialSum exponential_sum(const X* x, uint64_t n) {
+template <unsigned kTeam, int kWidth, class T>
+__device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
   constexpr int kLoads = 4;
   constexpr uint64_t kStep = kTeam * kWidth;
   float top = -INFINITY;
@@ -25,7 +48,7 @@ __device__ ExponentialSum exponential_sum(const X* x, uint64_t n) {
     float higher = top;
     for (int b = 0; b < kLoads; ++b) {
       if (first + b * kStep < n) {
-        load(x + first + b * kStep, v[b]);
+        load_wide(x + first + b * kStep, v[b]);
       }
     }
     for (int b = 0; b < kLoads; ++b) {

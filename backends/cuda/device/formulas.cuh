@@ -35,6 +35,7 @@ __device__ inline F fma_of(F a, F b, F c) { return fmaf(a, b, c); }
 __device__ inline F abs_of(F x) { return fabsf(x); }
 __device__ inline F min_of(F a, F b) { return fminf(a, b); }
 __device__ inline F max_of(F a, F b) { return fmaxf(a, b); }
+__device__ inline F quotient_of(F a, F b) { return a / b; }
 __device__ inline F floor_of(F x) { return floorf(x); }
 __device__ inline F round_of(F x) { return rintf(x); }
 __device__ inline F sqrt_of(F x) { return sqrtf(x); }
@@ -96,6 +97,9 @@ __device__ inline M equal(F a, F b) { return a.v == b.v; }
 __device__ inline M is_nan(F) { return false; }
 __device__ inline M negative(F x) { return x.v < 0; }
 __device__ inline M positive(F x) { return x.v > 0; }
+__device__ inline F quotient_of(F a, F b) {
+  return b.v == 0 ? F(int64_t{0}) : b.v == -1 ? -a : F(a.v / b.v);
+}
 __device__ inline F abs_of(F x) { return select(negative(x), -x, x); }
 
 #include "generated/formulas_whole.inc"

@@ -18,6 +18,27 @@ __device__ inline void write(float* at, float x) { *at = x; }
 __device__ inline void write(__half* at, float x) { *at = __float2half_rn(x); }
 __device__ inline void write(__nv_bfloat16* at, float x) { *at = __float2bfloat16_rn(x); }
 
+// kWidth elements, 1 or 4, from an address that is a multiple of their size.
+template <class T, int kWidth>
+struct alignas(kWidth * sizeof(T)) Some {
+  T x[kWidth];
+};
+template <class T, int kWidth>
+__device__ void read_some(const T* at, float (&v)[kWidth]) {
+  const auto some = *reinterpret_cast<const Some<T, kWidth>*>(at);
+  for (int k = 0; k < kWidth; ++k) {
+    v[k] = read(&some.x[k]);
+  }
+}
+template <class T, int kWidth>
+__device__ void write_some(T* at, const float (&v)[kWidth]) {
+  Some<T, kWidth> some;
+  for (int k = 0; k < kWidth; ++k) {
+    write(&some.x[k], v[k]);
+  }
+  *reinterpret_cast<Some<T, kWidth>*>(at) = some;
+}
+
 // `n` elements from `x` to `y`, in dtypes that may differ; they do not overlap. The kernel of Cast, and part of those that
 // compute in f32 on operands of another dtype.
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n);

@@ -1,4 +1,4 @@
-//! ops Attention AttentionGrad
+//! ops(f32, f16, bf16) Attention AttentionGrad
 // Attention with memory linear in length, and its gradient without atomics.
 //
 // A block owns some rows (queries, or keys in the pass for dk and dv) of one head and goes through the rows of the other kind,
@@ -7,7 +7,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/strides.h"
 #include "device/elements.cuh"
+#include "device/wide.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -34,6 +36,17 @@ struct Tiling {
 
 using Quad = std::remove_extent_t<Shared<float4[1]>>;  // in shared memory
 
+// How a query sees keys besides what causal says; at most one of the three.
+struct Mask {
+  // Added to the scores, -infinity hides; elements from one batch, head, query or key to the next.
+  const float* added;
+  int64_t steps[4];
+  const uint8_t* shown;    // [batch, keys]: 0 hides the key
+  const int32_t* lengths;  // [batch]: keys in front of it are seen
+
+  __device__ bool any() const { return added != nullptr || shown != nullptr || lengths != nullptr; }
+};
+
 // The rows of one head.
 struct Rows {
   const float* data;
@@ -41,10 +54,11 @@ struct Rows {
   int count;
   int dim;
   bool four;
+  const uint8_t* shown;  // null: all of them
 
-  // Elements 4 q to 4 q + 3 of a row; 0 outside.
+  // Elements 4 q to 4 q + 3 of a row; 0 outside, and of a row that is hidden.
   __device__ float4 quad(int row, int q) const {
-    if (row >= count || 4 * q >= dim) {
+    if (row >= count || 4 * q >= dim || (shown != nullptr && shown[row] == 0)) {
       return make_float4(0, 0, 0, 0);
     }
     const float* const at = data + row * stride + 4 * q;
@@ -81,30 +95,56 @@ struct Problem {
   int live_keys;
   const uint32_t* query_count;
   const uint32_t* key_count;
+  int seen_keys;  // of the batch at hand: those that lengths leave of them
   bool causal;
   bool four;
   float scale;
+  Mask mask;
 
   __device__ int64_t start(int64_t batch, int count, int of_heads, int head) const {
     return (batch * count * of_heads + head) * dim;
   }
   __device__ Rows of_queries(const float* from, int64_t batch, int head) const {
-    return {from + start(batch, queries, heads, head), int64_t{heads} * dim, queries, dim, four};
+    return {from + start(batch, queries, heads, head),
+            int64_t{heads} * dim,
+            queries,
+            dim,
+            four,
+            nullptr};
   }
   __device__ Rows of_keys(const float* from, int64_t batch, int head) const {
-    return {from + start(batch, keys, kv_heads, head), int64_t{kv_heads} * dim, live_keys, dim,
-            four};
+    return {from + start(batch, keys, kv_heads, head),
+            int64_t{kv_heads} * dim,
+            seen_keys,
+            dim,
+            four,
+            mask.shown == nullptr ? nullptr : mask.shown + batch * keys};
   }
   // Of queries, over all heads.
   __host__ __device__ int64_t rows() const { return int64_t{batches} * heads * queries; }
   // Keys that a query sees.
   __device__ int seen(int query) const {
     const int visible = causal ? query + live_keys - live_queries + 1 : live_keys;
-    return query < live_queries ? max(0, min(live_keys, visible)) : 0;
+    return query < live_queries ? max(0, min(seen_keys, visible)) : 0;
   }
-  __device__ void read_counts() {
+  __device__ void read_counts(int64_t batch) {
     live_queries = query_count != nullptr ? static_cast<int>(*query_count) : queries;
     live_keys = key_count != nullptr ? static_cast<int>(*key_count) : keys;
+    seen_keys = mask.lengths != nullptr
+                    ? max(0, min(live_keys, static_cast<int>(mask.lengths[batch])))
+                    : live_keys;
+  }
+  // A score with its mask; -infinity if the query does not see the key, also if the score is NaN.
+  __device__ float masked(float score, int64_t batch, int head, int query, int key) const {
+    if (mask.shown != nullptr && mask.shown[batch * keys + key] == 0) {
+      return -INFINITY;
+    }
+    if (mask.added != nullptr) {
+      const float added = mask.added[batch * mask.steps[0] + head * mask.steps[1] +
+                                     query * mask.steps[2] + key * mask.steps[3]];
+      return added == -INFINITY ? added : score + added;
+    }
+    return score;
   }
 };
 
@@ -123,7 +163,12 @@ __device__ inline float dot(float4 a, float4 b, float sum) {
   return sum;
 }
 
+// With kSkip a weight of 0 adds nothing, whatever v is.
+template <bool kSkip>
 __device__ inline void add(float4& sum, float weight, float4 v) {
+  if (kSkip && weight == 0) {
+    return;
+  }
   sum.x += weight * v.x;
   sum.y += weight * v.y;
   sum.z += weight * v.z;
@@ -169,9 +214,9 @@ __device__ void multiply(const Quad* own, Quad* buffer, const Rows& others, int 
 
 // sums[i][c] += rows [first, min(first + kOthers, end)), each times its weight in own row i; of quad across + kAcross c of the
 // head. Begins with a barrier.
-template <class T, int kRows>
-__device__ void add_rows(const Quad* weights, Quad* buffer, const Rows& others, int first, int end,
-                         float4 (&sums)[kRows][T::kQuadsEach]) {
+template <class T, bool kSkip, int kRows>
+__device__ void add_rows_as(const Quad* weights, Quad* buffer, const Rows& others, int first,
+                            int end, float4 (&sums)[kRows][T::kQuadsEach]) {
   const int down = static_cast<int>(threadIdx.x) / kAcross;
   const int across = static_cast<int>(threadIdx.x) % kAcross;
   for (int line = 0; line < kOthers && first + line < end; line += T::kLines) {
@@ -195,13 +240,24 @@ __device__ void add_rows(const Quad* weights, Quad* buffer, const Rows& others, 
         const float4 v2 = buffer[(j + 2) * T::kQuads + q];
         const float4 v3 = buffer[(j + 3) * T::kQuads + q];
         for (int i = 0; i < kRows; ++i) {
-          add(sums[i][c], w[i].x, v0);
-          add(sums[i][c], w[i].y, v1);
-          add(sums[i][c], w[i].z, v2);
-          add(sums[i][c], w[i].w, v3);
+          add<kSkip>(sums[i][c], w[i].x, v0);
+          add<kSkip>(sums[i][c], w[i].y, v1);
+          add<kSkip>(sums[i][c], w[i].z, v2);
+          add<kSkip>(sums[i][c], w[i].w, v3);
         }
       }
     }
+  }
+}
+
+// `skip` is that of all threads.
+template <class T, int kRows>
+__device__ void add_rows(const Quad* weights, Quad* buffer, const Rows& others, int first, int end,
+                         float4 (&sums)[kRows][T::kQuadsEach], bool skip) {
+  if (skip) {
+    add_rows_as<T, true>(weights, buffer, others, first, end, sums);
+  } else {
+    add_rows_as<T, false>(weights, buffer, others, first, end, sums);
   }
 }
 
@@ -266,7 +322,6 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   __shared__ Shared<float4[T::kBuffer]> buffer;
   __shared__ Shared<float4[T::kWeights]> weights;
   __shared__ Shared<float[T::kOwn]> factor;
-  p.read_counts();
   const int down = static_cast<int>(threadIdx.x) / kAcross;
   const int across = static_cast<int>(threadIdx.x) % kAcross;
   // Sums along a row of weights.
@@ -274,6 +329,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   const int part = static_cast<int>(threadIdx.x) % T::kPerRow;
 
   const Place place(p.tiles, T::kOwn, p.heads);
+  p.read_counts(place.batch);
   const Rows queries = p.of_queries(p.q, place.batch, place.head);
   const int kv_head = place.head / (p.heads / p.kv_heads);
   const Rows keys = p.of_keys(p.k, place.batch, kv_head);
@@ -294,7 +350,9 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
       const int left = p.seen(place.first + down + kDown * i) - (first + 4 * across);
       float s[4];
       for (int j = 0; j < 4; ++j) {
-        s[j] = j < left ? p.scale * dots[i][j] : -INFINITY;
+        s[j] = j < left ? p.masked(p.scale * dots[i][j], place.batch, place.head,
+                                   place.first + down + kDown * i, first + 4 * across + j)
+                        : -INFINITY;
       }
       weights[(down + kDown * i) * (kOthers / 4) + across] = make_float4(s[0], s[1], s[2], s[3]);
     }
@@ -334,7 +392,7 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
             make_float4(f * sums[i][c].x, f * sums[i][c].y, f * sums[i][c].z, f * sums[i][c].w);
       }
     }
-    add_rows<T>(weights, buffer, values, first, end, sums);
+    add_rows<T>(weights, buffer, values, first, end, sums, p.mask.any());
   }
   if (part == 0) {
     factor[row] = sum == 0 ? 0.0f : 1.0f / sum;
@@ -407,6 +465,8 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   const int across = thread % kAcross;
 
   const Place place(p.tiles, T::kOwn, kKeys ? p.kv_heads : p.heads);
+  p.read_counts(place.batch);
+  const bool skip = p.mask.any();
   const int group = p.heads / p.kv_heads;
   const int kv_head = kKeys ? place.head : place.head / group;
   const Rows keys = p.of_keys(p.k, place.batch, kv_head);
@@ -465,8 +525,11 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
           const int query = kKeys ? first + other : place.first + mine;
           const int key = kKeys ? place.first + mine : first + other;
           const int statistic = kKeys ? other : mine;
-          const bool sees = query < p.queries && key < p.seen(query);
-          s[i][j] = sees ? expf(p.scale * s[i][j] - lse[statistic]) : 0.0f;
+          bool sees = query < p.queries && key < p.seen(query);
+          const float score =
+              sees ? p.masked(p.scale * s[i][j], place.batch, head, query, key) : -INFINITY;
+          sees = sees && !(skip && score == -INFINITY);
+          s[i][j] = sees ? expf(score - lse[statistic]) : 0.0f;
           ds[i][j] = sees ? p.scale * s[i][j] * (ds[i][j] - delta[statistic]) : 0.0f;
         }
       }
@@ -475,23 +538,37 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
           weights[(down + kDown * i) * (kOthers / 4) + across] =
               make_float4(s[i][0], s[i][1], s[i][2], s[i][3]);
         }
-        add_rows<T>(weights, buffer, others_d, first, end, sums_v);
+        add_rows<T>(weights, buffer, others_d, first, end, sums_v, skip);
         __syncthreads();
       }
       for (int i = 0; i < kRows; ++i) {
         weights[(down + kDown * i) * (kOthers / 4) + across] =
             make_float4(ds[i][0], ds[i][1], ds[i][2], ds[i][3]);
       }
-      add_rows<T>(weights, buffer, others, first, end, sums);
+      add_rows<T>(weights, buffer, others, first, end, sums, skip);
     }
   }
-  const Rows to = kKeys ? keys : p.of_queries(p.q, place.batch, place.head);
+  Rows to = kKeys ? keys : p.of_queries(p.q, place.batch, place.head);
+  to.count = kKeys ? p.keys : p.queries;
   const int64_t start = kKeys ? p.start(place.batch, p.keys, p.kv_heads, place.head)
                               : p.start(place.batch, p.queries, p.heads, place.head);
   write<T>(to, p.out + start, place.first, sums);
   if (kKeys) {
     write<T>(to, p.out_v + start, place.first, sums_v);
   }
+}
+
+// Sets the error word where a length is none that a sequence can have.
+__global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys,
+                                     device::StepHead* head, uint32_t node) {
+  for_elements(
+      static_cast<uint64_t>(count), false,
+      [&](uint64_t i) {
+        if (lengths[i] < 0 || lengths[i] > keys) {
+          bad_index(head, node, lengths[i]);
+        }
+      },
+      [](uint64_t) {});
 }
 
 const char* refusal(const NodeView& node) {
@@ -522,11 +599,31 @@ Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const 
   return p;
 }
 
-Problem problem_of(const Launch& l) {
-  Problem p = problem_of(l.attributes<AttentionAttributes>(), l.in_shape(0), l.in_shape(1));
-  p.q = l.in(0);
-  p.k = l.in(1);
-  p.v = l.in(2);
+// The mask is input `mask`, if there is one.
+Problem problem_of(const Launch& l, const Wide& wide, size_t mask) {
+  const auto& attributes = l.attributes<AttentionAttributes>();
+  Problem p = problem_of(attributes, l.in_shape(0), l.in_shape(1));
+  p.q = wide.in(0);
+  p.k = wide.in(1);
+  p.v = wide.in(2);
+  switch (attributes.mask()) {
+    case file::AttentionMask::none:
+      break;
+    case file::AttentionMask::additive: {
+      const Shape& q = l.in_shape(0);
+      const Strides steps =
+          broadcast_strides(l.in_shape(mask), Shape{q[0], q[2], q[1], l.in_shape(1)[1]});
+      p.mask.added = wide.in(mask);
+      std::copy_n(steps.begin(), 4, p.mask.steps);
+      break;
+    }
+    case file::AttentionMask::padding:
+      p.mask.shown = l.in_as<uint8_t>(mask);
+      break;
+    case file::AttentionMask::lengths:
+      p.mask.lengths = l.in_i32(mask);
+      break;
+  }
   return p;
 }
 
@@ -560,7 +657,8 @@ int parts_of(Problem& p) {
 uint64_t attention_workspace(const NodeView& node) {
   Problem p = problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1));
   const int parts = parts_of(p);
-  return parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4;
+  return Wide::bytes(node) +
+         (parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4);
 }
 
 template <int kPadded, int kRows>
@@ -581,12 +679,18 @@ void choose_attention(Launch& l, Problem p, int parts) {
 }
 
 void attention(Launch& l) {
-  Problem p = problem_of(l);
+  Wide wide(l);
+  Problem p = problem_of(l, wide, 3);
+  if (p.mask.lengths != nullptr) {
+    l.launch("attention lengths", check_lengths_kernel,
+             element_blocks(static_cast<uint64_t>(p.batches)), kElementThreads, p.mask.lengths,
+             p.batches, p.keys, l.head(), l.node());
+  }
   p.query_count = l.count(0, 1);
   p.key_count = l.count(1, 1);
   const int parts = parts_of(p);
-  p.out = parts == 1 ? l.out(0) : l.workspace();
-  p.row_out = parts == 1 ? l.out(1) : l.workspace() + parts * p.rows() * p.dim;
+  p.out = parts == 1 ? wide.out(0) : wide.workspace();
+  p.row_out = parts == 1 ? wide.out(1) : wide.workspace() + parts * p.rows() * p.dim;
   p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.out);
   if (p.dim <= 32) {
     choose_attention<32>(l, p, parts);
@@ -599,8 +703,9 @@ void attention(Launch& l) {
   }
   if (parts > 1) {
     l.launch("attention join", join_kernel, element_blocks(static_cast<uint64_t>(p.rows() * p.dim)),
-             kElementThreads, p.out, p.row_out, parts, l.out(0), l.out(1), p);
+             kElementThreads, p.out, p.row_out, parts, wide.out(0), wide.out(1), p);
   }
+  wide.finish();
 }
 
 template <int kPadded, int kRows, bool kKeys>
@@ -633,29 +738,32 @@ void grad_pass(Launch& l, const Problem& p) {
 }
 
 uint64_t grad_workspace(const NodeView& node) {
-  return static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
+  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
 }
 
 void attention_grad(Launch& l) {
-  Problem p = problem_of(l);
-  p.o = l.in(3);
-  p.lse = l.in(4);
-  p.d_o = l.in(5);
-  p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.o, p.d_o, l.out(0), l.out(1), l.out(2));
-  p.out = l.out(0);
-  p.row_out = l.workspace();
+  Wide wide(l);
+  Problem p = problem_of(l, wide, 6);
+  p.o = wide.in(3);
+  p.lse = wide.in(4);
+  p.d_o = wide.in(5);
+  p.four =
+      p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.o, p.d_o, wide.out(0), wide.out(1), wide.out(2));
+  p.out = wide.out(0);
+  p.row_out = wide.workspace();
   grad_pass<false>(l, p);
-  p.out = l.out(1);
-  p.out_v = l.out(2);
-  p.delta = l.workspace();
+  p.out = wide.out(1);
+  p.out_v = wide.out(2);
+  p.delta = wide.workspace();
   grad_pass<true>(l, p);
+  wide.finish();
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(attention, .run = attention, .workspace = attention_workspace,
-                    .refusal = refusal);
-BOWLINE_CUDA_KERNEL(attention_grad, .run = attention_grad, .workspace = grad_workspace,
-                    .refusal = refusal);
+BOWLINE_CUDA_KERNELS(attention, .run = attention, .workspace = attention_workspace,
+                     .refusal = refusal);
+BOWLINE_CUDA_KERNELS(attention_grad, .run = attention_grad, .workspace = grad_workspace,
+                     .refusal = refusal);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -133,6 +133,28 @@ struct AnyWhole {
   }
 };
 
+// Integers have no quotient by 0.
+template <class T>
+__global__ void divisor_kernel(const T* b, device::StepHead* head, uint32_t node, uint64_t n) {
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        if (b[i] == 0) {
+          bad_index(head, node, 0);
+        }
+      },
+      [](uint64_t) {});
+}
+
+template <class T>
+void check_divisors(Launch& l) {
+  const auto n = static_cast<uint64_t>(l.in_shape(1).elements());
+  if (l.out_shape(0).elements() > 0) {
+    l.launch("divisors", divisor_kernel<T>, element_blocks(n), kElementThreads, l.in_as<T>(1),
+             l.head(), l.node(), n);
+  }
+}
+
 template <class In, class Out, class F>
 void run_into(Launch& l, F f) {
   if (l.inputs() == 1) {
@@ -146,6 +168,11 @@ void run_into(Launch& l, F f) {
 template <class T, class F>
 void run_any(Launch& l) {
   const F f{function_of(l.op(), l.attributes())};
+  if constexpr (std::is_integral_v<T>) {
+    if (divides(f.call.function)) {
+      check_divisors<T>(l);
+    }
+  }
   if (l.out_type(0) == l.in_type(0)) {
     run_into<T, T>(l, f);
   } else {

@@ -1,4 +1,4 @@
-//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo WriteRows MaskTail
+//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 // What moves elements and computes nothing.
 #include "core/element_types.h"
 #include "core/float16.h"
@@ -364,6 +364,7 @@ BOWLINE_CUDA_KERNEL(slice_grad, .run = slice_grad);
 BOWLINE_CUDA_KERNEL(concat, .run = concat);
 BOWLINE_CUDA_KERNEL(split, .run = split);
 BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
+BOWLINE_CUDA_KERNEL(expand, .run = broadcast_to);
 BOWLINE_CUDA_KERNEL(copy, .run = copy);
 BOWLINE_CUDA_KERNEL(mask_tail, .run = mask_tail);
 BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows);

@@ -1,5 +1,4 @@
-//! ops MatMul Linear
-//! ops(f16, bf16) MatMul
+//! ops(f32, f16, bf16) MatMul Linear
 // Matrix products in f32: by cuBLASLt where it is there, else by tiles in shared memory. Products of a few rows with the rows of
 // a weight have a kernel of their own, as they are bound by reading the weight.
 //
@@ -7,10 +6,9 @@
 #include <algorithm>
 
 #include "blas.h"
-#include "core/checked.h"
 #include "device/elements.cuh"
 #include "device/loops.cuh"
-#include "device/storage.cuh"
+#include "device/wide.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -520,48 +518,22 @@ Form form_of(const NodeView& v) {
 }
 
 void product(Launch& l) {
+  Wide wide(l);
   const Form f = form_of(l);
   multiply(l, f,
-           {l.in(0), l.in(1), f.sizes.bias ? l.in(2) : nullptr, l.out(0), l.workspace(),
-            l.workspace_bytes()});
+           {wide.in(0), wide.in(1), f.sizes.bias ? wide.in(2) : nullptr, wide.out(0),
+            wide.workspace(), wide.workspace_bytes()});
+  wide.finish();
 }
-uint64_t workspace(const NodeView& v) { return workspace_of(form_of(v), v.blas); }
+uint64_t workspace(const NodeView& v) { return Wide::bytes(v) + workspace_of(form_of(v), v.blas); }
 const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
-
-// Operands of 16 bits become f32 in the workspace, in front of the scratch of the product, and the result one of 16 bits.
-uint64_t wide_bytes(const Shape& shape) {
-  return round_up(static_cast<uint64_t>(shape.elements()) * sizeof(float), 256);
-}
-
-uint64_t wide_workspace(const NodeView& v) {
-  return wide_bytes(v.in(0)) + wide_bytes(v.in(1)) + wide_bytes(v.out(0)) + workspace(v);
-}
-
-void wide_product(Launch& l) {
-  uint64_t used = 0;
-  const auto take = [&](const Shape& shape) {
-    float* const at = l.workspace() + used / sizeof(float);
-    used += wide_bytes(shape);
-    return at;
-  };
-  float* const a = take(l.in_shape(0));
-  float* const b = take(l.in_shape(1));
-  float* const y = take(l.out_shape(0));
-  convert(l, l.in(0), l.type(), a, DType::f32, static_cast<uint64_t>(l.in_shape(0).elements()));
-  convert(l, l.in(1), l.type(), b, DType::f32, static_cast<uint64_t>(l.in_shape(1).elements()));
-  multiply(l, form_of(l),
-           {a, b, nullptr, y, l.workspace() + used / sizeof(float), l.workspace_bytes() - used});
-  convert(l, y, DType::f32, l.out(0), l.type(), static_cast<uint64_t>(l.out_shape(0).elements()));
-}
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(mat_mul_f16, .run = wide_product, .workspace = wide_workspace,
-                    .refusal = refusal);
-BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = wide_product, .workspace = wide_workspace,
-                    .refusal = refusal);
 BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
                     .accumulates = 1);
-BOWLINE_CUDA_KERNEL(linear, .run = product, .workspace = workspace, .refusal = refusal);
+BOWLINE_CUDA_KERNEL(mat_mul_f16, .run = product, .workspace = workspace, .refusal = refusal);
+BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = product, .workspace = workspace, .refusal = refusal);
+BOWLINE_CUDA_KERNELS(linear, .run = product, .workspace = workspace, .refusal = refusal);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

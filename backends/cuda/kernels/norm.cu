@@ -1,8 +1,9 @@
-//! ops LayerNorm RmsNorm LayerNormGrad RmsNormGrad
+//! ops(f32, f16, bf16) LayerNorm RmsNorm LayerNormGrad RmsNormGrad
 // Along the last axis. Statistics are f32; the variance is that of the differences to the mean.
 #include <algorithm>
 
 #include "device/rows.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -12,14 +13,14 @@ constexpr uint64_t kMostParts = 512;               // of the sums over rows
 constexpr unsigned kColumnWidth = 8;  // columns of a block that adds parts: 32 bytes of each
 
 // 1 / sqrt(mean of (x - mean)^2 + eps) of a row, and its mean, 0 for RmsNorm.
-template <bool kLayer, unsigned kTeam, int kWidth>
-__device__ void statistics(const float* x, uint64_t n, float eps, float* mean, float* scale) {
+template <bool kLayer, unsigned kTeam, int kWidth, class T>
+__device__ void statistics(const T* x, uint64_t n, float eps, float* mean, float* scale) {
   *mean = 0;
   if constexpr (kLayer) {
     float sum = 0;
     for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
       float v[kWidth];
-      load(x + i, v);
+      read_some(x + i, v);
       for (int k = 0; k < kWidth; ++k) {
         sum += v[k];
       }
@@ -29,7 +30,7 @@ __device__ void statistics(const float* x, uint64_t n, float eps, float* mean, f
   float squares = 0;
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float v[kWidth];
-    load(x + i, v);
+    read_some(x + i, v);
     for (int k = 0; k < kWidth; ++k) {
       squares += (v[k] - *mean) * (v[k] - *mean);
     }
@@ -37,9 +38,9 @@ __device__ void statistics(const float* x, uint64_t n, float eps, float* mean, f
   *scale = 1 / sqrtf(team_sum<kTeam>(squares) / static_cast<float>(n) + eps);
 }
 
-template <bool kLayer, unsigned kTeam, int kWidth>
-__global__ void norm_kernel(const float* __restrict__ x, const float* __restrict__ gamma,
-                            const float* __restrict__ beta, float* __restrict__ y, uint64_t rows,
+template <bool kLayer, unsigned kTeam, int kWidth, class T>
+__global__ void norm_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
+                            const T* __restrict__ beta, T* __restrict__ y, uint64_t rows,
                             uint64_t n, float eps) {
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
@@ -51,15 +52,15 @@ __global__ void norm_kernel(const float* __restrict__ x, const float* __restrict
   statistics<kLayer, kTeam, kWidth>(x, n, eps, &mean, &scale);
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float v[kWidth], g[kWidth], b[kWidth] = {};
-    load(x + i, v);
-    load(gamma + i, g);
+    read_some(x + i, v);
+    read_some(gamma + i, g);
     if constexpr (kLayer) {
-      load(beta + i, b);
+      read_some(beta + i, b);
     }
     for (int k = 0; k < kWidth; ++k) {
       v[k] = (v[k] - mean) * scale * g[k] + b[k];
     }
-    store(y + i, v);
+    write_some(y + i, v);
   }
 }
 
@@ -75,10 +76,10 @@ struct BlockSums {
 //
 // A block has some rows and adds dy * h and dy over them. It takes them in groups: first a warp per row finds the means
 // of the row, then the threads are columns, so that each adds up its own over the rows of the group.
-template <bool kLayer, int kWidth>
-__global__ void norm_grad_kernel(const float* __restrict__ x, const float* __restrict__ gamma,
-                                 const float* __restrict__ dy, float* __restrict__ dx,
-                                 uint64_t rows, uint64_t n, float eps, BlockSums sums) {
+template <bool kLayer, int kWidth, class T>
+__global__ void norm_grad_kernel(const T* __restrict__ x, const T* __restrict__ gamma,
+                                 const T* __restrict__ dy, T* __restrict__ dx, uint64_t rows,
+                                 uint64_t n, float eps, BlockSums sums) {
   __shared__ Shared<float[kGroup][4]> means;  // of x, s, of g, of g h
   const uint64_t first = blockIdx.x * sums.rows_per_block;
   const uint64_t end = min(first + sums.rows_per_block, rows);
@@ -96,9 +97,9 @@ __global__ void norm_grad_kernel(const float* __restrict__ x, const float* __res
       float sum_gh = 0;
       for (uint64_t i = lane * kWidth; i < n; i += kLanes * kWidth) {
         float v[kWidth], d[kWidth], g[kWidth];
-        load(x + row * n + i, v);
-        load(dy + row * n + i, d);
-        load(gamma + i, g);
+        read_some(x + row * n + i, v);
+        read_some(dy + row * n + i, d);
+        read_some(gamma + i, g);
         for (int k = 0; k < kWidth; ++k) {
           sum_g += d[k] * g[k];
           sum_gh += d[k] * g[k] * ((v[k] - mean) * scale);
@@ -120,22 +121,22 @@ __global__ void norm_grad_kernel(const float* __restrict__ x, const float* __res
         group < end ? static_cast<unsigned>(min(end - group, uint64_t{kGroup})) : 0;
     for (uint64_t i = threadIdx.x * kWidth; i < n; i += kRowThreads * kWidth) {
       float g[kWidth], add_gamma[kWidth] = {}, add_beta[kWidth] = {};
-      load(gamma + i, g);
+      read_some(gamma + i, g);
       for (unsigned r = 0; r < here; ++r) {
         const float mean = means[r][0];
         const float scale = means[r][1];
         const float mean_g = means[r][2];
         const float mean_gh = means[r][3];
         float v[kWidth], d[kWidth];
-        load(x + (group + r) * n + i, v);
-        load(dy + (group + r) * n + i, d);
+        read_some(x + (group + r) * n + i, v);
+        read_some(dy + (group + r) * n + i, d);
         for (int k = 0; k < kWidth; ++k) {
           const float h = (v[k] - mean) * scale;
           add_gamma[k] += d[k] * h;
           add_beta[k] += d[k];
           d[k] = scale * (d[k] * g[k] - mean_g - h * mean_gh);
         }
-        store(dx + (group + r) * n + i, d);
+        write_some(dx + (group + r) * n + i, d);
       }
       float before[kWidth] = {};
       if (group > first) {
@@ -161,14 +162,15 @@ __global__ void norm_grad_kernel(const float* __restrict__ x, const float* __res
 }
 
 // The sums of `parts` rows of n columns of dgamma, then as many of dbeta.
-__global__ void add_parts_kernel(const float* from, float* dgamma, float* dbeta, uint64_t parts,
+template <class T>
+__global__ void add_parts_kernel(const float* from, T* dgamma, T* dbeta, uint64_t parts,
                                  uint64_t columns, uint64_t n, unsigned width) {
   const uint64_t column = uint64_t{blockIdx.x} * width + threadIdx.x % width;
   const bool mine = column < columns;
   const float sum = column_sum(width, 0, mine ? parts : 0,
                                [&](uint64_t i) { return from[i * columns + column]; });
   if (mine && threadIdx.x < width) {
-    (column < n ? dgamma[column] : dbeta[column - n]) = sum;
+    write(column < n ? dgamma + column : dbeta + (column - n), sum);
   }
 }
 
@@ -177,16 +179,18 @@ float eps_of(const Launch& l, bool layer) {
                : l.attributes<RmsNormAttributes>().eps();
 }
 
-template <bool kLayer>
+template <bool kLayer, class T>
 void norm(Launch& l) {
   const Shape& x = l.in_shape(0);
   const auto n = static_cast<uint64_t>(x.back());
-  const float* beta = kLayer ? l.in(2) : l.in(1);
+  const T* const in = l.in_as<T>(0);
+  const T* const gamma = l.in_as<T>(1);
+  const T* const beta = l.in_as<T>(kLayer ? 2 : 1);
   launch_rows(
       l, kLayer ? "layer norm" : "rms norm", rows_of(x), n,
-      n % 4 == 0 && aligned16(l.in(0), l.in(1), beta, l.out(0)),
-      [](auto team, auto width) { return norm_kernel<kLayer, team(), width()>; }, l.in(0), l.in(1),
-      beta, l.out(0), rows_of(x), n, eps_of(l, kLayer));
+      n % 4 == 0 && aligned16(in, gamma, beta, l.out_as<T>(0)),
+      [](auto team, auto width) { return norm_kernel<kLayer, team(), width(), T>; }, in, gamma,
+      beta, l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer));
 }
 
 // How the rows are shared among blocks, each of which has a part of the sums over rows.
@@ -200,14 +204,15 @@ Parts parts_of(uint64_t rows) {
   return {groups_per_block * kGroup, (groups + groups_per_block - 1) / groups_per_block};
 }
 
-template <bool kLayer>
+// Of 16 bits the sums of one part too are f32 there.
+template <bool kLayer, class T>
 uint64_t norm_grad_workspace(const NodeView& node) {
   const uint64_t parts = parts_of(rows_of(node.in(0))).count;
   const auto n = static_cast<uint64_t>(node.in(0).back());
-  return parts > 1 ? parts * n * (kLayer ? 2 : 1) * sizeof(float) : 0;
+  return parts > 1 || sizeof(T) < 4 ? parts * n * (kLayer ? 2 : 1) * sizeof(float) : 0;
 }
 
-template <bool kLayer>
+template <bool kLayer, class T>
 void norm_grad(Launch& l) {
   const Shape& x = l.in_shape(0);
   const auto n = static_cast<uint64_t>(x.back());
@@ -216,33 +221,38 @@ void norm_grad(Launch& l) {
   }
   const Parts parts = parts_of(rows_of(x));
   const uint64_t columns = kLayer ? 2 * n : n;
-  float* dgamma = l.out(1);
-  float* dbeta = kLayer ? l.out(2) : dgamma;
-  BlockSums sums{dgamma, dbeta, 0, parts.rows_per_block};
-  if (parts.count > 1) {
+  T* const dgamma = l.out_as<T>(1);
+  T* const dbeta = kLayer ? l.out_as<T>(2) : dgamma;
+  const bool adds = parts.count > 1 || sizeof(T) < 4;
+  BlockSums sums{l.out(1), kLayer ? l.out(2) : l.out(1), 0, parts.rows_per_block};
+  if (adds) {
     sums.dgamma = l.workspace();
     sums.dbeta = kLayer ? sums.dgamma + n : sums.dgamma;
     sums.apart = columns;
   }
   const bool four =
       n % 4 == 0 && aligned16(l.in(0), l.in(1), l.in(2), l.out(0), sums.dgamma, sums.dbeta);
-  l.launch("norm gradient", four ? norm_grad_kernel<kLayer, 4> : norm_grad_kernel<kLayer, 1>,
-           static_cast<unsigned>(parts.count), kRowThreads, l.in(0), l.in(1), l.in(2), l.out(0),
-           rows_of(x), n, eps_of(l, kLayer), sums);
-  if (parts.count > 1) {
+  l.launch("norm gradient", four ? norm_grad_kernel<kLayer, 4, T> : norm_grad_kernel<kLayer, 1, T>,
+           static_cast<unsigned>(parts.count), kRowThreads, l.in_as<T>(0), l.in_as<T>(1),
+           l.in_as<T>(2), l.out_as<T>(0), rows_of(x), n, eps_of(l, kLayer), sums);
+  if (adds) {
     const unsigned width = column_width(columns, kColumnWidth);
-    l.launch("norm gradient, sums", add_parts_kernel, blocks_for(columns, width), kRowThreads,
+    l.launch("norm gradient, sums", add_parts_kernel<T>, blocks_for(columns, width), kRowThreads,
              l.workspace(), dgamma, dbeta, parts.count, columns, n, width);
   }
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(layer_norm, .run = norm<true>);
-BOWLINE_CUDA_KERNEL(rms_norm, .run = norm<false>);
-BOWLINE_CUDA_KERNEL(layer_norm_grad, .run = norm_grad<true>,
-                    .workspace = norm_grad_workspace<true>);
-BOWLINE_CUDA_KERNEL(rms_norm_grad, .run = norm_grad<false>,
-                    .workspace = norm_grad_workspace<false>);
+#define BOWLINE_CUDA_NORM(suffix, T)                                      \
+  BOWLINE_CUDA_KERNEL(layer_norm##suffix, .run = norm<true, T>);          \
+  BOWLINE_CUDA_KERNEL(rms_norm##suffix, .run = norm<false, T>);           \
+  BOWLINE_CUDA_KERNEL(layer_norm_grad##suffix, .run = norm_grad<true, T>, \
+                      .workspace = norm_grad_workspace<true, T>);         \
+  BOWLINE_CUDA_KERNEL(rms_norm_grad##suffix, .run = norm_grad<false, T>,  \
+                      .workspace = norm_grad_workspace<false, T>)
+BOWLINE_CUDA_NORM(, float);
+BOWLINE_CUDA_NORM(_f16, __half);
+BOWLINE_CUDA_NORM(_bf16, __nv_bfloat16);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,9 +1,11 @@
-//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor LossScale
+//! ops(f16, bf16) AccumulateGrad RoundWeights
 // What runs once per step over lists of storages: one launch for all of them, with a block per chunk. Rates and counters are
 // read from the step words in device memory.
 #include <algorithm>
 
 #include "device/rows.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -89,6 +91,48 @@ void accumulate_grad(Launch& l) {
   l.launch("accumulate_grad", accumulate_kernel, element_blocks(entry.elements), kElementThreads,
            grad, l.in(1), entry.elements, aligned16(grad, l.in(1)), entry.first ? 1u : 0u,
            l.head());
+}
+
+// A contribution in 16 bits.
+template <class T>
+__global__ void accumulate_narrow_kernel(float* grad, const T* contribution, uint64_t n,
+                                         uint32_t is_first, const StepHead* head) {
+  const bool keep = is_first == 0 || head->accumulate != 0;
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        const float v = read(contribution + i);
+        grad[i] = keep ? grad[i] + v : v;
+      },
+      [](uint64_t) {});
+}
+
+template <class T>
+void accumulate_narrow(Launch& l) {
+  const device::TableEntry& entry = l.entry(l.out_operand(0));
+  l.launch("accumulate_grad", accumulate_narrow_kernel<T>, element_blocks(entry.elements),
+           kElementThreads, l.out(0), reinterpret_cast<const T*>(l.in(1)), entry.elements,
+           entry.first ? 1u : 0u, l.head());
+}
+
+__global__ void loss_scale_kernel(float* y, const float* loss_scale) { *y = *loss_scale; }
+
+void loss_scale(Launch& l) {
+  l.launch("loss_scale", loss_scale_kernel, 1, 1, l.out(0), l.step(step::loss_scale::loss_scale));
+}
+
+template <class T>
+__global__ void round_kernel(List masters, List weights) {
+  const Chunk chunk = masters.chunks[blockIdx.x];
+  const float* const from = masters.entries[chunk.entry].data;
+  T* const to = reinterpret_cast<T*>(weights.entries[chunk.entry].data);
+  for_chunk(chunk, false, [&](uint64_t i, bool) { write(to + i, from[i]); });
+}
+
+template <class T>
+void round_weights(Launch& l) {
+  const List masters = l.in_list(0);
+  l.launch("round_weights", round_kernel<T>, masters.chunk_count, kThreads, masters, l.in_list(1));
 }
 
 // Block b adds the squares of chunks b, b + kPartials, ...
@@ -672,5 +716,10 @@ BOWLINE_CUDA_KERNEL(accumulate_grad, .run = accumulate_grad);
 BOWLINE_CUDA_KERNEL(clip_by_global_norm, .run = clip, .workspace = clip_workspace);
 BOWLINE_CUDA_KERNEL(sgd, .run = sgd);
 BOWLINE_CUDA_KERNEL(adam_w, .run = adam_w);
+BOWLINE_CUDA_KERNEL(loss_scale, .run = loss_scale);
+BOWLINE_CUDA_KERNEL(accumulate_grad_f16, .run = accumulate_narrow<__half>);
+BOWLINE_CUDA_KERNEL(accumulate_grad_bf16, .run = accumulate_narrow<__nv_bfloat16>);
+BOWLINE_CUDA_KERNEL(round_weights_f16, .run = round_weights<__half>);
+BOWLINE_CUDA_KERNEL(round_weights_bf16, .run = round_weights<__nv_bfloat16>);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

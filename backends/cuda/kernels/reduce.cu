@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
+//! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo GlobalAveragePool
 // Sums over axes, in a fixed order. Long sums are cut into parts, whose sums are added by a second launch.
 #include <algorithm>
 
@@ -181,6 +181,20 @@ uint64_t reduce_workspace(const NodeView& node) {
       plan_of(node.in(0), axes_of(node.attributes<ReduceAttributes>(), node.in(0))));
 }
 
+Axes spatial_axes(const Shape& x) {
+  Axes axes{};
+  std::fill(axes.begin() + 2, axes.begin() + x.rank(), true);
+  return axes;
+}
+
+template <class T>
+void global_average_pool(Launch& l) {
+  reduce<T>(l, spatial_axes(l.in_shape(0)), true);
+}
+uint64_t global_average_pool_workspace(const NodeView& node) {
+  return workspace_of(plan_of(node.in(0), spatial_axes(node.in(0))));
+}
+
 template <class T>
 void sum_to(Launch& l) {
   reduce<T>(l, stretched_axes(l.in_shape(0), l.out_shape(0)), false);
@@ -201,6 +215,12 @@ BOWLINE_CUDA_KERNEL(reduce_mean_f16, .run = reduce_axes<true, __half>,
                     .workspace = reduce_workspace);
 BOWLINE_CUDA_KERNEL(reduce_mean_bf16, .run = reduce_axes<true, __nv_bfloat16>,
                     .workspace = reduce_workspace);
+BOWLINE_CUDA_KERNEL(global_average_pool, .run = global_average_pool<float>,
+                    .workspace = global_average_pool_workspace);
+BOWLINE_CUDA_KERNEL(global_average_pool_f16, .run = global_average_pool<__half>,
+                    .workspace = global_average_pool_workspace);
+BOWLINE_CUDA_KERNEL(global_average_pool_bf16, .run = global_average_pool<__nv_bfloat16>,
+                    .workspace = global_average_pool_workspace);
 BOWLINE_CUDA_KERNEL(sum_to, .run = sum_to<float>, .workspace = sum_to_workspace);
 BOWLINE_CUDA_KERNEL(sum_to_f16, .run = sum_to<__half>, .workspace = sum_to_workspace);
 BOWLINE_CUDA_KERNEL(sum_to_bf16, .run = sum_to<__nv_bfloat16>, .workspace = sum_to_workspace);

@@ -1,10 +1,12 @@
-//! ops Rope
-// Rotates pairs of elements of each head by position * base^(-2 j / rotary_dims). The angle is kept as a fraction of a turn in
+//! ops(f32, f16, bf16) Rope
+// Rotates pairs of elements of each head by position * frequency. The angle is kept as a fraction of a turn in
 // 64-bit fixed point, so it is as exact at a large position as at a small one.
 #include <algorithm>
 #include <cmath>
 
+#include "core/rope.h"
 #include "device/elements.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -17,9 +19,12 @@ struct Frequencies {
   uint64_t turns[kPairs];
 };
 
+template <class T>
 struct Rotation {
-  const float* x;
-  float* y;
+  const T* x;
+  T* y;
+  const int32_t* given;  // positions, or null; of each sequence if per_sequence
+  bool per_sequence;
   uint64_t threads;
   uint32_t dim;        // of a head
   uint32_t heads;      // of a position
@@ -57,7 +62,8 @@ __device__ inline float2 cos_sin(uint32_t turns) {
 }
 
 // A thread takes one pair, or one element that is copied, of up to kHeads heads of a position.
-__global__ void rope_kernel(Rotation r, Frequencies frequencies) {
+template <class T>
+__global__ void rope_kernel(Rotation<T> r, Frequencies frequencies) {
   const uint64_t thread = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
   if (thread >= r.threads) {
     return;
@@ -73,11 +79,16 @@ __global__ void rope_kernel(Rotation r, Frequencies frequencies) {
   if (j >= r.pairs) {
     const uint64_t at = start + 2 * r.half + (j - r.pairs);
     for (uint32_t h = head; h < end; ++h) {
-      r.y[at + (h - head) * uint64_t{r.dim}] = r.x[at + (h - head) * uint64_t{r.dim}];
+      const uint64_t step = (h - head) * uint64_t{r.dim};
+      write(r.y + at + step, read(r.x + at + step));
     }
     return;
   }
-  const uint64_t position = row % r.positions + r.offset;
+  uint64_t position = row % r.positions;
+  if (r.given != nullptr) {
+    position = static_cast<uint64_t>(int64_t{r.given[r.per_sequence ? row : position]});
+  }
+  position += r.offset;
   const uint32_t turns = static_cast<uint32_t>(position * frequencies.turns[j] >> 32);
   const float2 cs = cos_sin(r.inverse ? 0u - turns : turns);
   const uint32_t pair = r.first + j;
@@ -85,29 +96,30 @@ __global__ void rope_kernel(Rotation r, Frequencies frequencies) {
   const uint64_t other = r.interleaved ? at + 1 : at + r.half;
   for (uint32_t h = head; h < end; ++h) {
     const uint64_t step = (h - head) * uint64_t{r.dim};
-    const float a = r.x[at + step];
-    const float b = r.x[other + step];
-    r.y[at + step] = a * cs.x - b * cs.y;
-    r.y[other + step] = a * cs.y + b * cs.x;
+    const float a = read(r.x + at + step);
+    const float b = read(r.x + other + step);
+    write(r.y + at + step, a * cs.x - b * cs.y);
+    write(r.y + other + step, a * cs.y + b * cs.x);
   }
 }
 
-// base^(-2 j / dims) radians in turns.
-uint64_t turns_of(double base, int64_t j, int64_t dims) {
+uint64_t turns_of(const RopeAttributes& t, int64_t j, int64_t dims) {
   const long double turn = 2 * std::acos(-1.0L);
-  const long double power = -2.0L * static_cast<long double>(j) / static_cast<long double>(dims);
-  const long double turns = std::pow(static_cast<long double>(base), power) / turn;
+  const long double turns = rope_frequency<long double>(t, j, dims) / turn;
   return static_cast<uint64_t>(std::ldexp(turns - std::floor(turns), 64));
 }
 
 // One launch for heads of up to 512 elements, then one per 512.
+template <class T>
 void rope(Launch& l) {
   const auto& attributes = l.attributes<RopeAttributes>();
   const Shape& x = l.in_shape(0);
   const int64_t dims = attributes.rotary_dims() == 0 ? x.back() : attributes.rotary_dims();
-  Rotation r;
-  r.x = l.in(0);
-  r.y = l.out(0);
+  Rotation<T> r{};
+  r.x = l.in_as<T>(0);
+  r.y = l.out_as<T>(0);
+  r.given = l.has_input(1) ? l.in_i32(1) : nullptr;
+  r.per_sequence = l.has_input(1) && l.in_shape(1).rank() == 2;
   r.dim = static_cast<uint32_t>(x.back());
   r.heads = static_cast<uint32_t>(x[2]);
   r.positions = static_cast<uint32_t>(x[1]);
@@ -124,16 +136,17 @@ void rope(Launch& l) {
     r.threads = rows * head_groups * (r.pairs + r.copied);
     Frequencies frequencies{};
     for (uint32_t j = 0; j < r.pairs; ++j) {
-      frequencies.turns[j] =
-          turns_of(static_cast<double>(attributes.base()), first + static_cast<int64_t>(j), dims);
+      frequencies.turns[j] = turns_of(attributes, first + static_cast<int64_t>(j), dims);
     }
-    l.launch("rope", rope_kernel, blocks_for(r.threads, kElementThreads), kElementThreads, r,
+    l.launch("rope", rope_kernel<T>, blocks_for(r.threads, kElementThreads), kElementThreads, r,
              frequencies);
   }
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(rope, .run = rope);
+BOWLINE_CUDA_KERNEL(rope, .run = rope<float>);
+BOWLINE_CUDA_KERNEL(rope_f16, .run = rope<__half>);
+BOWLINE_CUDA_KERNEL(rope_bf16, .run = rope<__nv_bfloat16>);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

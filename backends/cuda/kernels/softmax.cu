@@ -1,12 +1,15 @@
-//! ops Softmax SoftmaxGrad
-// Along the last axis, a team per row.
+//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad
+// Along the last axis, a team per row, in f32.
+#include <algorithm>
+
 #include "device/exponential_sum.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
-template <unsigned kTeam, int kWidth>
-__global__ void softmax_kernel(const float* __restrict__ x, float* __restrict__ y, uint64_t rows,
+// y = e^(x - top) / sum; kLog: x - top - log(sum)
+template <unsigned kTeam, int kWidth, bool kLog, class T>
+__global__ void softmax_kernel(const T* __restrict__ x, T* __restrict__ y, uint64_t rows,
                                uint64_t n) {
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
@@ -15,20 +18,21 @@ __global__ void softmax_kernel(const float* __restrict__ x, float* __restrict__ 
   x += row * n;
   y += row * n;
   const ExponentialSum total = exponential_sum<kTeam, kWidth>(x, n);
-  const float inverse = 1 / total.sum;
+  const float scale = kLog ? logf(total.sum) : 1 / total.sum;
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float v[kWidth];
-    load(x + i, v);
+    load_wide(x + i, v);
     for (int k = 0; k < kWidth; ++k) {
-      v[k] = expf(v[k] - total.top) * inverse;
+      v[k] = kLog ? v[k] - total.top - scale : expf(v[k] - total.top) * scale;
     }
-    store(y + i, v);
+    store_narrow(y + i, v);
   }
 }
 
-template <unsigned kTeam, int kWidth>
-__global__ void softmax_grad_kernel(const float* __restrict__ y, const float* __restrict__ dy,
-                                    float* __restrict__ dx, uint64_t rows, uint64_t n) {
+// dx = y (dy - sum of y dy); kLog: dy - e^y sum of dy
+template <unsigned kTeam, int kWidth, bool kLog, class T>
+__global__ void softmax_grad_kernel(const T* __restrict__ y, const T* __restrict__ dy,
+                                    T* __restrict__ dx, uint64_t rows, uint64_t n) {
   const uint64_t row = team_row<kTeam>();
   if (row >= rows) {
     return;
@@ -36,48 +40,73 @@ __global__ void softmax_grad_kernel(const float* __restrict__ y, const float* __
   y += row * n;
   dy += row * n;
   dx += row * n;
-  float dot = 0;
+  float sum = 0;
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float u[kWidth], v[kWidth];
-    load(y + i, u);
-    load(dy + i, v);
+    load_wide(y + i, u);
+    load_wide(dy + i, v);
     for (int k = 0; k < kWidth; ++k) {
-      dot += u[k] * v[k];
+      sum += kLog ? v[k] : u[k] * v[k];
     }
   }
-  dot = team_sum<kTeam>(dot);
+  sum = team_sum<kTeam>(sum);
   for (uint64_t i = team_lane<kTeam>() * kWidth; i < n; i += kTeam * kWidth) {
     float u[kWidth], v[kWidth];
-    load(y + i, u);
-    load(dy + i, v);
+    load_wide(y + i, u);
+    load_wide(dy + i, v);
     for (int k = 0; k < kWidth; ++k) {
-      v[k] = u[k] * (v[k] - dot);
+      v[k] = kLog ? v[k] - expf(u[k]) * sum : u[k] * (v[k] - sum);
     }
-    store(dx + i, v);
+    store_narrow(dx + i, v);
   }
 }
 
+// Four at a time where all operands may be read so, which is of f32 alone.
+template <class T>
+bool takes_four(const Launch& l, uint64_t n) {
+  return std::is_same_v<T, float> && n % 4 == 0 &&
+         aligned16(l.in(0), l.in(l.inputs() - 1), l.out(0));
+}
+template <class T>
+constexpr int kMost = std::is_same_v<T, float> ? 4 : 1;
+
+template <class T, bool kLog>
 void softmax(Launch& l) {
   const Shape& x = l.in_shape(0);
   const auto n = static_cast<uint64_t>(x.back());
   launch_rows(
-      l, "softmax", rows_of(x), n, n % 4 == 0 && aligned16(l.in(0), l.out(0)),
-      [](auto team, auto width) { return softmax_kernel<team(), width()>; }, l.in(0), l.out(0),
-      rows_of(x), n);
+      l, "softmax", rows_of(x), n, takes_four<T>(l, n),
+      [](auto team, auto width) {
+        return softmax_kernel<team(), std::min<int>(width(), kMost<T>), kLog, T>;
+      },
+      l.in_as<T>(0), l.out_as<T>(0), rows_of(x), n);
 }
 
+template <class T, bool kLog>
 void softmax_grad(Launch& l) {
   const Shape& y = l.in_shape(0);
   const auto n = static_cast<uint64_t>(y.back());
   launch_rows(
-      l, "softmax gradient", rows_of(y), n, n % 4 == 0 && aligned16(l.in(0), l.in(1), l.out(0)),
-      [](auto team, auto width) { return softmax_grad_kernel<team(), width()>; }, l.in(0), l.in(1),
-      l.out(0), rows_of(y), n);
+      l, "softmax gradient", rows_of(y), n, takes_four<T>(l, n),
+      [](auto team, auto width) {
+        return softmax_grad_kernel<team(), std::min<int>(width(), kMost<T>), kLog, T>;
+      },
+      l.in_as<T>(0), l.in_as<T>(1), l.out_as<T>(0), rows_of(y), n);
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(softmax, .run = softmax);
-BOWLINE_CUDA_KERNEL(softmax_grad, .run = softmax_grad);
+BOWLINE_CUDA_KERNEL(softmax, .run = softmax<float, false>);
+BOWLINE_CUDA_KERNEL(softmax_f16, .run = softmax<__half, false>);
+BOWLINE_CUDA_KERNEL(softmax_bf16, .run = softmax<__nv_bfloat16, false>);
+BOWLINE_CUDA_KERNEL(softmax_grad, .run = softmax_grad<float, false>);
+BOWLINE_CUDA_KERNEL(softmax_grad_f16, .run = softmax_grad<__half, false>);
+BOWLINE_CUDA_KERNEL(softmax_grad_bf16, .run = softmax_grad<__nv_bfloat16, false>);
+BOWLINE_CUDA_KERNEL(log_softmax, .run = softmax<float, true>);
+BOWLINE_CUDA_KERNEL(log_softmax_f16, .run = softmax<__half, true>);
+BOWLINE_CUDA_KERNEL(log_softmax_bf16, .run = softmax<__nv_bfloat16, true>);
+BOWLINE_CUDA_KERNEL(log_softmax_grad, .run = softmax_grad<float, true>);
+BOWLINE_CUDA_KERNEL(log_softmax_grad_f16, .run = softmax_grad<__half, true>);
+BOWLINE_CUDA_KERNEL(log_softmax_grad_bf16, .run = softmax_grad<__nv_bfloat16, true>);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,9 +1,10 @@
-//! ops Embedding EmbeddingGrad Dropout
+//! ops(f32, f16, bf16) Embedding EmbeddingGrad Dropout
 // Rows of a table by id, their gradient in a fixed order, and dropout.
 #include <algorithm>
 
 #include "core/random.h"
 #include "device/rows.cuh"
+#include "device/storage.cuh"
 
 namespace bowline::BOWLINE_CUDA_NAMESPACE {
 namespace {
@@ -12,10 +13,10 @@ constexpr unsigned kAllLanes = 0xFFFFFFFF;
 constexpr unsigned kWarpsPerBlock = 4;
 constexpr unsigned kColumns = 4;  // per lane
 
-// One thread per element of the result; a bad id gives zeros.
-__global__ void embedding_kernel(const float* table, const int32_t* ids, float* y,
-                                 device::StepHead* head, uint32_t node, uint64_t n, int64_t rows,
-                                 uint64_t width) {
+// One thread per element of the result; a bad id gives zeros. T has the bytes of an element.
+template <class T>
+__global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, device::StepHead* head,
+                                 uint32_t node, uint64_t n, int64_t rows, uint64_t width) {
   for_elements(
       n, false,
       [&](uint64_t i) {
@@ -25,16 +26,18 @@ __global__ void embedding_kernel(const float* table, const int32_t* ids, float* 
         if (!good && column == 0) {
           bad_index(head, node, id);
         }
-        y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : 0;
+        y[i] = good ? table[static_cast<uint64_t>(id) * width + column] : T{0};
       },
       [](uint64_t) {});
 }
 
+template <class T>
 void embedding(Launch& l) {
   const Shape& table = l.in_shape(0);
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
-  l.launch("embedding", embedding_kernel, element_blocks(n), kElementThreads, l.in(0), l.in_i32(1),
-           l.out(0), l.head(), l.node(), n, table[0], static_cast<uint64_t>(table[1]));
+  l.launch("embedding", embedding_kernel<T>, element_blocks(n), kElementThreads, l.in_as<T>(0),
+           l.in_i32(1), l.out_as<T>(0), l.head(), l.node(), n, table[0],
+           static_cast<uint64_t>(table[1]));
 }
 
 // The lanes of ids [first, first + 32) below `end` that hold `row`.
@@ -47,9 +50,9 @@ __device__ unsigned matches(const int32_t* ids, uint64_t first, uint64_t end, in
 // A warp has up to 128 columns of one row of the table, and adds the rows of dy whose id names it, in their order. With
 // OverRows there is a warp per row of the table; else one per id, of which the first with its value does the work and the
 // table was filled with zeros.
-template <bool OverRows>
-__global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float* dtable,
-                                      uint64_t count, int64_t rows, uint64_t width, uint64_t tiles,
+template <bool OverRows, class T>
+__global__ void embedding_grad_kernel(const int32_t* ids, const T* dy, T* dtable, uint64_t count,
+                                      int64_t rows, uint64_t width, uint64_t tiles,
                                       uint64_t warps) {
   const unsigned lane = threadIdx.x % kLanes;
   const uint64_t warp = uint64_t{blockIdx.x} * kWarpsPerBlock + threadIdx.x / kLanes;
@@ -80,21 +83,22 @@ __global__ void embedding_grad_kernel(const int32_t* ids, const float* dy, float
       if ((found & 1) == 0) {
         continue;
       }
-      const float* const from = dy + (first + bit) * width;
+      const T* const from = dy + (first + bit) * width;
       for (unsigned c = 0; c < kColumns; ++c) {
         const uint64_t at = column + c * kLanes;
-        sum[c] += at < width ? from[at] : 0;
+        sum[c] += at < width ? read(from + at) : 0;
       }
     }
   }
   for (unsigned c = 0; c < kColumns; ++c) {
     const uint64_t at = column + c * kLanes;
     if (at < width) {
-      dtable[static_cast<uint64_t>(row) * width + at] = sum[c];
+      write(dtable + static_cast<uint64_t>(row) * width + at, sum[c]);
     }
   }
 }
 
+template <class T>
 void embedding_grad(Launch& l) {
   const Shape& table = l.out_shape(0);
   const auto count = static_cast<uint64_t>(l.in_shape(0).elements());
@@ -103,11 +107,12 @@ void embedding_grad(Launch& l) {
   const bool over_rows = static_cast<uint64_t>(table[0]) <= count;
   const uint64_t warps = (over_rows ? static_cast<uint64_t>(table[0]) : count) * tiles;
   if (!over_rows) {
-    l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(float));
+    l.zero(l.out(0), static_cast<uint64_t>(table.elements()) * sizeof(T));
   }
-  l.launch("embedding_grad", over_rows ? embedding_grad_kernel<true> : embedding_grad_kernel<false>,
-           blocks_for(warps, kWarpsPerBlock), kWarpsPerBlock * kLanes, l.in_i32(0), l.in(1),
-           l.out(0), count, table[0], width, tiles, warps);
+  l.launch("embedding_grad",
+           over_rows ? embedding_grad_kernel<true, T> : embedding_grad_kernel<false, T>,
+           blocks_for(warps, kWarpsPerBlock), kWarpsPerBlock * kLanes, l.in_i32(0), l.in_as<T>(1),
+           l.out_as<T>(0), count, table[0], width, tiles, warps);
 }
 
 struct Words {
@@ -130,7 +135,8 @@ __device__ Words philox_words(uint32_t block, uint32_t stream, uint32_t iteratio
 }
 
 // A thread draws the words of its four elements.
-__global__ void dropout_kernel(const float* x, float* y, const uint32_t* training_at,
+template <class T>
+__global__ void dropout_kernel(const T* x, T* y, const uint32_t* training_at,
                                const uint64_t* seed_at, const uint32_t* counter_at, uint64_t n,
                                uint32_t stream, uint32_t iteration, uint32_t threshold,
                                float scale) {
@@ -140,24 +146,32 @@ __global__ void dropout_kernel(const float* x, float* y, const uint32_t* trainin
   const Words words = philox_words(static_cast<uint32_t>(block), stream, iteration, *counter_at,
                                    static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
   for (uint64_t i = 4 * block; i < n && i < 4 * block + 4; ++i) {
-    y[i] = !training ? x[i] : words.at[i % 4] >= threshold ? x[i] * scale : 0;
+    const float v = read(x + i);
+    write(y + i, !training ? v : words.at[i % 4] >= threshold ? v * scale : 0);
   }
 }
 
+template <class T>
 void dropout(Launch& l) {
   const auto& attributes = l.attributes<DropoutAttributes>();
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
   const auto rate = static_cast<double>(attributes.rate());
-  l.launch("dropout", dropout_kernel, element_blocks(n), kElementThreads, l.in(0), l.out(0),
-           l.step(step::dropout::training), l.step(step::dropout::seed),
+  l.launch("dropout", dropout_kernel<T>, element_blocks(n), kElementThreads, l.in_as<T>(0),
+           l.out_as<T>(0), l.step(step::dropout::training), l.step(step::dropout::seed),
            l.step(step::dropout::counter), n, attributes.stream(), l.iteration(),
            dropout_threshold(rate), static_cast<float>(1 / (1 - rate)));
 }
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(embedding, .run = embedding);
-BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad);
-BOWLINE_CUDA_KERNEL(dropout, .run = dropout);
+BOWLINE_CUDA_KERNEL(embedding, .run = embedding<uint32_t>);
+BOWLINE_CUDA_KERNEL(embedding_f16, .run = embedding<uint16_t>);
+BOWLINE_CUDA_KERNEL(embedding_bf16, .run = embedding<uint16_t>);
+BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad<float>);
+BOWLINE_CUDA_KERNEL(embedding_grad_f16, .run = embedding_grad<__half>);
+BOWLINE_CUDA_KERNEL(embedding_grad_bf16, .run = embedding_grad<__nv_bfloat16>);
+BOWLINE_CUDA_KERNEL(dropout, .run = dropout<float>);
+BOWLINE_CUDA_KERNEL(dropout_f16, .run = dropout<__half>);
+BOWLINE_CUDA_KERNEL(dropout_bf16, .run = dropout<__nv_bfloat16>);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,9 +1,11 @@
-//! ops Attention AttentionGrad Rope
+//! ops(f32, f16, bf16) Attention AttentionGrad Rope
 // Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
 #include <algorithm>
 #include <cmath>
 
-#include "kernel.h"
+#include "core/rope.h"
+#include "index.h"
+#include "wide.h"
 
 namespace bowline::vulkan {
 namespace {
@@ -26,6 +28,7 @@ struct Operands {
   VkDeviceAddress d_k = 0;
   VkDeviceAddress d_v = 0;
   VkDeviceAddress delta = 0;
+  VkDeviceAddress mask = 0;
 };
 
 struct Sizes {
@@ -39,7 +42,29 @@ Sizes sizes_of(const Launch& l) {
   return {at(q, 0), at(q, 1), at(q, 2), at(q, 3), at(k, 1), at(k, 2)};
 }
 
-Push push_of(const Launch& l, const Operands& o, const Sizes& s) {
+// The words that the shaders call details.
+std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask) {
+  std::vector<uint32_t> words = {l.count_word(0, 1),
+                                 l.count_word(1, 1),
+                                 l.node(),
+                                 static_cast<uint32_t>(o.mask % 4),
+                                 0,
+                                 0,
+                                 0,
+                                 0,
+                                 l.attributes<AttentionAttributes>().causal() ? 1u : 0u};
+  if (l.attributes<AttentionAttributes>().mask() == file::AttentionMask::additive) {
+    const Shape& q = l.in_shape(0);
+    const Strides steps =
+        broadcast_strides(l.in_shape(mask), Shape{q[0], q[2], q[1], l.in_shape(1)[1]});
+    for (size_t a = 0; a < 4; ++a) {
+      words[4 + a] = static_cast<uint32_t>(steps[a]);
+    }
+  }
+  return words;
+}
+
+Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Push push;
   push.add(o.q)
@@ -52,21 +77,18 @@ Push push_of(const Launch& l, const Operands& o, const Sizes& s) {
       .add(o.d_k)
       .add(o.d_v)
       .add(o.delta)
-      .add(l.step());
-  push.u32(s.batch)
-      .u32(s.heads)
-      .u32(s.kv_heads)
-      .u32(s.queries)
-      .u32(s.keys)
-      .u32(attributes.causal() ? 1 : 0);
+      .add(l.step())
+      .add(o.mask / 4 * 4)
+      .table(l.table(details_of(l, o, mask)));
+  push.u32(s.batch).u32(s.heads).u32(s.kv_heads).u32(s.queries).u32(s.keys);
   push.f32(attributes.scale() == 0 ? 1 / std::sqrt(static_cast<double>(s.dim))
                                    : static_cast<double>(attributes.scale()));
-  push.u32(l.count_word(0, 1)).u32(l.count_word(1, 1));
   return push;
 }
 
-void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, uint64_t rows,
-            uint64_t heads, double products) {
+// The mask is input `mask`, if there is one.
+void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, size_t mask,
+            uint64_t rows, uint64_t heads, double products) {
   const uint64_t lanes = l.lanes();
   Grid grid;
   grid.local = l.lanes();
@@ -74,53 +96,64 @@ void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, uint6
   const auto dim = static_cast<uint32_t>(s.dim);
   // As many rows at once as keep the unrolled loop near 512 products.
   const uint32_t block = std::clamp(256 / dim, 1u, 8u);
-  const double half = l.attributes<AttentionAttributes>().causal() ? 0.5 : 1;
+  const auto& attributes = l.attributes<AttentionAttributes>();
+  const double half = attributes.causal() ? 0.5 : 1;
   const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) *
                        static_cast<double>(s.keys);
-  l.dispatch(shader, {dim, (dim + l.lanes() - 1) / l.lanes(), block}, push_of(l, o, s), grid,
-             pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
+  l.dispatch(
+      shader,
+      {dim, (dim + l.lanes() - 1) / l.lanes(), block, static_cast<uint32_t>(attributes.mask())},
+      push_of(l, o, s, mask), grid, pairs * half * (2 * products * static_cast<double>(s.dim) + 40),
+      0);
 }
 
 void attention(Launch& l) {
+  constexpr size_t kMask = 3;
+  Wide wide(l);
   Operands o;
-  o.q = l.in(0);
-  o.k = l.in(1);
-  o.v = l.in(2);
-  o.o = l.out(0);
-  o.lse = l.out(1);
+  o.q = wide.in(0);
+  o.k = wide.in(1);
+  o.v = wide.in(2);
+  o.mask = l.inputs() > kMask ? wide.in(kMask) : 0;
+  o.o = wide.out(0);
+  o.lse = wide.out(1);
   const Sizes s = sizes_of(l);
-  launch(l, shader::attention, o, s, s.queries, s.heads, 2);
+  launch(l, shader::attention, o, s, kMask, s.queries, s.heads, 2);
+  wide.finish();
 }
 
 uint64_t grad_workspace(const NodeView& node) {
-  return static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
+  return Wide::bytes(node) + static_cast<uint64_t>(node.in(4).elements()) * 4;  // delta, as lse
 }
 
 void attention_grad(Launch& l) {
+  constexpr size_t kMask = 6;
+  Wide wide(l);
   Operands o;
-  o.q = l.in(0);
-  o.k = l.in(1);
-  o.v = l.in(2);
-  o.o = l.in(3);
-  o.lse = l.in(4);
-  o.d_o = l.in(5);
-  o.d_q = l.out(0);
-  o.d_k = l.out(1);
-  o.d_v = l.out(2);
-  o.delta = l.workspace();
+  o.q = wide.in(0);
+  o.k = wide.in(1);
+  o.v = wide.in(2);
+  o.o = wide.in(3);
+  o.lse = wide.in(4);
+  o.d_o = wide.in(5);
+  o.mask = l.inputs() > kMask ? wide.in(kMask) : 0;
+  o.d_q = wide.out(0);
+  o.d_k = wide.out(1);
+  o.d_v = wide.out(2);
+  o.delta = wide.workspace();
   const Sizes s = sizes_of(l);
-  launch(l, shader::attention_grad_queries, o, s, s.queries, s.heads, 3);
+  launch(l, shader::attention_grad_queries, o, s, kMask, s.queries, s.heads, 3);
   l.barrier();
-  launch(l, shader::attention_grad_keys, o, s, s.keys, s.kv_heads, 4);
+  launch(l, shader::attention_grad_keys, o, s, kMask, s.keys, s.kv_heads, 4);
+  wide.finish();
 }
 
-// base^(-2 j / dims) radians as 64 bits of a turn, low word first.
-std::vector<uint32_t> frequencies(double base, int64_t dims) {
+// As 64 bits of a turn, low word first.
+std::vector<uint32_t> frequencies(const RopeAttributes& t, int64_t dims) {
   std::vector<uint32_t> words;
   const long double turn = 2 * std::acos(-1.0L);
   for (int64_t j = 0; j < dims / 2; ++j) {
-    const long double power = -2.0L * static_cast<long double>(j) / static_cast<long double>(dims);
-    const long double turns = std::pow(static_cast<long double>(base), power) / turn;
+    const long double turns = rope_frequency<long double>(t, j, dims) / turn;
     const long double fraction = turns - std::floor(turns);
     const auto bits = static_cast<uint64_t>(std::ldexp(fraction, 64));
     words.push_back(static_cast<uint32_t>(bits));
@@ -137,25 +170,30 @@ void rope(Launch& l) {
   const uint64_t n = heads * static_cast<uint64_t>(x.back() - dims / 2);
   const Grid grid = l.over_elements(n);
   const auto offset = static_cast<uint64_t>(attributes.position_offset());
-  std::vector<uint32_t> words = frequencies(static_cast<double>(attributes.base()), dims);
+  std::vector<uint32_t> words = frequencies(attributes, dims);
   Push push;
-  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).u32(n).u32(grid.per_group);
+  const bool is_given = l.inputs() > 1;
+  push.add(l.in(0)).add(l.out(0)).table(l.table(words)).add(is_given ? l.in(1) : 0);
+  push.u32(n).u32(grid.per_group);
   push.u32(static_cast<uint64_t>(x.back()))
       .u32(static_cast<uint64_t>(dims / 2))
       .u32(static_cast<uint64_t>(x[2]));
   push.u32(static_cast<uint64_t>(x[1]))
       .u32(offset)
       .u32(offset >> 32)
-      .u32(attributes.inverse() ? 1 : 0);
-  l.dispatch(shader::rope, {attributes.interleaved() ? 1u : 0u}, push, grid,
-             static_cast<double>(n) * 60, static_cast<double>(n) * 16);
+      .u32(attributes.inverse() ? 1 : 0)
+      .u32(is_given ? static_cast<uint64_t>(l.in_shape(1).rank()) : 0);
+  l.dispatch(of_type(l.type(), shader::rope_f32, shader::rope_f16, shader::rope_bf16),
+             {attributes.interleaved() ? 1u : 0u}, push, grid, static_cast<double>(n) * 60,
+             static_cast<double>(n) * 16);
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(attention, .launch = attention, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
-                      .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(rope, .launch = rope);
+BOWLINE_VULKAN_KERNELS(attention, .launch = attention, .workspace = Wide::bytes,
+                       .refusal = refusal);
+BOWLINE_VULKAN_KERNELS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
+                       .refusal = refusal);
+BOWLINE_VULKAN_KERNELS(rope, .launch = rope);
 
 }  // namespace bowline::vulkan

@@ -100,9 +100,26 @@ void elementwise(Launch& l) {
   }
 }
 
+// Integers have no quotient by 0.
+void check_divisors(Launch& l) {
+  const auto n = l.out_shape(0).elements() == 0 ? 0 : l.in_shape(1).elements();
+  const Grid grid = l.over_elements(static_cast<uint64_t>(n));
+  Push push;
+  push.add(l.in(1)).add(l.step()).u32(static_cast<uint64_t>(n)).u32(grid.per_group).u32(l.node());
+  const uint32_t shader = size_of(l.type()) == 1   ? shader::divisor_1
+                          : size_of(l.type()) == 4 ? shader::divisor_4
+                                                   : shader::divisor_8;
+  const auto elements = static_cast<double>(n);
+  l.dispatch(shader, {}, push, grid, elements, elements * l.element_bytes());
+  l.barrier();  // the quotients may lie on the divisors
+}
+
 // Integers and truth values.
 void whole(Launch& l) {
   const FunctionCall f = function_of(l.op(), l.attributes());
+  if (divides(f.function)) {
+    check_divisors(l);
+  }
   const Loops loops = broadcast_loops(l);
   const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
   const Grid grid = l.over_elements(n);

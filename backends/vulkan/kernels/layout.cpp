@@ -1,4 +1,4 @@
-//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo WriteRows MaskTail
+//! ops(any) Copy Fill Transpose Slice SliceGrad Concat Split BroadcastTo Expand WriteRows MaskTail
 // Copies with strides: what moves elements and computes nothing.
 #include <algorithm>
 
@@ -189,6 +189,7 @@ BOWLINE_VULKAN_KERNEL(slice_grad, .launch = slice_grad);
 BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
 BOWLINE_VULKAN_KERNEL(split, .launch = split);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
+BOWLINE_VULKAN_KERNEL(expand, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .moves_bytes = true);
 BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
 BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows);

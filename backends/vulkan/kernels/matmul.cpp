@@ -1,13 +1,9 @@
-//! ops MatMul Linear
-//! ops(f16, bf16) MatMul
-// Matrix products: the lane-shuffle kernels on software devices, the shared-memory tile on GPUs. Operands of 16 bits become f32 in
-// the workspace, and the result one of 16 bits at the end.
+//! ops(f32, f16, bf16) MatMul Linear
+// Matrix products: the lane-shuffle kernels on software devices, the shared-memory tile on GPUs.
 #include <algorithm>
 
-#include "convert.h"
-#include "core/checked.h"
 #include "index.h"
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::vulkan {
 namespace {
@@ -136,42 +132,23 @@ void matmul(Launch& l, Product p) {
 }
 
 void matmul(Launch& l) {
+  Wide wide(l);
   Product p;
-  p.a = l.in(0);
-  p.b = l.in(1);
-  p.c = l.out(0);
+  p.a = wide.in(0);
+  p.b = wide.in(1);
+  p.c = wide.out(0);
   matmul(l, p);
-}
-
-// Bytes of an operand as f32.
-uint64_t wide_bytes(const Shape& shape) {
-  return round_up(static_cast<uint64_t>(shape.elements()) * sizeof(float), 256);
-}
-
-uint64_t wide_workspace(const NodeView& node) {
-  return wide_bytes(node.in(0)) + wide_bytes(node.in(1)) + wide_bytes(node.out(0));
-}
-
-void wide_matmul(Launch& l) {
-  Product p;
-  p.a = l.workspace();
-  p.b = p.a + wide_bytes(l.in_shape(0));
-  p.c = p.b + wide_bytes(l.in_shape(1));
-  convert(l, l.in(0), l.type(), p.a, DType::f32, static_cast<uint64_t>(l.in_shape(0).elements()));
-  convert(l, l.in(1), l.type(), p.b, DType::f32, static_cast<uint64_t>(l.in_shape(1).elements()));
-  l.barrier();
-  matmul(l, p);
-  l.barrier();
-  convert(l, p.c, DType::f32, l.out(0), l.type(), static_cast<uint64_t>(l.out_shape(0).elements()));
+  wide.finish();
 }
 
 // y = x W^T + bias, W [out, in].
 void linear(Launch& l) {
+  Wide wide(l);
   Product p;
-  p.a = l.in(0);
-  p.b = l.in(1);
-  p.c = l.out(0);
-  p.bias = l.inputs() > 2 ? l.in(2) : 0;
+  p.a = wide.in(0);
+  p.b = wide.in(1);
+  p.c = wide.out(0);
+  p.bias = l.inputs() > 2 ? wide.in(2) : 0;
   p.transpose_b = true;
   p.m = l.out_shape(0).rows();
   p.n = l.out_shape(0).back();
@@ -179,13 +156,12 @@ void linear(Launch& l) {
   if (l.out_shape(0).elements() != 0) {
     multiply(l, p);
   }
+  wide.finish();
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(mat_mul, .launch = matmul);
-BOWLINE_VULKAN_KERNEL(mat_mul_f16, .launch = wide_matmul, .workspace = wide_workspace);
-BOWLINE_VULKAN_KERNEL(mat_mul_bf16, .launch = wide_matmul, .workspace = wide_workspace);
-BOWLINE_VULKAN_KERNEL(linear, .launch = linear);
+BOWLINE_VULKAN_KERNELS(mat_mul, .launch = matmul, .workspace = Wide::bytes);
+BOWLINE_VULKAN_KERNELS(linear, .launch = linear, .workspace = Wide::bytes);
 
 }  // namespace bowline::vulkan

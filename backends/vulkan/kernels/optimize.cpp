@@ -1,8 +1,10 @@
-//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor
+//! ops ZeroGrad AccumulateGrad ClipByGlobalNorm Sgd AdamW Adagrad RmsProp Lion Adafactor LossScale
+//! ops(f16, bf16) AccumulateGrad RoundWeights
 // What runs once per step over lists of storages. A list becomes a table of chunks, so that one
 // dispatch serves storages of all sizes; rates and counters are read from the step words.
 #include <algorithm>
 
+#include "convert.h"
 #include "kernel.h"
 
 namespace bowline::vulkan {
@@ -46,7 +48,8 @@ void gradient(Launch& l, uint32_t function, const ListEntry& grad, VkDeviceAddre
       .u32(grid.per_group)
       .u32(grad.first ? 1 : 0);
   const auto n = static_cast<double>(grad.elements);
-  l.dispatch(shader::gradient, {function}, push, grid, n, n * 12);
+  l.dispatch(of_type(l.type(), shader::gradient_f32, shader::gradient_f16, shader::gradient_bf16),
+             {function}, push, grid, n, n * (8.0 + l.element_bytes()));
 }
 
 void accumulate_grad(Launch& l) { gradient(l, 0, l.in_list(0)[0], l.in(1)); }
@@ -54,6 +57,21 @@ void accumulate_grad(Launch& l) { gradient(l, 0, l.in_list(0)[0], l.in(1)); }
 void zero_grad(Launch& l) {
   for (const ListEntry& grad : l.in_list(0)) {
     gradient(l, 1, grad, 0);
+  }
+}
+
+void loss_scale(Launch& l) {
+  Push push;
+  push.add(l.out(0));
+  l.push_step_words(push);
+  l.dispatch(shader::loss_scale, {}, push, {l.lanes(), 1, 1}, 0, 4);
+}
+
+void round_weights(Launch& l) {
+  const std::vector<ListEntry> masters = l.in_list(0);
+  const std::vector<ListEntry> weights = l.in_list(1);
+  for (size_t i = 0; i < masters.size(); ++i) {
+    convert(l, masters[i].address, DType::f32, weights[i].address, l.type(), masters[i].elements);
   }
 }
 
@@ -252,5 +270,10 @@ BOWLINE_VULKAN_KERNEL(zero_grad, .launch = zero_grad);
 BOWLINE_VULKAN_KERNEL(clip_by_global_norm, .launch = clip, .workspace = clip_workspace);
 BOWLINE_VULKAN_KERNEL(sgd, .launch = sgd);
 BOWLINE_VULKAN_KERNEL(adam_w, .launch = adam_w);
+BOWLINE_VULKAN_KERNEL(loss_scale, .launch = loss_scale);
+BOWLINE_VULKAN_KERNEL(accumulate_grad_f16, .launch = accumulate_grad);
+BOWLINE_VULKAN_KERNEL(accumulate_grad_bf16, .launch = accumulate_grad);
+BOWLINE_VULKAN_KERNEL(round_weights_f16, .launch = round_weights);
+BOWLINE_VULKAN_KERNEL(round_weights_bf16, .launch = round_weights);
 
 }  // namespace bowline::vulkan

@@ -1,4 +1,4 @@
-//! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo
+//! ops(f32, f16, bf16) ReduceSum ReduceMean SumTo GlobalAveragePool
 // Sums over axes, in a fixed order.
 #include <algorithm>
 
@@ -50,6 +50,12 @@ void reduce_axes(Launch& l, bool mean) {
 void reduce_sum(Launch& l) { reduce_axes(l, false); }
 void reduce_mean(Launch& l) { reduce_axes(l, true); }
 
+void global_average_pool(Launch& l) {
+  Axes spatial{};
+  std::fill(spatial.begin() + 2, spatial.begin() + l.in_shape(0).rank(), true);
+  reduce(l, spatial, true);
+}
+
 void sum_to(Launch& l) { reduce(l, stretched_axes(l.in_shape(0), l.out_shape(0)), false); }
 
 const char* refusal(const NodeView& node) {
@@ -70,6 +76,9 @@ BOWLINE_VULKAN_KERNEL(reduce_sum_f16, .launch = reduce_sum, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(reduce_sum_bf16, .launch = reduce_sum, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(reduce_mean_f16, .launch = reduce_mean, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(reduce_mean_bf16, .launch = reduce_mean, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(global_average_pool, .launch = global_average_pool, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(global_average_pool_f16, .launch = global_average_pool, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(global_average_pool_bf16, .launch = global_average_pool, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to_f16, .launch = sum_to, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to_bf16, .launch = sum_to, .refusal = refusal);

@@ -1,7 +1,8 @@
-//! ops Softmax SoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
+//! ops(f32, f16, bf16) Softmax SoftmaxGrad LogSoftmax LogSoftmaxGrad LayerNorm LayerNormGrad RmsNorm RmsNormGrad
 // Kernels that give every row to one subgroup: no shared memory and no barrier at any subgroup size.
 #include <algorithm>
 
+#include "convert.h"
 #include "index.h"
 #include "kernel.h"
 
@@ -24,7 +25,7 @@ const char* refusal(const NodeView& node) {
              : nullptr;
 }
 
-void softmax(Launch& l) {
+void forward(Launch& l, uint32_t shader) {
   const Shape& x = l.in_shape(0);
   Push push;
   push.add(l.in(0))
@@ -33,15 +34,35 @@ void softmax(Launch& l) {
       .u32(rows_of(x))
       .u32(static_cast<uint64_t>(x.back()));
   const auto n = static_cast<double>(elements(x));
-  l.dispatch(shader::softmax_forward, {}, push, l.over_rows(rows_of(x)), n * 40, n * 20);
+  l.dispatch(shader, {}, push, l.over_rows(rows_of(x)), n * 40, n * 20);
 }
 
-void softmax_grad(Launch& l) {
+void backward(Launch& l, uint32_t shader) {
   const Shape& y = l.in_shape(0);
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.out(0)).u32(rows_of(y)).u32(static_cast<uint64_t>(y.back()));
   const auto n = static_cast<double>(elements(y));
-  l.dispatch(shader::softmax_backward, {}, push, l.over_rows(rows_of(y)), n * 6, n * 20);
+  l.dispatch(shader, {}, push, l.over_rows(rows_of(y)), n * 6, n * 20);
+}
+
+void softmax(Launch& l) {
+  forward(l, of_type(l.type(), shader::softmax_forward_f32, shader::softmax_forward_f16,
+                     shader::softmax_forward_bf16));
+}
+
+void softmax_grad(Launch& l) {
+  backward(l, of_type(l.type(), shader::softmax_backward_f32, shader::softmax_backward_f16,
+                      shader::softmax_backward_bf16));
+}
+
+void log_softmax(Launch& l) {
+  forward(l, of_type(l.type(), shader::softmax_log_forward_f32, shader::softmax_log_forward_f16,
+                     shader::softmax_log_forward_bf16));
+}
+
+void log_softmax_grad(Launch& l) {
+  backward(l, of_type(l.type(), shader::softmax_log_backward_f32, shader::softmax_log_backward_f16,
+                      shader::softmax_log_backward_bf16));
 }
 
 void norm(Launch& l, bool layer) {
@@ -52,18 +73,23 @@ void norm(Launch& l, bool layer) {
   push.add(l.in(0)).add(l.in(1)).add(layer ? l.in(2) : 0).add(l.out(0));
   push.u32(rows_of(x)).u32(static_cast<uint64_t>(x.back())).f32(eps);
   const auto n = static_cast<double>(elements(x));
-  l.dispatch(layer ? shader::norm_layer : shader::norm_rms, {}, push, l.over_rows(rows_of(x)),
-             n * 10, n * 16);
+  const uint32_t shader =
+      layer ? of_type(l.type(), shader::norm_layer_f32, shader::norm_layer_f16,
+                      shader::norm_layer_bf16)
+            : of_type(l.type(), shader::norm_rms_f32, shader::norm_rms_f16, shader::norm_rms_bf16);
+  l.dispatch(shader, {}, push, l.over_rows(rows_of(x)), n * 10, n * 4 * l.element_bytes());
 }
 
-// dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks.
+// dgamma and dbeta are sums over all rows: chunks of rows side by side, then the sum of the chunks. In 16 bits those sums are f32 in
+// the workspace, and rounded once.
 uint64_t chunks_of(uint64_t rows) { return std::clamp<uint64_t>(rows / 64, 1, 64); }
 
 uint64_t norm_grad_workspace(const NodeView& node) {
   const uint64_t rows = rows_of(node.in(0));
   const uint64_t chunks = chunks_of(rows);
   const auto n = static_cast<uint64_t>(node.in(0).back());
-  return (2 * rows + (chunks > 1 ? 2 * chunks * n : 0)) * 4;
+  const uint64_t sums = node.query.type != DType::f32 ? 2 * n : 0;
+  return (2 * rows + (chunks > 1 ? 2 * chunks * n : 0) + sums) * 4;
 }
 
 void add_chunks(Launch& l, VkDeviceAddress from, VkDeviceAddress to, uint64_t chunks, uint64_t n) {
@@ -90,8 +116,12 @@ void norm_grad(Launch& l, bool layer) {
   const auto n = static_cast<uint64_t>(x.back());
   const uint64_t chunks = chunks_of(rows);
   const VkDeviceAddress stats = l.workspace();
-  const VkDeviceAddress dgamma = chunks > 1 ? stats + 8 * rows : l.out(1);
-  const VkDeviceAddress dbeta = !layer ? 0 : chunks > 1 ? dgamma + 4 * chunks * n : l.out(2);
+  const bool narrow = l.type() != DType::f32;
+  const VkDeviceAddress sums = stats + 8 * rows + (chunks > 1 ? 8 * chunks * n : 0);
+  const VkDeviceAddress all_gamma = narrow ? sums : l.out(1);
+  const VkDeviceAddress all_beta = !layer ? 0 : narrow ? sums + 4 * n : l.out(2);
+  const VkDeviceAddress dgamma = chunks > 1 ? stats + 8 * rows : all_gamma;
+  const VkDeviceAddress dbeta = !layer ? 0 : chunks > 1 ? dgamma + 4 * chunks * n : all_beta;
   const Grid columns = l.over_single_elements(chunks * n);
   Push push;
   push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0)).add(stats).add(dgamma).add(dbeta);
@@ -102,16 +132,31 @@ void norm_grad(Launch& l, bool layer) {
       .u32(chunks)
       .u32(columns.per_group);
   const auto size = static_cast<double>(elements(x));
-  l.dispatch(layer ? shader::norm_grad_layer_rows : shader::norm_grad_rms_rows, {}, push,
-             l.over_rows(rows), size * 20, size * 24);
+  const uint32_t row_shader =
+      layer ? of_type(l.type(), shader::norm_grad_layer_rows_f32, shader::norm_grad_layer_rows_f16,
+                      shader::norm_grad_layer_rows_bf16)
+            : of_type(l.type(), shader::norm_grad_rms_rows_f32, shader::norm_grad_rms_rows_f16,
+                      shader::norm_grad_rms_rows_bf16);
+  const uint32_t column_shader =
+      layer ? of_type(l.type(), shader::norm_grad_layer_columns_f32,
+                      shader::norm_grad_layer_columns_f16, shader::norm_grad_layer_columns_bf16)
+            : of_type(l.type(), shader::norm_grad_rms_columns_f32,
+                      shader::norm_grad_rms_columns_f16, shader::norm_grad_rms_columns_bf16);
+  l.dispatch(row_shader, {}, push, l.over_rows(rows), size * 20, size * 6 * l.element_bytes());
   l.barrier();
-  l.dispatch(layer ? shader::norm_grad_layer_columns : shader::norm_grad_rms_columns, {}, push,
-             columns, size * 10, size * 8);
+  l.dispatch(column_shader, {}, push, columns, size * 10, size * 2 * l.element_bytes());
   if (chunks > 1) {
     l.barrier();
-    add_chunks(l, dgamma, l.out(1), chunks, n);
+    add_chunks(l, dgamma, all_gamma, chunks, n);
     if (layer) {
-      add_chunks(l, dbeta, l.out(2), chunks, n);
+      add_chunks(l, dbeta, all_beta, chunks, n);
+    }
+  }
+  if (narrow) {
+    l.barrier();
+    convert(l, all_gamma, DType::f32, l.out(1), l.type(), n);
+    if (layer) {
+      convert(l, all_beta, DType::f32, l.out(2), l.type(), n);
     }
   }
 }
@@ -124,12 +169,22 @@ void rms_norm_grad(Launch& l) { norm_grad(l, false); }
 }  // namespace
 
 BOWLINE_VULKAN_KERNEL(softmax, .launch = softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_f16, .launch = softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_bf16, .launch = softmax, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(softmax_grad, .launch = softmax_grad, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(layer_norm, .launch = layer_norm, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace,
-                      .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(rms_norm, .launch = rms_norm, .refusal = refusal);
-BOWLINE_VULKAN_KERNEL(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace,
-                      .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_grad_f16, .launch = softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(softmax_grad_bf16, .launch = softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax, .launch = log_softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_f16, .launch = log_softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_bf16, .launch = log_softmax, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_grad, .launch = log_softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_grad_f16, .launch = log_softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNEL(log_softmax_grad_bf16, .launch = log_softmax_grad, .refusal = refusal);
+BOWLINE_VULKAN_KERNELS(layer_norm, .launch = layer_norm, .refusal = refusal);
+BOWLINE_VULKAN_KERNELS(layer_norm_grad, .launch = layer_norm_grad, .workspace = norm_grad_workspace,
+                       .refusal = refusal);
+BOWLINE_VULKAN_KERNELS(rms_norm, .launch = rms_norm, .refusal = refusal);
+BOWLINE_VULKAN_KERNELS(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace,
+                       .refusal = refusal);
 
 }  // namespace bowline::vulkan

@@ -1,9 +1,9 @@
-//! ops Embedding EmbeddingGrad Dropout
+//! ops(f32, f16, bf16) Embedding EmbeddingGrad Dropout
 // Rows of a table by id, their gradient in a fixed order, and dropout.
 #include <algorithm>
 
 #include "core/random.h"
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::vulkan {
 namespace {
@@ -22,8 +22,9 @@ void embedding(Launch& l) {
       .u32(static_cast<uint64_t>(table[0]))
       .u32(static_cast<uint64_t>(table[1]))
       .u32(l.node());
-  l.dispatch(shader::embedding, {}, push, l.over_rows(count), 0,
-             static_cast<double>(elements(l.out_shape(0))) * 8);
+  l.dispatch(of_type(l.type(), shader::embedding_4, shader::embedding_2, shader::embedding_2), {},
+             push, l.over_rows(count), 0,
+             static_cast<double>(elements(l.out_shape(0))) * 2 * l.element_bytes());
 }
 
 void embedding_grad(Launch& l) {
@@ -34,20 +35,28 @@ void embedding_grad(Launch& l) {
   if (elements(table) == 0) {
     return;
   }
+  Wide wide(l);
   // A subgroup has S columns of one row and looks through the ids; there are as many rows as the
   // table has, or as ids if these are fewer. Long lists of ids go in parts, one after the other.
   const bool over_rows = rows <= count;
   const uint64_t blocks = (n + l.lanes() - 1) / l.lanes();
   if (!over_rows) {
-    l.fill(l.out_place(0), elements(table) * 4, 0);
+    Place to = l.out_place(0);
+    if (l.type() != DType::f32) {
+      const VkDeviceAddress skipped = wide.out(0) - l.workspace();
+      to = l.workspace_place();
+      to.offset += skipped;
+      to.address += skipped;
+    }
+    l.fill(to, elements(table) * 4, 0);
     l.barrier();
   }
   for (uint64_t first = 0; first < count; first += kIdsAtOnce) {
     const uint64_t end = std::min(count, first + kIdsAtOnce);
     Push push;
-    push.add(l.in(0))
-        .add(l.in(1))
-        .add(l.out(0))
+    push.add(wide.in(0))
+        .add(wide.in(1))
+        .add(wide.out(0))
         .u32(count)
         .u32(rows)
         .u32(n)
@@ -61,6 +70,7 @@ void embedding_grad(Launch& l) {
                l.over_rows(subgroups), looks * 20, static_cast<double>((end - first) * n) * 12);
     l.barrier();
   }
+  wide.finish();
 }
 
 void dropout(Launch& l) {
@@ -74,14 +84,15 @@ void dropout(Launch& l) {
   l.push_step_words(push);
   push.u32(n).u32(blocks).u32(grid.per_group).u32(attributes.stream());
   push.u32(l.iteration()).u32(dropout_threshold(rate)).f32(1 / (1 - rate));
-  l.dispatch(shader::dropout, {}, push, grid, static_cast<double>(n) * 40,
-             static_cast<double>(n) * 8);
+  l.dispatch(of_type(l.type(), shader::dropout_f32, shader::dropout_f16, shader::dropout_bf16), {},
+             push, grid, static_cast<double>(n) * 40,
+             static_cast<double>(n) * 2 * l.element_bytes());
 }
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNEL(embedding, .launch = embedding);
-BOWLINE_VULKAN_KERNEL(embedding_grad, .launch = embedding_grad);
-BOWLINE_VULKAN_KERNEL(dropout, .launch = dropout);
+BOWLINE_VULKAN_KERNELS(embedding, .launch = embedding);
+BOWLINE_VULKAN_KERNELS(embedding_grad, .launch = embedding_grad, .workspace = Wide::bytes);
+BOWLINE_VULKAN_KERNELS(dropout, .launch = dropout);
 
 }  // namespace bowline::vulkan

@@ -1,3 +1,5 @@
-BINARY(div) { return a / b; }
-GRADIENT_A(div) { return dy / b; }
-GRADIENT_B(div) { return (-dy * (a / b)) / b; }
+//! of floats integers
+//! divides
+BINARY(div) { return quotient_of(a, b); }
+GRADIENT_A(div) { return quotient_of(dy, b); }
+GRADIENT_B(div) { return quotient_of(-dy * quotient_of(a, b), b); }

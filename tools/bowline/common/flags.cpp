@@ -28,7 +28,9 @@ bool bound(std::span<const BoundDim> dims, const std::string& name) {
   return std::ranges::find(dims, name, &BoundDim::name) != dims.end();
 }
 
-Result<BoundDim> parse(const std::string& text) {
+}  // namespace
+
+Result<BoundDim> parse_dim(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
   BoundDim dim{text.substr(0, equals), 0};
   const char* const end = text.data() + text.size();
@@ -38,8 +40,6 @@ Result<BoundDim> parse(const std::string& text) {
                   "--dim \"{}\" is not of the form name=number.", text);
   return dim;
 }
-
-}  // namespace
 
 void add_format(CLI::App* verb, std::string& format) {
   verb->add_option("-o,--format", format, "Form of what is printed")
@@ -100,7 +100,7 @@ void add_dims(CLI::App* verb, DimFlags& flags) {
 Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model) {
   std::vector<BoundDim> dims;
   for (const std::string& text : flags.dims) {
-    BOWLINE_ASSIGN(BoundDim dim, parse(text));
+    BOWLINE_ASSIGN(BoundDim dim, parse_dim(text));
     BOWLINE_REQUIRE(!bound(dims, dim.name), "Dim \"{}\" is given twice.", dim.name);
     dims.push_back(std::move(dim));
   }

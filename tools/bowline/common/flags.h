@@ -30,6 +30,8 @@ struct DimFlags {
   int64_t seq = 0;
 };
 void add_dims(CLI::App* verb, DimFlags& flags);
+// Errors  bad_argument: not of the form name=number.
+Result<BoundDim> parse_dim(const std::string& text);
 // Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model.
 Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model);
 // "batch, seq": the named dims of the model that `dims` does not bind; empty: none.

@@ -114,6 +114,10 @@ void Run::describe() const {
         "backend {}\n",
         bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), bytes_text(m.arena_bytes),
         bytes_text(m.io_bytes), bytes_text(m.backend_bytes + m.staging_bytes));
+  if (const auto plan = trainer_->describe(); plan.ok() && plan.value().computed_again > 0) {
+    print(out_, "               the results of {} nodes are computed again, to stay within it\n",
+          plan.value().computed_again);
+  }
 }
 
 void Run::show(const StepReport& report, double loss, double rate) {
@@ -125,7 +129,12 @@ void Run::show(const StepReport& report, double loss, double rate) {
                            : report.skipped   ? "skipped"
                                               : "the weights";
   const std::string remark =
-      bad ? fmt::format("  norm {:g}  (not finite: {})", report.grad_norm, done) : "";
+      bad ? fmt::format("  norm {:g}  (not finite{}: {})", report.grad_norm,
+                        report.loss_scale == 1
+                            ? ""
+                            : fmt::format(" with a loss scale of {:g}", report.loss_scale),
+                        done)
+          : "";
   line_.show(
       fmt::format("step {}/{}  loss {}{}  {:.0f} tokens/s  {}  {} left", report.step, o_.steps,
                   loss_text(loss), remark, rate, bytes_text(device_->counters().peak_bytes),

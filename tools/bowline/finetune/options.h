@@ -55,6 +55,8 @@ struct FinetuneOptions {
   std::optional<float> update_clip;
   bool centered = false;
   float clip = TrainOptions{}.clip_norm;
+  std::string compute = "f32";
+  float loss_scale = TrainPrecision{}.loss_scale;
   uint64_t memory_budget = 0;
   int threads = 0;
   bool as_text = false;

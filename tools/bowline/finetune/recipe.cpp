@@ -58,6 +58,10 @@ TrainOptions train_options(const FinetuneOptions& o) {
   t.schedule.warmup_steps = o.warmup;
   t.schedule.total_steps = o.steps;
   t.clip_norm = o.clip;
+  t.precision.compute = o.compute == "bf16"  ? std::optional(DType::bf16)
+                        : o.compute == "f16" ? std::optional(DType::f16)
+                                             : std::nullopt;
+  t.precision.loss_scale = o.loss_scale;
   t.accumulation = o.accumulate;
   t.seed = o.seed;
   t.on_nonfinite = static_cast<OnNonFinite>(std::ranges::find(kOnNonFinite, o.on_nonfinite) -
@@ -95,6 +99,13 @@ Config run_config(const FinetuneOptions& o, const TrainingData& data) {
   if (o.schedule != "constant") {
     c.emplace_back("final-fraction", fmt::format("{:.9g}", o.final_fraction));
     c.emplace_back(kSteps, std::to_string(o.steps));
+  }
+  // Runs from before there was a choice have no such entries.
+  if (o.compute != FinetuneOptions{}.compute) {
+    c.emplace_back("compute", o.compute);
+  }
+  if (o.loss_scale != 0) {
+    c.emplace_back("loss-scale", fmt::format("{:.9g}", o.loss_scale));
   }
   return c;
 }

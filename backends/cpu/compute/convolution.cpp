@@ -1,0 +1,680 @@
+// See convolution.h.
+#include "compute/convolution.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "compute/gemm.h"
+#include "compute/targets.h"
+
+// Highway wants this order.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compute/convolution.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "compute/vector-inl.h"
+// clang-format on
+
+#ifndef BOWLINE_CPU_CONVOLUTION_ONCE
+#define BOWLINE_CPU_CONVOLUTION_ONCE
+namespace bowline::cpu {
+namespace {
+
+constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
+
+// A plane with zeros around it, of which all windows are there. The elements of a row lie in as many parts as the stride of the
+// last axis, so that those which neighbouring outputs meet with one element of the window are neighbours.
+struct Padded {
+  explicit Padded(const Windows& w) : windows(w) {
+    for (size_t a = 0; a < kMostSpatial; ++a) {
+      extent[a] = to_size((w.axis[a].out - 1) * w.axis[a].stride + w.axis[a].reach());
+    }
+    parts = to_size(w.axis[2].stride);
+    part = (extent[2] + parts - 1) / parts;
+  }
+  size_t row() const { return parts * part; }
+  size_t floats() const { return extent[0] * extent[1] * row(); }
+  // Where the window of the first output of a row begins.
+  size_t row_of(size_t z, size_t y) const {
+    return (z * to_size(windows.axis[0].stride) * extent[1] + y * to_size(windows.axis[1].stride)) *
+           row();
+  }
+  // From there to element k of the window.
+  size_t tap(size_t k) const {
+    const auto& [az, ay, ax] = windows.axis;
+    const size_t kx = k % to_size(ax.window) * to_size(ax.dilation);
+    const size_t ky = k / to_size(ax.window) % to_size(ay.window) * to_size(ay.dilation);
+    const size_t kz = k / to_size(ax.window * ay.window) * to_size(az.dilation);
+    return (kz * extent[1] + ky) * row() + kx % parts * part + kx / parts;
+  }
+
+  Windows windows;
+  size_t extent[kMostSpatial];
+  size_t parts;
+  size_t part;
+};
+
+// Rows of outputs that are shorter are computed together with what lies between them.
+constexpr size_t kShortRow = 32;
+
+// The planes of one group of one sample, and what they meet.
+struct DirectJob {
+  const Padded& padded;
+  const size_t* taps;
+  size_t window;
+  size_t rows_z, rows_y, row;  // of y
+  float* staged;               // as large as the padded plane
+
+  // The windows of neighbouring rows are as far from each other as the rows of the padded plane.
+  bool steps_by_rows() const { return padded.parts == 1 && padded.windows.axis[1].stride == 1; }
+  size_t flat() const { return (rows_y - 1) * padded.row() + row; }
+};
+
+}  // namespace
+}  // namespace bowline::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+
+void direct_forward(const DirectJob& job, const float* padded, const float* weight, float bias,
+                    float* y) {
+  const FloatTag d;
+  const auto slide = [&](const float* from, size_t n, float* to) HWY_ATTR {
+    for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
+      FloatVector sum = hn::Set(d, bias);
+      for (size_t k = 0; k < job.window; ++k) {
+        sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + job.taps[k] + i), sum);
+      }
+      part.store(sum, to + i);
+    });
+  };
+  const bool together = job.row < kShortRow && job.steps_by_rows();
+  for (size_t z = 0; z < job.rows_z; ++z) {
+    if (together) {
+      slide(padded + job.padded.row_of(z, 0), job.flat(), job.staged);
+    }
+    for (size_t r = 0; r < job.rows_y; ++r, y += job.row) {
+      if (together) {
+        std::copy_n(job.staged + r * job.padded.row(), job.row, y);
+      } else {
+        slide(padded + job.padded.row_of(z, r), job.row, y);
+      }
+    }
+  }
+}
+
+// Adds to the padded plane.
+void direct_back(const DirectJob& job, const float* dy, const float* weight, float* padded) {
+  const FloatTag d;
+  for (size_t z = 0; z < job.rows_z; ++z) {
+    for (size_t r = 0; r < job.rows_y; ++r, dy += job.row) {
+      float* to = padded + job.padded.row_of(z, r);
+      for (size_t k = 0; k < job.window; ++k) {
+        const FloatVector w = hn::Set(d, weight[k]);
+        float* at = to + job.taps[k];
+        for_vectors(job.row, [&](size_t i, auto part) HWY_ATTR {
+          part.store(hn::MulAdd(w, part.load(dy + i), part.load(at + i)), at + i);
+        });
+      }
+    }
+  }
+}
+
+// Adds to dweight.
+void direct_weights(const DirectJob& job, const float* padded, const float* dy, float* dweight) {
+  const auto product = [](size_t n, const float* a, const float* b) HWY_ATTR {
+    return sum_vectors(n, [=](size_t i, auto part)
+                              HWY_ATTR { return hn::Mul(part.load(a + i), part.load(b + i)); });
+  };
+  const bool together = job.steps_by_rows();
+  for (size_t z = 0; z < job.rows_z; ++z, dy += job.rows_y * job.row) {
+    if (together) {
+      std::fill_n(job.staged, job.flat(), 0.0f);
+      for (size_t r = 0; r < job.rows_y; ++r) {
+        std::copy_n(dy + r * job.row, job.row, job.staged + r * job.padded.row());
+      }
+    }
+    for (size_t k = 0; k < job.window; ++k) {
+      const float* from = padded + job.taps[k];
+      if (together) {
+        dweight[k] += product(job.flat(), from + job.padded.row_of(z, 0), job.staged);
+      }
+      for (size_t r = 0; r < job.rows_y && !together; ++r) {
+        dweight[k] += product(job.row, from + job.padded.row_of(z, r), dy + r * job.row);
+      }
+    }
+  }
+}
+
+void add_run(size_t n, const float* from, float* to) {
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    part.store(hn::Add(part.load(from + i), part.load(to + i)), to + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bowline::cpu {
+namespace {
+
+HWY_EXPORT(direct_forward);
+HWY_EXPORT(direct_back);
+HWY_EXPORT(direct_weights);
+HWY_EXPORT(add_run);
+
+// Columns of a product that are worth its while, and floats of them that stay in a cache.
+constexpr size_t kColumnsWanted = 512;
+constexpr size_t kColumnFloats = size_t{1} << 20;
+
+constexpr size_t aligned(size_t floats) { return (floats + 15) / 16 * 16; }
+
+// Channels that see one channel alone need no products of matrices.
+bool is_direct(const Convolution& c) { return c.inputs == 1 && c.groups > 1; }
+
+// Every output sees the element at its place.
+bool is_pointwise(const Convolution& c) {
+  return std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
+    return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
+  });
+}
+
+// The products that a convolution becomes: columns of some samples, or of a part of the outputs of one.
+struct Columns {
+  explicit Columns(const Convolution& c)
+      : depth(to_size(c.inputs * c.windows.window())),
+        outputs(to_size(c.windows.outputs())),
+        pointwise(is_pointwise(c)) {
+    const size_t each = std::max<size_t>(outputs, 1);
+    samples = std::clamp<size_t>(kColumnsWanted / each, 1, std::max<size_t>(to_size(c.batch), 1));
+    const size_t most = std::max<size_t>(kColumnFloats / std::max<size_t>(depth, 1), 64) / 64 * 64;
+    length = samples > 1 || pointwise ? outputs : std::min(outputs, most);
+  }
+  size_t most() const { return samples * length; }
+  bool lies_in_place() const { return pointwise && samples == 1; }
+
+  size_t depth;    // rows: an element of the window and a channel each
+  size_t outputs;  // of a sample
+  bool pointwise;
+  size_t samples;  // at once
+  size_t length;   // outputs of each of them at once
+};
+
+// Columns [first, first + length) of samples [sample, sample + samples).
+struct Part {
+  size_t sample, samples, first, length;
+  size_t columns() const { return samples * length; }
+};
+
+template <class F>
+void for_parts(const Columns& columns, size_t batch, F&& f) {
+  for (size_t n = 0; n < batch; n += columns.samples) {
+    const size_t samples = std::min(columns.samples, batch - n);
+    for (size_t o = 0; o < columns.outputs; o += columns.length) {
+      f(Part{n, samples, o, std::min(columns.length, columns.outputs - o)});
+    }
+  }
+}
+
+// Of the outputs of a row those whose element of the window lies in the input: [begin, end).
+struct Run {
+  int64_t begin, end;
+};
+Run inside(const WindowAxis& a, int64_t offset) {  // offset = k * dilation - pad
+  const int64_t begin = offset >= 0 ? 0 : (-offset + a.stride - 1) / a.stride;
+  const int64_t end = a.in - 1 - offset < 0 ? 0 : (a.in - 1 - offset) / a.stride + 1;
+  return {std::min(begin, a.out), std::clamp(end, std::min(begin, a.out), a.out)};
+}
+
+// f(column, outputs, from, zeros before, elements): pieces of rows of outputs [first, first + length) against element k of the
+// window; `from` is where the first element that is there lies in the input, -1 where none is.
+template <class F>
+void for_runs(const Windows& w, size_t k, const Part& part, F&& f) {
+  const auto& [az, ay, ax] = w.axis;
+  const auto at = static_cast<int64_t>(k);
+  const int64_t x_offset = at % ax.window * ax.dilation - ax.pad;
+  const int64_t y_offset = at / ax.window % ay.window * ay.dilation - ay.pad;
+  const int64_t z_offset = at / (ax.window * ay.window) * az.dilation - az.pad;
+  const Run whole = inside(ax, x_offset);
+  for (size_t o = part.first; o < part.first + part.length;) {
+    const auto row = static_cast<int64_t>(o) / ax.out;
+    const auto begin = static_cast<int64_t>(o) % ax.out;
+    const int64_t length =
+        std::min(ax.out - begin, static_cast<int64_t>(part.first + part.length - o));
+    const int64_t y = row % ay.out * ay.stride + y_offset;
+    const int64_t z = row / ay.out * az.stride + z_offset;
+    const int64_t lo = std::clamp(whole.begin, begin, begin + length);
+    const int64_t hi = std::clamp(whole.end, lo, begin + length);
+    const bool there = y >= 0 && y < ay.in && z >= 0 && z < az.in && lo < hi;
+    f(o - part.first, to_size(length),
+      there ? (z * ay.in + y) * ax.in + lo * ax.stride + x_offset : -1, to_size(lo - begin),
+      to_size(hi - lo));
+    o += to_size(length);
+  }
+}
+
+// Row r of the columns: element r % window of channel r / window.
+void fill_columns(Threads& threads, const Convolution& c, const Columns& columns, const Part& part,
+                  const float* x, size_t group, float* to) {
+  const Windows& w = c.windows;
+  const size_t plane = to_size(w.inputs()), window = to_size(w.window());
+  const size_t stride = to_size(w.axis[2].stride);
+  threads.parallel_for(columns.depth, [&](size_t r, size_t) {
+    for (size_t s = 0; s < part.samples; ++s) {
+      const size_t channel =
+          ((part.sample + s) * to_size(c.groups) + group) * to_size(c.inputs) + r / window;
+      const float* from = x + channel * plane;
+      float* row = to + r * part.columns() + s * part.length;
+      for_runs(w, r % window, part,
+               [&](size_t at, size_t length, int64_t first, size_t zeros, size_t there) {
+                 float* piece = row + at;
+                 if (first < 0) {
+                   std::fill_n(piece, length, 0.0f);
+                   return;
+                 }
+                 std::fill_n(piece, zeros, 0.0f);
+                 const float* in = from + first;
+                 if (stride == 1) {
+                   std::memcpy(piece + zeros, in, there * sizeof(float));
+                 } else {
+                   for (size_t i = 0; i < there; ++i) {
+                     piece[zeros + i] = in[i * stride];
+                   }
+                 }
+                 std::fill(piece + zeros + there, piece + length, 0.0f);
+               });
+    }
+  });
+}
+
+// Adds the columns to the elements that they came from.
+void add_columns(Threads& threads, const Convolution& c, const Part& part, const float* columns,
+                 size_t group, float* dx) {
+  const Windows& w = c.windows;
+  const size_t plane = to_size(w.inputs()), window = to_size(w.window());
+  const size_t stride = to_size(w.axis[2].stride), inputs = to_size(c.inputs);
+  threads.parallel_for(part.samples * inputs, [&](size_t task, size_t) {
+    const size_t s = task / inputs, i = task % inputs;
+    float* to = dx + (((part.sample + s) * to_size(c.groups) + group) * inputs + i) * plane;
+    for (size_t k = 0; k < window; ++k) {
+      const float* row = columns + (i * window + k) * part.columns() + s * part.length;
+      for_runs(w, k, part, [&](size_t at, size_t, int64_t first, size_t zeros, size_t there) {
+        if (first < 0) {
+          return;
+        }
+        const float* piece = row + at + zeros;
+        float* out = to + first;
+        if (stride == 1) {
+          HWY_DYNAMIC_DISPATCH(add_run)(there, piece, out);
+        } else {
+          for (size_t j = 0; j < there; ++j) {
+            out[j * stride] += piece[j];
+          }
+        }
+      });
+    }
+  });
+}
+
+// The channels of a group of several samples as one matrix [channels, samples * length], and back with a bias.
+void gather_samples(Threads& threads, const Convolution& c, const Part& part, const float* y,
+                    size_t group, float* to) {
+  const size_t channels = to_size(c.outputs);
+  threads.parallel_for(channels, [&](size_t m, size_t) {
+    for (size_t s = 0; s < part.samples; ++s) {
+      const size_t channel = ((part.sample + s) * to_size(c.groups) + group) * channels + m;
+      std::memcpy(to + m * part.columns() + s * part.length, y + channel * part.length,
+                  part.length * sizeof(float));
+    }
+  });
+}
+void scatter_samples(Threads& threads, const Convolution& c, const Part& part, const float* from,
+                     size_t group, const float* bias, float* y) {
+  const size_t channels = to_size(c.outputs);
+  threads.parallel_for(channels, [&](size_t m, size_t) {
+    const float add = bias != nullptr ? bias[group * channels + m] : 0.0f;
+    for (size_t s = 0; s < part.samples; ++s) {
+      const size_t channel = ((part.sample + s) * to_size(c.groups) + group) * channels + m;
+      const float* row = from + m * part.columns() + s * part.length;
+      float* out = y + channel * part.length;
+      for (size_t i = 0; i < part.length; ++i) {
+        out[i] = row[i] + add;
+      }
+    }
+  });
+}
+
+// Planes of `plane` elements, each filled with the bias of its channel, or 0.
+void fill_planes(Threads& threads, size_t planes, size_t channels, size_t plane, const float* bias,
+                 float* y) {
+  const size_t unit = std::max<size_t>(1, 16384 / std::max<size_t>(plane, 1));
+  threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t) {
+    for (size_t p = task * unit; p < std::min(planes, (task + 1) * unit); ++p) {
+      std::fill_n(y + p * plane, plane, bias != nullptr ? bias[p % channels] : 0.0f);
+    }
+  });
+}
+
+GemmShape product(GemmLayout layout, size_t m, size_t n, size_t k, size_t lda, size_t ldb,
+                  size_t ldc) {
+  return {layout, m, n, k, lda, ldb, ldc};
+}
+
+// Where a part of the products lies in the scratch: its columns, samples side by side, the scratch of gemm.
+struct Scratch {
+  static size_t column_floats(const Columns& of) {
+    return of.lies_in_place() ? 0 : aligned(of.depth * of.most());
+  }
+  static size_t sample_floats(const Convolution& c, const Columns& of) {
+    return of.samples > 1 ? aligned(to_size(c.outputs) * of.most()) : 0;
+  }
+  Scratch(const Convolution& c, const Columns& of, void* scratch)
+      : columns(static_cast<float*>(scratch)),
+        samples(columns + column_floats(of)),
+        gemm(samples + sample_floats(c, of)) {}
+  float* columns;
+  float* samples;
+  float* gemm;
+};
+
+uint64_t column_scratch_bytes(const Convolution& c, const Threads& threads) {
+  const Columns columns(c);
+  const size_t m = to_size(c.outputs), n = columns.most(), k = columns.depth;
+  const uint64_t products =
+      std::max({gemm_scratch_bytes(product(GemmLayout::nn, m, n, k, k, n, n), threads),
+                gemm_scratch_bytes(product(GemmLayout::tn, k, n, m, k, n, n), threads),
+                gemm_scratch_bytes(product(GemmLayout::nt, m, k, n, n, n, k), threads)});
+  const size_t floats = Scratch::column_floats(columns) + Scratch::sample_floats(c, columns);
+  return floats * sizeof(float) + products;
+}
+
+// What dy says of x, with steps of one, is a convolution of dy with the window turned around.
+bool turns_around(const Convolution& c) {
+  return c.outputs == 1 && std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
+           return a.stride == 1 && a.pad < a.reach();
+         });
+}
+Convolution turned_around(Convolution c) {
+  for (WindowAxis& a : c.windows.axis) {
+    std::swap(a.in, a.out);
+    a.pad = a.reach() - 1 - a.pad;
+  }
+  return c;
+}
+
+// Scratch of the direct way: the offsets of the taps, then for each thread a padded plane and as much for rows of it.
+size_t tap_floats(const Convolution& c) {
+  return aligned(to_size(c.windows.window()) * sizeof(size_t) / sizeof(float));
+}
+
+struct Direct {
+  Direct(const Convolution& c, void* scratch, bool turned = false)
+      : padded(c.windows),
+        taps(static_cast<size_t*>(scratch)),
+        planes(static_cast<float*>(scratch)) {
+    const size_t window = to_size(c.windows.window());
+    for (size_t k = 0; k < window; ++k) {
+      taps[turned ? window - 1 - k : k] = padded.tap(k);
+    }
+    planes += tap_floats(c);
+  }
+  DirectJob job(size_t thread) const {
+    const Windows& w = padded.windows;
+    return {padded,
+            taps,
+            to_size(w.window()),
+            to_size(w.axis[0].out),
+            to_size(w.axis[1].out),
+            to_size(w.axis[2].out),
+            plane(thread) + aligned(padded.floats())};
+  }
+  float* plane(size_t thread) const { return planes + thread * 2 * aligned(padded.floats()); }
+
+  // f(padded row, first element of the input's row) for rows that are there, f(padded row, nullptr) for the others.
+  template <class Element, class F>
+  void for_rows(float* to, Element* x, F&& f) const {
+    const auto& [az, ay, ax] = padded.windows.axis;
+    for (size_t z = 0; z < padded.extent[0]; ++z) {
+      for (size_t y = 0; y < padded.extent[1]; ++y, to += padded.row()) {
+        const int64_t iz = static_cast<int64_t>(z) - az.pad, iy = static_cast<int64_t>(y) - ay.pad;
+        const bool there = iz >= 0 && iz < az.in && iy >= 0 && iy < ay.in;
+        f(to, there ? x + (iz * ay.in + iy) * ax.in : nullptr);
+      }
+    }
+  }
+  // f(index in a padded row, element of the input's row) for the elements that are there.
+  template <class F>
+  void for_elements(F&& f) const {
+    const WindowAxis& a = padded.windows.axis[2];
+    const int64_t end = std::min(a.in + a.pad, static_cast<int64_t>(padded.extent[2]));
+    size_t phase = to_size(a.pad) % padded.parts, at = to_size(a.pad) / padded.parts;
+    for (int64_t p = a.pad; p < end; ++p) {
+      f(phase * padded.part + at, p - a.pad);
+      if (++phase == padded.parts) {
+        phase = 0;
+        ++at;
+      }
+    }
+  }
+  void pack(const float* x, float* to) const {
+    const WindowAxis& a = padded.windows.axis[2];
+    for_rows(to, x, [&](float* row, const float* from) {
+      std::fill_n(row, padded.row(), 0.0f);
+      if (from != nullptr && padded.parts == 1) {
+        const int64_t end = std::min(a.in + a.pad, static_cast<int64_t>(padded.extent[2]));
+        std::copy_n(from, std::max<int64_t>(end - a.pad, 0), row + a.pad);
+      } else if (from != nullptr) {
+        for_elements([&](size_t at, int64_t i) { row[at] = from[i]; });
+      }
+    });
+  }
+  // The rows of dx were filled before.
+  void unpack(float* from, float* dx) const {
+    for_rows(from, dx, [&](float* row, float* to) {
+      if (to != nullptr) {
+        for_elements([&](size_t at, int64_t i) { to[i] += row[at]; });
+      }
+    });
+  }
+
+  Padded padded;
+  size_t* taps;
+  float* planes;
+};
+
+// Planes of one group.
+struct Group {
+  size_t inputs, outputs, window;
+};
+
+}  // namespace
+
+uint64_t convolution_scratch_bytes(const Convolution& c, const Threads& threads) {
+  if (is_direct(c)) {
+    const size_t turned = turns_around(c) ? Padded(turned_around(c).windows).floats() : 0;
+    const size_t plane = aligned(std::max(Padded(c.windows).floats(), turned));
+    return (tap_floats(c) + threads.count() * 2 * plane) * sizeof(float);
+  }
+  return column_scratch_bytes(c, threads);
+}
+
+namespace {
+
+Group group_of(const Convolution& c) {
+  return {to_size(c.windows.inputs()), to_size(c.windows.outputs()), to_size(c.windows.window())};
+}
+
+void convolve_direct(Threads& threads, const Convolution& c, const float* x, const float* weight,
+                     const float* bias, float* y, void* scratch, bool turned = false) {
+  const Direct direct(c, scratch, turned);
+  const Group size = group_of(c);
+  const size_t outputs = to_size(c.outputs);
+  threads.parallel_for(to_size(c.batch * c.groups), [&](size_t task, size_t thread) {
+    float* plane = direct.plane(thread);
+    direct.pack(x + task * size.inputs, plane);
+    for (size_t m = 0; m < outputs; ++m) {
+      const size_t channel = task % to_size(c.groups) * outputs + m;
+      HWY_DYNAMIC_DISPATCH(direct_forward)
+      (direct.job(thread), plane, weight + channel * size.window,
+       bias != nullptr ? bias[channel] : 0.0f, y + (task * outputs + m) * size.outputs);
+    }
+  });
+}
+
+void convolve_back_direct(Threads& threads, const Convolution& c, const float* dy,
+                          const float* weight, float* dx, void* scratch) {
+  const Direct direct(c, scratch);
+  const Group size = group_of(c);
+  const size_t outputs = to_size(c.outputs);
+  threads.parallel_for(to_size(c.batch * c.groups), [&](size_t task, size_t thread) {
+    float* plane = direct.plane(thread);
+    std::fill_n(plane, direct.padded.floats(), 0.0f);
+    for (size_t m = 0; m < outputs; ++m) {
+      const size_t channel = task % to_size(c.groups) * outputs + m;
+      HWY_DYNAMIC_DISPATCH(direct_back)
+      (direct.job(thread), dy + (task * outputs + m) * size.outputs, weight + channel * size.window,
+       plane);
+    }
+    direct.unpack(plane, dx + task * size.inputs);
+  });
+}
+
+void convolve_weights_direct(Threads& threads, const Convolution& c, const float* x,
+                             const float* dy, float* dweight, void* scratch) {
+  const Direct direct(c, scratch);
+  const Group size = group_of(c);
+  const size_t outputs = to_size(c.outputs), groups = to_size(c.groups);
+  threads.parallel_for(groups, [&](size_t g, size_t thread) {
+    float* plane = direct.plane(thread);
+    std::fill_n(dweight + g * outputs * size.window, outputs * size.window, 0.0f);
+    for (size_t n = 0; n < to_size(c.batch); ++n) {
+      direct.pack(x + (n * groups + g) * size.inputs, plane);
+      for (size_t m = 0; m < outputs; ++m) {
+        HWY_DYNAMIC_DISPATCH(direct_weights)
+        (direct.job(thread), plane, dy + ((n * groups + g) * outputs + m) * size.outputs,
+         dweight + (g * outputs + m) * size.window);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void convolve(Threads& threads, const Convolution& c, const float* x, const float* weight,
+              const float* bias, float* y, void* scratch) {
+  if (is_direct(c)) {
+    convolve_direct(threads, c, x, weight, bias, y, scratch);
+    return;
+  }
+  const Columns columns(c);
+  const Scratch s(c, columns, scratch);
+  const Group size = group_of(c);
+  const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
+  const bool prefilled = columns.samples == 1 && bias != nullptr;
+  if (prefilled) {
+    fill_planes(threads, to_size(c.batch) * groups * m, groups * m, size.outputs, bias, y);
+  }
+  for_parts(columns, to_size(c.batch), [&](const Part& part) {
+    for (size_t g = 0; g < groups; ++g) {
+      const size_t sample = part.sample * groups + g;
+      const float* b = x + sample * to_size(c.inputs) * size.inputs;
+      if (!columns.lies_in_place()) {
+        fill_columns(threads, c, columns, part, x, g, s.columns);
+        b = s.columns;
+      }
+      const size_t n = part.columns();
+      const bool straight = columns.samples == 1;
+      GemmOptions options;
+      options.accumulate = prefilled;
+      gemm(threads, product(GemmLayout::nn, m, n, k, k, n, straight ? size.outputs : n),
+           weight + g * m * k, b, straight ? y + sample * m * size.outputs + part.first : s.samples,
+           options, s.gemm);
+      if (!straight) {
+        scatter_samples(threads, c, part, s.samples, g, bias, y);
+      }
+    }
+  });
+}
+
+void convolve_back(Threads& threads, const Convolution& c, const float* dy, const float* weight,
+                   const float* bias, float* dx, void* scratch) {
+  if (is_direct(c) && turns_around(c)) {
+    convolve_direct(threads, turned_around(c), dy, weight, bias, dx, scratch, true);
+    return;
+  }
+  const Columns columns(c);
+  const Group size = group_of(c);
+  const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
+  const size_t channels = groups * to_size(c.inputs);
+  const bool in_place = !is_direct(c) && columns.lies_in_place();
+  if (!in_place || bias != nullptr) {
+    fill_planes(threads, to_size(c.batch) * channels, channels, size.inputs, bias, dx);
+  }
+  if (is_direct(c)) {
+    convolve_back_direct(threads, c, dy, weight, dx, scratch);
+    return;
+  }
+  const Scratch s(c, columns, scratch);
+  for_parts(columns, to_size(c.batch), [&](const Part& part) {
+    for (size_t g = 0; g < groups; ++g) {
+      const size_t sample = part.sample * groups + g, n = part.columns();
+      const bool straight = columns.samples == 1;
+      const float* b = dy + sample * m * size.outputs + part.first;
+      if (!straight) {
+        gather_samples(threads, c, part, dy, g, s.samples);
+        b = s.samples;
+      }
+      GemmOptions options;
+      options.accumulate = in_place && bias != nullptr;
+      gemm(threads, product(GemmLayout::tn, k, n, m, k, straight ? size.outputs : n, n),
+           weight + g * m * k, b,
+           in_place ? dx + sample * to_size(c.inputs) * size.inputs : s.columns, options, s.gemm);
+      if (!in_place) {
+        add_columns(threads, c, part, s.columns, g, dx);
+      }
+    }
+  });
+}
+
+void convolve_weights(Threads& threads, const Convolution& c, const float* x, const float* dy,
+                      float* dweight, void* scratch) {
+  if (is_direct(c)) {
+    convolve_weights_direct(threads, c, x, dy, dweight, scratch);
+    return;
+  }
+  const Columns columns(c);
+  const Scratch s(c, columns, scratch);
+  const Group size = group_of(c);
+  const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
+  if (c.batch == 0 || size.outputs == 0) {
+    std::fill_n(dweight, groups * m * k, 0.0f);
+  }
+  for_parts(columns, to_size(c.batch), [&](const Part& part) {
+    for (size_t g = 0; g < groups; ++g) {
+      const size_t sample = part.sample * groups + g, n = part.columns();
+      const bool straight = columns.samples == 1;
+      const float* a = dy + sample * m * size.outputs + part.first;
+      if (!straight) {
+        gather_samples(threads, c, part, dy, g, s.samples);
+        a = s.samples;
+      }
+      const float* b = x + sample * to_size(c.inputs) * size.inputs;
+      if (!columns.lies_in_place()) {
+        fill_columns(threads, c, columns, part, x, g, s.columns);
+        b = s.columns;
+      }
+      GemmOptions options;
+      options.accumulate = part.sample > 0 || part.first > 0;
+      gemm(threads, product(GemmLayout::nt, m, k, n, straight ? size.outputs : n, n, k), a, b,
+           dweight + g * m * k, options, s.gemm);
+    }
+  });
+}
+
+}  // namespace bowline::cpu
+#endif  // HWY_ONCE

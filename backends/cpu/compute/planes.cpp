@@ -1,0 +1,93 @@
+// See planes.h.
+#include "compute/planes.h"
+
+#include "compute/targets.h"
+
+// Highway wants this order.
+// clang-format off
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "compute/planes.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "compute/vector-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+
+float sum_run(size_t n, const float* x) {
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); });
+}
+
+float squares_run(size_t n, const float* x, float mean) {
+  const FloatVector m = hn::Set(FloatTag(), mean);
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector d = hn::Sub(part.load(x + i), m);
+    return hn::Mul(d, d);
+  });
+}
+
+float products_run(size_t n, const float* x, const float* dy, float mean) {
+  const FloatVector m = hn::Set(FloatTag(), mean);
+  return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    return hn::Mul(part.load(dy + i), hn::Sub(part.load(x + i), m));
+  });
+}
+
+void scale_each(size_t n, const float* x, float mean, float scale, float bias, float* y) {
+  const FloatTag d;
+  const FloatVector m = hn::Set(d, mean), s = hn::Set(d, scale), b = hn::Set(d, bias);
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    part.store(hn::MulAdd(hn::Sub(part.load(x + i), m), s, b), y + i);
+  });
+}
+
+void mix_each(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
+              float* dx) {
+  const FloatTag d;
+  const FloatVector m = hn::Set(d, mean), va = hn::Set(d, a), vb = hn::Set(d, b),
+                    vc = hn::Set(d, c);
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    const FloatVector of_x = hn::MulAdd(hn::Sub(part.load(x + i), m), vb, vc);
+    part.store(hn::MulAdd(part.load(dy + i), va, of_x), dx + i);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bowline::cpu {
+namespace {
+
+HWY_EXPORT(sum_run);
+HWY_EXPORT(squares_run);
+HWY_EXPORT(products_run);
+HWY_EXPORT(scale_each);
+HWY_EXPORT(mix_each);
+
+}  // namespace
+
+float sum_of(size_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(sum_run)(n, x); }
+
+float squares_of(size_t n, const float* x, float mean) {
+  return HWY_DYNAMIC_DISPATCH(squares_run)(n, x, mean);
+}
+
+float products_of(size_t n, const float* x, const float* dy, float mean) {
+  return HWY_DYNAMIC_DISPATCH(products_run)(n, x, dy, mean);
+}
+
+void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y) {
+  HWY_DYNAMIC_DISPATCH(scale_each)(n, x, mean, scale, bias, y);
+}
+
+void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
+             float* dx) {
+  HWY_DYNAMIC_DISPATCH(mix_each)(n, x, dy, mean, a, b, c, dx);
+}
+
+}  // namespace bowline::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,21 @@
+// Sums over a run of f32 elements, and what is made of one with the same numbers for all of it: the parts of norms of channels.
+//
+// Numerics  sums in f32 with a fixed order.
+#pragma once
+
+#include <cstddef>
+
+namespace bowline::cpu {
+
+float sum_of(size_t n, const float* x);
+// sum of (x - mean)^2
+float squares_of(size_t n, const float* x, float mean);
+// sum of dy * (x - mean)
+float products_of(size_t n, const float* x, const float* dy, float mean);
+// y = (x - mean) * scale + bias. y may be x.
+void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y);
+// dx = dy * a + (x - mean) * b + c. dx may be x or dy.
+void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
+             float* dx);
+
+}  // namespace bowline::cpu

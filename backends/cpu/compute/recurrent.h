@@ -1,0 +1,79 @@
+// Recurrent layers in f32, forward and backward: runtime/ops/lstm.cpp and gru.cpp say what is computed, and the shapes.
+//
+// The weight is packed once per call, into panels as wide as a tile of the matrix product; a step then is one pass over them, with
+// the cell computed where its sums are still in the cache.
+//
+// Numerics  the bits depend on the instruction set and the shape, never on the number of threads.
+// Threads   uses the pool, once or twice per step; nothing is allocated. `activations` may be `gates`, `dgates` may be `activations`.
+#pragma once
+
+#include <cstddef>
+
+#include "threads.h"
+
+namespace bowline::cpu {
+
+struct RecurrentShape {
+  size_t gates = 0;  // 4 of an LSTM, 3 of a GRU
+  size_t steps = 0;
+  size_t batch = 0;
+  size_t units = 0;
+  bool reverse = false;
+};
+
+// Of any of the four. The scratch is aligned to 64 bytes.
+size_t recurrent_scratch_bytes(const RecurrentShape& shape, const Threads& threads);
+
+struct LstmForward {
+  const float* gates;
+  const float* w;
+  const float* h0;
+  const float* c0;
+  float* y;
+  float* c;
+  float* activations;
+};
+void lstm(Threads& threads, const RecurrentShape& shape, const LstmForward& x, void* scratch);
+
+struct LstmBackward {
+  const float* activations;
+  const float* w;
+  const float* c0;
+  const float* c;
+  const float* dy;
+  const float* dc;  // (optional) [T, B, H], default zeros
+  float* dgates;
+  float* dh0;
+  float* dc0;
+};
+void lstm_backward(Threads& threads, const RecurrentShape& shape, const LstmBackward& x,
+                   void* scratch);
+
+struct GruForward {
+  const float* gates;
+  const float* w;
+  const float* h0;
+  const float* bias;  // (optional) [H], default zeros
+  float* y;
+  float* activations;
+  float* recurrent;
+  bool reset_after;
+};
+void gru(Threads& threads, const RecurrentShape& shape, const GruForward& x, void* scratch);
+
+struct GruBackward {
+  const float* activations;
+  const float* recurrent;
+  const float* w;
+  const float* h0;
+  const float* y;
+  const float* dy;
+  float* dgates;
+  float* d_new;
+  float* dh0;
+  bool reset_after;
+};
+void gru_backward(Threads& threads, const RecurrentShape& shape, const GruBackward& x,
+                  void* scratch);
+
+}  // namespace bowline::cpu

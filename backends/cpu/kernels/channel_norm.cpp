@@ -1,0 +1,211 @@
+//! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
+// Norms of channels: a task per channel of the batch, or per group of a sample. Sums of planes are added up in double precision.
+#include <algorithm>
+#include <cmath>
+
+#include "compute/planes.h"
+#include "wide.h"
+
+namespace bowline::cpu {
+namespace {
+
+// [batch, channels, elements of a plane].
+struct Planes {
+  explicit Planes(const Shape& x)
+      : batch(static_cast<size_t>(x[0])),
+        channels(static_cast<size_t>(x[1])),
+        plane(static_cast<size_t>(x.elements(2, x.rank()))) {}
+  size_t at(size_t sample, size_t channel) const { return (sample * channels + channel) * plane; }
+
+  size_t batch, channels, plane;
+};
+
+// f of every plane of a channel.
+template <class F>
+double over_batch(const Planes& p, size_t channel, F&& f) {
+  double sum = 0;
+  for (size_t n = 0; n < p.batch; ++n) {
+    sum += static_cast<double>(f(p.at(n, channel)));
+  }
+  return sum;
+}
+
+float inverse_root(float x) { return 1.0f / std::sqrt(x); }
+
+// The running statistics lie where the outputs do.
+void run_batch_norm(const Launch& l) {
+  const auto& t = l.attributes<BatchNormAttributes>();
+  const Planes p(*l.in[0].shape);
+  const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *bias = l.in[2].f32();
+  float *y = l.out[0].f32(), *running_mean = l.out[1].f32(), *running_variance = l.out[2].f32();
+  const bool training = l.step(step::batch_norm::training) != 0;
+  const size_t n = p.batch * p.plane;
+  const auto count = static_cast<double>(std::max<size_t>(n, 1));
+  l.threads.parallel_for(p.channels, [&](size_t c, size_t) {
+    float mean = running_mean[c];
+    float variance = running_variance[c];
+    if (training) {
+      mean = static_cast<float>(
+          over_batch(p, c, [&](size_t at) { return sum_of(p.plane, x + at); }) / count);
+      const double squares =
+          over_batch(p, c, [&](size_t at) { return squares_of(p.plane, x + at, mean); });
+      variance = static_cast<float>(squares / count);
+      if (n > 0) {
+        const auto unbiased =
+            static_cast<float>(squares / static_cast<double>(std::max<size_t>(n - 1, 1)));
+        running_mean[c] += t.momentum() * (mean - running_mean[c]);
+        running_variance[c] += t.momentum() * (unbiased - running_variance[c]);
+      }
+    }
+    const float inverse = inverse_root(variance + t.eps());
+    l.out[3].f32()[c] = mean;
+    l.out[4].f32()[c] = inverse;
+    for (size_t b = 0; b < p.batch; ++b) {
+      scale_run(p.plane, x + p.at(b, c), mean, inverse * scale[c], bias[c], y + p.at(b, c));
+    }
+  });
+}
+
+void run_batch_norm_grad(const Launch& l) {
+  const Planes p(*l.in[0].shape);
+  const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *dy = l.in[2].f32();
+  const float *mean = l.in[3].f32(), *inverse = l.in[4].f32();
+  float *dx = l.out[0].f32(), *dscale = l.out[1].f32(), *dbias = l.out[2].f32();
+  const bool training = l.step(step::batch_norm_grad::training) != 0;
+  const auto count = static_cast<float>(std::max<size_t>(p.batch * p.plane, 1));
+  l.threads.parallel_for(p.channels, [&](size_t c, size_t) {
+    const auto sum =
+        static_cast<float>(over_batch(p, c, [&](size_t at) { return sum_of(p.plane, dy + at); }));
+    const auto products = static_cast<float>(over_batch(
+        p, c, [&](size_t at) { return products_of(p.plane, x + at, dy + at, mean[c]); }));
+    dscale[c] = products * inverse[c];
+    dbias[c] = sum;
+    const float a = scale[c] * inverse[c];
+    const float of_x = training ? -a * inverse[c] * (dscale[c] / count) : 0.0f;
+    const float of_one = training ? -a * (sum / count) : 0.0f;
+    for (size_t b = 0; b < p.batch; ++b) {
+      const size_t at = p.at(b, c);
+      if (training) {
+        mix_run(p.plane, x + at, dy + at, mean[c], a, of_x, of_one, dx + at);
+      } else {
+        scale_run(p.plane, dy + at, 0, a, 0, dx + at);
+      }
+    }
+  });
+}
+
+struct Statistics {
+  float mean, inverse;
+};
+Statistics statistics(size_t n, const float* x, float eps) {
+  const auto count = static_cast<float>(n);
+  const float mean = sum_of(n, x) / count;
+  return {mean, inverse_root(squares_of(n, x, mean) / count + eps)};
+}
+
+// f(sample, first channel) for every group of every sample, of `channels` channels.
+template <class F>
+void for_groups(Threads& threads, const Planes& p, size_t groups, F&& f) {
+  threads.parallel_for(p.batch * groups, [&](size_t task, size_t) {
+    f(task / groups, task % groups * (p.channels / groups));
+  });
+}
+
+void group_norm(const Launch& l, size_t groups, float eps) {
+  const Planes p(*l.in[0].shape);
+  if (l.in[0].elements() == 0) {
+    return;
+  }
+  const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *bias = l.in[2].f32();
+  float* y = l.out[0].f32();
+  const size_t channels = p.channels / groups;
+  for_groups(l.threads, p, groups, [&](size_t n, size_t first) {
+    const Statistics s = statistics(channels * p.plane, x + p.at(n, first), eps);
+    for (size_t c = first; c < first + channels; ++c) {
+      scale_run(p.plane, x + p.at(n, c), s.mean, s.inverse * scale[c], bias[c], y + p.at(n, c));
+    }
+  });
+}
+
+void run_group_norm(const Launch& l) {
+  const auto& t = l.attributes<GroupNormAttributes>();
+  group_norm(l, static_cast<size_t>(t.groups()), t.eps());
+}
+
+void run_instance_norm(const Launch& l) {
+  group_norm(l, static_cast<size_t>((*l.in[0].shape)[1]),
+             l.attributes<InstanceNormAttributes>().eps());
+}
+
+// For every plane the sums of dy and of dy * h.
+uint64_t group_norm_grad_workspace(const device::NodeQuery& node, const Threads&) {
+  const Shape& x = node.inputs[0].shape;
+  return static_cast<uint64_t>(x[0] * x[1]) * 2 * sizeof(float);
+}
+
+void run_group_norm_grad(const Launch& l) {
+  const auto& t = l.attributes<GroupNormAttributes>();
+  const Planes p(*l.in[0].shape);
+  const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *dy = l.in[2].f32();
+  float* dx = l.out[0].f32();
+  auto* const sums = reinterpret_cast<float*>(l.workspace);
+  const auto groups = static_cast<size_t>(t.groups());
+  const size_t channels = p.channels / groups;
+  if (l.in[0].elements() > 0) {
+    for_groups(l.threads, p, groups, [&](size_t n, size_t first) {
+      const Statistics s = statistics(channels * p.plane, x + p.at(n, first), t.eps());
+      double sum_g = 0, sum_gh = 0;
+      for (size_t c = first; c < first + channels; ++c) {
+        const size_t at = p.at(n, c);
+        float* of_plane = sums + 2 * (n * p.channels + c);
+        of_plane[0] = sum_of(p.plane, dy + at);
+        of_plane[1] = products_of(p.plane, x + at, dy + at, s.mean) * s.inverse;
+        sum_g += static_cast<double>(scale[c] * of_plane[0]);
+        sum_gh += static_cast<double>(scale[c] * of_plane[1]);
+      }
+      const auto count = static_cast<double>(channels * p.plane);
+      const auto mean_g = static_cast<float>(sum_g / count);
+      const auto mean_gh = static_cast<float>(sum_gh / count);
+      for (size_t c = first; c < first + channels; ++c) {
+        const size_t at = p.at(n, c);
+        mix_run(p.plane, x + at, dy + at, s.mean, s.inverse * scale[c],
+                -s.inverse * s.inverse * mean_gh, -s.inverse * mean_g, dx + at);
+      }
+    });
+  }
+  for (size_t c = 0; c < p.channels; ++c) {
+    double dscale = 0, dbias = 0;
+    for (size_t n = 0; n < p.batch && p.plane > 0; ++n) {
+      dbias += static_cast<double>(sums[2 * (n * p.channels + c)]);
+      dscale += static_cast<double>(sums[2 * (n * p.channels + c) + 1]);
+    }
+    l.out[1].f32()[c] = static_cast<float>(dscale);
+    l.out[2].f32()[c] = static_cast<float>(dbias);
+  }
+}
+
+}  // namespace
+
+#define BOWLINE_NORM(stem, run_it)                                              \
+  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16; \
+  const Kernel kernel_##stem{.run = run_it};                                    \
+  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_it>,                \
+                                   .workspace = wide_workspace<no_workspace>};  \
+  const Kernel kernel_##stem##_bf16 {                                           \
+    .run = run_wide<bf16, run_it>, .workspace = wide_workspace<no_workspace>    \
+  }
+BOWLINE_NORM(batch_norm, run_batch_norm);
+BOWLINE_NORM(batch_norm_grad, run_batch_norm_grad);
+BOWLINE_NORM(group_norm, run_group_norm);
+BOWLINE_NORM(instance_norm, run_instance_norm);
+#undef BOWLINE_NORM
+
+extern const Kernel kernel_group_norm_grad, kernel_group_norm_grad_f16, kernel_group_norm_grad_bf16;
+const Kernel kernel_group_norm_grad{.run = run_group_norm_grad,
+                                    .workspace = group_norm_grad_workspace};
+const Kernel kernel_group_norm_grad_f16{.run = run_wide<f16, run_group_norm_grad>,
+                                        .workspace = wide_workspace<group_norm_grad_workspace>};
+const Kernel kernel_group_norm_grad_bf16{.run = run_wide<bf16, run_group_norm_grad>,
+                                         .workspace = wide_workspace<group_norm_grad_workspace>};
+
+}  // namespace bowline::cpu

@@ -1,0 +1,76 @@
+//! ops(f32, f16, bf16) Conv ConvTranspose ConvInputGrad ConvWeightGrad
+// Adapters of compute/convolution.h: x, weight and y of the convolution that an operator is, or that it turns around.
+#include "compute/convolution.h"
+
+#include "wide.h"
+
+namespace bowline::cpu {
+namespace {
+
+Convolution conv(const Attributes& a, const Shape& x, const Shape& weight, const Shape& y) {
+  return convolution_of(a.as<ConvAttributes>(), x, weight, y);
+}
+Convolution transposed(const Attributes& a, const Shape& x, const Shape& weight, const Shape& y) {
+  return convolution_of(a.as<ConvTransposeAttributes>(), y, weight, x);
+}
+Convolution input_grad(const Attributes& a, const Shape& weight, const Shape& dy, const Shape& dx) {
+  return convolution_of(a.as<ConvInputGradAttributes>(), dx, weight, dy);
+}
+Convolution weight_grad(const Attributes& a, const Shape& x, const Shape& dy, const Shape& dw) {
+  return convolution_of(a.as<ConvWeightGradAttributes>(), x, dw, dy);
+}
+
+using Find = Convolution (*)(const Attributes& a, const Shape& in0, const Shape& in1,
+                             const Shape& out);
+
+template <Find find>
+Convolution of(const Launch& l) {
+  return find(l.record.attributes, *l.in[0].shape, *l.in[1].shape, *l.out[0].shape);
+}
+
+template <Find find>
+uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
+  return convolution_scratch_bytes(
+      find(node.attributes, node.inputs[0].shape, node.inputs[1].shape, node.outputs[0].shape),
+      threads);
+}
+
+const float* bias(const Launch& l) { return l.has_input(2) ? l.in[2].f32() : nullptr; }
+
+void run_conv(const Launch& l) {
+  convolve(l.threads, of<conv>(l), l.in[0].f32(), l.in[1].f32(), bias(l), l.out[0].f32(),
+           l.workspace);
+}
+
+void run_transposed(const Launch& l) {
+  convolve_back(l.threads, of<transposed>(l), l.in[0].f32(), l.in[1].f32(), bias(l), l.out[0].f32(),
+                l.workspace);
+}
+
+void run_input_grad(const Launch& l) {
+  convolve_back(l.threads, of<input_grad>(l), l.in[1].f32(), l.in[0].f32(), nullptr, l.out[0].f32(),
+                l.workspace);
+}
+
+void run_weight_grad(const Launch& l) {
+  convolve_weights(l.threads, of<weight_grad>(l), l.in[0].f32(), l.in[1].f32(), l.out[0].f32(),
+                   l.workspace);
+}
+
+}  // namespace
+
+#define BOWLINE_CONVOLUTION(stem, run_it, find)                                   \
+  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;   \
+  const Kernel kernel_##stem{.run = run_it, .workspace = workspace<find>};        \
+  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_it>,                  \
+                                   .workspace = wide_workspace<workspace<find>>}; \
+  const Kernel kernel_##stem##_bf16 {                                             \
+    .run = run_wide<bf16, run_it>, .workspace = wide_workspace<workspace<find>>   \
+  }
+BOWLINE_CONVOLUTION(conv, run_conv, conv);
+BOWLINE_CONVOLUTION(conv_transpose, run_transposed, transposed);
+BOWLINE_CONVOLUTION(conv_input_grad, run_input_grad, input_grad);
+BOWLINE_CONVOLUTION(conv_weight_grad, run_weight_grad, weight_grad);
+#undef BOWLINE_CONVOLUTION
+
+}  // namespace bowline::cpu

@@ -1,0 +1,123 @@
+//! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
+// The largest and the smallest elements along axes, and where they are. 0 equals -0. NaN is the largest number; for ReduceMin and
+// ArgMin the smallest.
+#include <algorithm>
+#include <limits>
+
+#include "core/element_types.h"
+#include "kernel.h"
+#include "reduction.h"
+
+namespace bowline::cpu {
+namespace {
+
+// True if a stands before b where the largest, or the smallest, comes first.
+template <class T>
+bool beats(bool largest, bool nan_first, T a, T b) {
+  if constexpr (Float<T>) {
+    const float u = to_f32(a);
+    const float v = to_f32(b);
+    if (u != u || v != v) {
+      return nan_first ? u != u && v == v : u == u && v != v;
+    }
+    return largest ? u > v : u < v;
+  } else {
+    return largest ? a > b : a < b;
+  }
+}
+
+template <class T, bool kLargest>
+void run_reduce(const Launch& l) {
+  const T* const x = l.in[0].as<const T>();
+  T* const y = l.out[0].as<T>();
+  for_reductions(l.threads, *l.in[0].shape, named_axes_of(l), [=](int64_t output, auto walk) {
+    T best{};
+    bool known = false;
+    walk([&](int64_t at) {
+      if (!known || beats(kLargest, true, x[at], best)) {
+        best = x[at];
+        known = true;
+      }
+    });
+    y[output] = best;
+  });
+}
+
+template <class T, bool kLargest>
+void run_arg(const Launch& l) {
+  const auto& t = l.attributes<ArgAttributes>();
+  const Shape& shape = *l.in[0].shape;
+  const Lines lines(shape, positive_axis(t.axis(), shape.rank()));
+  const bool last = t.last();
+  const T* const x = l.in[0].as<const T>();
+  auto* const y = l.out[0].as<int32_t>();
+  for_lines(l.threads, lines, [=](int64_t line, int64_t begin, size_t) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < lines.n; ++i) {
+      const T a = x[begin + i * lines.step];
+      const T b = x[begin + best * lines.step];
+      if (last ? !beats(kLargest, true, b, a) : beats(kLargest, true, a, b)) {
+        best = i;
+      }
+    }
+    y[line] = static_cast<int32_t>(best);
+  });
+}
+
+template <class T>
+void run_top_k(const Launch& l) {
+  const auto& t = l.attributes<TopKAttributes>();
+  const Shape& shape = *l.in[0].shape;
+  const Lines lines(shape, positive_axis(t.axis(), shape.rank()));
+  const int64_t k = t.k();
+  const bool largest = t.largest();
+  const T* const x = l.in[0].as<const T>();
+  T* const values = l.out[0].as<T>();
+  auto* const indices = l.out[1].as<int32_t>();
+  auto* const orders = reinterpret_cast<int32_t*>(l.workspace);
+  if (k == 0) {
+    return;
+  }
+  for_lines(l.threads, lines, [=](int64_t line, int64_t begin, size_t thread) {
+    int32_t* const order = orders + static_cast<int64_t>(thread) * lines.n;
+    std::iota(order, order + lines.n, 0);
+    std::partial_sort(order, order + k, order + lines.n, [=](int32_t a, int32_t b) {
+      const T u = x[begin + a * lines.step];
+      const T v = x[begin + b * lines.step];
+      return beats(largest, largest, u, v) || (!beats(largest, largest, v, u) && a < b);
+    });
+    const int64_t to = line / lines.step * k * lines.step + line % lines.step;
+    for (int64_t j = 0; j < k; ++j) {
+      values[to + j * lines.step] = x[begin + order[j] * lines.step];
+      indices[to + j * lines.step] = order[j];
+    }
+  });
+}
+
+// The order of a line, for each thread.
+uint64_t top_k_workspace(const device::NodeQuery& node, const Threads& threads) {
+  const Shape& x = node.inputs[0].shape;
+  const int axis = positive_axis(node.attributes.as<TopKAttributes>().axis(), x.rank());
+  return static_cast<uint64_t>(x[axis]) * threads.count() * sizeof(int32_t);
+}
+
+}  // namespace
+
+#define BOWLINE_CPU_EXTREMES(suffix, type)                                  \
+  extern const Kernel kernel_reduce_max##suffix, kernel_reduce_min##suffix, \
+      kernel_arg_max##suffix, kernel_arg_min##suffix, kernel_top_k##suffix; \
+  const Kernel kernel_reduce_max##suffix{.run = run_reduce<type, true>};    \
+  const Kernel kernel_reduce_min##suffix{.run = run_reduce<type, false>};   \
+  const Kernel kernel_arg_max##suffix{.run = run_arg<type, true>};          \
+  const Kernel kernel_arg_min##suffix{.run = run_arg<type, false>};         \
+  const Kernel kernel_top_k##suffix { .run = run_top_k<type>, .workspace = top_k_workspace }
+BOWLINE_CPU_EXTREMES(, float);
+BOWLINE_CPU_EXTREMES(_f16, f16);
+BOWLINE_CPU_EXTREMES(_bf16, bf16);
+BOWLINE_CPU_EXTREMES(_i8, int8_t);
+BOWLINE_CPU_EXTREMES(_u8, uint8_t);
+BOWLINE_CPU_EXTREMES(_i32, int32_t);
+BOWLINE_CPU_EXTREMES(_i64, int64_t);
+#undef BOWLINE_CPU_EXTREMES
+
+}  // namespace bowline::cpu

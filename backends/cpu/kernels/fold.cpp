@@ -1,0 +1,134 @@
+//! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
+//! ops(i8, u8, i32, i64) ReduceSum
+//! ops(f32, f16, bf16) ReduceProdGrad
+// Products over axes and their gradient, sums of integers, and running sums. Integers wrap around.
+#include "core/element_types.h"
+#include "kernel.h"
+#include "reduction.h"
+
+namespace bowline::cpu {
+namespace {
+
+// What sums and products are made of: floats in double precision, integers in 64 bits.
+template <class T>
+auto number(T x) {
+  if constexpr (Float<T>) {
+    return static_cast<double>(to_f32(x));
+  } else {
+    return static_cast<uint64_t>(static_cast<int64_t>(x));
+  }
+}
+template <class T>
+using Number = decltype(number(T{}));
+
+template <class T>
+T stored(Number<T> x) {
+  if constexpr (Float<T>) {
+    return from_f32<T>(static_cast<float>(x));
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+template <class T, bool kProduct>
+void run_fold(const Launch& l) {
+  const T* const x = l.in[0].as<const T>();
+  T* const y = l.out[0].as<T>();
+  for_reductions(l.threads, *l.in[0].shape, named_axes_of(l), [=](int64_t output, auto walk) {
+    Number<T> total = kProduct ? 1 : 0;
+    walk([&](int64_t at) { total = kProduct ? total * number(x[at]) : total + number(x[at]); });
+    y[output] = stored<T>(total);
+  });
+}
+
+// Each element gets the product of those before it, then of those behind it, in f32.
+template <class T>
+void run_prod_grad(const Launch& l) {
+  const Shape& shape = *l.in[0].shape;
+  const Axes reduced = named_axes_of(l);
+  const Walk kept(shape, reduced, false);
+  const Walk gone(shape, reduced, true);
+  const T* const x = l.in[0].as<const T>();
+  const T* const dy = l.in[1].as<const T>();
+  T* const dx = l.out[0].as<T>();
+  auto* const products = std::same_as<T, float> ? reinterpret_cast<float*>(l.out[0].data)
+                                                : reinterpret_cast<float*>(l.workspace);
+  parallel_blocks(l.threads, kept.count(),
+                  std::max<int64_t>(1, 4096 / std::max<int64_t>(1, gone.count())),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t o = begin; o < end; ++o) {
+                      const int64_t base = kept.offset(o);
+                      float before = 1;
+                      for (int64_t i = 0; i < gone.count(); ++i) {
+                        const int64_t at = base + gone.offset(i);
+                        products[at] = before;
+                        before *= to_f32(x[at]);
+                      }
+                      float behind = to_f32(dy[o]);
+                      for (int64_t i = gone.count(); i-- > 0;) {
+                        const int64_t at = base + gone.offset(i);
+                        const float factor = to_f32(x[at]);
+                        dx[at] = from_f32<T>(products[at] * behind);
+                        behind *= factor;
+                      }
+                    }
+                  });
+}
+
+uint64_t prod_grad_workspace(const device::NodeQuery& node, const Threads&) {
+  return node.type == DType::f32
+             ? 0
+             : static_cast<uint64_t>(node.outputs[0].shape.elements()) * sizeof(float);
+}
+
+template <class T>
+void run_cum_sum(const Launch& l) {
+  const auto& t = l.attributes<CumSumAttributes>();
+  const Shape& shape = *l.in[0].shape;
+  const Lines lines(shape, positive_axis(t.axis(), shape.rank()));
+  const bool exclusive = t.exclusive();
+  const bool reverse = t.reverse();
+  const T* const x = l.in[0].as<const T>();
+  T* const y = l.out[0].as<T>();
+  for_lines(l.threads, lines, [=](int64_t, int64_t begin, size_t) {
+    Number<T> sum = 0;
+    for (int64_t k = 0; k < lines.n; ++k) {
+      const int64_t at = begin + (reverse ? lines.n - 1 - k : k) * lines.step;
+      const Number<T> with = sum + number(x[at]);
+      y[at] = stored<T>(exclusive ? sum : with);
+      sum = with;
+    }
+  });
+}
+
+}  // namespace
+
+#define BOWLINE_CPU_FOLDS(suffix, type)                                   \
+  extern const Kernel kernel_reduce_prod##suffix, kernel_cum_sum##suffix; \
+  const Kernel kernel_reduce_prod##suffix{.run = run_fold<type, true>};   \
+  const Kernel kernel_cum_sum##suffix { .run = run_cum_sum<type> }
+BOWLINE_CPU_FOLDS(, float);
+BOWLINE_CPU_FOLDS(_f16, f16);
+BOWLINE_CPU_FOLDS(_bf16, bf16);
+BOWLINE_CPU_FOLDS(_i8, int8_t);
+BOWLINE_CPU_FOLDS(_u8, uint8_t);
+BOWLINE_CPU_FOLDS(_i32, int32_t);
+BOWLINE_CPU_FOLDS(_i64, int64_t);
+#undef BOWLINE_CPU_FOLDS
+
+extern const Kernel kernel_reduce_sum_i8, kernel_reduce_sum_u8, kernel_reduce_sum_i32,
+    kernel_reduce_sum_i64;
+const Kernel kernel_reduce_sum_i8{.run = run_fold<int8_t, false>};
+const Kernel kernel_reduce_sum_u8{.run = run_fold<uint8_t, false>};
+const Kernel kernel_reduce_sum_i32{.run = run_fold<int32_t, false>};
+const Kernel kernel_reduce_sum_i64{.run = run_fold<int64_t, false>};
+
+extern const Kernel kernel_reduce_prod_grad, kernel_reduce_prod_grad_f16,
+    kernel_reduce_prod_grad_bf16;
+const Kernel kernel_reduce_prod_grad{.run = run_prod_grad<float>};
+const Kernel kernel_reduce_prod_grad_f16{.run = run_prod_grad<f16>,
+                                         .workspace = prod_grad_workspace};
+const Kernel kernel_reduce_prod_grad_bf16{.run = run_prod_grad<bf16>,
+                                          .workspace = prod_grad_workspace};
+
+}  // namespace bowline::cpu

@@ -1,0 +1,178 @@
+//! ops(any) Pad Tile
+//! ops(f32, f16, bf16) PadGrad
+// Elements around a tensor, made of its own or of one number; Tile is a tensor that wraps around.
+#include <algorithm>
+#include <cstring>
+
+#include "core/element_types.h"
+#include "core/padding.h"
+#include "kernel.h"
+
+namespace bowline::cpu {
+namespace {
+
+constexpr int64_t kGrain = 16384;
+
+// The element of the part that lies at `at` of a padded axis, -1 of none.
+int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
+  const int64_t i = at - axis.before;
+  if (i >= 0 && i < axis.part) {
+    return i;
+  }
+  switch (mode) {
+    case PadMode::edge:
+      return i < 0 ? 0 : axis.part - 1;
+    case PadMode::reflect:
+      return i < 0 ? -i : 2 * (axis.part - 1) - i;
+    case PadMode::wrap:
+      return (i % axis.part + axis.part) % axis.part;
+    default:
+      return -1;
+  }
+}
+
+// A row is the last axis: what lies inside is copied, what lies around it looked up.
+template <class T>
+void pad_row(const PaddedAxis& axis, PadMode mode, const T* x, T* y, T value) {
+  const auto around = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t from = taken(axis, mode, i);
+      y[i] = from < 0 ? value : x[from];
+    }
+  };
+  around(0, axis.before);
+  std::copy_n(x, axis.part, y + axis.before);
+  around(axis.before + axis.part, axis.whole);
+}
+
+void pad(const Launch& l, const Padding& p, PadMode mode, float value) {
+  if (l.out[0].elements() == 0) {
+    return;
+  }
+  // A scalar is a row of one element.
+  const int last = std::max(p.rank - 1, 0);
+  const PaddedAxis row_axis = p.axes[static_cast<size_t>(last)];
+  const auto strides = p.strides();
+  with_bits(size_of(l.record.type), [&]<class T>() {
+    const T fill = static_cast<T>(stored_bits(l.record.type, value));
+    const T* const x = l.in[0].as<const T>();
+    T* const y = l.out[0].as<T>();
+    parallel_blocks(l.threads, l.out[0].elements() / row_axis.whole,
+                    std::max<int64_t>(1, kGrain / row_axis.whole), [&](int64_t begin, int64_t end) {
+                      for (int64_t row = begin; row < end; ++row) {
+                        int64_t rest = row;
+                        int64_t from = row_axis.crop;
+                        bool there = true;
+                        for (int a = last - 1; a >= 0; --a) {
+                          const PaddedAxis& axis = p.axes[static_cast<size_t>(a)];
+                          const int64_t i = taken(axis, mode, rest % axis.whole);
+                          there = there && i >= 0;
+                          from += (axis.crop + i) * strides[static_cast<size_t>(a)];
+                          rest /= axis.whole;
+                        }
+                        T* const to = y + row * row_axis.whole;
+                        if (there) {
+                          pad_row(row_axis, mode, x + from, to, fill);
+                        } else {
+                          std::fill_n(to, row_axis.whole, fill);
+                        }
+                      }
+                    });
+  });
+}
+
+void run_pad(const Launch& l) {
+  const auto& t = l.attributes<PadAttributes>();
+  pad(l, padding_of(*l.in[0].shape, *t.begin(), *t.end()), t.mode(), t.value());
+}
+
+void run_tile(const Launch& l) {
+  pad(l, padding_of(*l.in[0].shape, *l.out[0].shape), PadMode::wrap, 0);
+}
+
+// The elements of a padded axis that are taken from element i of the source: `count` from `first` on, `step` apart, of which the
+// last may be another one.
+struct Takers {
+  int64_t count = 0;
+  int64_t first = 0;
+  int64_t step = 1;
+  int64_t last = 0;
+  int64_t at(int64_t k) const { return k + 1 == count ? last : first + k * step; }
+};
+
+Takers takers_of(const PaddedAxis& axis, PadMode mode, int64_t source) {
+  const int64_t i = source - axis.crop;
+  if (i < 0 || i >= axis.part) {
+    return {};
+  }
+  const int64_t own = axis.before + i;
+  Takers t{1, own, 1, own};
+  if (mode == PadMode::edge) {
+    t.first = i == 0 ? 0 : own;
+    t.last = i + 1 == axis.part ? axis.whole - 1 : own;
+    t.count = t.last - t.first + 1;
+  } else if (mode == PadMode::wrap) {
+    t.step = axis.part;
+    t.first = own % axis.part;
+    t.count = (axis.whole - 1 - t.first) / axis.part + 1;
+    t.last = t.first + (t.count - 1) * t.step;
+  } else if (mode == PadMode::reflect) {
+    const int64_t left = axis.before - i;
+    const int64_t right = own + 2 * (axis.part - 1 - i);
+    const bool has_left = i > 0 && left >= 0;
+    const bool has_right = i + 1 < axis.part && right < axis.whole;
+    t.count = 1 + (has_left ? 1 : 0) + (has_right ? 1 : 0);
+    t.first = has_left ? left : own;
+    t.step = own - t.first;
+    t.last = has_right ? right : own;
+  }
+  return t;
+}
+
+template <class T>
+void run_pad_grad(const Launch& l) {
+  const auto& t = l.attributes<PadAttributes>();
+  const PadMode mode = t.mode();
+  const Padding p = padding_of(*l.out[0].shape, *t.begin(), *t.end());
+  const T* const dy = l.in[0].as<const T>();
+  T* const dx = l.out[0].as<T>();
+  parallel_blocks(l.threads, l.out[0].elements(), kGrain / 4, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      std::array<Takers, kMaxRank> takers;
+      int64_t terms = 1;
+      int64_t rest = i;
+      for (int a = p.rank - 1; a >= 0; --a) {
+        const PaddedAxis& axis = p.axes[static_cast<size_t>(a)];
+        takers[static_cast<size_t>(a)] = takers_of(axis, mode, rest % axis.source);
+        terms *= takers[static_cast<size_t>(a)].count;
+        rest /= axis.source;
+      }
+      double sum = 0;
+      for (int64_t k = 0; k < terms; ++k) {
+        int64_t left = k;
+        int64_t at = 0;
+        int64_t stride = 1;
+        for (int a = p.rank - 1; a >= 0; --a) {
+          const Takers& of_axis = takers[static_cast<size_t>(a)];
+          at += of_axis.at(left % of_axis.count) * stride;
+          left /= of_axis.count;
+          stride *= p.axes[static_cast<size_t>(a)].whole;
+        }
+        sum += static_cast<double>(to_f32(dy[at]));
+      }
+      dx[i] = from_f32<T>(static_cast<float>(sum));
+    }
+  });
+}
+
+}  // namespace
+
+extern const Kernel kernel_pad, kernel_tile, kernel_pad_grad, kernel_pad_grad_f16,
+    kernel_pad_grad_bf16;
+const Kernel kernel_pad{.run = run_pad};
+const Kernel kernel_tile{.run = run_tile};
+const Kernel kernel_pad_grad{.run = run_pad_grad<float>};
+const Kernel kernel_pad_grad_f16{.run = run_pad_grad<f16>};
+const Kernel kernel_pad_grad_bf16{.run = run_pad_grad<bf16>};
+
+}  // namespace bowline::cpu

@@ -1,0 +1,185 @@
+//! ops(f32, f16, bf16) MaxPool MaxPoolGrad AveragePool AveragePoolGrad GlobalAveragePool
+// Pools: a task takes some planes of [N, C, spatial...], one after the other.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compute/planes.h"
+#include "core/windows.h"
+#include "wide.h"
+
+namespace bowline::cpu {
+namespace {
+
+// f(plane) for all of them; `work` is the elements that one of them touches.
+template <class F>
+void for_planes(Threads& threads, int64_t planes, int64_t work, F&& f) {
+  parallel_blocks(threads, planes, std::max<int64_t>(1, 16384 / std::max<int64_t>(1, work)),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t p = begin; p < end; ++p) {
+                      f(p);
+                    }
+                  });
+}
+
+// The elements of a window of an axis that lie in [low, high): k in [begin, end), the first at `at`.
+struct Span {
+  int64_t begin, end, at;
+};
+Span span_of(const WindowAxis& a, int64_t o, int64_t low, int64_t high) {
+  const int64_t start = o * a.stride - a.pad;
+  const int64_t begin =
+      start >= low ? 0 : std::min(a.window, (low - start + a.dilation - 1) / a.dilation);
+  const int64_t end =
+      start >= high ? 0 : std::min(a.window, (high - start + a.dilation - 1) / a.dilation);
+  return {begin, std::max(begin, end), start + begin * a.dilation};
+}
+Span inside(const WindowAxis& a, int64_t o) { return span_of(a, o, 0, a.in); }
+
+// f(output, spans of its window).
+template <class F>
+void for_windows(const Windows& w, F&& f) {
+  int64_t o = 0;
+  for (int64_t z = 0; z < w.axis[0].out; ++z) {
+    const Span sz = inside(w.axis[0], z);
+    for (int64_t y = 0; y < w.axis[1].out; ++y) {
+      const Span sy = inside(w.axis[1], y);
+      for (int64_t x = 0; x < w.axis[2].out; ++x, ++o) {
+        f(o, std::array<Span, kMostSpatial>{sz, sy, inside(w.axis[2], x)});
+      }
+    }
+  }
+}
+
+// f(element) for the elements of a window, in storage order.
+template <class F>
+void for_elements(const Windows& w, const std::array<Span, kMostSpatial>& s, F&& f) {
+  int64_t z = s[0].at;
+  for (int64_t kz = s[0].begin; kz < s[0].end; ++kz, z += w.axis[0].dilation) {
+    int64_t y = s[1].at;
+    for (int64_t ky = s[1].begin; ky < s[1].end; ++ky, y += w.axis[1].dilation) {
+      int64_t i = (z * w.axis[1].in + y) * w.axis[2].in + s[2].at;
+      for (int64_t kx = s[2].begin; kx < s[2].end; ++kx, i += w.axis[2].dilation) {
+        f(i);
+      }
+    }
+  }
+}
+
+template <class Table>
+Windows windows(const Launch& l, const Shape& x, const Shape& y) {
+  const auto& t = l.attributes<Table>();
+  return windows_of(t, x, pool_window(t), y);
+}
+
+// The largest element of a window, the first of them; NaN is above all. -1: the window has none.
+int64_t largest(const Windows& w, const std::array<Span, kMostSpatial>& s, const float* x) {
+  int64_t best = -1;
+  for_elements(w, s, [&](int64_t i) {
+    if (best < 0 || x[i] > x[best] || (std::isnan(x[i]) && !std::isnan(x[best]))) {
+      best = i;
+    }
+  });
+  return best;
+}
+
+void run_max_pool(const Launch& l) {
+  const Windows w = windows<PoolAttributes>(l, *l.in[0].shape, *l.out[0].shape);
+  const float* x = l.in[0].f32();
+  float* y = l.out[0].f32();
+  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
+    const float* from = x + p * w.inputs();
+    for_windows(w, [&](int64_t o, const auto& spans) {
+      const int64_t i = largest(w, spans, from);
+      y[p * w.outputs() + o] = i < 0 ? -std::numeric_limits<float>::infinity() : from[i];
+    });
+  });
+}
+
+void run_max_pool_grad(const Launch& l) {
+  const Windows w = windows<PoolAttributes>(l, *l.in[0].shape, *l.in[1].shape);
+  const float *x = l.in[0].f32(), *dy = l.in[2].f32();
+  float* dx = l.out[0].f32();
+  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
+    float* to = dx + p * w.inputs();
+    std::fill_n(to, w.inputs(), 0.0f);
+    for_windows(w, [&](int64_t o, const auto& spans) {
+      const int64_t i = largest(w, spans, x + p * w.inputs());
+      if (i >= 0) {
+        to[i] += dy[p * w.outputs() + o];
+      }
+    });
+  });
+}
+
+// By what the average of window o is divided; `spans` are its elements in the input.
+float count_of(const Windows& w, int64_t o, const std::array<Span, kMostSpatial>& spans,
+               bool pads) {
+  const int64_t at[] = {o / (w.axis[1].out * w.axis[2].out), o / w.axis[2].out % w.axis[1].out,
+                        o % w.axis[2].out};
+  int64_t count = 1;
+  for (size_t a = 0; a < kMostSpatial; ++a) {
+    const WindowAxis& axis = w.axis[a];
+    const Span s = pads ? span_of(axis, at[a], -axis.pad, axis.in + axis.pad_end) : spans[a];
+    count *= s.end - s.begin;
+  }
+  return static_cast<float>(count);
+}
+
+void run_average_pool(const Launch& l) {
+  const Windows w = windows<PoolAttributes>(l, *l.in[0].shape, *l.out[0].shape);
+  const bool pads = l.attributes<PoolAttributes>().count_pads();
+  const float* x = l.in[0].f32();
+  float* y = l.out[0].f32();
+  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
+    const float* from = x + p * w.inputs();
+    for_windows(w, [&](int64_t o, const auto& spans) {
+      float sum = 0;
+      for_elements(w, spans, [&](int64_t i) { sum += from[i]; });
+      y[p * w.outputs() + o] = sum / std::max(count_of(w, o, spans, pads), 1.0f);
+    });
+  });
+}
+
+void run_average_pool_grad(const Launch& l) {
+  const Windows w = windows<AveragePoolGradAttributes>(l, *l.out[0].shape, *l.in[0].shape);
+  const bool pads = l.attributes<AveragePoolGradAttributes>().count_pads();
+  const float* dy = l.in[0].f32();
+  float* dx = l.out[0].f32();
+  for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
+    float* to = dx + p * w.inputs();
+    std::fill_n(to, w.inputs(), 0.0f);
+    for_windows(w, [&](int64_t o, const auto& spans) {
+      const float part = dy[p * w.outputs() + o] / std::max(count_of(w, o, spans, pads), 1.0f);
+      for_elements(w, spans, [&](int64_t i) { to[i] += part; });
+    });
+  });
+}
+
+void run_global_average_pool(const Launch& l) {
+  const Shape& x = *l.in[0].shape;
+  const int64_t plane = x.elements(2, x.rank());
+  for_planes(l.threads, x.elements(0, 2), plane, [&](int64_t p) {
+    l.out[0].f32()[p] =
+        sum_of(static_cast<size_t>(plane), l.in[0].f32() + p * plane) / static_cast<float>(plane);
+  });
+}
+
+}  // namespace
+
+#define BOWLINE_POOL(stem)                                                       \
+  extern const Kernel kernel_##stem, kernel_##stem##_f16, kernel_##stem##_bf16;  \
+  const Kernel kernel_##stem{.run = run_##stem};                                 \
+  const Kernel kernel_##stem##_f16{.run = run_wide<f16, run_##stem>,             \
+                                   .workspace = wide_workspace<no_workspace>};   \
+  const Kernel kernel_##stem##_bf16 {                                            \
+    .run = run_wide<bf16, run_##stem>, .workspace = wide_workspace<no_workspace> \
+  }
+BOWLINE_POOL(max_pool);
+BOWLINE_POOL(max_pool_grad);
+BOWLINE_POOL(average_pool);
+BOWLINE_POOL(average_pool_grad);
+BOWLINE_POOL(global_average_pool);
+#undef BOWLINE_POOL
+
+}  // namespace bowline::cpu

@@ -1,0 +1,80 @@
+// Numbers of every dtype as what kernels compute with: floats in f32, integers in 64 bits of which the result keeps the low ones.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include "core/dtype.h"
+#include "device/storage.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+template <class T>
+constexpr bool kIsWhole = std::is_integral_v<T>;
+
+template <class T>
+using Number = std::conditional_t<kIsWhole<T>, int64_t, float>;
+
+template <class T>
+__device__ Number<T> number_at(const T* at) {
+  if constexpr (kIsWhole<T>) {
+    return static_cast<int64_t>(*at);
+  } else {
+    return read(at);
+  }
+}
+
+template <class T>
+__device__ void store_number(T* at, Number<T> x) {
+  if constexpr (kIsWhole<T>) {
+    *at = static_cast<T>(x);
+  } else {
+    write(at, x);
+  }
+}
+
+// An overflow of integers wraps around.
+__device__ inline float sum_of(float a, float b) { return a + b; }
+__device__ inline int64_t sum_of(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+__device__ inline float product_of(float a, float b) { return a * b; }
+__device__ inline int64_t product_of(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+// A number as one whose order is that of the numbers, NaN the largest of them and 0 equal to -0.
+__device__ inline int64_t order_of(int64_t x) { return x; }
+__device__ inline int64_t order_of(float x) {
+  if (x != x) {
+    return INT64_MAX;
+  }
+  const auto bits = static_cast<int32_t>(__float_as_uint(x));
+  const int32_t order = bits < 0 ? static_cast<int32_t>(bits ^ 0x7FFFFFFF) : bits;
+  return order == -1 ? 0 : order;
+}
+
+// f.operator()<T>() with the type of the elements of a number.
+template <class F>
+void with_number(DType type, F&& f) {
+  switch (type) {
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::f16:
+      return f.template operator()<__half>();
+    case DType::bf16:
+      return f.template operator()<__nv_bfloat16>();
+    case DType::i8:
+      return f.template operator()<int8_t>();
+    case DType::u8:
+      return f.template operator()<uint8_t>();
+    case DType::i32:
+      return f.template operator()<int32_t>();
+    case DType::i64:
+      return f.template operator()<int64_t>();
+    case DType::boolean:
+      return;
+  }
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

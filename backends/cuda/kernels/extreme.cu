@@ -1,0 +1,164 @@
+//! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceMax ReduceMin ArgMax ArgMin TopK
+// The largest and the smallest elements along axes, and where they are: integers whose order is that of the numbers are compared, so
+// that the result does not depend on the order of the comparisons.
+#include "device/numbers.cuh"
+#include "device/reductions.cuh"
+#include "device/rows.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+// An element of a group by its rank: of equal ones the first, or the last, comes first.
+struct Candidate {
+  int64_t order;
+  int64_t index;
+};
+
+__device__ inline bool comes_first(Candidate a, Candidate b, bool last) {
+  return a.order > b.order ||
+         (a.order == b.order && (last ? a.index > b.index : a.index < b.index));
+}
+
+// NaN comes first of both.
+template <class T>
+__device__ int64_t order_at(const T* at, bool largest) {
+  const Number<T> x = number_at(at);
+  const int64_t order = order_of(x);
+  return largest || x != x ? order : ~order;
+}
+
+template <unsigned kTeam>
+__device__ Candidate first_of_team(Candidate best, bool last) {
+  const auto exchange = [&](unsigned lanes) {
+    for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
+      const Candidate other = {__shfl_xor_sync(0xFFFFFFFF, best.order, static_cast<int>(distance)),
+                               __shfl_xor_sync(0xFFFFFFFF, best.index, static_cast<int>(distance))};
+      best = comes_first(other, best, last) ? other : best;
+    }
+  };
+  exchange(kLanes);
+  if constexpr (kTeam > kLanes) {
+    constexpr unsigned kWarps = kTeam / kLanes;
+    __shared__ Shared<int64_t[kWarps]> orders;
+    __shared__ Shared<int64_t[kWarps]> indices;
+    if (threadIdx.x % kLanes == 0) {
+      orders[threadIdx.x / kLanes] = best.order;
+      indices[threadIdx.x / kLanes] = best.index;
+    }
+    __syncthreads();
+    best.order = orders[threadIdx.x % kWarps];
+    best.index = indices[threadIdx.x % kWarps];
+    exchange(kWarps);
+  }
+  return best;
+}
+
+// A team per group; one of `values` and `indices` is null.
+template <unsigned kTeam, class T>
+__global__ void extreme_kernel(const T* x, T* values, int32_t* indices, Groups g, bool largest,
+                               bool last) {
+  const uint64_t output = team_row<kTeam>();
+  if (output >= g.outputs) {
+    return;
+  }
+  const T* const from = x + g.begin(output);
+  // Not one of its elements yet: behind every other.
+  Candidate best = {INT64_MIN, last ? -1 : INT64_MAX};
+  for (uint64_t i = team_lane<kTeam>(); i < g.length; i += kTeam) {
+    const Candidate other = {order_at(from + g.element(i), largest), static_cast<int64_t>(i)};
+    best = comes_first(other, best, last) ? other : best;
+  }
+  best = first_of_team<kTeam>(best, last);
+  if (team_lane<kTeam>() != 0) {
+    return;
+  }
+  if (indices != nullptr) {
+    indices[output] = static_cast<int32_t>(best.index);
+  } else {
+    values[output] = from[g.element(static_cast<uint64_t>(best.index))];
+  }
+}
+
+template <class T>
+void launch_extreme(Launch& l, T* values, int32_t* indices, const Groups& g, bool largest,
+                    bool last) {
+  if (g.length <= kLongestOfWarp) {
+    l.launch("extreme", extreme_kernel<kLanes, T>, blocks_for(g.outputs, kRowThreads / kLanes),
+             kRowThreads, l.in_as<T>(0), values, indices, g, largest, last);
+  } else {
+    l.launch("extreme", extreme_kernel<kRowThreads, T>, blocks_for(g.outputs, 1), kRowThreads,
+             l.in_as<T>(0), values, indices, g, largest, last);
+  }
+}
+
+template <class T, bool kLargest>
+void reduce(Launch& l) {
+  launch_extreme<T>(l, l.out_as<T>(0), nullptr,
+                    groups_of(l.in_shape(0), l.attributes<ReduceAttributes>()), kLargest, false);
+}
+
+template <class T, bool kLargest>
+void arg(Launch& l) {
+  const auto& t = l.attributes<ArgAttributes>();
+  launch_extreme<T>(l, nullptr, l.out_as<int32_t>(0), groups_along(l.in_shape(0), t.axis()),
+                    kLargest, t.last());
+}
+
+// A thread per element counts how many of its line come first: that is its place in the result. NaN is the largest number.
+template <class T>
+__global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t count, uint64_t n,
+                             uint64_t step, uint64_t k, bool largest) {
+  const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (i >= count) {
+    return;
+  }
+  const uint64_t own = i / step % n;
+  const uint64_t outer = i / (n * step);
+  const T* const line = x + outer * n * step + i % step;
+  const int64_t order = order_of(number_at(x + i));
+  uint64_t place = 0;
+  for (uint64_t j = 0; j < n && place < k; ++j) {
+    const int64_t other = order_of(number_at(line + j * step));
+    const bool before = largest ? other > order : other < order;
+    place += before || (other == order && j < own) ? 1 : 0;
+  }
+  if (place < k) {
+    const uint64_t to = (outer * k + place) * step + i % step;
+    values[to] = x[i];
+    indices[to] = static_cast<int32_t>(own);
+  }
+}
+
+template <class T>
+void top_k(Launch& l) {
+  const auto& t = l.attributes<TopKAttributes>();
+  const Shape& x = l.in_shape(0);
+  const int axis = positive_axis(t.axis(), x.rank());
+  if (t.k() == 0) {
+    return;
+  }
+  const auto count = static_cast<uint64_t>(x.elements());
+  l.launch("top k", top_k_kernel<T>, blocks_for(count, kElementThreads), kElementThreads,
+           l.in_as<T>(0), l.out_as<T>(0), l.out_as<int32_t>(1), count,
+           static_cast<uint64_t>(x[axis]), static_cast<uint64_t>(x.elements(axis + 1, x.rank())),
+           static_cast<uint64_t>(t.k()), t.largest());
+}
+
+}  // namespace
+
+#define BOWLINE_CUDA_EXTREMES(suffix, type)                            \
+  BOWLINE_CUDA_KERNEL(reduce_max##suffix, .run = reduce<type, true>);  \
+  BOWLINE_CUDA_KERNEL(reduce_min##suffix, .run = reduce<type, false>); \
+  BOWLINE_CUDA_KERNEL(arg_max##suffix, .run = arg<type, true>);        \
+  BOWLINE_CUDA_KERNEL(arg_min##suffix, .run = arg<type, false>);       \
+  BOWLINE_CUDA_KERNEL(top_k##suffix, .run = top_k<type>)
+BOWLINE_CUDA_EXTREMES(, float);
+BOWLINE_CUDA_EXTREMES(_f16, __half);
+BOWLINE_CUDA_EXTREMES(_bf16, __nv_bfloat16);
+BOWLINE_CUDA_EXTREMES(_i8, int8_t);
+BOWLINE_CUDA_EXTREMES(_u8, uint8_t);
+BOWLINE_CUDA_EXTREMES(_i32, int32_t);
+BOWLINE_CUDA_EXTREMES(_i64, int64_t);
+#undef BOWLINE_CUDA_EXTREMES
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,147 @@
+//! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
+//! ops(i8, u8, i32, i64) ReduceSum
+//! ops(f32, f16, bf16) ReduceProdGrad
+// Products over axes and their gradient, sums of integers, and running sums, in a fixed order. Integers wrap around.
+#include "device/numbers.cuh"
+#include "device/reductions.cuh"
+#include "device/rows.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+template <bool kProduct, class A>
+__device__ A joined(A a, A b) {
+  return kProduct ? product_of(a, b) : sum_of(a, b);
+}
+
+// A team per group: a thread takes every team-th element, then a fixed tree.
+template <unsigned kTeam, bool kProduct, class T>
+__global__ void fold_kernel(const T* x, T* y, Groups g) {
+  using A = Number<T>;
+  const uint64_t output = team_row<kTeam>();
+  if (output >= g.outputs) {
+    return;
+  }
+  const T* const from = x + g.begin(output);
+  A total = kProduct ? A(1) : A(0);
+  for (uint64_t i = team_lane<kTeam>(); i < g.length; i += kTeam) {
+    total = joined<kProduct>(total, number_at(from + g.element(i)));
+  }
+  const auto exchange = [&](unsigned lanes) {
+    for (unsigned distance = lanes / 2; distance > 0; distance /= 2) {
+      total =
+          joined<kProduct>(total, __shfl_xor_sync(0xFFFFFFFF, total, static_cast<int>(distance)));
+    }
+  };
+  exchange(kLanes);
+  if constexpr (kTeam > kLanes) {
+    constexpr unsigned kWarps = kTeam / kLanes;
+    __shared__ Shared<A[kWarps]> parts;
+    if (threadIdx.x % kLanes == 0) {
+      parts[threadIdx.x / kLanes] = total;
+    }
+    __syncthreads();
+    total = parts[threadIdx.x % kWarps];
+    exchange(kWarps);
+  }
+  if (team_lane<kTeam>() == 0) {
+    store_number(y + output, total);
+  }
+}
+
+template <class T, bool kProduct>
+void fold(Launch& l) {
+  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  if (g.length <= kLongestOfWarp) {
+    l.launch("fold", fold_kernel<kLanes, kProduct, T>, blocks_for(g.outputs, kRowThreads / kLanes),
+             kRowThreads, l.in_as<T>(0), l.out_as<T>(0), g);
+  } else {
+    l.launch("fold", fold_kernel<kRowThreads, kProduct, T>, blocks_for(g.outputs, 1), kRowThreads,
+             l.in_as<T>(0), l.out_as<T>(0), g);
+  }
+}
+
+// A thread per product: each element gets the product of those before it, then of those behind it.
+template <class T>
+__global__ void prod_grad_kernel(const T* x, const T* dy, T* dx, float* products, Groups g) {
+  const uint64_t output = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (output >= g.outputs) {
+    return;
+  }
+  const int64_t begin = g.begin(output);
+  float before = 1;
+  for (uint64_t i = 0; i < g.length; ++i) {
+    const int64_t at = begin + g.element(i);
+    products[at] = before;
+    before *= read(x + at);
+  }
+  float behind = read(dy + output);
+  for (uint64_t i = g.length; i-- > 0;) {
+    const int64_t at = begin + g.element(i);
+    write(dx + at, products[at] * behind);
+    behind *= read(x + at);
+  }
+}
+
+template <class T>
+void prod_grad(Launch& l) {
+  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  float* const products = std::is_same_v<T, float> ? l.out(0) : l.workspace();
+  l.launch("gradient of products", prod_grad_kernel<T>, blocks_for(g.outputs, kElementThreads),
+           kElementThreads, l.in_as<T>(0), l.in_as<T>(1), l.out_as<T>(0), products, g);
+}
+
+uint64_t prod_grad_workspace(const NodeView& node) {
+  return static_cast<uint64_t>(node.out(0).elements()) * sizeof(float);
+}
+
+// A thread per line.
+template <class T>
+__global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
+  const uint64_t line = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (line >= g.outputs) {
+    return;
+  }
+  const int64_t begin = g.begin(line);
+  Number<T> sum = 0;
+  for (uint64_t k = 0; k < g.length; ++k) {
+    const int64_t at = begin + g.element(reverse ? g.length - 1 - k : k);
+    const Number<T> with = sum_of(sum, number_at(x + at));
+    store_number(y + at, exclusive ? sum : with);
+    sum = with;
+  }
+}
+
+template <class T>
+void cum_sum(Launch& l) {
+  const auto& t = l.attributes<CumSumAttributes>();
+  const Groups g = groups_along(l.in_shape(0), t.axis());
+  l.launch("running sum", cum_sum_kernel<T>, blocks_for(g.outputs, kElementThreads),
+           kElementThreads, l.in_as<T>(0), l.out_as<T>(0), g, t.exclusive(), t.reverse());
+}
+
+}  // namespace
+
+#define BOWLINE_CUDA_FOLDS(suffix, type)                             \
+  BOWLINE_CUDA_KERNEL(reduce_prod##suffix, .run = fold<type, true>); \
+  BOWLINE_CUDA_KERNEL(cum_sum##suffix, .run = cum_sum<type>)
+BOWLINE_CUDA_FOLDS(, float);
+BOWLINE_CUDA_FOLDS(_f16, __half);
+BOWLINE_CUDA_FOLDS(_bf16, __nv_bfloat16);
+BOWLINE_CUDA_FOLDS(_i8, int8_t);
+BOWLINE_CUDA_FOLDS(_u8, uint8_t);
+BOWLINE_CUDA_FOLDS(_i32, int32_t);
+BOWLINE_CUDA_FOLDS(_i64, int64_t);
+#undef BOWLINE_CUDA_FOLDS
+
+BOWLINE_CUDA_KERNEL(reduce_sum_i8, .run = fold<int8_t, false>);
+BOWLINE_CUDA_KERNEL(reduce_sum_u8, .run = fold<uint8_t, false>);
+BOWLINE_CUDA_KERNEL(reduce_sum_i32, .run = fold<int32_t, false>);
+BOWLINE_CUDA_KERNEL(reduce_sum_i64, .run = fold<int64_t, false>);
+BOWLINE_CUDA_KERNEL(reduce_prod_grad, .run = prod_grad<float>);
+BOWLINE_CUDA_KERNEL(reduce_prod_grad_f16, .run = prod_grad<__half>,
+                    .workspace = prod_grad_workspace);
+BOWLINE_CUDA_KERNEL(reduce_prod_grad_bf16, .run = prod_grad<__nv_bfloat16>,
+                    .workspace = prod_grad_workspace);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -1,0 +1,225 @@
+//! ops(any) Gather GatherElements OneHot ScatterElements
+// Elements along an axis by their indices, and back. An index below zero counts from the end of the axis.
+#include "core/element_types.h"
+#include "core/float16.h"
+#include "device/indices.cuh"
+#include "device/loops.cuh"
+#include "device/numbers.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+// y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride], 0 where there is no such element.
+template <class T>
+__global__ void gather_kernel(const T* data, const int32_t* indices, T* y, device::StepHead* head,
+                              uint32_t node, uint64_t count, int64_t n, int64_t stride,
+                              Loops<2> loops) {
+  for_elements(
+      count, false,
+      [&](uint64_t i) {
+        int64_t at[2];
+        loops.offsets(i, at);
+        const int32_t index = indices[at[1]];
+        const int64_t element = element_of(index, n);
+        if (element < 0) {
+          bad_index(head, node, index);
+        }
+        y[i] = element < 0 ? T{} : data[at[0] + element * stride];
+      },
+      [](uint64_t) {});
+}
+
+// `axis` of the data is the one that indices name.
+void launch_gather(Launch& l, int axis, const Loops<2>& loops) {
+  const Shape& data = l.in_shape(0);
+  const int64_t stride = strides_of(data)[static_cast<size_t>(axis)];
+  const auto count = static_cast<uint64_t>(l.out_shape(0).elements());
+  with_bits(size_of(l.type()), [&]<class T>() {
+    l.launch("gather", gather_kernel<T>, element_blocks(count), kElementThreads, l.in_as<T>(0),
+             l.in_i32(1), l.out_as<T>(0), l.head(), l.node(), count, data[axis], stride, loops);
+  });
+}
+
+void gather(Launch& l) {
+  const Shape& data = l.in_shape(0);
+  const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), data.rank());
+  const int64_t inner = strides_of(data)[static_cast<size_t>(axis)];
+  Loops<2> loops;
+  loops.add(data.elements(0, axis), {data[axis] * inner, 0});
+  loops.add(l.in_shape(1).elements(), {0, 1});
+  loops.add(inner, {1, 0});
+  launch_gather(l, axis, loops);
+}
+
+void gather_elements(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const auto from = strides_of(l.in_shape(0));
+  const auto own = strides_of(y);
+  const int axis = positive_axis(l.attributes<GatherAttributes>().axis(), y.rank());
+  Loops<2> loops;
+  for (int a = 0; a < y.rank(); ++a) {
+    const auto i = static_cast<size_t>(a);
+    loops.add(y[a], {a == axis ? 0 : from[i], own[i]});
+  }
+  launch_gather(l, axis, loops);
+}
+
+template <class T>
+__global__ void one_hot_kernel(const int32_t* indices, T* y, uint64_t count, uint64_t depth,
+                               uint64_t inner, T one) {
+  for_elements(
+      count, false,
+      [&](uint64_t i) {
+        const int32_t index = indices[i / (depth * inner) * inner + i % inner];
+        const int64_t element = element_of(index, static_cast<int64_t>(depth));
+        y[i] = element == static_cast<int64_t>(i / inner % depth) ? one : T{};
+      },
+      [](uint64_t) {});
+}
+
+void one_hot(Launch& l) {
+  const Shape& y = l.out_shape(0);
+  const int axis = positive_axis(l.attributes<OneHotAttributes>().axis(), y.rank());
+  const auto count = static_cast<uint64_t>(y.elements());
+  with_bits(size_of(l.type()), [&]<class T>() {
+    l.launch("one hot", one_hot_kernel<T>, element_blocks(count), kElementThreads, l.in_i32(0),
+             l.out_as<T>(0), count, static_cast<uint64_t>(y[axis]),
+             static_cast<uint64_t>(y.elements(axis + 1, y.rank())),
+             static_cast<T>(stored_bits(l.type(), 1)));
+  });
+}
+
+// The updates along the axis that one thread writes: how many, and the strides of data, indices and updates.
+struct Line {
+  int64_t n;
+  uint64_t count;
+  int64_t strides[3];
+};
+
+struct Replace {
+  template <class T>
+  __device__ void operator()(T* y, const T* update) const {
+    *y = *update;
+  }
+};
+
+// f16 and bf16 updates join data that are f32.
+struct Join {
+  ScatterReduction reduction;
+  template <class Y, class T>
+  __device__ void operator()(Y* y, const T* update) const {
+    const Number<Y> a = number_at(y);
+    const Number<Y> b = number_at(update);
+    store_number(y, joined(a, b));
+  }
+  template <class A>
+  __device__ A joined(A a, A b) const {
+    switch (reduction) {
+      case ScatterReduction::add:
+        return sum_of(a, b);
+      case ScatterReduction::mul:
+        return product_of(a, b);
+      case ScatterReduction::max:
+        return a != a || a > b ? a : b;
+      case ScatterReduction::min:
+        return a != a || a < b ? a : b;
+      default:
+        return b;
+    }
+  }
+};
+
+// A thread per line along the axis, in the order of its updates.
+template <class Y, class T, class F>
+__global__ void scatter_kernel(Y* y, const int32_t* indices, const T* updates,
+                               device::StepHead* head, uint32_t node, uint64_t lines, F join,
+                               Line line, Loops<3> loops) {
+  const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (i >= lines) {
+    return;
+  }
+  int64_t at[3];
+  loops.offsets(i, at);
+  for (uint64_t k = 0; k < line.count; ++k) {
+    const int32_t index = indices[at[1]];
+    const int64_t element = element_of(index, line.n);
+    if (element < 0) {
+      bad_index(head, node, index);
+    } else {
+      join(y + at[0] + element * line.strides[0], updates + at[2]);
+    }
+    at[1] += line.strides[1];
+    at[2] += line.strides[2];
+  }
+}
+
+template <class Y, class T, class F>
+void scatter(Launch& l, Y* y, F join) {
+  const Shape& data = l.in_shape(0);
+  const Shape& updates = l.in_shape(2);
+  if (updates.elements() == 0) {
+    return;
+  }
+  const int axis = positive_axis(l.attributes<ScatterElementsAttributes>().axis(), data.rank());
+  const auto of_data = strides_of(data);
+  const auto of_indices = broadcast_strides(l.in_shape(1), updates);
+  const auto of_updates = strides_of(updates);
+  Line line{data[axis], static_cast<uint64_t>(updates[axis]), {}};
+  Loops<3> loops;
+  for (int a = 0; a < updates.rank(); ++a) {
+    const auto i = static_cast<size_t>(a);
+    if (a == axis) {
+      line.strides[0] = of_data[i];
+      line.strides[1] = of_indices[i];
+      line.strides[2] = of_updates[i];
+    } else {
+      loops.add(updates[a], {of_data[i], of_indices[i], of_updates[i]});
+    }
+  }
+  const uint64_t lines = static_cast<uint64_t>(updates.elements()) / line.count;
+  l.launch("scatter", scatter_kernel<Y, T, F>, blocks_for(lines, kElementThreads), kElementThreads,
+           y, l.in_i32(1), l.in_as<T>(2), l.head(), l.node(), lines, join, line, loops);
+}
+
+void copy_data(Launch& l) {
+  if (l.in(0) != l.out(0)) {
+    l.copy(l.out(0), l.in(0), l.out_operand(0).bytes());
+  }
+}
+
+// f16 and bf16 are joined in f32, of which the workspace has as many as the data have elements.
+void scatter_elements(Launch& l) {
+  const ScatterReduction reduction = l.attributes<ScatterElementsAttributes>().reduction();
+  if (reduction == ScatterReduction::none) {
+    copy_data(l);
+    with_bits(size_of(l.type()), [&]<class T>() { scatter<T, T>(l, l.out_as<T>(0), Replace{}); });
+    return;
+  }
+  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
+  with_number(l.type(), [&]<class T>() {
+    if constexpr (kIsWhole<T> || std::is_same_v<T, float>) {
+      copy_data(l);
+      scatter<T, T>(l, l.out_as<T>(0), Join{reduction});
+    } else {
+      convert(l, l.in(0), l.type(), l.workspace(), DType::f32, n);
+      scatter<float, T>(l, l.workspace(), Join{reduction});
+      convert(l, l.workspace(), DType::f32, l.out(0), l.type(), n);
+    }
+  });
+}
+
+uint64_t scatter_workspace(const NodeView& node) {
+  const bool replaces =
+      node.attributes<ScatterElementsAttributes>().reduction() == ScatterReduction::none;
+  const bool narrow = node.query.type == DType::f16 || node.query.type == DType::bf16;
+  return narrow && !replaces ? static_cast<uint64_t>(node.out(0).elements()) * sizeof(float) : 0;
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(gather, .run = gather);
+BOWLINE_CUDA_KERNEL(gather_elements, .run = gather_elements);
+BOWLINE_CUDA_KERNEL(one_hot, .run = one_hot);
+BOWLINE_CUDA_KERNEL(scatter_elements, .run = scatter_elements, .workspace = scatter_workspace);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

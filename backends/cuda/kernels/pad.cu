@@ -1,0 +1,171 @@
+//! ops(any) Pad Tile
+//! ops(f32, f16, bf16) PadGrad
+// Elements around a tensor, made of its own or of one number; Tile is a tensor that wraps around.
+#include "core/element_types.h"
+#include "core/float16.h"
+#include "core/padding.h"
+#include "device/elements.cuh"
+#include "device/storage.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace {
+
+// Passed to kernels by value.
+struct Pads {
+  int rank = 0;
+  PadMode mode = PadMode::constant;
+  PaddedAxis axes[kMaxRank];
+};
+
+Pads pads_of(const Padding& padding, PadMode mode) {
+  Pads out;
+  out.rank = padding.rank;
+  out.mode = mode;
+  for (size_t a = 0; a < static_cast<size_t>(padding.rank); ++a) {
+    out.axes[a] = padding.axes[a];
+  }
+  return out;
+}
+
+// The element of the part that lies at `at` of a padded axis, -1 of none.
+__device__ int64_t taken(const PaddedAxis& axis, PadMode mode, int64_t at) {
+  const int64_t i = at - axis.before;
+  if (i >= 0 && i < axis.part) {
+    return i;
+  }
+  switch (mode) {
+    case PadMode::edge:
+      return i < 0 ? 0 : axis.part - 1;
+    case PadMode::reflect:
+      return i < 0 ? -i : 2 * (axis.part - 1) - i;
+    case PadMode::wrap:
+      return (i % axis.part + axis.part) % axis.part;
+    default:
+      return -1;
+  }
+}
+
+template <class T>
+__global__ void pad_kernel(const T* x, T* y, uint64_t n, Pads p, T value) {
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        auto rest = static_cast<int64_t>(i);
+        int64_t from = 0;
+        int64_t stride = 1;
+        bool there = true;
+        for (int a = p.rank - 1; a >= 0; --a) {
+          const PaddedAxis& axis = p.axes[a];
+          const int64_t element = taken(axis, p.mode, rest % axis.whole);
+          there = there && element >= 0;
+          from += (axis.crop + element) * stride;
+          stride *= axis.source;
+          rest /= axis.whole;
+        }
+        y[i] = there ? x[from] : value;
+      },
+      [](uint64_t) {});
+}
+
+void launch_pad(Launch& l, const Padding& padding, PadMode mode, float value) {
+  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
+  with_bits(size_of(l.type()), [&]<class T>() {
+    l.launch("pad", pad_kernel<T>, element_blocks(n), kElementThreads, l.in_as<T>(0),
+             l.out_as<T>(0), n, pads_of(padding, mode),
+             static_cast<T>(stored_bits(l.type(), value)));
+  });
+}
+
+void pad(Launch& l) {
+  const auto& t = l.attributes<PadAttributes>();
+  launch_pad(l, padding_of(l.in_shape(0), *t.begin(), *t.end()), t.mode(), t.value());
+}
+
+void tile(Launch& l) { launch_pad(l, padding_of(l.in_shape(0), l.out_shape(0)), PadMode::wrap, 0); }
+
+// The elements of a padded axis that are taken from one of the source: `count` from `first` on, `step` apart, of which the last
+// may be another one.
+struct Takers {
+  int64_t count;
+  int64_t first;
+  int64_t step;
+  int64_t last;
+};
+
+__device__ Takers takers_of(const PaddedAxis& axis, PadMode mode, int64_t source) {
+  const int64_t i = source - axis.crop;
+  if (i < 0 || i >= axis.part) {
+    return {0, 0, 0, 0};
+  }
+  const int64_t own = axis.before + i;
+  if (mode == PadMode::edge) {
+    const int64_t first = i == 0 ? 0 : own;
+    const int64_t last = i + 1 == axis.part ? axis.whole - 1 : own;
+    return {last - first + 1, first, 1, last};
+  }
+  if (mode == PadMode::wrap) {
+    const int64_t first = own % axis.part;
+    const int64_t count = (axis.whole - 1 - first) / axis.part + 1;
+    return {count, first, axis.part, first + (count - 1) * axis.part};
+  }
+  if (mode == PadMode::reflect) {
+    const int64_t left = axis.before - i;
+    const int64_t right = own + 2 * (axis.part - 1 - i);
+    const bool has_left = i > 0 && left >= 0;
+    const bool has_right = i + 1 < axis.part && right < axis.whole;
+    const int64_t first = has_left ? left : own;
+    return {1 + (has_left ? 1 : 0) + (has_right ? 1 : 0), first, own - first,
+            has_right ? right : own};
+  }
+  return {1, own, 0, own};
+}
+
+template <class T>
+__global__ void pad_grad_kernel(const T* dy, T* dx, uint64_t n, Pads p) {
+  const uint64_t i = uint64_t{blockIdx.x} * kElementThreads + threadIdx.x;
+  if (i >= n) {
+    return;
+  }
+  Takers takers[kMaxRank];
+  int64_t terms = 1;
+  auto rest = static_cast<int64_t>(i);
+  for (int a = p.rank - 1; a >= 0; --a) {
+    takers[a] = takers_of(p.axes[a], p.mode, rest % p.axes[a].source);
+    terms *= takers[a].count;
+    rest /= p.axes[a].source;
+  }
+  float sum = 0;
+  for (int64_t k = 0; k < terms; ++k) {
+    int64_t left = k;
+    int64_t at = 0;
+    int64_t stride = 1;
+    for (int a = p.rank - 1; a >= 0; --a) {
+      const Takers& t = takers[a];
+      const int64_t which = left % t.count;
+      at += (which + 1 == t.count ? t.last : t.first + which * t.step) * stride;
+      left /= t.count;
+      stride *= p.axes[a].whole;
+    }
+    sum += read(dy + at);
+  }
+  write(dx + i, sum);
+}
+
+template <class T>
+void pad_grad(Launch& l) {
+  const auto& t = l.attributes<PadAttributes>();
+  const auto n = static_cast<uint64_t>(l.out_shape(0).elements());
+  l.launch("pad gradient", pad_grad_kernel<T>, blocks_for(n, kElementThreads), kElementThreads,
+           l.in_as<T>(0), l.out_as<T>(0), n,
+           pads_of(padding_of(l.out_shape(0), *t.begin(), *t.end()), t.mode()));
+}
+
+}  // namespace
+
+BOWLINE_CUDA_KERNEL(pad, .run = pad);
+BOWLINE_CUDA_KERNEL(tile, .run = tile);
+BOWLINE_CUDA_KERNEL(pad_grad, .run = pad_grad<float>);
+BOWLINE_CUDA_KERNEL(pad_grad_f16, .run = pad_grad<__half>);
+BOWLINE_CUDA_KERNEL(pad_grad_bf16, .run = pad_grad<__nv_bfloat16>);
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

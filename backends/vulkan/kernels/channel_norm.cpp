@@ -1,0 +1,174 @@
+//! ops(f32, f16, bf16) BatchNorm BatchNormGrad GroupNorm InstanceNorm GroupNormGrad
+// Norms of channels: a subgroup per channel of the batch, or per group of a sample.
+#include "index.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+// [batch, channels, elements of a plane].
+struct Planes {
+  explicit Planes(const Shape& x) : batch(x[0]), channels(x[1]), plane(x.elements(2, x.rank())) {}
+  uint64_t of_channel() const { return static_cast<uint64_t>(batch * plane); }
+
+  int64_t batch, channels, plane;
+};
+
+// The elements of a channel, where they lie from its first one on.
+Loops channel_loops(const Planes& p) {
+  Loops loops(1);
+  loops.add(p.batch, {p.channels * p.plane});
+  loops.add(p.plane, {1});
+  loops.finish();
+  return loops;
+}
+
+uint32_t table_of(Launch& l, const Loops& loops) {
+  std::vector<uint32_t> words;
+  loops.append_to(&words);
+  return l.table(words);
+}
+
+void finish(Push& push, const Planes& p, float eps, float momentum) {
+  push.u32(static_cast<uint64_t>(p.channels)).u32(p.of_channel());
+  push.u32(static_cast<uint64_t>(p.plane)).f32(static_cast<double>(eps));
+  push.f32(static_cast<double>(momentum));
+}
+
+void batch_norm(Launch& l) {
+  const auto& t = l.attributes<BatchNormAttributes>();
+  const Planes p(l.in_shape(0));
+  const Loops loops = channel_loops(p);
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(1)).add(l.out(2));
+  push.add(l.out(0)).add(l.out(3)).add(l.out(4)).table(table_of(l, loops));
+  l.push_step_words(push);
+  finish(push, p, t.eps(), t.momentum());
+  const auto n = static_cast<double>(l.in_shape(0).elements());
+  l.dispatch(of_type(l.type(), shader::batch_norm_forward_f32, shader::batch_norm_forward_f16,
+                     shader::batch_norm_forward_bf16),
+             {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(p.channels)), n * 20,
+             n * 4 * l.element_bytes());
+}
+
+void batch_norm_grad(Launch& l) {
+  const Planes p(l.in_shape(0));
+  const Loops loops = channel_loops(p);
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.in(3)).add(l.in(4));
+  push.add(l.out(0)).add(l.out(1)).add(l.out(2)).table(table_of(l, loops));
+  l.push_step_words(push);
+  finish(push, p, 0, 0);
+  const auto n = static_cast<double>(l.in_shape(0).elements());
+  l.dispatch(of_type(l.type(), shader::batch_norm_backward_f32, shader::batch_norm_backward_f16,
+                     shader::batch_norm_backward_bf16),
+             {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(p.channels)), n * 20,
+             n * 5 * l.element_bytes());
+}
+
+// Three loops over a channel, each lane every S-th element.
+const char* batch_refusal(const NodeView& node) {
+  const Planes p(node.in(0));
+  return node.physical.is_software() &&
+                 p.batch * p.plane > kMaxIterations / 3 * node.physical.subgroup_size
+             ? "A channel is longer than the loops of a software device run."
+             : nullptr;
+}
+
+void push_group(Launch& l, Push& push, const Loops& loops, const Planes& p, int64_t rows,
+                int64_t groups, float eps) {
+  const int64_t channels = groups == 0 ? 0 : p.channels / groups;
+  push.table(table_of(l, loops)).u32(static_cast<uint64_t>(rows));
+  push.u32(static_cast<uint64_t>(channels * p.plane)).u32(static_cast<uint64_t>(groups));
+  push.u32(static_cast<uint64_t>(channels)).u32(static_cast<uint64_t>(p.plane));
+  push.u32(static_cast<uint64_t>(p.batch)).f32(static_cast<double>(eps));
+}
+
+// Which channel of its group an element is of.
+Loops group_loops(const Planes& p, int64_t groups) {
+  Loops loops(1);
+  loops.add(groups == 0 ? 0 : p.channels / groups, {1});
+  loops.add(p.plane, {0});
+  loops.finish();
+  return loops;
+}
+
+void normalise(Launch& l, int64_t groups, float eps) {
+  const Planes p(l.in_shape(0));
+  if (l.in_shape(0).elements() == 0) {
+    return;
+  }
+  const Loops loops = group_loops(p, groups);
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0));
+  push.add(uint64_t{0}).add(uint64_t{0}).add(uint64_t{0});
+  push_group(l, push, loops, p, p.batch * groups, groups, eps);
+  const auto n = static_cast<double>(l.in_shape(0).elements());
+  l.dispatch(of_type(l.type(), shader::group_norm_forward_f32, shader::group_norm_forward_f16,
+                     shader::group_norm_forward_bf16),
+             {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(p.batch * groups)), n * 20,
+             n * 4 * l.element_bytes());
+}
+
+void group_norm(Launch& l) {
+  const auto& t = l.attributes<GroupNormAttributes>();
+  normalise(l, t.groups(), t.eps());
+}
+void instance_norm(Launch& l) {
+  normalise(l, l.in_shape(0)[1], l.attributes<InstanceNormAttributes>().eps());
+}
+
+uint64_t group_norm_grad_workspace(const NodeView& node) {
+  return static_cast<uint64_t>(node.in(0)[0] * node.attributes<GroupNormAttributes>().groups()) * 8;
+}
+
+void group_norm_grad(Launch& l) {
+  const auto& t = l.attributes<GroupNormAttributes>();
+  const Planes p(l.in_shape(0));
+  const Loops loops = group_loops(p, t.groups());
+  const auto dispatch = [&](uint32_t shader, int64_t rows) {
+    Push push;
+    push.add(l.in(0)).add(l.in(1)).add(l.in(2)).add(l.out(0)).add(l.out(1)).add(l.out(2));
+    push.add(l.workspace());
+    push_group(l, push, loops, p, rows, t.groups(), t.eps());
+    const auto n = static_cast<double>(l.in_shape(0).elements());
+    l.dispatch(shader, {loops.rank()}, push, l.over_rows(static_cast<uint64_t>(rows)), n * 20,
+               n * 5 * l.element_bytes());
+  };
+  if (l.in_shape(0).elements() > 0) {
+    dispatch(of_type(l.type(), shader::group_norm_backward_f32, shader::group_norm_backward_f16,
+                     shader::group_norm_backward_bf16),
+             p.batch * t.groups());
+    l.barrier();
+  }
+  dispatch(of_type(l.type(), shader::group_norm_channels_f32, shader::group_norm_channels_f16,
+                   shader::group_norm_channels_bf16),
+           p.channels);
+}
+
+// Four loops over a group, or the samples of a channel.
+const char* group_refusal(const NodeView& node) {
+  const Planes p(node.in(0));
+  const int64_t lanes = node.physical.subgroup_size;
+  const bool too_long = p.channels * p.plane > kMaxIterations / 4 * lanes ||
+                        p.batch * (1 + (p.plane + lanes - 1) / lanes) > kMaxIterations;
+  return node.physical.is_software() && too_long
+             ? "A sample or a channel is longer than the loops of a software device run."
+             : nullptr;
+}
+
+}  // namespace
+
+#define BOWLINE_NORM(stem, ...)                   \
+  BOWLINE_VULKAN_KERNEL(stem, __VA_ARGS__);       \
+  BOWLINE_VULKAN_KERNEL(stem##_f16, __VA_ARGS__); \
+  BOWLINE_VULKAN_KERNEL(stem##_bf16, __VA_ARGS__)
+BOWLINE_NORM(batch_norm, .launch = batch_norm, .refusal = batch_refusal);
+BOWLINE_NORM(batch_norm_grad, .launch = batch_norm_grad, .refusal = batch_refusal);
+BOWLINE_NORM(group_norm, .launch = group_norm, .refusal = group_refusal);
+BOWLINE_NORM(instance_norm, .launch = instance_norm, .refusal = group_refusal);
+BOWLINE_NORM(group_norm_grad, .launch = group_norm_grad, .workspace = group_norm_grad_workspace,
+             .refusal = group_refusal);
+#undef BOWLINE_NORM
+
+}  // namespace bowline::vulkan

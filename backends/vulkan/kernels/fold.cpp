@@ -1,0 +1,96 @@
+//! ops(f32, f16, bf16, i8, u8, i32, i64) ReduceProd CumSum
+//! ops(i8, u8, i32, i64) ReduceSum
+//! ops(f32, f16, bf16) ReduceProdGrad
+// Products over axes and their gradient, sums of integers, and running sums, in a fixed order. Integers wrap around.
+#include "index.h"
+#include "kernel.h"
+#include "numbers.h"
+
+namespace bowline::vulkan {
+namespace {
+
+void fold(Launch& l, bool product) {
+  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  Push push;
+  push.add(l.in(0)).add(l.out(0)).table(l.table(g.words)).u32(g.outputs).u32(g.terms);
+  const auto elements = static_cast<double>(g.outputs * g.terms);
+  l.dispatch(BOWLINE_VULKAN_OF_NUMBER(l.type(), fold, ), {g.kept, g.gone, product ? 1u : 0u}, push,
+             l.over_rows(g.outputs), elements * 20, elements * l.element_bytes());
+}
+void reduce_prod(Launch& l) { fold(l, true); }
+void reduce_sum(Launch& l) { fold(l, false); }
+
+const char* fold_refusal(const NodeView& node) {
+  return too_long(node, groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms,
+                  node.physical.subgroup_size);
+}
+
+void prod_grad(Launch& l) {
+  const Groups g = groups_of(l.in_shape(0), l.attributes<ReduceAttributes>());
+  Push push;
+  push.add(l.in(0)).add(l.in(1)).add(l.out(0));
+  push.add(l.type() == DType::f32 ? l.out(0) : l.workspace());
+  push.table(l.table(g.words)).u32(g.outputs).u32(g.terms);
+  const auto elements = static_cast<double>(g.outputs * g.terms);
+  l.dispatch(
+      of_type(l.type(), shader::prod_grad_f32, shader::prod_grad_f16, shader::prod_grad_bf16),
+      {g.kept, g.gone}, push, l.over_single_elements(g.outputs), elements * 40,
+      elements * 4 * l.element_bytes());
+}
+
+uint64_t prod_grad_workspace(const NodeView& node) {
+  return node.query.type == DType::f32
+             ? 0
+             : static_cast<uint64_t>(node.out(0).elements()) * sizeof(float);
+}
+
+// Two loops over the group.
+const char* prod_grad_refusal(const NodeView& node) {
+  return too_long(node, 2 * groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms, 1);
+}
+
+void cum_sum(Launch& l) {
+  const auto& t = l.attributes<CumSumAttributes>();
+  const Shape& x = l.in_shape(0);
+  const int axis = positive_axis(t.axis(), x.rank());
+  const int64_t step = x.elements(axis + 1, x.rank());
+  const auto lines = static_cast<uint64_t>(x.elements(0, axis) * step);
+  Push push;
+  push.add(l.in(0)).add(l.out(0)).u32(lines).u32(static_cast<uint64_t>(x[axis]));
+  push.u32(static_cast<uint64_t>(step));
+  const auto elements = static_cast<double>(x.elements());
+  l.dispatch(BOWLINE_VULKAN_OF_NUMBER(l.type(), cum_sum, ),
+             {t.exclusive() ? 1u : 0u, t.reverse() ? 1u : 0u}, push, l.over_single_elements(lines),
+             elements * 10, elements * 2 * l.element_bytes());
+}
+
+const char* cum_sum_refusal(const NodeView& node) {
+  return too_long(node, groups_along(node.in(0), node.attributes<CumSumAttributes>().axis()).terms,
+                  1);
+}
+
+}  // namespace
+
+#define BOWLINE_VULKAN_FOLDS(suffix)                                                          \
+  BOWLINE_VULKAN_KERNEL(reduce_prod##suffix, .launch = reduce_prod, .refusal = fold_refusal); \
+  BOWLINE_VULKAN_KERNEL(cum_sum##suffix, .launch = cum_sum, .refusal = cum_sum_refusal)
+BOWLINE_VULKAN_FOLDS();
+BOWLINE_VULKAN_FOLDS(_f16);
+BOWLINE_VULKAN_FOLDS(_bf16);
+BOWLINE_VULKAN_FOLDS(_i8);
+BOWLINE_VULKAN_FOLDS(_u8);
+BOWLINE_VULKAN_FOLDS(_i32);
+BOWLINE_VULKAN_FOLDS(_i64);
+#undef BOWLINE_VULKAN_FOLDS
+
+BOWLINE_VULKAN_KERNEL(reduce_sum_i8, .launch = reduce_sum, .refusal = fold_refusal);
+BOWLINE_VULKAN_KERNEL(reduce_sum_u8, .launch = reduce_sum, .refusal = fold_refusal);
+BOWLINE_VULKAN_KERNEL(reduce_sum_i32, .launch = reduce_sum, .refusal = fold_refusal);
+BOWLINE_VULKAN_KERNEL(reduce_sum_i64, .launch = reduce_sum, .refusal = fold_refusal);
+BOWLINE_VULKAN_KERNEL(reduce_prod_grad, .launch = prod_grad, .refusal = prod_grad_refusal);
+BOWLINE_VULKAN_KERNEL(reduce_prod_grad_f16, .launch = prod_grad, .workspace = prod_grad_workspace,
+                      .refusal = prod_grad_refusal);
+BOWLINE_VULKAN_KERNEL(reduce_prod_grad_bf16, .launch = prod_grad, .workspace = prod_grad_workspace,
+                      .refusal = prod_grad_refusal);
+
+}  // namespace bowline::vulkan

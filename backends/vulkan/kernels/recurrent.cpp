@@ -1,0 +1,242 @@
+//! ops(f32, f16, bf16) Lstm LstmGrad Gru GruGrad
+// Recurrent layers: one dispatch per step, two of a Gru without reset_after. What goes from step to step is f32, in the workspace.
+#include <algorithm>
+
+#include "convert.h"
+#include "core/checked.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+namespace {
+
+constexpr uint64_t kRows = 4;  // of the batch that a subgroup, or an invocation, takes at once
+
+struct Layer {
+  uint64_t gates = 0;
+  uint64_t steps = 0;
+  uint64_t batch = 0;
+  uint64_t units = 0;
+  bool reverse = false;
+
+  uint64_t at(uint64_t i) const { return reverse ? steps - 1 - i : i; }
+  uint64_t state() const { return batch * units; }
+  uint64_t blocks() const { return units * ((batch + kRows - 1) / kRows); }
+  double products() const { return 2 * static_cast<double>(gates * units * state()); }
+};
+
+Layer layer_of(const Shape& gates, const Shape& w, uint64_t count, bool reverse) {
+  return {count, static_cast<uint64_t>(gates[0]), static_cast<uint64_t>(gates[1]),
+          static_cast<uint64_t>(w[1]), reverse};
+}
+
+bool has_reset_before(const Attributes& attributes) {
+  return !attributes.as<GruAttributes>().reset_after();
+}
+
+// A loop over all rows of the weight.
+template <size_t kWeight>
+const char* refusal(const NodeView& node) {
+  return node.physical.is_software() && node.in(kWeight)[0] > kMaxIterations
+             ? "A layer has more units than the loops of a software device run."
+             : nullptr;
+}
+
+// Operands of the storage dtype, at a step of `each` elements.
+VkDeviceAddress at_step(const Launch& l, VkDeviceAddress base, uint64_t step, uint64_t each) {
+  return base + step * each * size_of(l.type());
+}
+
+uint64_t floats(uint64_t n) { return round_up(n * sizeof(float), 256); }
+
+// Forward. The states in front of a step and behind it take turns; without reset_after, r * h and z besides.
+uint64_t states_workspace(const NodeView& node) {
+  const auto state = static_cast<uint64_t>(node.in(2).elements());
+  const bool more = node.query.op == Op::Gru && has_reset_before(node.query.attributes);
+  return floats(state) * (more ? 4 : 2);
+}
+
+struct States {
+  VkDeviceAddress at[4];
+  States(const Launch& l, const Layer& layer) {
+    for (uint64_t i = 0; i < 4; ++i) {
+      at[i] = l.workspace() + i * floats(layer.state());
+    }
+  }
+};
+
+void dispatch(Launch& l, const Layer& layer, uint32_t shader, const Push& push, double share) {
+  l.dispatch(shader, {}, push, l.over_rows(layer.blocks()), layer.products() * share, 0);
+}
+
+void lstm(Launch& l) {
+  const Layer layer =
+      layer_of(l.in_shape(0), l.in_shape(1), 4, l.attributes<LstmAttributes>().reverse());
+  const States states(l, layer);
+  const uint32_t shader = of_type(l.type(), shader::recurrent_lstm_f32, shader::recurrent_lstm_f16,
+                                  shader::recurrent_lstm_bf16);
+  convert(l, l.in(2), l.type(), states.at[0], DType::f32, layer.state());
+  for (uint64_t i = 0; i < layer.steps; ++i) {
+    const uint64_t t = layer.at(i);
+    const auto c_at = [&](uint64_t step) { return l.out(1) + step * layer.state() * 4; };
+    Push push;
+    push.add(at_step(l, l.in(0), t, 4 * layer.state())).add(l.in(1));
+    push.add(states.at[i % 2]).add(states.at[(i + 1) % 2]);
+    push.add(at_step(l, l.out(0), t, layer.state()))
+        .add(at_step(l, l.out(2), t, 4 * layer.state()))
+        .add(i == 0 ? l.in(3) : c_at(layer.at(i - 1)))
+        .add(c_at(t));
+    push.u32(layer.batch).u32(layer.units).u32(0);
+    l.barrier();
+    dispatch(l, layer, shader, push, 1);
+  }
+}
+
+void gru(Launch& l) {
+  const auto& attributes = l.attributes<GruAttributes>();
+  const Layer layer = layer_of(l.in_shape(0), l.in_shape(1), 3, attributes.reverse());
+  const States states(l, layer);
+  const VkDeviceAddress bias = l.inputs() > 3 ? l.in(3) : 0;
+  const auto run = [&](uint32_t shader, uint64_t t, VkDeviceAddress h, VkDeviceAddress next_h,
+                       VkDeviceAddress old_h, double share) {
+    Push push;
+    push.add(at_step(l, l.in(0), t, 3 * layer.state())).add(l.in(1)).add(h).add(next_h);
+    push.add(at_step(l, l.out(0), t, layer.state()))
+        .add(at_step(l, l.out(1), t, 3 * layer.state()))
+        .add(bias)
+        .add(at_step(l, l.out(2), t, layer.state()))
+        .add(states.at[3])
+        .add(old_h);
+    push.u32(layer.batch).u32(layer.units).u32(bias != 0 ? 1 : 0);
+    l.barrier();
+    dispatch(l, layer, shader, push, share);
+  };
+  convert(l, l.in(2), l.type(), states.at[0], DType::f32, layer.state());
+  for (uint64_t i = 0; i < layer.steps; ++i) {
+    const uint64_t t = layer.at(i);
+    const VkDeviceAddress h = states.at[i % 2], next_h = states.at[(i + 1) % 2];
+    if (attributes.reset_after()) {
+      run(of_type(l.type(), shader::recurrent_gru_f32, shader::recurrent_gru_f16,
+                  shader::recurrent_gru_bf16),
+          t, h, next_h, h, 1);
+      continue;
+    }
+    run(of_type(l.type(), shader::recurrent_gru_gates_f32, shader::recurrent_gru_gates_f16,
+                shader::recurrent_gru_gates_bf16),
+        t, h, states.at[2], h, 2.0 / 3);
+    run(of_type(l.type(), shader::recurrent_gru_new_f32, shader::recurrent_gru_new_f16,
+                shader::recurrent_gru_new_bf16),
+        t, states.at[2], next_h, h, 1.0 / 3);
+  }
+}
+
+// Backward. The gradients of the products of two steps take turns; of a Gru dh besides.
+struct Behind {
+  VkDeviceAddress at[2];
+  VkDeviceAddress dh;
+  Behind(const Launch& l, const Layer& layer) {
+    const uint64_t each = floats(layer.gates * layer.state());
+    at[0] = l.workspace();
+    at[1] = at[0] + each;
+    dh = at[1] + each;
+  }
+};
+
+template <uint64_t kGates>
+uint64_t grad_workspace(const NodeView& node) {
+  const auto state = static_cast<uint64_t>(node.out(2).elements());
+  return 2 * floats(kGates * state) + (kGates == 3 ? floats(state) : 0);
+}
+
+void dispatch_grad(Launch& l, const Layer& layer, uint32_t shader, Push push, uint64_t from,
+                   uint64_t depth, uint32_t flags) {
+  const Grid grid = l.over_single_elements(layer.blocks());
+  push.u32(layer.batch).u32(layer.units).u32(from).u32(depth).u32(flags).u32(grid.per_group);
+  l.barrier();
+  l.dispatch(shader, {}, push, grid,
+             layer.products() * static_cast<double>(std::max<uint64_t>(depth, 1)) /
+                 static_cast<double>(layer.gates * layer.units),
+             0);
+}
+
+constexpr uint32_t kEnds = 1;
+constexpr uint32_t kHasMore = 2;  // dc of an Lstm, reset_after of a Gru
+
+void lstm_grad(Launch& l) {
+  const Layer layer =
+      layer_of(l.in_shape(0), l.in_shape(1), 4, l.attributes<LstmAttributes>().reverse());
+  const Behind behind(l, layer);
+  const VkDeviceAddress dc_in = l.inputs() > 5 ? l.in(5) : 0;
+  // Step i of those that run; -1 is the state in front of them.
+  for (auto i = static_cast<int64_t>(layer.steps) - 1; i >= -1; --i) {
+    const auto number = static_cast<uint64_t>(std::max<int64_t>(i, 0));
+    const uint64_t t = layer.steps == 0 ? 0 : layer.at(number);
+    const bool is_last = number + 1 >= layer.steps && i >= 0;
+    const auto f32_at = [&](VkDeviceAddress base, uint64_t step) {
+      return base + step * layer.state() * 4;
+    };
+    Push push;
+    push.add(at_step(l, l.in(0), t, 4 * layer.state())).add(l.in(1));
+    push.add(behind.at[static_cast<uint64_t>(i + 2) % 2])
+        .add(behind.at[static_cast<uint64_t>(i + 1) % 2]);
+    push.add(i > 0 ? f32_at(l.in(3), layer.at(number - 1)) : l.in(2))
+        .add(f32_at(l.in(3), t))
+        .add(at_step(l, l.in(4), t, layer.state()))
+        .add(dc_in == 0 ? 0 : f32_at(dc_in, t))
+        .add(l.out(2));
+    push.add(at_step(l, l.out(0), t, 4 * layer.state())).add(l.out(1));
+    dispatch_grad(l, layer,
+                  of_type(l.type(), shader::recurrent_grad_lstm_f32,
+                          shader::recurrent_grad_lstm_f16, shader::recurrent_grad_lstm_bf16),
+                  push, 0, is_last || layer.steps == 0 ? 0 : 4 * layer.units,
+                  (i < 0 ? kEnds : 0) | (dc_in != 0 ? kHasMore : 0));
+  }
+}
+
+void gru_grad(Launch& l) {
+  const auto& attributes = l.attributes<GruAttributes>();
+  const Layer layer = layer_of(l.in_shape(0), l.in_shape(2), 3, attributes.reverse());
+  const bool reset_after = attributes.reset_after();
+  const Behind behind(l, layer);
+  for (auto i = static_cast<int64_t>(layer.steps) - 1; i >= -1; --i) {
+    const auto number = static_cast<uint64_t>(std::max<int64_t>(i, 0));
+    const uint64_t t = layer.steps == 0 ? 0 : layer.at(number);
+    const bool is_last = number + 1 >= layer.steps && i >= 0;
+    const VkDeviceAddress made = behind.at[static_cast<uint64_t>(i + 1) % 2];
+    const auto push_of = [&](VkDeviceAddress from) {
+      Push push;
+      push.add(at_step(l, l.in(0), t, 3 * layer.state())).add(l.in(2)).add(from).add(made);
+      push.add(at_step(l, l.in(1), t, layer.state()))
+          .add(i > 0 ? at_step(l, l.in(4), layer.at(number - 1), layer.state()) : l.in(3))
+          .add(at_step(l, l.in(5), t, layer.state()))
+          .add(at_step(l, l.out(1), t, layer.state()))
+          .add(behind.dh);
+      push.add(at_step(l, l.out(0), t, 3 * layer.state())).add(l.out(2));
+      return push;
+    };
+    const uint64_t through = (reset_after ? 3 : 2) * layer.units;
+    dispatch_grad(l, layer,
+                  of_type(l.type(), shader::recurrent_grad_gru_f32, shader::recurrent_grad_gru_f16,
+                          shader::recurrent_grad_gru_bf16),
+                  push_of(behind.at[static_cast<uint64_t>(i + 2) % 2]), 0,
+                  is_last || layer.steps == 0 ? 0 : through,
+                  (i < 0 ? kEnds : 0) | (reset_after ? kHasMore : 0));
+    if (!reset_after && i >= 0) {
+      dispatch_grad(
+          l, layer,
+          of_type(l.type(), shader::recurrent_grad_gru_reset_f32,
+                  shader::recurrent_grad_gru_reset_f16, shader::recurrent_grad_gru_reset_bf16),
+          push_of(made), 2 * layer.units, layer.units, 0);
+    }
+  }
+}
+
+}  // namespace
+
+BOWLINE_VULKAN_KERNELS(lstm, .launch = lstm, .workspace = states_workspace, .refusal = refusal<1>);
+BOWLINE_VULKAN_KERNELS(gru, .launch = gru, .workspace = states_workspace, .refusal = refusal<1>);
+BOWLINE_VULKAN_KERNELS(lstm_grad, .launch = lstm_grad, .workspace = grad_workspace<4>,
+                       .refusal = refusal<1>);
+BOWLINE_VULKAN_KERNELS(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
+                       .refusal = refusal<2>);
+
+}  // namespace bowline::vulkan

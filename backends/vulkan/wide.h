@@ -1,0 +1,82 @@
+// Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage dtype of the node become f32 in the
+// workspace, and its results of that dtype are rounded once, at the end. Of an f32 node the operands are as they lie.
+#pragma once
+
+#include <vector>
+
+#include "convert.h"
+#include "core/checked.h"
+#include "kernel.h"
+
+namespace bowline::vulkan {
+
+class Wide {
+ public:
+  // Puts the conversions of the inputs into the list, and a barrier behind them.
+  explicit Wide(Launch& l) : l_(l), workspace_(l.workspace()) {
+    for (size_t i = 0; i < l.inputs(); ++i) {
+      in_.push_back(l.in(i));
+      if (is_narrow(l.in_type(i))) {
+        in_.back() = take(l.in_shape(i));
+        convert(l, l.in(i), l.type(), in_.back(), DType::f32, elements(l.in_shape(i)));
+      }
+    }
+    for (size_t o = 0; o < l.outputs(); ++o) {
+      out_.push_back(is_narrow(l.out_type(o)) ? take(l.out_shape(o)) : l.out(o));
+    }
+    if (l.type() != DType::f32) {
+      l.barrier();
+    }
+  }
+  // Puts those of the results behind the kernel.
+  void finish() {
+    if (l_.type() != DType::f32) {
+      l_.barrier();
+    }
+    for (size_t o = 0; o < l_.outputs(); ++o) {
+      if (is_narrow(l_.out_type(o))) {
+        convert(l_, out_[o], DType::f32, l_.out(o), l_.type(), elements(l_.out_shape(o)));
+      }
+    }
+  }
+
+  VkDeviceAddress in(size_t i) const { return in_[i]; }
+  VkDeviceAddress out(size_t o) const { return out_[o]; }
+  // The scratch of the f32 kernel.
+  VkDeviceAddress workspace() const { return workspace_; }
+
+  // Bytes in front of that scratch.
+  static uint64_t bytes(const NodeView& node) {
+    uint64_t sum = 0;
+    const auto add = [&](const device::Operand& o) {
+      const bool narrow = node.query.type != DType::f32 && o.dtype == node.query.type;
+      sum += narrow ? bytes_of(o.shape) : 0;
+    };
+    for (const device::Operand& in : node.query.inputs) {
+      add(in);
+    }
+    for (const device::Operand& out : node.query.outputs) {
+      add(out);
+    }
+    return sum;
+  }
+
+ private:
+  static uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
+  static uint64_t bytes_of(const Shape& shape) {
+    return round_up(elements(shape) * sizeof(float), 256);
+  }
+  bool is_narrow(DType type) const { return l_.type() != DType::f32 && type == l_.type(); }
+  VkDeviceAddress take(const Shape& shape) {
+    const VkDeviceAddress at = workspace_;
+    workspace_ += bytes_of(shape);
+    return at;
+  }
+
+  Launch& l_;
+  VkDeviceAddress workspace_;
+  std::vector<VkDeviceAddress> in_;
+  std::vector<VkDeviceAddress> out_;
+};
+
+}  // namespace bowline::vulkan

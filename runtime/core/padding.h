@@ -1,0 +1,80 @@
+// What the pads of a tensor mean, axis by axis. Those below zero crop the tensor first; the others are then put around what is
+// left. A tensor that is repeated along its axes is one that wraps around.
+#pragma once
+
+#include "core/shape.h"
+
+namespace bowline {
+
+// An axis of `source` elements, of which `part` from `crop` on are there, in a padded one of `whole` elements from `before` on.
+struct PaddedAxis {
+  int64_t source = 1;
+  int64_t crop = 0;
+  int64_t part = 1;
+  int64_t before = 0;
+  int64_t whole = 1;
+};
+
+constexpr PaddedAxis padded_axis(int64_t source, int64_t begin, int64_t end) {
+  PaddedAxis a;
+  a.source = source;
+  a.crop = begin < 0 ? -begin : 0;
+  a.part = source - a.crop + (end < 0 ? end : 0);
+  a.before = begin > 0 ? begin : 0;
+  a.whole = source + begin + end;
+  return a;
+}
+
+// The axes of a tensor; neighbours that nothing is done to are one.
+struct Padding {
+  int rank = 0;
+  std::array<PaddedAxis, kMaxRank> axes;
+
+  void add(const PaddedAxis& a) {
+    const bool is_whole = a.part == a.source && a.part == a.whole;
+    if (rank > 0 && is_whole && untouched_) {
+      PaddedAxis& last = axes[static_cast<size_t>(rank - 1)];
+      last.source *= a.source;
+      last.part = last.source;
+      last.whole = last.source;
+    } else {
+      axes[static_cast<size_t>(rank++)] = a;
+    }
+    untouched_ = is_whole;
+  }
+  // Elements of the source behind each axis.
+  std::array<int64_t, kMaxRank> strides() const {
+    std::array<int64_t, kMaxRank> out{};
+    int64_t step = 1;
+    for (int a = rank - 1; a >= 0; --a) {
+      out[static_cast<size_t>(a)] = step;
+      step *= axes[static_cast<size_t>(a)].source;
+    }
+    return out;
+  }
+
+ private:
+  bool untouched_ = false;
+};
+
+// `pads` are two lists of as many numbers as `source` has axes.
+template <class List>
+Padding padding_of(const Shape& source, const List& begin, const List& end) {
+  Padding out;
+  for (int a = 0; a < source.rank(); ++a) {
+    const auto i = static_cast<uint32_t>(a);
+    out.add(padded_axis(source[a], begin.Get(i), end.Get(i)));
+  }
+  return out;
+}
+
+// A tensor repeated along its axes.
+inline Padding padding_of(const Shape& source, const Shape& repeated) {
+  Padding out;
+  for (int a = 0; a < source.rank(); ++a) {
+    out.add(padded_axis(source[a], 0, repeated[a] - source[a]));
+  }
+  return out;
+}
+
+}  // namespace bowline

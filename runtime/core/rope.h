@@ -1,0 +1,29 @@
+// The frequencies of Rope, for kernels: runtime/ops/rope.cpp has the formula.
+#pragma once
+
+#include <cmath>
+
+#include "core/attributes.h"
+
+namespace bowline {
+
+// Radians per position of pair j of dims / 2.
+template <class F>
+F rope_frequency(const RopeAttributes& t, int64_t j, int64_t dims) {
+  const F power = F(-2.0) * static_cast<F>(j) / static_cast<F>(dims);
+  const F frequency = std::pow(static_cast<F>(t.base()), power);
+  if (t.factor() == 1) {
+    return frequency;
+  }
+  const F turns = static_cast<F>(t.original_length()) * frequency / (2 * std::acos(F(-1)));
+  const auto low = static_cast<F>(t.low_frequency_factor());
+  const auto high = static_cast<F>(t.high_frequency_factor());
+  const F slow = frequency / static_cast<F>(t.factor());
+  if (turns <= low || turns >= high) {
+    return turns <= low ? slow : frequency;
+  }
+  const F part = (turns - low) / (high - low);
+  return (1 - part) * slow + part * frequency;
+}
+
+}  // namespace bowline

@@ -1,0 +1,170 @@
+#include "graph/precision.h"
+
+#include <map>
+
+#include "graph/infer.h"
+
+namespace bowline::graph {
+namespace {
+
+constexpr bool is_short(DType t) { return t == DType::f16 || t == DType::bf16; }
+
+Result<ValueId> append_cast(Graph& graph, ValueId v, DType dtype, Dims dims) {
+  CastAttributesT to;
+  to.to = static_cast<file::DType>(dtype);
+  Node node;
+  node.op = Op::Cast;
+  node.attributes = Attributes::of(to);
+  node.name = graph[v].name.empty() ? "" : format("{}.{}", graph[v].name, dtype);
+  node.inputs = {v};
+  ValueInfo info;
+  info.node = static_cast<uint32_t>(graph.nodes.size());
+  node.outputs = {graph.add_value(std::move(info))};
+  const ValueId out = node.outputs[0];
+  graph.nodes.push_back(std::move(node));
+  BOWLINE_TRY(infer_node(graph, graph.nodes.size() - 1, dims));
+  return out;
+}
+
+class Rewriter {
+ public:
+  Rewriter(Graph& graph, DType compute, Dims dims)
+      : graph_(graph), compute_(compute), dims_(dims) {}
+
+  // The outputs get these dtypes.
+  Status rewrite(const std::vector<DType>& outputs) {
+    std::vector<Node> old = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (Node& node : old) {
+      BOWLINE_TRY(add(std::move(node)));
+    }
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      BOWLINE_ASSIGN(graph_.outputs[i], in(graph_.outputs[i], outputs[i]));
+    }
+    renumber(graph_);
+    return {};
+  }
+
+ private:
+  bool is_number(ValueId v) const { return is_float(graph_[v].dtype); }
+
+  // Whether input i may be any of the float dtypes.
+  static bool has_choice(const OpDef& def, size_t i) {
+    const std::span<const DType> types = types_of_input(def.types, i);
+    return std::ranges::find(types, DType::f16) != types.end();
+  }
+  // Whether it may be anything: its elements are moved.
+  static bool is_moved(const OpDef& def, size_t i) {
+    return types_of_input(def.types, i).size() == kDTypes;
+  }
+
+  // What the operands of the node that have the choice become.
+  DType wanted(const Node& node) const {
+    const OpDef& def = op_def(node.op);
+    for (const InPlace& pair : def.updates) {
+      if (pair.input >= 0 && has_choice(def, static_cast<size_t>(pair.input))) {
+        return graph_[node.inputs[static_cast<size_t>(pair.input)]].dtype;
+      }
+    }
+    bool moves = true;
+    bool mixed = false;
+    std::optional<DType> common;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (is_number(node.inputs[i]) && has_choice(def, i)) {
+        const DType dtype = graph_[node.inputs[i]].dtype;
+        moves = moves && is_moved(def, i);
+        mixed = mixed || (common && *common != dtype);
+        common = dtype;
+      }
+    }
+    // What compares numbers rounds none of them.
+    const bool compares = !is_float(graph_[node.outputs[0]].dtype);
+    if (common && !mixed && (moves || compares)) {
+      return *common;
+    }
+    return def.stays_f32 || compares ? DType::f32 : compute_;
+  }
+
+  Status add(Node node) {
+    if (node.repeat) {
+      return add_repeat(std::move(node));
+    }
+    const OpDef& def = op_def(node.op);
+    if (!def.derives_copies) {
+      const DType dtype = wanted(node);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId v = node.inputs[i];
+        if (is_number(v)) {
+          BOWLINE_ASSIGN(node.inputs[i], in(v, has_choice(def, i) ? dtype : DType::f32));
+        }
+      }
+    }
+    graph_.nodes.push_back(std::move(node));
+    return infer_node(graph_, graph_.nodes.size() - 1, dims_);
+  }
+
+  // Carried numbers are of the compute dtype, inside and outside.
+  Status add_repeat(Node node) {
+    const RepeatInfo& repeat = *node.repeat;
+    Graph& body = *repeat.body;
+    std::vector<DType> outputs;
+    for (size_t i = 0; i < body.outputs.size(); ++i) {
+      const DType dtype = body[body.outputs[i]].dtype;
+      outputs.push_back(i < repeat.carried && is_float(dtype) ? compute_ : dtype);
+    }
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (i < repeat.carried && is_number(node.inputs[i])) {
+        BOWLINE_ASSIGN(node.inputs[i], in(node.inputs[i], compute_));
+      }
+      body[body.inputs[i]].dtype = graph_[node.inputs[i]].dtype;
+    }
+    BOWLINE_TRY(Rewriter(body, compute_, dims_).rewrite(outputs));
+    graph_.nodes.push_back(std::move(node));
+    return infer_node(graph_, graph_.nodes.size() - 1, dims_);
+  }
+
+  // `v` in another dtype.
+  Result<ValueId> in(ValueId v, DType dtype) {
+    if (graph_[v].dtype == dtype) {
+      return v;
+    }
+    const auto [it, is_new] = made_.try_emplace({v, dtype}, kNoValue);
+    if (is_new) {
+      BOWLINE_ASSIGN(it->second, append_cast(graph_, v, dtype, dims_));
+    }
+    return it->second;
+  }
+
+ private:
+  Graph& graph_;
+  DType compute_;
+  Dims dims_;
+  std::map<std::pair<ValueId, DType>, ValueId> made_;
+};
+
+}  // namespace
+
+Status compute_in(Graph& graph, DType compute, Dims dims) {
+  BOWLINE_REQUIRE(is_short(compute), "A plan computes in f16 or bf16 besides f32, not in {}.",
+                  compute);
+  std::vector<DType> outputs;
+  for (const ValueId v : graph.outputs) {
+    outputs.push_back(graph[v].dtype);
+  }
+  return Rewriter(graph, compute, dims).rewrite(outputs);
+}
+
+Result<ValueId> in_f32(Graph& graph, ValueId value) {
+  return is_short(graph[value].dtype) ? append_cast(graph, value, DType::f32, {}) : value;
+}
+
+size_t count_casts(const Graph& graph) {
+  size_t count = 0;
+  for (const Node& node : graph.nodes) {
+    count += node.op == Op::Cast ? 1 : 0;
+    count += node.repeat ? count_casts(*node.repeat->body) : 0;
+  }
+  return count;
+}
+
+}  // namespace bowline::graph

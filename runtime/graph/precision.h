@@ -1,0 +1,20 @@
+// The precision of a plan: operators on f32 numbers that compute in 16 bits instead.
+#pragma once
+
+#include "graph/infer.h"
+
+namespace bowline::graph {
+
+// Operators read 16-bit copies of f32 numbers and give such, those that stay in f32 (OpDef::stays_f32) copies in f32 of what others
+// made. What only moves elements follows its operands; a state keeps its dtype; outputs keep theirs. Each value is copied at most once
+// per dtype, by a Cast in front of its first reader. Shapes and dtypes of `graph` are inferred, before and after.
+// Source  Micikevicius et al., "Mixed Precision Training", 2018.
+Status compute_in(Graph& graph, DType compute, Dims dims);
+
+// `value` in f32, by a Cast behind all nodes unless it is that.
+Result<ValueId> in_f32(Graph& graph, ValueId value);
+
+// How many nodes are a Cast, in bodies too.
+size_t count_casts(const Graph& graph);
+
+}  // namespace bowline::graph

@@ -1,0 +1,62 @@
+// What norms of channels share: [N, C, spatial...] as planes, and the size of the terms that a normalisation loses digits of.
+#pragma once
+
+#include "ops/op.h"
+
+namespace bowline {
+
+// [batch, channels, elements of a plane].
+struct Planes {
+  size_t batch = 0;
+  size_t channels = 0;
+  size_t plane = 1;
+};
+
+inline Planes planes_of(const Shape& x) {
+  return {static_cast<size_t>(x[0]), static_cast<size_t>(x[1]),
+          static_cast<size_t>(x.elements(2, x.rank()))};
+}
+
+// eps, and a scale and a bias for each channel of x.
+inline Status check_norm(const InferContext& c, float eps) {
+  const Shape& x = c.in(0);
+  BOWLINE_REQUIRE(x.rank() >= 2, "Input x has rank {}, below 2.", x.rank());
+  BOWLINE_REQUIRE(eps >= 1e-12f, "Eps {} is not at least 1e-12.", eps);
+  for (int i = 1; i < c.inputs(); ++i) {
+    BOWLINE_REQUIRE(c.in(i) == Shape{x[1]},
+                    "Shape of input {} ({}) is not that of a channel ([{}]).", i, c.in(i), x[1]);
+  }
+  return {};
+}
+
+// Numbers that are normalised together, in double precision.
+struct Normal {
+  double mean = 0;
+  double variance = 0;  // biased; 0 of nothing
+  double inverse = 0;   // 1 / sqrt(variance + eps)
+  double size = 0;      // mean of |x|
+  double square = 0;    // mean of x^2
+
+  // What (x - mean) * inverse loses: x - mean cancels, here and under the root.
+  double lost(double x) const {
+    return (std::abs(x) + size) * inverse +
+           std::abs((x - mean) * inverse) * (1 + 2 * std::sqrt(square) * inverse);
+  }
+};
+
+inline Normal normal_of(std::span<const double> x, double eps) {
+  Normal out;
+  const auto n = static_cast<double>(std::max<size_t>(x.size(), 1));
+  for (const double v : x) {
+    out.mean += v / n;
+    out.size += std::abs(v) / n;
+    out.square += v * v / n;
+  }
+  for (const double v : x) {
+    out.variance += (v - out.mean) * (v - out.mean) / n;
+  }
+  out.inverse = 1 / std::sqrt(out.variance + eps);
+  return out;
+}
+
+}  // namespace bowline

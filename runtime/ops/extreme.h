@@ -1,0 +1,161 @@
+// What ReduceMax, ReduceMin, ArgMax, ArgMin and TopK share: which of two numbers is the more extreme one.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "ops/build.h"
+#include "ops/counted.h"
+#include "ops/index.h"
+#include "ops/op.h"
+#include "ops/reduced.h"
+
+namespace bowline::extreme {
+
+// True if a is larger (smaller) than b. NaN comes before every number, whichever is asked for.
+inline bool beats(bool largest, double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) {
+    return std::isnan(a) && !std::isnan(b);
+  }
+  return largest ? a > b : a < b;
+}
+
+// The number that is never the more extreme one.
+inline double neutral(bool largest) {
+  return largest ? -std::numeric_limits<double>::infinity()
+                 : std::numeric_limits<double>::infinity();
+}
+
+inline Status infer(InferContext& c) {
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), c.in(0)));
+  BOWLINE_REQUIRE(r.length > 0, "The reduced axes of {} have no element, of which none is extreme.",
+                  c.in(0));
+  return c.out(0, r.result);
+}
+
+// dx = dy / count where x equals y, count the number of such elements of x; counted and divided in f32.
+inline Status gradient(GradientContext& c) {
+  const Shape x = c.shape(c.in(0));
+  const DType type = c.dtype(c.in(0));
+  BOWLINE_ASSIGN(const Reduced r, reduced(c.attributes<ReduceAttributes>(), x));
+  const auto cast = [&](GradientValue v, DType to) {
+    CastAttributesT t;
+    t.to = static_cast<file::DType>(to);
+    return c.dtype(v) == to ? v : c.add1(Op::Cast, {v}, Attributes::of(t));
+  };
+  const GradientValue y = broadcast_to(c, reshaped(c, c.out(0), r.kept), x);
+  const GradientValue equal = c.add1(Op::Equal, {c.in(0), y});
+  if (!equal.valid()) {
+    return c.din(0, equal);
+  }
+  const GradientValue mask = cast(equal, DType::f32);
+  const GradientValue count = summed_to(c, mask, r.kept);
+  const GradientValue dy = reshaped(c, c.dout(0), r.kept);
+  if (!dy.valid()) {
+    return c.din(0, dy);
+  }
+  const GradientValue share = c.add1(Op::Div, {cast(dy, DType::f32), count});
+  const GradientValue dx = c.add1(Op::Mul, {mask, share});
+  return c.din(0, dx.valid() ? cast(dx, type) : dx);
+}
+
+template <bool kLargest>
+Status counted_axes(CountedContext& c) {
+  return count_reduced(c, [&](int axis) {
+    c.mask(0, axis, neutral(kLargest));
+    return Status();
+  });
+}
+
+template <bool kLargest>
+void oracle(const OracleContext& c) {
+  const Reduced r = reduced(c.attributes<ReduceAttributes>(), c.shape(0)).value();
+  std::vector<bool> known(c.out(0).size());
+  for (Index i(c.shape(0)); i.valid(); i.next()) {
+    const size_t j = i.in_broadcast(r.kept);
+    if (!known[j] || beats(kLargest, c.in(0)[i.flat()], c.out(0)[j])) {
+      c.out(0)[j] = c.in(0)[i.flat()];
+      known[j] = true;
+    }
+  }
+}
+
+inline Tolerance exactly(ToleranceContext&) { return Tolerance::exact(); }
+
+template <bool kLargest>
+constexpr OpDef reduction(const char* name) {
+  return {.name = name,
+          .types = "N -> N",
+          .infer = infer,
+          .counted = counted_axes<kLargest>,
+          .gradient = gradient,
+          .oracle = BOWLINE_ORACLE(oracle<kLargest>),
+          .tolerance = exactly};
+}
+
+inline Status infer_index(InferContext& c) {
+  const auto& t = c.attributes<ArgAttributes>();
+  const Shape& x = c.in(0);
+  BOWLINE_ASSIGN(const int axis, normalise_axis(t.axis(), x.rank()));
+  BOWLINE_REQUIRE(x[axis] > 0, "Axis {} of {} has no element, of which none is extreme.", axis, x);
+  Shape y;
+  for (int a = 0; a < x.rank(); ++a) {
+    if (a != axis || t.keep_dims()) {
+      y.push_back(a == axis ? 1 : x[a]);
+    }
+  }
+  return c.out(0, y);
+}
+
+// What stands behind the count is never before an element that is there, but may be equal to one.
+template <bool kLargest>
+Status counted_index(CountedContext& c) {
+  const auto& t = c.attributes<ArgAttributes>();
+  const int rank = c.in(0).rank();
+  const int axis = t.axis() < 0 ? t.axis() + rank : t.axis();
+  int to = 0;
+  for (int a = 0; a < rank; ++a) {
+    if (a != axis) {
+      c.count(0, to, c.dim(0, a));
+    }
+    to += a != axis || t.keep_dims() ? 1 : 0;
+  }
+  if (t.last()) {
+    return counted::none(c, 0, axis, axis + 1, "the last of equal elements may lie behind it");
+  }
+  c.mask(0, axis, neutral(kLargest));
+  return {};
+}
+
+template <bool kLargest>
+void index_oracle(const OracleContext& c) {
+  const auto& t = c.attributes<ArgAttributes>();
+  const Shape& x = c.shape(0);
+  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  const auto inner = static_cast<size_t>(x.elements(axis + 1, x.rank()));
+  const auto n = static_cast<size_t>(x[axis]);
+  for (size_t o = 0; o < c.out(0).size(); ++o) {
+    const size_t begin = o / inner * n * inner + o % inner;
+    size_t best = 0;
+    for (size_t i = 1; i < n; ++i) {
+      const double a = c.in(0)[begin + i * inner];
+      const double b = c.in(0)[begin + best * inner];
+      if (beats(kLargest, a, b) || (t.last() && !beats(kLargest, b, a))) {
+        best = i;
+      }
+    }
+    c.out(0)[o] = static_cast<double>(best);
+  }
+}
+
+template <bool kLargest>
+constexpr OpDef position(const char* name) {
+  return {.name = name,
+          .types = "N -> i32",
+          .infer = infer_index,
+          .counted = counted_index<kLargest>,
+          .oracle = BOWLINE_ORACLE(index_oracle<kLargest>),
+          .tolerance = exactly};
+}
+
+}  // namespace bowline::extreme

@@ -1,0 +1,56 @@
+// What Gather, GatherElements and ScatterElements share: indices along an axis, of which negative ones count from its end.
+#pragma once
+
+#include <optional>
+
+#include "ops/build.h"
+#include "ops/index.h"
+#include "ops/op.h"
+
+namespace bowline::gather {
+
+// The element of an axis of n that an index means.
+inline std::optional<int64_t> element(double index, int64_t n) {
+  const auto whole = static_cast<int64_t>(index);
+  const int64_t at = whole < 0 ? whole + n : whole;
+  return at >= 0 && at < n ? std::optional(at) : std::nullopt;
+}
+
+// The position, in a tensor of shape `data`, of the element that `index` names along the axis beside the indices `i`.
+inline size_t position(const Shape& data, const Index& i, int axis, int64_t index) {
+  int64_t at = 0;
+  for (int a = 0; a < data.rank(); ++a) {
+    at = at * data[a] + (a == axis ? index : i[a]);
+  }
+  return static_cast<size_t>(at);
+}
+
+// A tensor of the rank of `data` that lies within it, but for the axis.
+// Errors  bad_argument: it does not.
+inline Status check_within(const char* what, const Shape& part, const Shape& data, int axis) {
+  BOWLINE_REQUIRE(part.rank() == data.rank(), "The {} have rank {}, the data have {}.", what,
+                  part.rank(), data.rank());
+  for (int a = 0; a < data.rank(); ++a) {
+    BOWLINE_REQUIRE(a == axis || part[a] <= data[a],
+                    "Axis {} of the {} ({}) is longer than that of the data ({}).", a, what,
+                    part[a], data[a]);
+  }
+  return {};
+}
+
+inline GradientValue scattered(GradientContext& c, GradientValue data, GradientValue indices,
+                               GradientValue updates, int axis, ScatterReduction reduction) {
+  ScatterElementsAttributesT t;
+  t.axis = axis;
+  t.reduction = reduction;
+  return c.add1(Op::ScatterElements, {data, indices, updates}, Attributes::of(t));
+}
+
+inline GradientValue gathered(GradientContext& c, GradientValue data, GradientValue indices,
+                              int axis) {
+  GatherAttributesT t;
+  t.axis = axis;
+  return c.add1(Op::GatherElements, {data, indices}, Attributes::of(t));
+}
+
+}  // namespace bowline::gather

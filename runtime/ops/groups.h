@@ -1,0 +1,50 @@
+// What GroupNorm and InstanceNorm share: the second is the first with a group for each channel.
+#pragma once
+
+#include <cmath>
+
+#include "ops/channels.h"
+#include "ops/counted.h"
+
+namespace bowline {
+
+inline Status check_groups(const Shape& x, int64_t groups) {
+  BOWLINE_REQUIRE(groups >= 1 && x[1] % groups == 0, "{} channels are not a multiple of {} groups.",
+                  x[1], groups);
+  return {};
+}
+
+inline Status group_norm_gradient(GradientContext& c, const Attributes& attributes) {
+  const GradientValues d = c.add(Op::GroupNormGrad, {c.in(0), c.in(1), c.dout(0)}, attributes);
+  for (int i = 0; i < 3; ++i) {
+    BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
+  }
+  return {};
+}
+
+// Samples do not see each other.
+inline Status counted_samples(CountedContext& c) {
+  BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "a sample has all of its elements"));
+  for (const int i : {1, 2}) {
+    BOWLINE_TRY(counted::none(c, i, "a weight has all of its elements"));
+  }
+  counted::pass(c, 0, 1);
+  return {};
+}
+
+inline void group_norm_oracle(const OracleContext& c, size_t groups, double eps) {
+  const Planes p = planes_of(c.shape(0));
+  const size_t n = groups == 0 ? 0 : p.channels / groups * p.plane;
+  const auto magnitude = c.zero_magnitude(0);
+  for (size_t first = 0; first < c.in(0).size(); first += n) {
+    const auto x = c.in(0).subspan(first, n);
+    const Normal s = normal_of(x, eps);
+    for (size_t i = 0; i < n; ++i) {
+      const size_t channel = (first + i) / p.plane % p.channels;
+      c.out(0)[first + i] = (x[i] - s.mean) * s.inverse * c.in(1)[channel] + c.in(2)[channel];
+      magnitude[first + i] = s.lost(x[i]) * std::abs(c.in(1)[channel]) + std::abs(c.in(2)[channel]);
+    }
+  }
+}
+
+}  // namespace bowline

@@ -1,0 +1,35 @@
+// LossScale: what a backward pass begins with, the gradient of the loss.
+//
+//   y = loss_scale
+//
+// Shapes    -> y [], f32.
+// Step      loss_scale: gradients in f16 are kept inside its range by it; the update divides by it again (gradient_scale).
+// Gradient  none.
+// Source    Micikevicius et al., "Mixed Precision Training", 2018, section 3.2.
+//! step loss_scale: f32 = 1
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) { return c.out(0, Shape{}); }
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  c.out(0)[0] = c.step(step::loss_scale::loss_scale);
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_loss_scale;
+const OpDef op_loss_scale{
+    .name = "LossScale",
+    .inputs = 0,
+    .types = "-> f32",
+    .infer = infer,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,126 @@
+// What the recurrent operators share: the shapes of a layer, the states in front of its steps, and its cells in double precision
+// with the sizes of their rounding errors.
+#pragma once
+
+#include <cmath>
+
+#include "ops/build.h"
+#include "ops/counted.h"
+
+namespace bowline::recurrent {
+
+// gates [T, B, gates * H] and w [gates * H, H].
+struct Layer {
+  int64_t steps = 0;
+  int64_t batch = 0;
+  int64_t hidden = 0;
+  Shape states() const { return Shape{steps, batch, hidden}; }
+  Shape state() const { return Shape{batch, hidden}; }
+};
+
+// Of shapes that inference has seen.
+inline Layer layer_of(const Shape& gates, const Shape& w) { return {gates[0], gates[1], w[1]}; }
+
+inline Status check_layer(const Shape& gates, const Shape& w, int64_t count, Layer* layer) {
+  BOWLINE_REQUIRE(gates.rank() == 3, "The gates have rank {}, not 3.", gates.rank());
+  BOWLINE_REQUIRE(w.rank() == 2, "The weight has rank {}, not 2.", w.rank());
+  BOWLINE_REQUIRE(w[0] == count * w[1], "The weight {} is not that of {} gates of {} units.", w,
+                  count, w[1]);
+  BOWLINE_REQUIRE(gates[2] == w[0], "The gates {} are not as many as the weight {} has rows.",
+                  gates, w);
+  *layer = layer_of(gates, w);
+  return {};
+}
+
+inline Status check_shape(std::string_view name, const Shape& shape, const Shape& expected) {
+  BOWLINE_REQUIRE(shape == expected, "Shape of {} ({}) is not {}.", name, shape, expected);
+  return {};
+}
+
+// Counted axes: sequences do not see each other, and a step sees those in front of it alone. `batches` are the axes of the batch.
+inline Status count_layer(CountedContext& c, bool reverse, std::span<const counted::Axis> batches) {
+  BOWLINE_TRY(counted::none(c, 0, 2, 3, "a gate has all of its units"));
+  BOWLINE_TRY(counted::none(c, 1, "a weight has all of its elements"));
+  if (reverse) {
+    BOWLINE_TRY(counted::none(c, 0, 0, 1, "a layer that runs backwards begins at the end"));
+  }
+  BOWLINE_ASSIGN(const int batch, counted::common(c, batches));
+  for (int o = 0; o < 3; ++o) {
+    c.count(o, 0, c.dim(0, 0));
+    c.count(o, 1, batch);
+  }
+  return {};
+}
+
+// The state in front of each step, as rows [T * B, H]: `first`, then the states after all steps but the last that runs.
+inline GradientValue previous_states(GradientContext& c, const Layer& layer, GradientValue first,
+                                     GradientValue states, bool reverse) {
+  const Shape rows{layer.steps * layer.batch, layer.hidden};
+  if (layer.steps == 0) {
+    return reshaped(c, states, rows);
+  }
+  GradientValues parts = {reshaped(c, first, Shape{1, layer.batch, layer.hidden})};
+  if (layer.steps > 1) {
+    SliceAttributesT kept;
+    kept.start = reverse ? 1 : 0;
+    kept.length = layer.steps - 1;
+    parts.insert(reverse ? parts.begin() : parts.end(),
+                 c.add1(Op::Slice, {states}, Attributes::of(kept)));
+  }
+  const GradientValue all =
+      parts.size() == 1 ? parts[0] : c.add1(Op::Concat, parts, Attributes::of(ConcatAttributesT{}));
+  return reshaped(c, all, rows);
+}
+
+// The gradient of a weight whose product with the rows of `x` has the gradient `d`.
+inline GradientValue weight_gradient(GradientContext& c, GradientValue d, GradientValue x) {
+  MatMulAttributesT t;
+  t.transpose_a = true;
+  return c.add1(Op::MatMul, {d, x}, Attributes::of(t));
+}
+
+// A number and the size of what its error is measured against: the first order of the roundings that led to it.
+struct Number {
+  double value = 0;
+  double size = 0;
+};
+
+inline Number given(double value) { return {value, 0}; }
+inline Number operator+(const Number& a, const Number& b) {
+  return {a.value + b.value, a.size + b.size + std::abs(a.value) + std::abs(b.value)};
+}
+inline Number operator*(const Number& a, const Number& b) {
+  const double value = a.value * b.value;
+  return {value, a.size * std::abs(b.value) + std::abs(a.value) * b.size + std::abs(value)};
+}
+// 1 - x. Where x is the rounded square of something near 1, that loses digits.
+inline Number rest(const Number& x) { return {1 - x.value, x.size + std::abs(1 - x.value)}; }
+inline Number negative(const Number& x) { return {-x.value, x.size}; }
+inline Number sigmoid(const Number& x) {
+  const double y = 1 / (1 + std::exp(-x.value));
+  return {y, y * (1 - y) * x.size + y};
+}
+inline Number tanh(const Number& x) {
+  const double y = std::tanh(x.value);
+  return {y, (1 - y * y) * x.size + std::abs(y)};
+}
+// The slopes of sigmoid and tanh, by their results.
+inline Number sigmoid_slope(const Number& y) { return y * rest(y); }
+inline Number tanh_slope(const Number& y) { return rest(y * y); }
+
+// sum + the product of row `row` of w, from element `at` on in steps of `step`, and x.
+inline Number dot(Number sum, std::span<const double> w, size_t at, size_t step,
+                  std::span<const Number> x) {
+  for (const Number& v : x) {
+    const double term = w[at] * v.value;
+    sum.value += term;
+    sum.size += std::abs(term) + std::abs(w[at]) * v.size;
+    at += step;
+  }
+  return {sum.value, sum.size};
+}
+
+// Step number `i` of those that run.
+inline size_t step_at(size_t i, size_t steps, bool reverse) { return reverse ? steps - 1 - i : i; }
+
+}  // namespace bowline::recurrent

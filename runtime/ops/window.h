@@ -1,0 +1,205 @@
+// What operators over windows of the spatial axes check, and how their oracles walk.
+#pragma once
+
+#include "core/windows.h"
+#include "ops/op.h"
+
+namespace bowline {
+
+inline Status check_sizes(std::string_view what, const flatbuffers::Vector<int64_t>& sizes,
+                          size_t wanted, int64_t least) {
+  BOWLINE_REQUIRE(sizes.size() == 0 || sizes.size() == wanted,
+                  "There are {} {} for {} spatial axes.", sizes.size(), what,
+                  what == "pads" ? wanted / 2 : wanted);
+  for (const int64_t size : sizes) {
+    BOWLINE_REQUIRE(size >= least && size <= kMaxDim, "One of the {} is {}, outside {} to {}.",
+                    what, size, least, kMaxDim);
+  }
+  return {};
+}
+
+// Rank of x, and strides, pads and dilations for windows of these dims.
+template <class Table>
+Status check_windows(const Table& t, const Shape& x, std::span<const int64_t> window) {
+  BOWLINE_REQUIRE(x.rank() >= 3 && x.rank() <= 2 + kMostSpatial,
+                  "Input 0 ({}) has rank {}, outside 3 to 5.", x, x.rank());
+  const auto spatial = static_cast<size_t>(x.rank() - 2);
+  BOWLINE_REQUIRE(window.size() == spatial, "The window has {} axes, input 0 ({}) {} spatial ones.",
+                  window.size(), x, spatial);
+  for (const int64_t size : window) {
+    BOWLINE_REQUIRE(size >= 1 && size <= kMaxDim, "The window has a dim of {}.", size);
+  }
+  BOWLINE_TRY(check_sizes("strides", *t.strides(), spatial, 1));
+  BOWLINE_TRY(check_sizes("dilations", *t.dilations(), spatial, 1));
+  return check_sizes("pads", *t.pads(), 2 * spatial, 0);
+}
+
+// The axis of the input with its pads, which has to hold a window.
+inline Result<int64_t> padded_size(const WindowAxis& a, int spatial_axis) {
+  const int64_t padded = a.in + a.pad + a.pad_end;
+  BOWLINE_REQUIRE(padded <= kMaxDim, "Spatial axis {} has {} elements with its pads, above {}.",
+                  spatial_axis, padded, kMaxDim);
+  BOWLINE_REQUIRE(
+      a.reach() <= padded,
+      "A window reaches over {} elements of spatial axis {}, which has {} with its pads.",
+      a.reach(), spatial_axis, padded);
+  return padded;
+}
+
+// How many windows fit into an axis. With `ceil` one more may reach behind the end, if it starts in front of the end pads.
+inline Result<int64_t> windows_that_fit(const WindowAxis& a, int spatial_axis, bool ceil) {
+  BOWLINE_ASSIGN(const int64_t padded, padded_size(a, spatial_axis));
+  const int64_t rest = padded - a.reach();
+  int64_t out = rest / a.stride + 1;
+  if (ceil && rest % a.stride != 0 && out * a.stride < a.in + a.pad) {
+    ++out;
+  }
+  return out;
+}
+
+// [N, C, spatial...] of the windows that fit.
+template <class Table>
+Result<Shape> slid_over(const Table& t, const Shape& x, std::span<const int64_t> window,
+                        int64_t channels, bool ceil = false) {
+  BOWLINE_TRY(check_windows(t, x, window));
+  const Windows w = windows_of(t, x, window, x);
+  Shape y{x[0], channels};
+  for (int a = 0; a < x.rank() - 2; ++a) {
+    const WindowAxis& axis = w.axis[static_cast<size_t>(kMostSpatial - (x.rank() - 2) + a)];
+    BOWLINE_ASSIGN(const int64_t size, windows_that_fit(axis, a, ceil));
+    y.push_back(size);
+  }
+  return y;
+}
+
+// Pools: no window lies in the pads alone.
+template <class Table>
+Result<Shape> pooled(const Table& t, const Shape& x) {
+  const auto window = pool_window(t);
+  BOWLINE_ASSIGN(const Shape y, slid_over(t, x, window, x.rank() >= 3 ? x[1] : 0, t.ceil()));
+  for (const WindowAxis& a : windows_of(t, x, window, y).axis) {
+    BOWLINE_REQUIRE(a.pad < a.reach() && a.pad_end < a.reach(),
+                    "Pads of {} and {} are not smaller than the window, which reaches over {}.",
+                    a.pad, a.pad_end, a.reach());
+  }
+  return y;
+}
+
+// Channels of x and y of a convolution against its weight [outputs, inputs / groups, window...].
+inline Status check_channels(int64_t inputs, int64_t outputs, const Shape& weight, int64_t groups) {
+  BOWLINE_REQUIRE(groups >= 1, "There are {} groups.", groups);
+  BOWLINE_REQUIRE(outputs % groups == 0 && inputs % groups == 0,
+                  "{} and {} channels are not multiples of {} groups.", inputs, outputs, groups);
+  BOWLINE_REQUIRE(weight[0] == outputs && weight[1] == inputs / groups,
+                  "A weight {} does not go with {} and {} channels in {} groups.", weight, inputs,
+                  outputs, groups);
+  return {};
+}
+
+// Gradients of a convolution: x, its weight and y go together. y may have fewer windows than fit.
+template <class Table>
+Status check_convolution(const Table& t, const Shape& x, const Shape& weight, const Shape& y) {
+  BOWLINE_REQUIRE(x.rank() == y.rank() && weight.rank() == y.rank() && y.rank() >= 3,
+                  "Shapes {}, {} and {} are not of one rank from 3 on.", x, weight, y);
+  BOWLINE_TRY(check_channels(x[1], y[1], weight, t.groups()));
+  BOWLINE_ASSIGN(const Shape most, slid_over(t, x, spatial_dims(weight), y[1]));
+  bool fits = x[0] == y[0];
+  for (int a = 2; a < y.rank(); ++a) {
+    fits = fits && y[a] <= most[a];
+  }
+  BOWLINE_REQUIRE(fits, "A dy of {} is no output of windows over {}, of which there are {}.", y, x,
+                  most);
+  return {};
+}
+
+// Attributes that list sizes.
+inline std::vector<int64_t> listed(const flatbuffers::Vector<int64_t>& sizes) {
+  return {sizes.begin(), sizes.end()};
+}
+inline std::vector<int64_t> listed(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+// Those of a gradient of a convolution, T, from those of the convolution.
+template <class T, class Table>
+Attributes gradient_attributes(const Table& t, const Shape& dims) {
+  T g;
+  g.strides = listed(*t.strides());
+  g.pads = listed(*t.pads());
+  g.dilations = listed(*t.dilations());
+  g.dims = listed(dims);
+  g.groups = t.groups();
+  return Attributes::of(g);
+}
+
+// All spatial axes, and the batch: what a bias is summed over.
+inline GradientValue bias_gradient(GradientContext& c, GradientValue dy) {
+  ReduceAttributesT sum;
+  for (int a = 0; a < c.shape(dy).rank(); ++a) {
+    if (a != 1) {
+      sum.axes.push_back(a);
+    }
+  }
+  return c.add1(Op::ReduceSum, {dy}, Attributes::of(sum));
+}
+
+// f(output, element of the window, input) for every element of every window that lies in the input, as positions in planes of
+// the spatial axes. For oracles: slow and obvious.
+template <class F>
+void each_tap(const Windows& w, F f) {
+  const auto& [z, y, x] = w.axis;
+  const auto inside = [](const WindowAxis& a, int64_t o, int64_t k) {
+    const int64_t i = o * a.stride + k * a.dilation - a.pad;
+    return i >= 0 && i < a.in ? i : -1;
+  };
+  for (int64_t o = 0; o < w.outputs(); ++o) {
+    for (int64_t k = 0; k < w.window(); ++k) {
+      const int64_t iz = inside(z, o / (x.out * y.out), k / (x.window * y.window));
+      const int64_t iy = inside(y, o / x.out % y.out, k / x.window % y.window);
+      const int64_t ix = inside(x, o % x.out, k % x.window);
+      if (iz >= 0 && iy >= 0 && ix >= 0) {
+        f(static_cast<size_t>(o), static_cast<size_t>(k),
+          static_cast<size_t>((iz * y.in + iy) * x.in + ix));
+      }
+    }
+  }
+}
+
+// By what an average over each window is divided: its elements in the input, or with `pads` in the input or its pads.
+inline std::vector<double> counts_of(const Windows& w, bool pads) {
+  const auto count = [pads](const WindowAxis& a, int64_t o) {
+    double n = 0;
+    for (int64_t k = 0; k < a.window; ++k) {
+      const int64_t i = o * a.stride + k * a.dilation - a.pad;
+      n += i >= (pads ? -a.pad : 0) && i < a.in + (pads ? a.pad_end : 0) ? 1 : 0;
+    }
+    return n;
+  };
+  const auto& [z, y, x] = w.axis;
+  std::vector<double> out;
+  for (int64_t o = 0; o < w.outputs(); ++o) {
+    out.push_back(count(z, o / (x.out * y.out)) * count(y, o / x.out % y.out) *
+                  count(x, o % x.out));
+  }
+  return out;
+}
+
+// f(element of x, element of the weight, element of y) for every product that a convolution adds up.
+template <class F>
+void each_product(const Convolution& c, F f) {
+  const auto inputs = static_cast<size_t>(c.windows.inputs());
+  const auto window = static_cast<size_t>(c.windows.window());
+  const auto outputs = static_cast<size_t>(c.windows.outputs());
+  for (int64_t n = 0; n < c.batch; ++n) {
+    for (int64_t m = 0; m < c.groups * c.outputs; ++m) {
+      for (int64_t i = 0; i < c.inputs; ++i) {
+        const auto y = static_cast<size_t>(n * c.groups * c.outputs + m) * outputs;
+        const auto w = static_cast<size_t>(m * c.inputs + i) * window;
+        const auto x = static_cast<size_t>((n * c.groups + m / c.outputs) * c.inputs + i) * inputs;
+        each_tap(c.windows, [&](size_t o, size_t k, size_t at) { f(x + at, w + k, y + o); });
+      }
+    }
+  }
+}
+
+}  // namespace bowline

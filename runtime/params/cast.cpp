@@ -1,0 +1,120 @@
+#include <cstring>
+#include <map>
+
+#include "core/element_types.h"
+#include "core/pattern.h"
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+
+namespace bowline::params {
+namespace {
+
+// Why a storage keeps its dtype under a cast of its parameters, or nothing.
+std::string why_it_stays(const Storage& s, DType to) {
+  if (!is_float(s.dtype)) {
+    return format("is {}", s.dtype);
+  }
+  if (!s.encoding.is_plain()) {
+    return format("is stored as {}", s.encoding);
+  }
+  if (const auto floor = floor_dtype(s.role); floor && size_of(to) < size_of(*floor)) {
+    return format("is a {}, which stays {}", name_of(s.role), *floor);
+  }
+  return {};
+}
+
+template <class From, class To>
+void convert(Bytes from, std::span<std::byte> to) {
+  const size_t n = to.size() / sizeof(To);
+  for (size_t i = 0; i < n; ++i) {
+    From x;
+    std::memcpy(&x, from.data() + i * sizeof(From), sizeof(From));
+    const To y = from_f32<To>(to_f32(x));
+    std::memcpy(to.data() + i * sizeof(To), &y, sizeof(To));
+  }
+}
+
+Status cast_row(Storage& row, DType to) {
+  if (row.home.valid()) {
+    std::vector<std::byte> scratch;
+    BOWLINE_ASSIGN(const Bytes old, read_all(row, scratch));
+    const auto elements = static_cast<uint64_t>(row.shape.elements());
+    BOWLINE_TRY(require_host_memory(elements * size_of(to)));
+    std::vector<std::byte> bytes(elements * size_of(to));
+    convert_floats(old, row.dtype, bytes, to);
+    BOWLINE_ASSIGN(Home home,
+                   make_home(row.home.block ? row.home.block->device_handle() : nullptr, bytes));
+    install(row, std::move(home));
+  } else {
+    ++row.generation;
+  }
+  row.dtype = to;
+  return {};
+}
+
+}  // namespace
+
+void convert_floats(Bytes from, DType from_type, std::span<std::byte> to, DType to_type) {
+  with_type(from_type, [&]<class From>() {
+    with_type(to_type, [&]<class To>() {
+      if constexpr (Float<From> && Float<To>) {
+        convert<From, To>(from, to);
+      }
+    });
+  });
+}
+
+Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy) {
+  BOWLINE_REQUIRE(is_float(to), "cast() makes f32, f16 or bf16 of storages, not {}.", to);
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "cast()"));
+  CastReport report;
+  std::map<uint32_t, std::string_view> chosen;  // the first parameter with a match
+  for (const ParameterRow& p : table.parameters) {
+    if (matches(pattern, p.name)) {
+      chosen.try_emplace(p.tie, p.name);
+    }
+  }
+  BOWLINE_REQUIRE(!chosen.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
+                  table.parameters.size());
+  device::Demand demand;
+  const std::shared_ptr<device::OpenDevice>& device = table.device();
+  for (const auto& [tie, name] : chosen) {
+    const Storage& row = table.storages[tie];
+    if (const std::string why = why_it_stays(row, to); !why.empty()) {
+      report.kept.push_back(format("\"{}\" {}", name, why));
+    } else if (row.dtype != to && row.home.block && row.home.block->device_handle() == device) {
+      demand.add(static_cast<uint64_t>(row.shape.elements()) * size_of(to),
+                 device::MemoryKind::device);
+    }
+  }
+  if (device) {
+    BOWLINE_TRY(device->require_room(demand).at("While making room for the cast storages."));
+  }
+  for (const auto& [tie, name] : chosen) {
+    if (!why_it_stays(table.storages[tie], to).empty() || table.storages[tie].dtype == to) {
+      continue;
+    }
+    Storage& row = stage.storage(tie);
+    report.bytes_before += row.bytes();
+    BOWLINE_TRY(
+        cast_row(row, to).at(format("While casting storage {} (\"{}\") to {}.", tie, name, to)));
+    report.bytes_after += row.bytes();
+    ++report.storages;
+    // Masters belong to the values that the storage had.
+    for (const uint32_t owned : stage.owned_by(tie)) {
+      if (stage.current(owned).role == Role::master) {
+        Storage& master = stage.storage(owned);
+        master.empty = true;
+        master.home = {};
+        ++master.generation;
+      }
+    }
+  }
+  if (report.storages > 0) {
+    stage.commit();
+  }
+  return report;
+}
+
+}  // namespace bowline::params

@@ -1,0 +1,33 @@
+//! variants BYTES=1,4,8
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Integers have no quotient by 0: one among the divisors sets the error word.
+#include "common.glsl"
+#include "cells.glsl"
+#include "step.glsl"
+
+#if defined(BYTES_8)
+#define is_zero(cell) ((cell) == uvec2(0))
+#else
+#define is_zero(cell) (uint(cell) == 0)
+#endif
+
+layout(push_constant, scalar) uniform Push {
+  Cells b;
+  Step step;
+  uint n;
+  uint per_group;
+  uint node;
+} p;
+
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.n);
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    if (is_zero(p.b.v[i])) {
+      p.step.error_node = p.node;
+      p.step.error_value = 0;
+      p.step.error = kIndexOutOfRange;
+    }
+  }
+}

@@ -1,0 +1,27 @@
+// Which elements lie under each result of a reduction: offsets over the kept dims, then over those that go; both lists of dims are
+// merged by the host, the second behind the first in one table (see index.glsl).
+layout(constant_id = 1) const uint KEPT = 1;
+layout(constant_id = 2) const uint GONE = 1;
+
+#define DEFINE_OFFSET(name, rank)                                                              \
+  uint name(uint n, uint dim[rank], uint magic[rank], uint shift[rank], uint stride[rank]) {   \
+    uint at = 0;                                                                               \
+    [[unroll]] for (uint r = 0; r < rank; ++r) {                                               \
+      const uint axis = rank - 1 - r;                                                          \
+      const uint upper = r + 1 == rank ? 0 : divide(n, magic[axis], shift[axis]);              \
+      at += (n - upper * dim[axis]) * stride[axis];                                            \
+      n = upper;                                                                               \
+    }                                                                                          \
+    return at;                                                                                 \
+  }
+DEFINE_OFFSET(offset_in_kept, KEPT)
+DEFINE_OFFSET(offset_in_gone, GONE)
+#undef DEFINE_OFFSET
+
+#define LOAD_GROUPS(dims)                        \
+  LOAD_TABLE(dims, 0, KEPT, kept)                \
+  LOAD_STRIDES(dims, 0, KEPT, 0, kept_stride)    \
+  LOAD_TABLE(dims, 4 * KEPT, GONE, gone)         \
+  LOAD_STRIDES(dims, 4 * KEPT, GONE, 0, gone_stride)
+#define KEPT_OFFSET(o) offset_in_kept(o, kept_dim, kept_magic, kept_shift, kept_stride)
+#define GONE_OFFSET(i) offset_in_gone(i, gone_dim, gone_magic, gone_shift, gone_stride)

@@ -1,0 +1,67 @@
+//! variants BYTES=1,2,4,8
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y[i] = the element of x that the padded axes take, or a number where there is none. Bits, not numbers.
+#include "common.glsl"
+#include "cells.glsl"
+#include "index.glsl"
+
+layout(constant_id = 1) const uint RANK = 1;
+layout(constant_id = 2) const uint MODE = 0;  // of the enum PadMode
+const uint CONSTANT = 0;
+const uint EDGE = 1;
+const uint REFLECT = 2;
+
+layout(push_constant, scalar) uniform Push {
+  Cells x;
+  Cells y;
+  // The padded dims, then of each axis: where the part begins, its size, the stride in x, and how far a part that is repeated has
+  // come at the begin (see index.glsl).
+  Words dims;
+  uint n;
+  uint per_group;
+  uint first_x;
+  uint low;  // the bits of the number
+  uint high;
+} p;
+
+void main() {
+  const uint first = group_index() * p.per_group;
+  const uint end = min(first + p.per_group, p.n);
+  LOAD_TABLE(p.dims, 0, RANK, loop)
+  LOAD_STRIDES(p.dims, 0, RANK, 0, begin)
+  LOAD_STRIDES(p.dims, 0, RANK, 1, part)
+  LOAD_STRIDES(p.dims, 0, RANK, 2, stride)
+  LOAD_STRIDES(p.dims, 0, RANK, 3, phase)
+  for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
+    uint rest = i;
+    uint at_x = p.first_x;
+    bool there = true;
+    [[unroll]] for (uint r = 0; r < RANK; ++r) {
+      const uint axis = RANK - 1 - r;
+      const uint upper = r + 1 == RANK ? 0 : divide(rest, loop_magic[axis], loop_shift[axis]);
+      const uint position = rest - upper * loop_dim[axis];
+      rest = upper;
+      const int size = int(part[axis]);
+      int at = int(position) - int(begin[axis]);
+      if (at < 0 || at >= size) {
+        if (MODE == CONSTANT) {
+          there = false;
+          at = 0;
+        } else if (MODE == EDGE) {
+          at = at < 0 ? 0 : size - 1;
+        } else if (MODE == REFLECT) {
+          at = at < 0 ? -at : 2 * (size - 1) - at;
+        } else {
+          at = int((position + phase[axis]) % part[axis]);
+        }
+      }
+      at_x += uint(at) * stride[axis];
+    }
+    if (there) {
+      p.y.v[i] = p.x.v[at_x];
+    } else {
+      p.y.v[i] = CELL(uvec2(p.low, p.high));
+    }
+  }
+}

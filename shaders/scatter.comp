@@ -1,0 +1,13 @@
+//! variants BYTES=1,2,4,8
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y[.., indices[.., i, ..], ..] = updates[.., i, ..], of equal indices the last. Bits, not numbers.
+#include "common.glsl"
+#include "cells.glsl"
+#include "index.glsl"
+#include "step.glsl"
+
+#define Data Cells
+#define Updates Cells
+void join(Data y, uint at, Updates updates, uint from) { y.v[at] = updates.v[from]; }
+#include "scatter.glsl"

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""bowline import: what it says of a file that is none, and a model that runs afterwards."""
+
+import json
+import unittest
+
+import harness
+from harness import BAD_FILE, OK, USAGE, run
+
+
+def field(number, content):
+    """A field of protobuf: text and messages as bytes, numbers as a varint."""
+    def varint(value):
+        out = bytearray()
+        while True:
+            out.append(value & 0x7F | (0x80 if value > 0x7F else 0))
+            value >>= 7
+            if not value:
+                return bytes(out)
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    content = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def value_info(name, *dims):
+    shape = b"".join(field(1, field(2, d) if isinstance(d, str) else field(1, d)) for d in dims)
+    return field(1, name) + field(2, field(1, field(1, 1) + field(2, shape)))
+
+
+def relu(op="Relu", opset=13):
+    """y = relu(x), x of [batch, 3]."""
+    node = field(1, "x") + field(2, "y") + field(4, op)
+    graph = field(1, node) + field(11, value_info("x", "batch", 3)) + field(12, value_info("y", "batch", 3))
+    return field(1, 8) + field(8, field(2, opset)) + field(7, graph)
+
+
+class Import(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.onnx, self.out = self.folder / "m.onnx", self.folder / "m.bowline"
+        self.onnx.write_bytes(relu())
+        absent = run("import", self.onnx, "--out", self.out, "--dim", "batch=2")
+        harness.need("has no reader of ONNX" not in absent.stderr, absent.stderr)
+        self.out.unlink(missing_ok=True)
+
+    def call(self, *arguments):
+        return run("import", self.onnx, "--out", self.out, *arguments)
+
+    def test_a_model_is_made_and_runs(self):
+        self.expect(self.call("--dim", "batch=2"), OK, "entry point forward with 1 nodes and 0 parameters", "input x f32[2,3]",
+                    "output y f32")
+        self.expect(run("run", self.out, "--device", "cpu", "--input", "x=random:1"), OK, "y f32[2,3]  least 0")
+
+    def test_json(self):
+        made = self.call("--dim", "batch=2", "-o", "json", "--entry", "main")
+        self.expect(made, OK)
+        entry = json.loads(made.stdout)["entry"]
+        self.assertEqual((entry["name"], entry["inputs"][0]["shape"]), ("main", [2, 3]))
+
+    def test_a_file_that_is_there_is_kept(self):
+        self.out.write_bytes(b"mine")
+        self.expect(self.call("--dim", "batch=2"), USAGE, "m.bowline", "--force")
+        self.assertEqual(self.out.read_bytes(), b"mine")
+        self.expect(self.call("--dim", "batch=2", "--force"), OK)
+
+    def test_what_is_missing_or_wrong_is_named(self):
+        self.expect(self.call(), BAD_FILE, 'dim 0 ("batch") has no number', 'input "x"', "m.onnx")
+        self.expect(self.call("--dim", "batch"), USAGE, "name=number")
+        self.onnx.write_bytes(relu()[:-3])
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "reading ends at byte", "m.onnx")
+        self.onnx.write_bytes(relu("Sing"))
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, '"Sing" is not read', "node 0 (Sing)")
+        self.onnx.write_bytes(relu(opset=99))
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "version 99; known are 1 to 17")
+        self.onnx.unlink()
+        self.expect(self.call("--dim", "batch=2"), BAD_FILE, "cannot be read")
+        self.assertFalse(self.out.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

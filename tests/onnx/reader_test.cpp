@@ -1,0 +1,432 @@
+// The reader of ONNX on models that are damaged, hostile or of another version: a Status with the place, never a crash.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "onnx.pb.h"
+#include "onnx/import.h"
+
+namespace bowline::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+file::NodeProto& add_node(file::ModelProto& m, const std::string& op,
+                          const std::vector<std::string>& in, const std::vector<std::string>& out) {
+  file::NodeProto& node = *m.mutable_graph()->add_node();
+  node.set_op_type(op);
+  for (const std::string& name : in) {
+    node.add_input(name);
+  }
+  for (const std::string& name : out) {
+    node.add_output(name);
+  }
+  return node;
+}
+
+void add_value(google::protobuf::RepeatedPtrField<file::ValueInfoProto>* to,
+               const std::string& name, const std::vector<int64_t>& dims, int dtype = 1) {
+  file::ValueInfoProto& info = *to->Add();
+  info.set_name(name);
+  auto* type = info.mutable_type()->mutable_tensor_type();
+  type->set_elem_type(dtype);
+  type->mutable_shape();
+  for (const int64_t d : dims) {
+    type->mutable_shape()->add_dim()->set_dim_value(d);
+  }
+}
+
+void set_ints(file::NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
+  file::AttributeProto& a = *node.add_attribute();
+  a.set_name(name);
+  for (const int64_t v : values) {
+    a.add_ints(v);
+  }
+}
+
+file::TensorProto& add_floats(file::ModelProto& m, const std::string& name,
+                              const std::vector<int64_t>& dims, const std::vector<float>& values) {
+  file::TensorProto& t = *m.mutable_graph()->add_initializer();
+  t.set_name(name);
+  t.set_data_type(1);
+  for (const int64_t d : dims) {
+    t.add_dims(d);
+  }
+  for (const float v : values) {
+    t.add_float_data(v);
+  }
+  return t;
+}
+
+// y = transpose(relu(x w + b)), with a shape that is computed.
+file::ModelProto small_model() {
+  file::ModelProto m;
+  m.set_ir_version(8);
+  m.add_opset_import()->set_version(13);
+  add_value(m.mutable_graph()->mutable_input(), "x", {2, 3});
+  add_floats(m, "w", {3, 2}, {1, 2, 3, 4, 5, 6});
+  add_floats(m, "b", {2}, {0.5f, -100});
+  add_node(m, "Gemm", {"x", "w", "b"}, {"h"});
+  add_node(m, "Relu", {"h"}, {"r"});
+  add_node(m, "Shape", {"r"}, {"s"});
+  add_node(m, "Reshape", {"r", "s"}, {"q"});
+  set_ints(add_node(m, "Transpose", {"q"}, {"y"}), "perm", {1, 0});
+  add_value(m.mutable_graph()->mutable_output(), "y", {2, 2});
+  return m;
+}
+
+Result<Imported> import(const file::ModelProto& model, const std::string& folder = "") {
+  const Result<std::shared_ptr<file::ModelProto>> parsed = parse_model(model.SerializeAsString());
+  BOWLINE_TRY(Status(parsed.status()));
+  return import_graph(*parsed.value(), folder, {});
+}
+
+void expect_refused(const file::ModelProto& model, Code code, const std::vector<std::string>& words,
+                    const std::string& folder = "") {
+  const Result<Imported> r = import(model, folder);
+  ASSERT_FALSE(r.ok()) << "It is read.";
+  EXPECT_EQ(name_of(r.status().code()), name_of(code)) << r.status().message();
+  for (const std::string& word : words) {
+    EXPECT_NE(r.status().message().find(word), std::string::npos) << r.status().message();
+  }
+}
+
+struct Folder {
+  Folder() : path(fs::temp_directory_path() / ("bowline_onnx_" + std::to_string(::getpid()))) {
+    fs::remove_all(path);
+    fs::create_directories(path / "model" / "sub");
+  }
+  ~Folder() { fs::remove_all(path); }
+  void write(const fs::path& name, const std::string& bytes) const {
+    std::ofstream(path / name, std::ios::binary) << bytes;
+  }
+  std::string model() const { return (path / "model").string(); }
+  fs::path path;
+};
+
+TEST(OnnxReader, ASmallModelRuns) {
+  Result<Imported> imported = import(small_model());
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const Device device = Device::open("cpu").value();
+  ASSERT_TRUE(imported.value().model.to(device).ok());
+  Result<Session> session =
+      Session::create(imported.value().model, device, "forward", std::span<const BoundDim>{});
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  float x[6] = {1, 0, 0, 0, 1, 2}, y[4] = {};
+  const Tensor in[] = {{"x", DType::f32, {2, 3}, x}};
+  const Tensor out[] = {{"y", DType::f32, {2, 2}, y}};
+  ASSERT_TRUE(session.value().run(in, out).ok());
+  const float expected[4] = {1.5f, 13.5f, 0, 0};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(y[i], expected[i]) << i;
+  }
+}
+
+// A parameter has f32, which has 24 bits.
+TEST(OnnxReader, LargeWholeNumbersKeepAllOfTheirBits) {
+  file::ModelProto m = small_model();
+  const std::vector<int64_t> numbers = {16777217,  -16777217, 1234567890123456789,
+                                        INT64_MIN, INT64_MAX, -1};
+  file::TensorProto& t = *m.mutable_graph()->add_initializer();
+  t.set_name("large");
+  t.set_data_type(7);
+  t.add_dims(static_cast<int64_t>(numbers.size()));
+  for (const int64_t v : numbers) {
+    t.add_int64_data(v);
+  }
+  add_node(m, "Identity", {"large"}, {"z"});
+  add_value(m.mutable_graph()->mutable_output(), "z", {6}, 7);
+  Result<Imported> imported = import(m);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const Device device = Device::open("cpu").value();
+  ASSERT_TRUE(imported.value().model.to(device).ok());
+  Result<Session> session =
+      Session::create(imported.value().model, device, "forward", std::span<const BoundDim>{});
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  float x[6] = {}, y[4] = {};
+  std::vector<int64_t> z(numbers.size());
+  const Tensor in[] = {{"x", DType::f32, {2, 3}, x}};
+  const Tensor out[] = {{"y", DType::f32, {2, 2}, y}, {"z", DType::i64, {6}, z.data()}};
+  ASSERT_TRUE(session.value().run(in, out).ok());
+  EXPECT_EQ(z, numbers);
+}
+
+TEST(OnnxReader, WeightsAreTrainableAndConstantsAreNot) {
+  file::ModelProto m = small_model();
+  const Result<Imported> imported = import(m);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const ModelInfo info = imported.value().model.describe().value();
+  ASSERT_EQ(info.parameters.size(), 2u);  // the shape is none: it is known when the model is read
+  for (const ParameterInfo& p : info.parameters) {
+    EXPECT_TRUE(p.trainable) << p.name;
+  }
+}
+
+TEST(OnnxReader, NodesThatNothingNeedsAreLeftOut) {
+  file::ModelProto m = small_model();
+  add_node(m, "NoSuchOperator", {"h"}, {"unused"});
+  const Result<Imported> imported = import(m);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  ASSERT_EQ(imported.value().notes.size(), 1u);
+  EXPECT_NE(imported.value().notes[0].find("node 5 (NoSuchOperator)"), std::string::npos);
+}
+
+TEST(OnnxReader, ACycleIsNamed) {
+  file::ModelProto m = small_model();
+  m.mutable_graph()->mutable_node(0)->set_input(0, "r");
+  expect_refused(m, Code::bad_file, {"\"r\"", "node 1 (Relu)", "cycle", "node 0 (Gemm)"});
+  m.mutable_graph()->mutable_node(0)->set_input(0, "h");
+  expect_refused(m, Code::bad_file, {"\"h\"", "cycle", "node 0 (Gemm)"});
+}
+
+TEST(OnnxReader, MissingAndDoubleValuesAreNamed) {
+  file::ModelProto m = small_model();
+  m.mutable_graph()->mutable_node(1)->set_input(0, "nowhere");
+  expect_refused(m, Code::bad_file, {"\"nowhere\"", "nothing computes", "node 1 (Relu)"});
+  m = small_model();
+  m.mutable_graph()->mutable_node(1)->set_output(0, "h");
+  expect_refused(m, Code::bad_file, {"\"h\"", "node 0 (Gemm)", "node 1 (Relu)"});
+  m = small_model();
+  add_floats(m, "h", {1}, {1});
+  expect_refused(m, Code::bad_file, {"two values \"h\""});
+  m = small_model();
+  m.mutable_graph()->mutable_output(0)->set_name("z");
+  expect_refused(m, Code::bad_file, {"output \"z\""});
+}
+
+TEST(OnnxReader, VersionsThatAreNotKnownAreRefused) {
+  file::ModelProto m = small_model();
+  m.mutable_opset_import(0)->set_version(99);
+  expect_refused(m, Code::unsupported, {"ai.onnx", "99", "17"});
+  m.mutable_opset_import(0)->set_version(0);
+  expect_refused(m, Code::unsupported, {"version 0"});
+  m = small_model();
+  m.add_opset_import()->set_domain("com.example");
+  expect_refused(m, Code::unsupported, {"com.example"});
+  m = small_model();
+  m.clear_opset_import();
+  expect_refused(m, Code::bad_file, {"names no operator set"});
+  m = small_model();
+  m.set_ir_version(1000);
+  expect_refused(m, Code::unsupported, {"IR version 1000"});
+  m = small_model();
+  m.mutable_graph()->mutable_node(1)->set_domain("com.example");
+  expect_refused(m, Code::bad_file, {"com.example", "node 1"});
+}
+
+TEST(OnnxReader, WhatALoweringDoesNotReadIsRefused) {
+  file::ModelProto m = small_model();
+  file::AttributeProto& a = *m.mutable_graph()->mutable_node(1)->add_attribute();
+  a.set_name("alpha");
+  a.set_f(1);
+  expect_refused(m, Code::unsupported, {"\"alpha\" is not read", "node 1 (Relu)"});
+  m = small_model();
+  m.mutable_graph()->mutable_node(1)->add_input("x");
+  expect_refused(m, Code::unsupported, {"Input 1 is not read"});
+  m = small_model();
+  m.mutable_graph()->mutable_node(1)->set_op_type("Unheard");
+  expect_refused(m, Code::unsupported, {"\"Unheard\"", "node 1"});
+}
+
+TEST(OnnxReader, TensorsThatDoNotFitAreRefused) {
+  file::ModelProto m = small_model();
+  m.mutable_graph()->mutable_initializer(0)->set_dims(0, 4);
+  expect_refused(m, Code::bad_file, {"6 numbers", "needs 8", "initializer \"w\""});
+  m.mutable_graph()->mutable_initializer(0)->set_dims(0, int64_t{1} << 62);
+  expect_refused(m, Code::bad_file, {"initializer \"w\"", "elements"});
+  m.mutable_graph()->mutable_initializer(0)->set_dims(0, -3);
+  expect_refused(m, Code::bad_file, {"-3"});
+  m = small_model();
+  m.mutable_graph()->mutable_initializer(0)->set_data_type(11);
+  expect_refused(m, Code::unsupported, {"DOUBLE"});
+  m.mutable_graph()->mutable_initializer(0)->set_data_type(77);
+  expect_refused(m, Code::bad_file, {"77"});
+  m = small_model();
+  m.mutable_graph()->mutable_initializer(1)->set_dims(0, 1);
+  m.mutable_graph()->mutable_initializer(1)->set_raw_data("abc");
+  expect_refused(m, Code::bad_file, {"3 bytes", "needs 4"});
+  m = small_model();
+  m.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_param("batch");
+  expect_refused(m, Code::unsupported, {"\"batch\"", "has no number", "input \"x\""});
+}
+
+TEST(OnnxReader, NamedDimsGetTheNumbersOfTheCaller) {
+  file::ModelProto m = small_model();
+  m.mutable_graph()
+      ->mutable_input(0)
+      ->mutable_type()
+      ->mutable_tensor_type()
+      ->mutable_shape()
+      ->mutable_dim(0)
+      ->set_dim_param("batch");
+  ImportOptions options;
+  options.dims = {{"batch", 5}};
+  const Result<Imported> imported = import_graph(m, "", options);
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  const EntryPointInfo entry = imported.value().model.describe().value().entry_points[0];
+  EXPECT_EQ(entry.outputs[0].shape, (TensorShape{2, 5}));
+}
+
+TEST(OnnxReader, ExternalDataStaysInItsFolder) {
+  const Folder folder;
+  const std::string bytes(24, '\0');
+  folder.write("model/w.bin", bytes + bytes);
+  folder.write("outside.bin", bytes);
+  folder.write("model/sub/w.bin", bytes);
+  fs::create_symlink(folder.path / "outside.bin", folder.path / "model" / "link.bin");
+  fs::create_directory_symlink(folder.path, folder.path / "model" / "up");
+  const auto from = [&](const std::string& location, const std::string& offset = "0",
+                        const std::string& length = "24") {
+    file::ModelProto m = small_model();
+    file::TensorProto& w = *m.mutable_graph()->mutable_initializer(0);
+    w.clear_float_data();
+    w.set_data_location(1);
+    for (const auto& [key, value] : {std::pair<std::string, std::string>{"location", location},
+                                     {"offset", offset},
+                                     {"length", length}}) {
+      auto& entry = *w.add_external_data();
+      entry.set_key(key);
+      entry.set_value(value);
+    }
+    return m;
+  };
+  for (const char* inside : {"w.bin", "sub/w.bin", "./sub//w.bin"}) {
+    const Result<Imported> r = import(from(inside), folder.model());
+    EXPECT_TRUE(r.ok()) << r.status().message();
+  }
+  EXPECT_TRUE(import(from("w.bin", "24"), folder.model()).ok());
+  for (const char* outside : {"../outside.bin", "sub/../../outside.bin", "link.bin",
+                              "up/outside.bin", "", "/etc/passwd", ".", "sub", "none.bin"}) {
+    expect_refused(from(outside), Code::bad_file, {"initializer \"w\""}, folder.model());
+  }
+  expect_refused(from((folder.path / "outside.bin").string()), Code::bad_file, {"no path relative"},
+                 folder.model());
+  expect_refused(from("w.bin", "25"), Code::bad_file, {"48 bytes"}, folder.model());
+  expect_refused(from("w.bin", "18446744073709551615"), Code::bad_file, {"48 bytes"},
+                 folder.model());
+  expect_refused(from("w.bin", "x"), Code::bad_file, {"no number"}, folder.model());
+  expect_refused(from("w.bin", "0", "12"), Code::bad_file, {"12 bytes"}, folder.model());
+}
+
+// Small files that ask for much.
+TEST(OnnxReader, WhatAFileCostsIsLimited) {
+  file::ModelProto m = small_model();
+  const auto range = [&](int n, int64_t count) {
+    const std::string name = "n" + std::to_string(n);
+    for (const auto& [part, value] :
+         {std::pair<std::string, int64_t>{"a", 0}, {"b", count}, {"c", 1}}) {
+      file::NodeProto& node = add_node(m, "Constant", {}, {name + part});
+      file::AttributeProto& a = *node.add_attribute();
+      a.set_name("value_int");
+      a.set_i(value);
+    }
+    add_node(m, "Range", {name + "a", name + "b", name + "c"}, {name});
+    add_value(m.mutable_graph()->mutable_output(), name, {count}, 7);
+  };
+  range(0, int64_t{1} << 40);
+  expect_refused(m, Code::unsupported, {"too many numbers", "(Range)"});
+  m = small_model();
+  for (int n = 0; n < 6; ++n) {
+    range(n, 4000000);
+  }
+  expect_refused(m, Code::over_budget, {"more than 16777216 elements", "(Range)"});
+}
+
+TEST(OnnxReader, NestedMessagesAreBounded) {
+  file::ModelProto m = small_model();
+  file::GraphProto* graph = m.mutable_graph();
+  for (int depth = 0; depth < 200; ++depth) {
+    file::NodeProto& node = *graph->add_node();
+    node.set_op_type("If");
+    graph = node.add_attribute()->mutable_g();
+  }
+  expect_refused(m, Code::bad_file, {"reading ends at byte"});
+}
+
+// What the whole file says must be enough for it to be refused, or it is read.
+void read_anything(const std::string& bytes) {
+  const Result<std::shared_ptr<file::ModelProto>> parsed = parse_model(bytes);
+  if (!parsed.ok()) {
+    EXPECT_FALSE(parsed.status().message().empty());
+    return;
+  }
+  const Result<Imported> imported = import_graph(*parsed.value(), "/nowhere", {});
+  EXPECT_TRUE(imported.ok() || !imported.status().message().empty());
+  const Code code = imported.status().code();
+  EXPECT_TRUE(imported.ok() || code == Code::bad_file || code == Code::unsupported ||
+              code == Code::over_budget || code == Code::out_of_memory)
+      << name_of(code) << ": " << imported.status().message();
+}
+
+std::vector<std::string> seeds() {
+  std::vector<std::string> out = {small_model().SerializeAsString()};
+  // One model of each operator that the package has, where it is installed.
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(BOWLINE_ONNX_DATA, error)) {
+    found.push_back(entry.path() / "model.onnx");
+  }
+  std::ranges::sort(found);
+  for (size_t i = 0; i < found.size(); i += 7) {
+    std::ifstream in(found[i], std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(in), {});
+    if (bytes.size() < 20000) {
+      out.push_back(bytes);
+    }
+  }
+  return out;
+}
+
+TEST(OnnxReader, EveryTruncationGivesAStatus) {
+  for (const std::string& bytes : seeds()) {
+    for (size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 100) {
+      read_anything(bytes.substr(0, n));
+    }
+  }
+  const std::string whole = small_model().SerializeAsString();
+  for (size_t n = 0; n < whole.size(); ++n) {
+    read_anything(whole.substr(0, n));
+  }
+}
+
+TEST(OnnxReader, RandomChangesGiveAStatus) {
+  std::mt19937 random(17);
+  for (const std::string& seed : seeds()) {
+    for (int i = 0; i < 300; ++i) {
+      std::string bytes = seed;
+      for (unsigned n = 1 + random() % 4; n > 0; --n) {
+        const size_t at = random() % bytes.size();
+        switch (random() % 4) {
+          case 0:
+            bytes[at] = static_cast<char>(random());
+            break;
+          case 1:
+            bytes[at] = static_cast<char>(bytes[at] ^ 1 << random() % 8);
+            break;
+          case 2:
+            bytes.erase(at, 1 + random() % 3);
+            break;
+          default:
+            bytes.insert(at, 1, static_cast<char>(random() % 2 == 0 ? 0xff : random()));
+        }
+        if (bytes.empty()) {
+          break;
+        }
+      }
+      SCOPED_TRACE(i);
+      read_anything(bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bowline::onnx

@@ -1,0 +1,28 @@
+// Computes operators on numbers that are known while a file is read.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "onnx/maker.h"
+
+namespace bowline::onnx::fold {
+
+// All return nothing where an operand is not known, is not of a dtype that is computed here, or is too large.
+using Known = std::optional<Numbers>;
+
+Known unary(std::string_view op, const Term& x);
+Known binary(std::string_view op, const Term& a, const Term& b, const Dims& dims);
+Known compare(std::string_view op, const Term& a, const Term& b, const Dims& dims);
+Known where(const Term& condition, const Term& a, const Term& b, const Dims& dims);
+Known cast(const Term& x, DType dtype);
+Known reshape(const Term& x, const Dims& dims);
+Known transpose(const Term& x, const std::vector<int64_t>& permutation);
+Known slice(const Term& x, int64_t axis, int64_t start, int64_t length);
+Known concat(const Terms& parts, int64_t axis, const Dims& dims);
+Known expand(const Term& x, const Dims& dims);
+Known gather(const Term& x, const Term& indices, int64_t axis, const Dims& dims);
+Known reduce(std::string_view op, const Term& x, const std::vector<int64_t>& axes,
+             const Dims& dims);
+
+}  // namespace bowline::onnx::fold

@@ -1,0 +1,50 @@
+// Reads models of ONNX: the file, and its graph as an entry point of a Bowline model.
+//
+// A file is untrusted: what is truncated, cyclic or of an unknown operator set, or names bytes outside of its folder, is refused with a
+// sentence that has the node and the place. Nothing is run.
+//
+// Source  https://github.com/onnx/onnx/blob/main/docs/IR.md and Operators.md, operator sets 1 to 17.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bowline.h"
+#include "onnx/numbers.h"
+
+namespace bowline::onnx {
+
+namespace file {
+class ModelProto;
+}
+
+struct ImportOptions {
+  std::string entry_point = "forward";
+  // Numbers for named dims of the inputs.
+  std::vector<BoundDim> dims;
+  // Numbers of inputs that are known when the model is read: shapes, axes and the like are taken from them.
+  std::map<std::string, Numbers> given;
+};
+
+struct Imported {
+  Model model;
+  std::vector<std::string> inputs;   // those that the graph reads
+  std::vector<std::string> outputs;  // in the order of the file
+  std::vector<std::string> notes;    // what was left out, and why. Sentences.
+};
+
+// Errors  bad_file: it cannot be read or is no model of ONNX, with the place. unsupported: of another version.
+Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path);
+Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes);
+// A tensor as it stands alone in a file, with its name. Errors  bad_file.
+Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path);
+
+// `folder` is that of the file: external data lies there. Errors  bad_file: what is wrong, with the node. unsupported: an operator, a
+// dtype or a form of one that Bowline lacks, a dim without a number.
+Result<Imported> import_graph(const file::ModelProto& model, const std::string& folder,
+                              const ImportOptions& options);
+Result<Imported> import_file(const std::string& path, const ImportOptions& options);
+
+}  // namespace bowline::onnx

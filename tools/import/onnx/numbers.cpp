@@ -1,0 +1,278 @@
+#include "onnx/numbers.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "common/require.h"
+#include "onnx.pb.h"
+#include "onnx/external.h"
+
+namespace bowline::onnx {
+namespace {
+
+float from_f16(uint16_t bits) {
+  const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
+  const int exponent = bits >> 10 & 0x1f;
+  const int fraction = bits & 0x3ff;
+  if (exponent == 0x1f) {
+    return fraction != 0 ? NAN : sign * INFINITY;
+  }
+  return exponent == 0 ? sign * std::ldexp(static_cast<float>(fraction), -24)
+                       : sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+}
+
+// To nearest even.
+uint16_t to_f16(float x) {
+  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  const float size = std::fabs(x);
+  if (std::isnan(x)) {
+    return 0x7e00;
+  }
+  if (size >= 65520.0f) {
+    return static_cast<uint16_t>(sign | 0x7c00);
+  }
+  int exponent = 0;
+  std::frexp(size, &exponent);  // size in [2^(exponent - 1), 2^exponent)
+  const int step = std::max(exponent - 11, -24);
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(size, -step)));
+  const int whole = step == -24 ? units : ((step + 24) << 10) + units;
+  return static_cast<uint16_t>(sign | whole);
+}
+
+uint16_t to_bf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (std::isnan(x)) {
+    return static_cast<uint16_t>(bits >> 16 | 0x40);
+  }
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <class T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+double real_at(DType t, const std::byte* at) {
+  switch (t) {
+    case DType::f32:
+      return static_cast<double>(load<float>(at));
+    case DType::f16:
+      return static_cast<double>(from_f16(load<uint16_t>(at)));
+    case DType::bf16:
+      return static_cast<double>(std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16));
+    default:
+      return 0;
+  }
+}
+
+int64_t integer_at(DType t, const std::byte* at) {
+  switch (t) {
+    case DType::i8:
+      return load<int8_t>(at);
+    case DType::u8:
+      return load<uint8_t>(at);
+    case DType::i32:
+      return load<int32_t>(at);
+    case DType::i64:
+      return load<int64_t>(at);
+    case DType::boolean:
+      return load<uint8_t>(at) != 0 ? 1 : 0;
+    default:
+      return 0;
+  }
+}
+
+// The low bytes of a whole number (the file and its reader are little endian).
+void store(DType t, int64_t value, std::byte* at) {
+  if (t == DType::boolean) {
+    value = value != 0 ? 1 : 0;
+  }
+  std::memcpy(at, &value, size_of(t));
+}
+
+void store(DType t, double value, std::byte* at) {
+  const auto x = static_cast<float>(value);
+  if (t == DType::f32) {
+    std::memcpy(at, &x, sizeof x);
+  } else {
+    const uint16_t bits = t == DType::f16 ? to_f16(x) : to_bf16(x);
+    std::memcpy(at, &bits, sizeof bits);
+  }
+}
+
+int64_t truncated(double x) {
+  constexpr double kMost = 9.2e18;
+  return std::isnan(x) ? 0 : static_cast<int64_t>(std::clamp(std::trunc(x), -kMost, kMost));
+}
+
+Numbers blank(DType dtype, std::vector<int64_t> shape, size_t elements) {
+  Numbers out;
+  out.dtype = dtype;
+  out.shape = std::move(shape);
+  out.bytes.resize(elements * size_of(dtype));
+  return out;
+}
+
+// What ONNX calls its dtypes, by number; those that Bowline lacks have no DType.
+struct Name {
+  const char* text;
+  int dtype;  // -1: none
+};
+constexpr int kNone = -1;
+constexpr Name kNames[] = {{"UNDEFINED", kNone},
+                           {"FLOAT", static_cast<int>(DType::f32)},
+                           {"UINT8", static_cast<int>(DType::u8)},
+                           {"INT8", static_cast<int>(DType::i8)},
+                           {"UINT16", kNone},
+                           {"INT16", kNone},
+                           {"INT32", static_cast<int>(DType::i32)},
+                           {"INT64", static_cast<int>(DType::i64)},
+                           {"STRING", kNone},
+                           {"BOOL", static_cast<int>(DType::boolean)},
+                           {"FLOAT16", static_cast<int>(DType::f16)},
+                           {"DOUBLE", kNone},
+                           {"UINT32", kNone},
+                           {"UINT64", kNone},
+                           {"COMPLEX64", kNone},
+                           {"COMPLEX128", kNone},
+                           {"BFLOAT16", static_cast<int>(DType::bf16)}};
+
+// The typed fields, where there are no raw bytes: one entry per element.
+Status from_fields(const file::TensorProto& t, Numbers& out) {
+  const size_t n = out.elements();
+  const size_t width = size_of(out.dtype);
+  const auto require = [&](int entries) -> Status {
+    BOWLINE_REQUIRE_CODE(static_cast<size_t>(entries) == n, Code::bad_file,
+                         "It has {} numbers, its shape {} needs {}.", entries,
+                         shape_text(out.shape), n);
+    return {};
+  };
+  if (out.dtype == DType::f32) {
+    BOWLINE_TRY(require(t.float_data_size()));
+    std::memcpy(out.bytes.data(), t.float_data().data(), n * width);
+    return {};
+  }
+  if (out.dtype == DType::i64) {
+    BOWLINE_TRY(require(t.int64_data_size()));
+    std::memcpy(out.bytes.data(), t.int64_data().data(), n * width);
+    return {};
+  }
+  BOWLINE_TRY(require(t.int32_data_size()));
+  for (size_t i = 0; i < n; ++i) {
+    store(out.dtype, int64_t{t.int32_data(static_cast<int>(i))}, out.bytes.data() + i * width);
+  }
+  return {};
+}
+
+}  // namespace
+
+Numbers Numbers::of(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t>& values) {
+  Numbers out = blank(dtype, std::move(shape), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::byte* const at = out.bytes.data() + i * size_of(dtype);
+    onnx::is_float(dtype) ? store(dtype, static_cast<double>(values[i]), at)
+                          : store(dtype, values[i], at);
+  }
+  return out;
+}
+
+Numbers Numbers::of(DType dtype, std::vector<int64_t> shape, const std::vector<double>& values) {
+  Numbers out = blank(dtype, std::move(shape), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    std::byte* const at = out.bytes.data() + i * size_of(dtype);
+    onnx::is_float(dtype) ? store(dtype, values[i], at) : store(dtype, truncated(values[i]), at);
+  }
+  return out;
+}
+
+std::vector<int64_t> Numbers::integers() const {
+  std::vector<int64_t> out(elements());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::byte* const at = bytes.data() + i * size_of(dtype);
+    out[i] = onnx::is_float(dtype) ? truncated(real_at(dtype, at)) : integer_at(dtype, at);
+  }
+  return out;
+}
+
+std::vector<double> Numbers::reals() const {
+  std::vector<double> out(elements());
+  for (size_t i = 0; i < out.size(); ++i) {
+    const std::byte* const at = bytes.data() + i * size_of(dtype);
+    out[i] =
+        onnx::is_float(dtype) ? real_at(dtype, at) : static_cast<double>(integer_at(dtype, at));
+  }
+  return out;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
+
+Result<int64_t> elements_of(const std::vector<int64_t>& shape) {
+  BOWLINE_REQUIRE_CODE(shape.size() <= kMostRank, Code::unsupported,
+                       "Shape {} has {} axes, more than {}.", shape_text(shape), shape.size(),
+                       kMostRank);
+  int64_t n = 1;  // without dims of 0, so that a part of the shape is counted without overflow too
+  bool none = false;
+  for (const int64_t dim : shape) {
+    BOWLINE_REQUIRE_CODE(dim >= 0, Code::bad_file, "Shape {} has the dim {}.", shape_text(shape),
+                         dim);
+    none = none || dim == 0;
+    BOWLINE_REQUIRE_CODE(dim == 0 || n <= kMostElements / dim, Code::bad_file,
+                         "Shape {} has more than {} elements.", shape_text(shape), kMostElements);
+    n *= dim == 0 ? 1 : dim;
+  }
+  return none ? 0 : n;
+}
+
+Result<DType> dtype_of(int32_t onnx) {
+  const bool known = onnx > 0 && static_cast<size_t>(onnx) < std::size(kNames);
+  BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Dtype number {} is none of ONNX.", onnx);
+  const Name& name = kNames[onnx];
+  BOWLINE_REQUIRE_CODE(name.dtype != kNone, Code::unsupported,
+                       "Bowline has no tensors of dtype {}.", name.text);
+  return static_cast<DType>(name.dtype);
+}
+
+Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& folder) {
+  BOWLINE_ASSIGN(const DType dtype, dtype_of(tensor.data_type()));
+  std::vector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  BOWLINE_ASSIGN(const int64_t elements, elements_of(shape));
+  const auto bytes = static_cast<uint64_t>(elements) * size_of(dtype);
+  if (tensor.data_location() == 1) {
+    Numbers out;
+    out.dtype = dtype;
+    out.shape = std::move(shape);
+    BOWLINE_ASSIGN(out.bytes, external_bytes(tensor, folder, bytes));
+    return out;
+  }
+  // What follows allocates; by now the file has as many bytes, or entries.
+  const bool raw = tensor.has_raw_data();
+  BOWLINE_REQUIRE_CODE(!raw || tensor.raw_data().size() == bytes, Code::bad_file,
+                       "It has {} bytes, its shape {} of {} needs {}.", tensor.raw_data().size(),
+                       shape_text(shape), name_of(dtype), bytes);
+  const int64_t entries =
+      int64_t{tensor.float_data_size()} + tensor.int32_data_size() + tensor.int64_data_size();
+  BOWLINE_REQUIRE_CODE(raw || entries >= elements, Code::bad_file,
+                       "It has {} numbers, its shape {} needs {}.", entries, shape_text(shape),
+                       elements);
+  Numbers out = blank(dtype, std::move(shape), static_cast<size_t>(elements));
+  if (!raw) {
+    BOWLINE_TRY(from_fields(tensor, out));
+    return out;
+  }
+  if (bytes != 0) {
+    std::memcpy(out.bytes.data(), tensor.raw_data().data(), bytes);
+  }
+  if (dtype == DType::boolean) {
+    for (std::byte& b : out.bytes) {
+      b = b == std::byte{0} ? b : std::byte{1};
+    }
+  }
+  return out;
+}
+
+}  // namespace bowline::onnx

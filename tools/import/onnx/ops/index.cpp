@@ -1,0 +1,210 @@
+// Operators that choose elements by indices.
+#include <algorithm>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+Status gather(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  c.out(0, c.m.gather(x, i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]), axis));
+  return {};
+}
+
+Status gather_elements(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  const Term i = i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]);
+  c.out(0, c.m.op("GatherElements", {x, i}, {{"axis", axis}}, x.dtype, i.dims));
+  return {};
+}
+
+Status scatter_elements(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_ASSIGN(const Term updates, c.in(2));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(const std::string reduction, c.text("reduction", "none"));
+  BOWLINE_REQUIRE_CODE(reduction == "none" || reduction == "add" || reduction == "mul",
+                       Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
+  const Term i = i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]);
+  c.out(0, c.m.op("ScatterElements", {x, i, updates}, {{"axis", axis}, {"reduction", reduction}},
+                  x.dtype, x.dims));
+  return {};
+}
+
+struct Cells {
+  Term flat;          // indices i32 of cells
+  int64_t count = 1;  // of cells that the data has
+  int64_t size = 1;   // elements of a cell
+  Dims outer;         // of the indices without their last axis
+};
+
+// The last axis of `indices` names the first axes of `x`, behind `batch` axes that both have.
+Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t batch) {
+  BOWLINE_REQUIRE_CODE(indices.rank() > batch, Code::bad_file, "Indices {} have too few axes.",
+                       shape_text(indices.dims));
+  const int64_t depth = indices.dims.back();
+  const bool fits =
+      depth >= 1 && depth + static_cast<int64_t>(batch) <= static_cast<int64_t>(x.rank());
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Indices {} do not fit {}.", shape_text(indices.dims),
+                       shape_text(x.dims));
+  Cells out;
+  out.outer.assign(indices.dims.begin(), indices.dims.end() - 1);
+  const auto last = static_cast<int64_t>(indices.rank()) - 1;
+  for (int64_t k = 0; k < depth; ++k) {
+    const int64_t dim = x.dims[batch + static_cast<size_t>(k)];
+    const Term part = c.m.reshape(c.m.slice(indices, last, k, 1), out.outer);
+    const Term i = positive_indices(c, part, dim);
+    out.flat = k == 0 ? i : c.m.add(c.m.mul(out.flat, static_cast<double>(dim)), i);
+    out.count *= dim;
+  }
+  for (size_t a = batch + static_cast<size_t>(depth); a < x.rank(); ++a) {
+    out.size *= x.dims[a];
+  }
+  // The batches lie one after the other.
+  int64_t batches = 1;
+  for (size_t a = batch; a-- > 0;) {
+    BOWLINE_REQUIRE_CODE(x.dims[a] == indices.dims[a], Code::bad_file,
+                         "Batches of {} and {} differ.", shape_text(x.dims),
+                         shape_text(indices.dims));
+    Dims dims(indices.rank() - 1, 1);
+    dims[a] = x.dims[a];
+    const Term number = c.m.reshape(c.m.count(DType::i32, x.dims[a]), dims);
+    out.flat = c.m.add(out.flat, c.m.mul(number, static_cast<double>(out.count * batches)));
+    batches *= x.dims[a];
+  }
+  out.count *= batches;
+  BOWLINE_REQUIRE_CODE(out.count <= INT32_MAX, Code::unsupported, "{} has more than {} cells.",
+                       shape_text(x.dims), INT32_MAX);
+  return out;
+}
+
+Status gather_nd(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_ASSIGN(const int64_t batch, c.integer("batch_dims", 0));
+  BOWLINE_REQUIRE_CODE(batch >= 0 && batch < static_cast<int64_t>(x.rank()), Code::bad_file,
+                       "It has {} batch dims.", batch);
+  BOWLINE_ASSIGN(const Cells cells, cells_of(c, x, indices, static_cast<size_t>(batch)));
+  Dims dims = cells.outer;
+  dims.insert(dims.end(), x.dims.begin() + batch + indices.dims.back(), x.dims.end());
+  const Term table = c.m.reshape(x, {cells.count, cells.size});
+  c.out(0, c.m.reshape(c.m.gather(table, cells.flat, 0), dims));
+  return {};
+}
+
+Status scatter_nd(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term indices, c.in(1));
+  BOWLINE_ASSIGN(const Term updates, c.in(2));
+  BOWLINE_ASSIGN(const std::string reduction, c.text("reduction", "none"));
+  BOWLINE_REQUIRE_CODE(reduction == "none" || reduction == "add" || reduction == "mul",
+                       Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
+  BOWLINE_ASSIGN(const Cells cells, cells_of(c, x, indices, 0));
+  const int64_t rows = cells.flat.elements();
+  const Term i = c.m.reshape(cells.flat, {rows, 1});
+  const Term y = c.m.op(
+      "ScatterElements",
+      {c.m.reshape(x, {cells.count, cells.size}), i, c.m.reshape(updates, {rows, cells.size})},
+      {{"axis", 0}, {"reduction", reduction}}, x.dtype, {cells.count, cells.size});
+  c.out(0, c.m.reshape(y, x.dims));
+  return {};
+}
+
+// values = [off, on] of any dtype: on where the index is the place on the new axis. An index outside of the depth has no `on`.
+Status one_hot(Context& c) {
+  BOWLINE_ASSIGN(Term indices, c.in(0));
+  BOWLINE_ASSIGN(const Numbers depth_numbers, c.numbers(1));
+  BOWLINE_ASSIGN(const Term values, c.in(2));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, indices.rank() + 1));
+  BOWLINE_REQUIRE_CODE(depth_numbers.elements() == 1 && values.dims == Dims{2}, Code::bad_file,
+                       "Depth has {} elements, values have the shape {}.", depth_numbers.elements(),
+                       shape_text(values.dims));
+  const int64_t depth = depth_numbers.integers()[0];
+  const Term i = positive_indices(c, indices, depth);
+  Dims dims = i.dims;
+  dims.insert(dims.begin() + axis, 1);
+  Dims places(dims.size(), 1);
+  places[static_cast<size_t>(axis)] = depth;
+  const Term hit =
+      c.m.compare("Equal", c.m.reshape(i, dims), c.m.reshape(c.m.count(DType::i32, depth), places));
+  const Term off = c.m.reshape(c.m.slice(values, 0, 0, 1), {});
+  const Term on = c.m.reshape(c.m.slice(values, 0, 1, 1), {});
+  c.out(0, c.m.where(hit, on, off));
+  return {};
+}
+
+// The condition says how many are chosen, so it must be known.
+Status compress(Context& c) {
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> condition, c.integers(1));
+  int64_t axis = 0;
+  if (c.has_attribute("axis")) {
+    BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
+    BOWLINE_ASSIGN(axis, axis_of(given, x.rank()));
+  } else {
+    x = c.m.reshape(x, {x.elements()});
+  }
+  std::vector<int64_t> chosen;
+  for (size_t i = 0; i < condition.size(); ++i) {
+    if (condition[i] != 0) {
+      chosen.push_back(static_cast<int64_t>(i));
+    }
+  }
+  const bool inside = chosen.empty() || chosen.back() < x.dims[static_cast<size_t>(axis)];
+  BOWLINE_REQUIRE_CODE(inside, Code::bad_file, "The condition is longer than axis {} of {}.", axis,
+                       shape_text(x.dims));
+  const auto count = static_cast<int64_t>(chosen.size());
+  c.out(0, c.m.gather(x, c.m.integers(DType::i32, {count}, chosen), axis));
+  return {};
+}
+
+// The first elements of each row in the opposite order: an index of their own for each row and time.
+Status reverse_sequence(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term lengths, c.in(1));
+  BOWLINE_ASSIGN(const int64_t time, c.integer("time_axis", 0));
+  BOWLINE_ASSIGN(const int64_t batch, c.integer("batch_axis", 1));
+  const bool fits = x.rank() >= 2 && ((time == 0 && batch == 1) || (time == 1 && batch == 0)) &&
+                    lengths.dims == Dims{x.dims[static_cast<size_t>(batch)]};
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Lengths {} do not fit {}.", shape_text(lengths.dims),
+                       shape_text(x.dims));
+  const int64_t steps = x.dims[static_cast<size_t>(time)];
+  Dims along(x.rank(), 1), across(x.rank(), 1);
+  along[static_cast<size_t>(time)] = steps;
+  across[static_cast<size_t>(batch)] = x.dims[static_cast<size_t>(batch)];
+  const Term t = c.m.reshape(c.m.count(DType::i32, steps), along);
+  const Term n = c.m.reshape(c.m.cast(lengths, DType::i32), across);
+  const Term back = c.m.add(c.m.sub(n, t), -1);
+  const Term place = c.m.where(c.m.compare("Less", t, n), back, t);
+  const Term i = c.m.expand(place, x.dims);
+  c.out(0, c.m.op("GatherElements", {x, i}, {{"axis", time}}, x.dtype, x.dims));
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"Gather", gather},
+    {"GatherElements", gather_elements},
+    {"GatherND", gather_nd},
+    {"Scatter", scatter_elements},
+    {"ScatterElements", scatter_elements},
+    {"ScatterND", scatter_nd},
+    {"OneHot", one_hot},
+    {"Compress", compress},
+    {"ReverseSequence", reverse_sequence},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_index() { return kLowerings; }
+
+}  // namespace bowline::onnx

@@ -1,0 +1,139 @@
+// Products of matrices, and what is one with a known matrix.
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// By the rules of numpy: a vector is a row on the left and a column on the right, and its axis goes.
+Result<Term> product(Context& c, const Term& a, const Term& b) {
+  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file, "{} and {} are no matrices.",
+                       shape_text(a.dims), shape_text(b.dims));
+  const Term left = a.rank() == 1 ? c.m.reshape(a, {1, a.dims[0]}) : a;
+  const Term right = b.rank() == 1 ? c.m.reshape(b, {b.dims[0], 1}) : b;
+  const Term y = c.m.matmul(left, right);
+  BOWLINE_TRY(Status(c.m.status()));
+  Dims dims = y.dims;
+  if (b.rank() == 1) {
+    dims.pop_back();
+  }
+  if (a.rank() == 1) {
+    dims.erase(dims.end() - (b.rank() == 1 ? 1 : 2));
+  }
+  return c.m.reshape(y, dims);
+}
+
+Status matmul(Context& c) {
+  BOWLINE_ASSIGN(const Term a, c.in(0));
+  BOWLINE_ASSIGN(const Term b, c.in(1));
+  BOWLINE_ASSIGN(const Term y, product(c, a, b));
+  c.out(0, y);
+  return {};
+}
+
+// alpha a' b' + beta c
+Status gemm(Context& c) {
+  BOWLINE_ASSIGN(const Term a, c.in(0));
+  BOWLINE_ASSIGN(const Term b, c.in(1));
+  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_ASSIGN(const double beta, c.real("beta", 1));
+  BOWLINE_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
+  BOWLINE_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
+  c.ignore("broadcast");
+  Term y = c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
+  if (alpha != 1) {
+    y = c.m.mul(y, alpha);
+  }
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(const Term bias, c.in(2));
+    y = c.m.add(y, beta == 1 ? bias : c.m.mul(bias, beta));
+  }
+  c.out(0, y);
+  return {};
+}
+
+// The determinant of matrices of 1 or 2 rows.
+Status det(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  const size_t r = x.rank();
+  BOWLINE_REQUIRE_CODE(r >= 2 && x.dims[r - 1] == x.dims[r - 2], Code::bad_file,
+                       "{} is no square matrix.", shape_text(x.dims));
+  const int64_t n = x.dims[r - 1];
+  BOWLINE_REQUIRE_CODE(n == 1 || n == 2, Code::unsupported,
+                       "The determinant of {} rows is not built.", n);
+  const Dims outer(x.dims.begin(), x.dims.end() - 2);
+  Dims flat = outer;
+  flat.push_back(n * n);
+  const Term cells = c.m.reshape(x, flat);
+  const auto cell = [&](int64_t i) {
+    return c.m.reshape(c.m.slice(cells, static_cast<int64_t>(flat.size()) - 1, i, 1), outer);
+  };
+  c.out(0, n == 1 ? cell(0) : c.m.sub(c.m.mul(cell(0), cell(3)), c.m.mul(cell(1), cell(2))));
+  return {};
+}
+
+// In f32, exact as long as no sum reaches 2^24.
+Term centred(Context& c, const Term& x, const Term* zero_point) {
+  const Term y = c.m.cast(x, DType::f32);
+  return zero_point == nullptr ? y : c.m.sub(y, c.m.cast(*zero_point, DType::f32));
+}
+
+// A zero point of a matrix: one number, or one for each row (of the left one) or column (of the right one).
+Term beside(Context& c, const Term& zero_point, bool rows) {
+  return rows && zero_point.rank() == 1 && zero_point.dims[0] != 1
+             ? c.m.reshape(zero_point, {zero_point.dims[0], 1})
+             : zero_point;
+}
+
+Status require_exact(const Term& a) {
+  // 255 * 255 * n < 2^24
+  BOWLINE_REQUIRE_CODE(a.rank() == 0 || a.dims.back() <= 256, Code::unsupported,
+                       "Sums of {} products are not exact in f32.", a.dims.back());
+  return {};
+}
+
+Status matmul_integer(Context& c) {
+  BOWLINE_ASSIGN(const Term a, c.in(0));
+  BOWLINE_ASSIGN(const Term b, c.in(1));
+  BOWLINE_TRY(require_exact(a));
+  Term zero_a, zero_b;
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(zero_a, c.in(2));
+    zero_a = beside(c, zero_a, true);
+  }
+  if (c.has(3)) {
+    BOWLINE_ASSIGN(zero_b, c.in(3));
+  }
+  BOWLINE_ASSIGN(const Term y, product(c, centred(c, a, c.has(2) ? &zero_a : nullptr),
+                                       centred(c, b, c.has(3) ? &zero_b : nullptr)));
+  c.out(0, c.m.cast(y, DType::i32));
+  return {};
+}
+
+// saturate(round(a b scale_a scale_b / scale_y) + zero_y)
+Status qlinear_matmul(Context& c) {
+  Term t[8];
+  for (size_t i = 0; i < 8; ++i) {
+    BOWLINE_ASSIGN(t[i], c.in(i));
+  }
+  BOWLINE_TRY(require_exact(t[0]));
+  const Term zero_a = beside(c, t[2], true);
+  BOWLINE_ASSIGN(const Term sum, product(c, centred(c, t[0], &zero_a), centred(c, t[3], &t[5])));
+  const Term scale = c.m.div(c.m.mul(beside(c, t[1], true), t[4]), t[6]);
+  const Term y = c.m.unary("Round", c.m.mul(sum, scale));
+  c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"MatMul", matmul},
+    {"Gemm", gemm},
+    {"Det", det},
+    {"MatMulInteger", matmul_integer},
+    {"QLinearMatMul", qlinear_matmul},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_matrix() { return kLowerings; }
+
+}  // namespace bowline::onnx

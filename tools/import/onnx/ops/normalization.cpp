@@ -1,0 +1,198 @@
+// Normalizations and Dropout.
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// [n] as [1, n, 1, ..], beside channels of the axis 1.
+Term beside_channels(Context& c, const Term& v, size_t rank) {
+  Dims dims(rank, 1);
+  dims[1] = v.elements();
+  return c.m.reshape(v, dims);
+}
+
+std::vector<int64_t> without_channels(size_t rank) {
+  std::vector<int64_t> axes = all_axes(rank);
+  axes.erase(axes.begin() + 1);
+  return axes;
+}
+
+struct Moments {
+  Term mean, centred, variance;  // with the axes kept
+};
+
+Moments moments_of(Context& c, const Term& x, const std::vector<int64_t>& axes) {
+  Moments out;
+  out.mean = c.m.reduce("ReduceMean", x, axes, true);
+  out.centred = c.m.sub(x, out.mean);
+  out.variance = c.m.reduce("ReduceMean", c.m.unary("Square", out.centred), axes, true);
+  return out;
+}
+
+// In training the statistics are those of the batch, and the running ones are outputs 1 and 2.
+Status batch_normalization(Context& c) {
+  Term t[5];
+  for (size_t i = 0; i < 5; ++i) {
+    BOWLINE_ASSIGN(t[i], c.in(i));
+  }
+  const auto& [x, scale, bias, mean, variance] = t;
+  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  BOWLINE_ASSIGN(const double momentum, c.real("momentum", 0.9));
+  BOWLINE_ASSIGN(const int64_t training, c.integer("training_mode", 0));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 2, Code::bad_file, "{} has no channels.", shape_text(x.dims));
+  for (size_t i = 1; i < 5; ++i) {
+    BOWLINE_REQUIRE_CODE(t[i].dims == Dims{x.dims[1]}, Code::bad_file,
+                         "Input {} has the shape {}, x {}.", i, shape_text(t[i].dims),
+                         shape_text(x.dims));
+  }
+  const size_t rank = x.rank();
+  if (training == 0) {
+    c.m.keep_as_statistic(mean);
+    c.m.keep_as_statistic(variance);
+    const Term root = c.m.unary("Rsqrt", c.m.add(variance, eps));
+    const Term factor = c.m.mul(scale, root);
+    const Term y =
+        c.m.mul(c.m.sub(x, beside_channels(c, mean, rank)), beside_channels(c, factor, rank));
+    c.out(0, c.m.add(y, beside_channels(c, bias, rank)));
+    return {};
+  }
+  const Moments now = moments_of(c, x, without_channels(rank));
+  const Term root = c.m.unary("Rsqrt", c.m.add(now.variance, eps));
+  const Term y = c.m.mul(c.m.mul(now.centred, root), beside_channels(c, scale, rank));
+  c.out(0, c.m.add(y, beside_channels(c, bias, rank)));
+  const auto running = [&](const Term& before, const Term& batch) {
+    return c.m.add(c.m.mul(before, momentum),
+                   c.m.mul(c.m.reshape(batch, before.dims), 1 - momentum));
+  };
+  c.out(1, running(mean, now.mean));
+  c.out(2, running(variance, now.variance));
+  return {};
+}
+
+// Each channel of each element of the batch by itself.
+Status instance_normalization(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term scale, c.in(1));
+  BOWLINE_ASSIGN(const Term bias, c.in(2));
+  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  const bool fits = x.rank() >= 3 && scale.dims == Dims{x.dims[1]} && bias.dims == scale.dims;
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Scale {} and bias {} do not fit {}.",
+                       shape_text(scale.dims), shape_text(bias.dims), shape_text(x.dims));
+  c.out(0, c.m.op("InstanceNorm", {x, scale, bias}, {{"eps", eps}}, x.dtype, x.dims));
+  return {};
+}
+
+// All axes from `axis` on as one row.
+Status layer_normalization(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term scale, c.in(1));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
+  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
+  const Dims row(x.dims.begin() + axis, x.dims.end());
+  const int64_t n = Term{x.dtype, row, nullptr}.elements();
+  Term bias = c.m.filled(x.dtype, {n}, 0);
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(bias, c.in(2));
+    bias = c.m.reshape(c.m.expand(bias, row), {n});
+  }
+  const Term gain = c.m.reshape(c.m.expand(scale, row), {n});
+  const int64_t rows = n == 0 ? 0 : x.elements() / n;
+  const Term flat = c.m.reshape(x, {rows, n});
+  const Term y = c.m.op("LayerNorm", {flat, gain, bias}, {{"eps", eps}}, x.dtype, flat.dims);
+  c.out(0, c.m.reshape(y, x.dims));
+  if (c.wants(1) || c.wants(2)) {
+    const std::vector<int64_t> every = all_axes(x.rank());
+    const Moments now = moments_of(c, x, {every.begin() + axis, every.end()});
+    c.out(1, now.mean);
+    c.out(2, c.m.unary("Rsqrt", c.m.add(now.variance, eps)));
+  }
+  return {};
+}
+
+// (x - mean) / (deviation + 1e-9)
+Status mean_variance_normalization(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(std::vector<int64_t> axes, c.list("axes"));
+  if (!c.has_attribute("axes")) {
+    axes = {0, 2, 3};
+  }
+  const Moments now = moments_of(c, x, axes);
+  c.out(0, c.m.div(now.centred, c.m.add(c.m.unary("Sqrt", now.variance), 1e-9)));
+  return {};
+}
+
+// x / (bias + alpha / size * sum of squares of the channels around)^beta: the sum is a product with a band.
+Status lrn(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.0001));
+  BOWLINE_ASSIGN(const double beta, c.real("beta", 0.75));
+  BOWLINE_ASSIGN(const double bias, c.real("bias", 1));
+  BOWLINE_ASSIGN(const int64_t size, c.integer("size", 0));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 2 && size >= 1, Code::bad_file, "Size {} does not fit {}.", size,
+                       shape_text(x.dims));
+  const int64_t channels = x.dims[1];
+  BOWLINE_REQUIRE_CODE(channels <= 4096, Code::unsupported, "{} channels are too many.", channels);
+  std::vector<double> band;
+  for (int64_t i = 0; i < channels; ++i) {
+    for (int64_t j = 0; j < channels; ++j) {
+      const bool near = j >= i - (size - 1) / 2 && j <= i + size / 2;
+      band.push_back(near ? alpha / static_cast<double>(size) : 0);
+    }
+  }
+  const Term sums = c.m.constant(Numbers::of(x.dtype, {channels, channels}, band));
+  const int64_t places = channels == 0 || x.dims[0] == 0 ? 0 : x.elements() / channels / x.dims[0];
+  const Term squares = c.m.reshape(c.m.unary("Square", x), {x.dims[0], channels, places});
+  const Term around = c.m.reshape(c.m.matmul(sums, squares), x.dims);
+  const Term power = c.m.binary("Pow", c.m.add(around, bias), c.m.scalar(x.dtype, beta));
+  c.out(0, c.m.div(x, power));
+  return {};
+}
+
+// Outside of training the identity, with a mask of ones; Bowline's own Dropout where the mask is not asked for, so that a model that is
+// imported can be trained. What the graph itself drops follows from a generator that ONNX does not define.
+Status dropout(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  double rate = 0.5;
+  bool training = false;
+  c.ignore("seed");
+  c.ignore("is_test");
+  c.ignore("consumed_inputs");
+  if (c.opset < 12) {
+    BOWLINE_ASSIGN(rate, c.real("ratio", 0.5));
+  } else if (c.has(1)) {
+    BOWLINE_ASSIGN(const Term ratio, c.in(1));
+    rate = ratio.numbers() != nullptr && ratio.elements() == 1 ? ratio.numbers()->reals()[0] : -1;
+  }
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> mode, c.integers(2));
+    training = mode.size() == 1 && mode[0] != 0;
+  }
+  BOWLINE_REQUIRE_CODE(
+      !training || rate == 0, Code::unsupported,
+      "What a graph drops at random (ratio {}) in every run is not defined by ONNX.", rate);
+  const bool mask = c.wants(1);
+  const bool droppable = !training && !mask && rate > 0 && rate < 1 && is_float(x.dtype);
+  c.out(0, droppable ? c.m.unary("Dropout", x, {{"rate", rate}}) : x);
+  if (mask) {
+    c.out(1, c.m.filled(DType::boolean, x.dims, 1));
+  }
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"BatchNormalization", batch_normalization},
+    {"InstanceNormalization", instance_normalization},
+    {"LayerNormalization", layer_normalization},
+    {"MeanVarianceNormalization", mean_variance_normalization},
+    {"LRN", lrn},
+    {"Dropout", dropout},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_normalization() { return kLowerings; }
+
+}  // namespace bowline::onnx

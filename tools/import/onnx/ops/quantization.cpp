@@ -1,0 +1,80 @@
+// Whole numbers that stand for reals: real = (whole - zero point) * scale.
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// A scale or zero point of one element as it is, else along the axis.
+Result<Term> along(Context& c, const Term& v, const Term& x, int64_t given) {
+  if (v.elements() == 1) {
+    return c.m.reshape(v, {});
+  }
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_REQUIRE_CODE(v.dims == Dims{x.dims[static_cast<size_t>(axis)]}, Code::bad_file,
+                       "Scale or zero point {} does not fit axis {} of {}.", shape_text(v.dims),
+                       axis, shape_text(x.dims));
+  Dims dims(x.rank(), 1);
+  dims[static_cast<size_t>(axis)] = v.dims[0];
+  return c.m.reshape(v, dims);
+}
+
+// saturate(round(x / scale) + zero point)
+Status quantize(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term scale_input, c.in(1));
+  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
+  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x, axis));
+  Term y = c.m.unary("Round", c.m.div(x, scale));
+  DType dtype = DType::u8;
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(const Term zero_input, c.in(2));
+    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x, axis));
+    dtype = zero.dtype;
+    y = c.m.add(y, c.m.cast(zero, x.dtype));
+  }
+  c.out(0, c.m.cast(y, dtype));
+  return {};
+}
+
+Status dequantize(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term scale_input, c.in(1));
+  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
+  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x, axis));
+  Term y = c.m.cast(x, scale.dtype);
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(const Term zero_input, c.in(2));
+    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x, axis));
+    y = c.m.sub(y, c.m.cast(zero, scale.dtype));
+  }
+  c.out(0, c.m.mul(y, scale));
+  return {};
+}
+
+// To u8, with the scale and the zero point that the least and the largest element (and 0) ask for.
+Status dynamic_quantize(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  const Term zero = c.m.scalar(x.dtype, 0);
+  const std::vector<int64_t> axes = all_axes(x.rank());
+  const Term least = c.m.binary("Min", c.m.reduce("ReduceMin", x, axes, false), zero);
+  const Term most = c.m.binary("Max", c.m.reduce("ReduceMax", x, axes, false), zero);
+  const Term scale = c.m.div(c.m.sub(most, least), c.m.scalar(x.dtype, 255));
+  const Term point = c.m.unary("Round", c.m.unary("Neg", c.m.div(least, scale)));
+  const Term y = c.m.add(c.m.unary("Round", c.m.div(x, scale)), point);
+  c.out(0, c.m.cast(y, DType::u8));
+  c.out(1, scale);
+  c.out(2, c.m.cast(point, DType::u8));
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"QuantizeLinear", quantize},
+    {"DequantizeLinear", dequantize},
+    {"DynamicQuantizeLinear", dynamic_quantize},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_quantization() { return kLowerings; }
+
+}  // namespace bowline::onnx

@@ -1,0 +1,330 @@
+// Recurrent layers: LSTM, GRU and RNN, in one direction or both.
+//
+// LSTM and GRU are Bowline's Lstm and Gru for each direction, with the rows of their weights in Bowline's order. RNN, and an LSTM with
+// peepholes, have no operator; their steps are nodes of their own.
+#include <algorithm>
+#include <cctype>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+constexpr int64_t kMostSteps = 512;  // that become nodes of their own
+
+// The inputs of a layer with the batch behind the time, by direction.
+struct Layer {
+  int64_t gates = 1;
+  int64_t steps = 0, batch = 0, units = 0, directions = 1;
+  bool batch_first = false;
+  bool reverse = false;  // the first direction
+  Term x;                // [steps, batch, inputs]
+  Term w, r, b, h;       // b: none has the rank 0
+
+  bool backwards(int64_t d) const { return reverse || d == 1; }
+};
+
+struct Outputs {
+  Terms y, h, c;  // by direction: [steps, batch, units], [batch, units]
+};
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char ch) { return std::tolower(ch); });
+  return text;
+}
+
+Status check_activations(Context& c, std::vector<std::string> usual, int64_t directions) {
+  BOWLINE_ASSIGN(const std::vector<std::string> given, c.texts("activations"));
+  for (size_t i = 0; i < given.size(); ++i) {
+    BOWLINE_REQUIRE_CODE(lower(given[i]) == usual[i % usual.size()], Code::unsupported,
+                         "Activation {} is \"{}\".", i, escaped(given[i]));
+  }
+  const size_t expected = usual.size() * static_cast<size_t>(directions);
+  BOWLINE_REQUIRE_CODE(given.empty() || given.size() == expected, Code::bad_file,
+                       "It has {} activations, not {}.", given.size(), expected);
+  return {};
+}
+
+// Entry d of the first axis, without it.
+Term entry(Context& c, const Term& t, int64_t d) {
+  return c.m.reshape(c.m.slice(t, 0, d, 1), {t.dims.begin() + 1, t.dims.end()});
+}
+
+// A state [directions, batch, units], or zeros.
+Result<Term> state(Context& c, size_t input, const Layer& l) {
+  const Dims dims = {l.directions, l.batch, l.units};
+  if (!c.has(input)) {
+    return c.m.filled(l.x.dtype, dims, 0);
+  }
+  BOWLINE_ASSIGN(Term t, c.in(input));
+  if (l.batch_first && t.rank() == 3) {
+    t = c.m.transpose(t, {1, 0, 2});
+  }
+  BOWLINE_REQUIRE_CODE(t.dims == dims, Code::bad_file, "State {} is not {}.", shape_text(t.dims),
+                       shape_text(dims));
+  return t;
+}
+
+Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>& activations) {
+  Layer l;
+  l.gates = gates;
+  BOWLINE_ASSIGN(l.x, c.in(0));
+  BOWLINE_ASSIGN(l.w, c.in(1));
+  BOWLINE_ASSIGN(l.r, c.in(2));
+  BOWLINE_ASSIGN(const int64_t layout, c.integer("layout", 0));
+  BOWLINE_ASSIGN(const std::string direction, c.text("direction", "forward"));
+  const bool both = direction == "bidirectional";
+  l.reverse = direction == "reverse";
+  BOWLINE_REQUIRE_CODE(both || l.reverse || direction == "forward", Code::bad_file,
+                       "Direction \"{}\" is not known.", escaped(direction));
+  l.directions = both ? 2 : 1;
+  l.batch_first = layout != 0;
+  BOWLINE_TRY(check_activations(c, activations, l.directions));
+  BOWLINE_REQUIRE_CODE(l.x.rank() == 3 && l.r.rank() == 3, Code::bad_file,
+                       "X {} and R {} have not rank 3.", shape_text(l.x.dims),
+                       shape_text(l.r.dims));
+  if (l.batch_first) {
+    l.x = c.m.transpose(l.x, {1, 0, 2});
+  }
+  l.steps = l.x.dims[0];
+  l.batch = l.x.dims[1];
+  l.units = l.r.dims[2];
+  BOWLINE_ASSIGN(const int64_t hidden, c.integer("hidden_size", l.units));
+  const bool fits = hidden == l.units && l.units <= INT32_MAX &&
+                    l.w.dims == Dims{l.directions, gates * l.units, l.x.dims[2]} &&
+                    l.r.dims == Dims{l.directions, gates * l.units, l.units};
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "W {} and R {} do not fit {} units of {}.",
+                       shape_text(l.w.dims), shape_text(l.r.dims), hidden, shape_text(l.x.dims));
+  if (c.has(3)) {
+    BOWLINE_ASSIGN(l.b, c.in(3));
+    BOWLINE_REQUIRE_CODE((l.b.dims == Dims{l.directions, 2 * gates * l.units}), Code::bad_file,
+                         "B {} does not fit {} units.", shape_text(l.b.dims), l.units);
+  }
+  if (c.has(4)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(4));
+    const bool whole = std::ranges::all_of(lengths, [&](int64_t n) { return n == l.steps; });
+    BOWLINE_REQUIRE_CODE(whole, Code::unsupported, "Sequences are shorter than the {} steps.",
+                         l.steps);
+  }
+  BOWLINE_ASSIGN(l.h, state(c, 5, l));
+  return l;
+}
+
+// The blocks of the first axis in another order.
+Term reordered(Context& c, const Term& t, int64_t units, const std::vector<int64_t>& order) {
+  Terms parts;
+  for (const int64_t block : order) {
+    parts.push_back(c.m.slice(t, 0, block * units, units));
+  }
+  return c.m.concat(parts, 0);
+}
+
+// x w^T + bias of all steps.
+Term gates_of(Context& c, const Layer& l, const Term& w, const Term& bias) {
+  const Term rows = c.m.reshape(l.x, {l.steps * l.batch, l.x.dims[2]});
+  Term y = c.m.matmul(rows, w, false, true);
+  if (bias.rank() != 0) {
+    y = c.m.add(y, bias);
+  }
+  return c.m.reshape(y, {l.steps, l.batch, w.dims[0]});
+}
+
+Term last_state(Context& c, const Layer& l, const Term& y, int64_t d) {
+  return entry(c, y, l.backwards(d) ? 0 : l.steps - 1);
+}
+
+// Y [steps, directions, batch, units] and the states at the end, as the layout has them.
+void write(Context& c, const Layer& l, const Outputs& o) {
+  const auto stacked = [&](const Terms& parts, int64_t axis) {
+    Terms out;
+    for (const Term& t : parts) {
+      Dims dims = t.dims;
+      dims.insert(dims.begin() + axis, 1);
+      out.push_back(c.m.reshape(t, dims));
+    }
+    return c.m.concat(out, axis);
+  };
+  const auto state = [&](const Terms& parts) {
+    const Term t = stacked(parts, 0);
+    return l.batch_first ? c.m.transpose(t, {1, 0, 2}) : t;
+  };
+  const Term y = stacked(o.y, 1);
+  c.out(0, l.batch_first ? c.m.transpose(y, {2, 0, 1, 3}) : y);
+  c.out(1, state(o.h));
+  if (!o.c.empty()) {
+    c.out(2, state(o.c));
+  }
+}
+
+// Steps as nodes: `step` takes the gates of a step [batch, gates * units].
+template <class Step>
+Status unrolled(Context& c, const Layer& l, const Term& gates, int64_t d, const Step& step) {
+  BOWLINE_REQUIRE_CODE(l.steps <= kMostSteps, Code::unsupported, "{} steps are more than {}.",
+                       l.steps, kMostSteps);
+  for (int64_t i = 0; i < l.steps; ++i) {
+    step(entry(c, gates, l.backwards(d) ? l.steps - 1 - i : i));
+    BOWLINE_TRY(Status(c.m.status()));
+  }
+  return {};
+}
+
+// [steps, batch, units] of the states in the order in which they were computed.
+Term in_order(Context& c, const Layer& l, Terms states, int64_t d) {
+  if (l.backwards(d)) {
+    std::ranges::reverse(states);
+  }
+  for (Term& t : states) {
+    t = c.m.reshape(t, {1, l.batch, l.units});
+  }
+  return c.m.concat(states, 0);
+}
+
+Status refuse_clip(Context& c) {
+  BOWLINE_ASSIGN(const double clip, c.real("clip", 0));
+  BOWLINE_REQUIRE_CODE(clip == 0, Code::unsupported, "It clips at {}.", clip);
+  return {};
+}
+
+// Of direction d both halves of the bias, added.
+Term bias_of(Context& c, const Layer& l, int64_t d) {
+  if (l.b.rank() == 0) {
+    return l.b;
+  }
+  const Term both = entry(c, l.b, d);
+  const int64_t half = l.gates * l.units;
+  return c.m.add(c.m.slice(both, 0, 0, half), c.m.slice(both, 0, half, half));
+}
+
+// h = tanh(x w^T + h r^T + b)
+Status rnn(Context& c) {
+  BOWLINE_TRY(refuse_clip(c));
+  BOWLINE_ASSIGN(const Layer l, layer_of(c, 1, {"tanh"}));
+  Outputs out;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    const Term gates = gates_of(c, l, entry(c, l.w, d), bias_of(c, l, d));
+    const Term r = entry(c, l.r, d);
+    Term h = entry(c, l.h, d);
+    Terms states;
+    BOWLINE_TRY(unrolled(c, l, gates, d, [&](const Term& g) {
+      h = c.m.unary("Tanh", c.m.add(g, c.m.matmul(h, r, false, true)));
+      states.push_back(h);
+    }));
+    BOWLINE_REQUIRE_CODE(!states.empty(), Code::bad_file, "There are no steps.");
+    out.y.push_back(in_order(c, l, states, d));
+    out.h.push_back(h);
+  }
+  write(c, l, out);
+  return {};
+}
+
+// The gates of ONNX are z, r, h; those of Bowline r, z, n.
+Status gru(Context& c) {
+  BOWLINE_TRY(refuse_clip(c));
+  BOWLINE_ASSIGN(const Layer l, layer_of(c, 3, {"sigmoid", "tanh"}));
+  BOWLINE_ASSIGN(const int64_t after, c.integer("linear_before_reset", 0));
+  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
+  const std::vector<int64_t> order = {1, 0, 2};
+  Outputs out;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    const Term w = reordered(c, entry(c, l.w, d), l.units, order);
+    const Term r = reordered(c, entry(c, l.r, d), l.units, order);
+    Term bias = l.b;
+    Terms in = {Term{}, r, entry(c, l.h, d)};
+    if (l.b.rank() != 0) {
+      const Term both = entry(c, l.b, d);
+      const int64_t n = l.units;
+      const Term ours = reordered(c, c.m.slice(both, 0, 0, 3 * n), n, order);
+      const Term theirs = reordered(c, c.m.slice(both, 0, 3 * n, 3 * n), n, order);
+      const Term reset = c.m.add(c.m.slice(ours, 0, 0, 2 * n), c.m.slice(theirs, 0, 0, 2 * n));
+      bias = c.m.concat({reset, c.m.slice(ours, 0, 2 * n, n)}, 0);
+      in.push_back(c.m.slice(theirs, 0, 2 * n, n));
+    }
+    in[0] = gates_of(c, l, w, bias);
+    const Dims states = {l.steps, l.batch, l.units};
+    const Terms y = c.m.ops("Gru", in, {{"reverse", l.backwards(d)}, {"reset_after", after != 0}},
+                            {{l.x.dtype, states}, {l.x.dtype, in[0].dims}, {l.x.dtype, states}});
+    out.y.push_back(y[0]);
+    out.h.push_back(last_state(c, l, y[0], d));
+  }
+  write(c, l, out);
+  return {};
+}
+
+// One direction with peepholes [i, o, f]: the cell reaches the gates, of the output gate the new one. Gates i, o, f, c.
+Status with_peepholes(Context& c, const Layer& l, const Term& peepholes, const Term& cells,
+                      int64_t d, Outputs& out) {
+  const Term gates = gates_of(c, l, entry(c, l.w, d), bias_of(c, l, d));
+  const Term r = entry(c, l.r, d);
+  const Term p = entry(c, peepholes, d);
+  const int64_t n = l.units;
+  Term h = entry(c, l.h, d);
+  Term cell = entry(c, cells, d);
+  Terms states;
+  BOWLINE_TRY(unrolled(c, l, gates, d, [&](const Term& g) {
+    const Terms parts = c.m.split(c.m.add(g, c.m.matmul(h, r, false, true)), 1, {n, n, n, n});
+    const auto gate = [&](size_t part, int64_t peephole, const Term& seen) {
+      return c.m.unary("Sigmoid",
+                       c.m.add(parts[part], c.m.mul(c.m.slice(p, 0, peephole * n, n), seen)));
+    };
+    const Term i = gate(0, 0, cell);
+    const Term f = gate(2, 2, cell);
+    cell = c.m.add(c.m.mul(f, cell), c.m.mul(i, c.m.unary("Tanh", parts[3])));
+    h = c.m.mul(gate(1, 1, cell), c.m.unary("Tanh", cell));
+    states.push_back(h);
+  }));
+  out.y.push_back(in_order(c, l, states, d));
+  out.h.push_back(h);
+  out.c.push_back(cell);
+  return {};
+}
+
+// The gates of ONNX are i, o, f, c; those of Bowline i, f, g, o.
+Status lstm(Context& c) {
+  BOWLINE_TRY(refuse_clip(c));
+  BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}));
+  BOWLINE_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
+  BOWLINE_REQUIRE_CODE(forget == 0, Code::unsupported, "Its input and forget gates are coupled.");
+  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
+  BOWLINE_ASSIGN(const Term cells, state(c, 6, l));
+  Term peepholes;
+  if (c.has(7)) {
+    BOWLINE_ASSIGN(peepholes, c.in(7));
+    BOWLINE_REQUIRE_CODE((peepholes.dims == Dims{l.directions, 3 * l.units}), Code::bad_file,
+                         "P {} does not fit {} units.", shape_text(peepholes.dims), l.units);
+  }
+  const std::vector<int64_t> order = {0, 2, 3, 1};
+  Outputs out;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    if (c.has(7)) {
+      BOWLINE_TRY(with_peepholes(c, l, peepholes, cells, d, out));
+      continue;
+    }
+    const Term w = reordered(c, entry(c, l.w, d), l.units, order);
+    const Term r = reordered(c, entry(c, l.r, d), l.units, order);
+    const Term both = bias_of(c, l, d);
+    const Term gates =
+        gates_of(c, l, w, both.rank() == 0 ? both : reordered(c, both, l.units, order));
+    const Term cell = c.m.cast(entry(c, cells, d), DType::f32);
+    const Dims states = {l.steps, l.batch, l.units};
+    const Terms y =
+        c.m.ops("Lstm", {gates, r, entry(c, l.h, d), cell}, {{"reverse", l.backwards(d)}},
+                {{l.x.dtype, states}, {DType::f32, states}, {l.x.dtype, gates.dims}});
+    out.y.push_back(y[0]);
+    out.h.push_back(last_state(c, l, y[0], d));
+    out.c.push_back(c.m.cast(last_state(c, l, y[1], d), l.x.dtype));
+  }
+  write(c, l, out);
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"LSTM", lstm},
+    {"GRU", gru},
+    {"RNN", rnn},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_recurrent() { return kLowerings; }
+
+}  // namespace bowline::onnx

@@ -1,0 +1,179 @@
+// Reductions, and what orders or sums the elements of an axis.
+#include <algorithm>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// The axes that a reduction sums over: an attribute, or an input (ReduceSum from operator set 13 on).
+Result<std::vector<int64_t>> axes_of(Context& c, const Term& x) {
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
+  BOWLINE_ASSIGN(const int64_t none, c.integer("noop_with_empty_axes", 0));
+  if (axes.empty() && none == 0) {
+    return all_axes(x.rank());
+  }
+  return axes;
+}
+
+using Step = Term (*)(Maker& m, const Term& x);
+
+Term itself(Maker&, const Term& x) { return x; }
+Term size(Maker& m, const Term& x) { return m.unary("Abs", x); }
+Term square(Maker& m, const Term& x) { return m.unary("Square", x); }
+Term root(Maker& m, const Term& x) { return m.unary("Sqrt", x); }
+Term logarithm(Maker& m, const Term& x) { return m.unary("Log", x); }
+
+constexpr char kSum[] = "ReduceSum", kMean[] = "ReduceMean", kMax[] = "ReduceMax",
+               kMin[] = "ReduceMin", kProd[] = "ReduceProd";
+
+// after(op over the axes of before(x))
+template <const char* op, Step before = itself, Step after = itself>
+Status reduction(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
+  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  c.out(0, after(c.m, c.m.reduce(op, before(c.m, x), axes, keep != 0)));
+  return {};
+}
+
+// log(sum e^(x - max)) + max
+Status log_sum_exp(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
+  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  const Term top = c.m.reduce("ReduceMax", x, axes, true);
+  const Term sum = c.m.reduce("ReduceSum", c.m.unary("Exp", c.m.sub(x, top)), axes, keep != 0);
+  c.out(0, c.m.add(c.m.unary("Log", sum), c.m.reshape(top, sum.dims)));
+  return {};
+}
+
+constexpr char kArgMax[] = "ArgMax", kArgMin[] = "ArgMin";
+
+template <const char* op>
+Status arg(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  BOWLINE_ASSIGN(const int64_t last, c.integer("select_last_index", 0));
+  Dims dims = x.dims;
+  dims[static_cast<size_t>(axis)] = 1;
+  if (keep == 0) {
+    dims.erase(dims.begin() + axis);
+  }
+  const Term i = c.m.op(op, {x}, {{"axis", axis}, {"keep_dims", keep != 0}, {"last", last != 0}},
+                        DType::i32, dims);
+  c.out(0, c.m.cast(i, DType::i64));
+  return {};
+}
+
+Status cum_sum(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "It has {} axes.", given.size());
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given[0], x.rank()));
+  BOWLINE_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
+  BOWLINE_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
+  c.out(0, c.m.op("CumSum", {x},
+                  {{"axis", axis}, {"exclusive", exclusive != 0}, {"reverse", reverse != 0}},
+                  x.dtype, x.dims));
+  return {};
+}
+
+// Of equal elements the first ones; always sorted.
+Status top_k(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  int64_t k = 0;
+  if (c.opset < 10) {
+    BOWLINE_ASSIGN(k, c.integer("k", 0));
+  } else {
+    BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+    BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input k has {} elements.",
+                         given.size());
+    k = given[0];
+  }
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(const int64_t largest, c.integer("largest", 1));
+  c.ignore("sorted");
+  Dims dims = x.dims;
+  BOWLINE_REQUIRE_CODE(k >= 0 && k <= dims[static_cast<size_t>(axis)], Code::bad_file,
+                       "K is {}, axis {} of {} has less elements.", k, axis, shape_text(x.dims));
+  dims[static_cast<size_t>(axis)] = k;
+  const Terms out = c.m.ops("TopK", {x}, {{"k", k}, {"axis", axis}, {"largest", largest != 0}},
+                            {{x.dtype, dims}, {DType::i32, dims}});
+  c.out(0, out[0]);
+  c.out(1, c.wants(1) ? c.m.cast(out[1], DType::i64) : out[1]);
+  return {};
+}
+
+// With the axis at the end. Below operator set 13 all axes behind it are one with it.
+template <class Row>
+Status by_rows(Context& c, const Row& row) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", c.opset < 13 ? 1 : -1));
+  if (c.opset < 13) {
+    const auto rank = static_cast<int64_t>(x.rank());
+    const int64_t axis = given < 0 ? given + rank : given;
+    BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= rank, Code::bad_file, "Axis {} lies outside of {}.",
+                         given, shape_text(x.dims));
+    int64_t front = 1;
+    for (int64_t a = 0; a < axis; ++a) {
+      front *= x.dims[static_cast<size_t>(a)];
+    }
+    const int64_t back = front == 0 ? 0 : x.elements() / front;
+    c.out(0, c.m.reshape(row(c.m.reshape(x, {front, back})), x.dims));
+    return {};
+  }
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  std::vector<int64_t> swap = all_axes(x.rank());
+  std::swap(swap[static_cast<size_t>(axis)], swap.back());
+  c.out(0, c.m.transpose(row(c.m.transpose(x, swap)), swap));
+  return {};
+}
+
+Status softmax(Context& c) {
+  return by_rows(c, [&](const Term& x) { return c.m.unary("Softmax", x, {{"axis", -1}}); });
+}
+
+Status log_softmax(Context& c) {
+  return by_rows(c, [&](const Term& x) { return c.m.unary("LogSoftmax", x, {{"axis", -1}}); });
+}
+
+// 1 at the first largest element of a row, else 0.
+Status hardmax(Context& c) {
+  return by_rows(c, [&](const Term& x) {
+    Dims dims = x.dims;
+    dims.back() = 1;
+    const auto axis = static_cast<int64_t>(x.rank()) - 1;
+    const Term top = c.m.op("ArgMax", {x}, {{"axis", axis}, {"keep_dims", true}}, DType::i32, dims);
+    return c.m.cast(c.m.compare("Equal", c.m.count(DType::i32, x.dims.back()), top), x.dtype);
+  });
+}
+
+constexpr Lowering kLowerings[] = {
+    {"ReduceSum", reduction<kSum>},
+    {"ReduceMean", reduction<kMean>},
+    {"ReduceMax", reduction<kMax>},
+    {"ReduceMin", reduction<kMin>},
+    {"ReduceProd", reduction<kProd>},
+    {"ReduceL1", reduction<kSum, size>},
+    {"ReduceL2", reduction<kSum, square, root>},
+    {"ReduceSumSquare", reduction<kSum, square>},
+    {"ReduceLogSum", reduction<kSum, itself, logarithm>},
+    {"ReduceLogSumExp", log_sum_exp},
+    {"ArgMax", arg<kArgMax>},
+    {"ArgMin", arg<kArgMin>},
+    {"CumSum", cum_sum},
+    {"TopK", top_k},
+    {"Softmax", softmax},
+    {"LogSoftmax", log_softmax},
+    {"Hardmax", hardmax},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_reduction() { return kLowerings; }
+
+}  // namespace bowline::onnx

@@ -1,0 +1,473 @@
+// Operators that give the elements another shape, order or place, and those that only ask for a shape.
+#include <algorithm>
+#include <numeric>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+Status identity(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  c.out(0, x);
+  return {};
+}
+
+// 0 keeps the dim of the input (unless allowzero), -1 takes what the others leave.
+Status reshape(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(Dims dims, c.list_or_input("shape", 1));
+  BOWLINE_ASSIGN(const int64_t allow_zero, c.integer("allowzero", 0));
+  int64_t open = -1;
+  int64_t rest = 1;
+  for (size_t a = 0; a < dims.size(); ++a) {
+    BOWLINE_REQUIRE_CODE(dims[a] >= -1, Code::bad_file, "Dim {} is {}.", a, dims[a]);
+    if (dims[a] == 0 && allow_zero == 0) {
+      BOWLINE_REQUIRE_CODE(a < x.rank(), Code::bad_file, "Dim {} is that of an axis beyond {}.", a,
+                           shape_text(x.dims));
+      dims[a] = x.dims[a];
+    }
+    if (dims[a] == -1) {
+      BOWLINE_REQUIRE_CODE(open < 0, Code::bad_file, "Two dims of {} are -1.", shape_text(dims));
+      open = static_cast<int64_t>(a);
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(dims[a] == 0 || rest <= kMostElements / dims[a], Code::bad_file,
+                         "Shape {} has too many elements.", shape_text(dims));
+    rest *= dims[a];
+  }
+  if (open >= 0) {
+    BOWLINE_REQUIRE_CODE(rest != 0 && x.elements() % rest == 0, Code::bad_file,
+                         "Shape {} does not fit {}.", shape_text(dims), shape_text(x.dims));
+    dims[static_cast<size_t>(open)] = x.elements() / rest;
+  }
+  c.out(0, c.m.reshape(x, dims));
+  return {};
+}
+
+Status flatten(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(int64_t axis, c.integer("axis", 1));
+  axis += axis < 0 ? static_cast<int64_t>(x.rank()) : 0;
+  BOWLINE_REQUIRE_CODE(axis >= 0 && axis <= static_cast<int64_t>(x.rank()), Code::bad_file,
+                       "Axis {} lies outside of {}.", axis, shape_text(x.dims));
+  const Term front{x.dtype, Dims(x.dims.begin(), x.dims.begin() + axis), nullptr};
+  const Term back{x.dtype, Dims(x.dims.begin() + axis, x.dims.end()), nullptr};
+  c.out(0, c.m.reshape(x, {front.elements(), back.elements()}));
+  return {};
+}
+
+Status squeeze(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
+  const bool all = !c.has(1) && !c.has_attribute("axes");
+  std::vector<bool> gone(x.rank());
+  for (const int64_t given : axes) {
+    BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    BOWLINE_REQUIRE_CODE(x.dims[static_cast<size_t>(a)] == 1, Code::bad_file,
+                         "Axis {} of {} has not the dim 1.", a, shape_text(x.dims));
+    gone[static_cast<size_t>(a)] = true;
+  }
+  Dims dims;
+  for (size_t a = 0; a < x.rank(); ++a) {
+    if (!(gone[a] || (all && x.dims[a] == 1))) {
+      dims.push_back(x.dims[a]);
+    }
+  }
+  c.out(0, c.m.reshape(x, dims));
+  return {};
+}
+
+Status unsqueeze(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
+  const size_t rank = x.rank() + axes.size();
+  BOWLINE_REQUIRE_CODE(rank <= kMostRank, Code::unsupported, "The result has {} axes.", rank);
+  std::vector<bool> added(rank);
+  for (const int64_t given : axes) {
+    BOWLINE_ASSIGN(const int64_t a, axis_of(given, rank));
+    BOWLINE_REQUIRE_CODE(!added[static_cast<size_t>(a)], Code::bad_file, "Axis {} is added twice.",
+                         a);
+    added[static_cast<size_t>(a)] = true;
+  }
+  Dims dims;
+  size_t from = 0;
+  for (size_t a = 0; a < rank; ++a) {
+    dims.push_back(added[a] ? 1 : x.dims[from++]);
+  }
+  c.out(0, c.m.reshape(x, dims));
+  return {};
+}
+
+Status transpose(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(std::vector<int64_t> permutation, c.list("perm"));
+  if (!c.has_attribute("perm")) {
+    permutation = all_axes(x.rank());
+    std::ranges::reverse(permutation);
+  }
+  c.out(0, c.m.transpose(x, permutation));
+  return {};
+}
+
+Status concat(Context& c) {
+  Terms parts;
+  for (size_t i = 0; i < c.inputs(); ++i) {
+    BOWLINE_ASSIGN(Term part, c.in(i));
+    parts.push_back(std::move(part));
+  }
+  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
+  c.out(0, c.m.concat(parts, axis));
+  return {};
+}
+
+Status split(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(std::vector<int64_t> sizes, c.list_or_input("split", 1));
+  const int64_t dim = x.dims[static_cast<size_t>(axis)];
+  const auto count = static_cast<int64_t>(c.outputs());
+  BOWLINE_REQUIRE_CODE(count > 0, Code::bad_file, "It has no outputs.");
+  if (sizes.empty()) {
+    BOWLINE_REQUIRE_CODE(dim % count == 0, Code::bad_file,
+                         "Axis {} of {} cannot be split into {} equal parts.", axis,
+                         shape_text(x.dims), count);
+    sizes.assign(c.outputs(), dim / count);
+  }
+  BOWLINE_REQUIRE_CODE(sizes.size() == c.outputs(), Code::bad_file,
+                       "It has {} sizes and {} outputs.", sizes.size(), c.outputs());
+  const Terms parts = c.m.split(x, axis, sizes);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    c.out(i, parts[i]);
+  }
+  return {};
+}
+
+// Elements start, start + step, .. before end of the axis, by the rules of Python.
+Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
+  const int64_t dim = x.dims[static_cast<size_t>(axis)];
+  const bool up = step > 0;
+  const auto inside = [&](int64_t i) {
+    i = i < 0 ? std::max(i, -dim - 1) + dim : std::min(i, dim);
+    return std::clamp<int64_t>(i, up ? 0 : -1, up ? dim : dim - 1);
+  };
+  const int64_t from = inside(start);
+  const int64_t to = inside(end);
+  if (step == 1) {
+    return c.m.slice(x, axis, from, std::max<int64_t>(to - from, 0));
+  }
+  if (dim > kMostComputed) {
+    return c.m.fail(Status(Code::unsupported,
+                           fmt::format("An axis of {} is too long for steps of {}.", dim, step)));
+  }
+  std::vector<int64_t> indices;
+  step = std::clamp(step, -dim - 1, dim + 1);
+  for (int64_t i = from; up ? i < to : i > to; i += step) {
+    indices.push_back(i);
+  }
+  const auto count = static_cast<int64_t>(indices.size());
+  return c.m.gather(x, c.m.integers(DType::i32, {count}, indices), axis);
+}
+
+Status slice(Context& c) {
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> starts, c.list_or_input("starts", 1));
+  BOWLINE_ASSIGN(const std::vector<int64_t> ends, c.list_or_input("ends", 2));
+  BOWLINE_ASSIGN(std::vector<int64_t> axes, c.list_or_input("axes", 3));
+  std::vector<int64_t> steps(starts.size(), 1);
+  if (c.has(4)) {
+    BOWLINE_ASSIGN(steps, c.integers(4));
+  }
+  if (axes.empty()) {
+    axes = all_axes(starts.size());
+  }
+  const size_t n = starts.size();
+  BOWLINE_REQUIRE_CODE(ends.size() == n && axes.size() == n && steps.size() == n, Code::bad_file,
+                       "It has {} starts, {} ends, {} axes and {} steps.", n, ends.size(),
+                       axes.size(), steps.size());
+  for (size_t i = 0; i < n; ++i) {
+    BOWLINE_ASSIGN(const int64_t axis, axis_of(axes[i], x.rank()));
+    BOWLINE_REQUIRE_CODE(steps[i] != 0, Code::bad_file, "Step {} is 0.", i);
+    x = strided(c, x, axis, starts[i], ends[i], steps[i]);
+    BOWLINE_TRY(Status(c.m.status()));
+  }
+  c.out(0, x);
+  return {};
+}
+
+// Negative pads cut off.
+Status pad(Context& c) {
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_ASSIGN(std::vector<int64_t> pads, c.opset < 11 ? c.list("pads") : c.integers(1));
+  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "constant"));
+  BOWLINE_TRY(require_small("Pads", pads));
+  double value = 0;
+  if (c.opset < 11) {
+    BOWLINE_ASSIGN(value, c.real("value", 0));
+  } else if (c.has(2)) {
+    BOWLINE_ASSIGN(const Numbers number, c.numbers(2));
+    BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file,
+                         "The value of the pads has {} elements.", number.elements());
+    value = number.reals()[0];
+  }
+  BOWLINE_REQUIRE_CODE(mode == "constant" || mode == "reflect" || mode == "edge", Code::unsupported,
+                       "Mode \"{}\" is not known.", escaped(mode));
+  const size_t rank = x.rank();
+  BOWLINE_REQUIRE_CODE(pads.size() == 2 * rank, Code::bad_file, "{} pads do not fit {}.",
+                       pads.size(), shape_text(x.dims));
+  Dims dims = x.dims;
+  std::vector<int64_t> begin(rank), end(rank);
+  for (size_t a = 0; a < rank; ++a) {
+    const int64_t before = std::max<int64_t>(-pads[a], 0);
+    const int64_t behind = std::max<int64_t>(-pads[rank + a], 0);
+    BOWLINE_REQUIRE_CODE(before + behind <= dims[a], Code::bad_file,
+                         "Axis {} of {} is cut off by {}.", a, shape_text(x.dims), before + behind);
+    x = c.m.slice(x, static_cast<int64_t>(a), before, dims[a] - before - behind);
+    begin[a] = std::max<int64_t>(pads[a], 0);
+    end[a] = std::max<int64_t>(pads[rank + a], 0);
+    dims[a] = dims[a] - before - behind + begin[a] + end[a];
+  }
+  c.out(0, dims == x.dims ? x
+                          : c.m.op("Pad", {x},
+                                   {{"begin", graph_dims(begin)},
+                                    {"end", graph_dims(end)},
+                                    {"mode", mode},
+                                    {"value", value}},
+                                   x.dtype, dims));
+  return {};
+}
+
+Status expand(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Dims dims, c.integers(1));
+  c.out(0, c.m.expand(x, dims));
+  return {};
+}
+
+Status tile(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> repeats, c.integers(1));
+  BOWLINE_REQUIRE_CODE(repeats.size() == x.rank(), Code::bad_file, "{} repeats do not fit {}.",
+                       repeats.size(), shape_text(x.dims));
+  BOWLINE_TRY(require_small("Repeats", repeats));
+  Dims dims = x.dims;
+  for (size_t a = 0; a < dims.size(); ++a) {
+    BOWLINE_REQUIRE_CODE(
+        repeats[a] >= 0 && (repeats[a] == 0 || dims[a] <= kMostElements / repeats[a]),
+        Code::bad_file, "Repeat {} is {}.", a, repeats[a]);
+    dims[a] *= repeats[a];
+  }
+  c.out(0, c.m.op("Tile", {x}, {{"repeats", graph_dims(repeats)}}, x.dtype, dims));
+  return {};
+}
+
+// Blocks of the last two axes come from the depth (axis 1), or go there.
+Status depth_to_space(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t b, c.integer("blocksize", 0));
+  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "DCR"));
+  BOWLINE_REQUIRE_CODE(x.rank() == 4 && b > 0 && b <= 32768 && x.dims[1] % (b * b) == 0,
+                       Code::bad_file, "{} cannot be split into blocks of {}.", shape_text(x.dims),
+                       b);
+  const int64_t n = x.dims[0], d = x.dims[1] / (b * b), h = x.dims[2], w = x.dims[3];
+  const bool depth_first = mode == "DCR";
+  const Term blocks = c.m.reshape(x, depth_first ? Dims{n, b, b, d, h, w} : Dims{n, d, b, b, h, w});
+  const Term moved = depth_first ? c.m.transpose(blocks, {0, 3, 4, 1, 5, 2})
+                                 : c.m.transpose(blocks, {0, 1, 4, 2, 5, 3});
+  c.out(0, c.m.reshape(moved, {n, d, h * b, w * b}));
+  return {};
+}
+
+Status space_to_depth(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t b, c.integer("blocksize", 0));
+  const bool fits =
+      x.rank() == 4 && b > 0 && b <= 32768 && x.dims[2] % b == 0 && x.dims[3] % b == 0;
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into blocks of {}.",
+                       shape_text(x.dims), b);
+  const int64_t n = x.dims[0], d = x.dims[1], h = x.dims[2] / b, w = x.dims[3] / b;
+  const Term moved = c.m.transpose(c.m.reshape(x, {n, d, h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  c.out(0, c.m.reshape(moved, {n, d * b * b, h, w}));
+  return {};
+}
+
+Status constant(Context& c) {
+  for (const char* name : {"value_float", "value_floats", "value_int", "value_ints"}) {
+    if (!c.has_attribute(name)) {
+      continue;
+    }
+    const std::string_view kind(name);
+    if (kind.find("float") != std::string_view::npos) {
+      BOWLINE_ASSIGN(std::vector<double> values, c.reals(name));
+      if (kind == "value_float") {
+        BOWLINE_ASSIGN(const double one, c.real(name, 0));
+        values = {one};
+      }
+      const Dims dims = kind == "value_float" ? Dims{} : Dims{static_cast<int64_t>(values.size())};
+      c.out(0, c.m.constant(Numbers::of(DType::f32, dims, values)));
+      return {};
+    }
+    std::vector<int64_t> values;
+    if (kind == "value_int") {
+      BOWLINE_ASSIGN(const int64_t one, c.integer(name, 0));
+      values = {one};
+    } else {
+      BOWLINE_ASSIGN(values, c.list(name));
+    }
+    const Dims dims = kind == "value_int" ? Dims{} : Dims{static_cast<int64_t>(values.size())};
+    c.out(0, c.m.integers(DType::i64, dims, values));
+    return {};
+  }
+  BOWLINE_ASSIGN(Numbers value, c.tensor("value"));
+  c.out(0, c.m.stored(std::move(value)));
+  return {};
+}
+
+Status constant_of_shape(Context& c) {
+  BOWLINE_ASSIGN(const Dims dims, c.integers(0));
+  Numbers value = Numbers::of(DType::f32, {}, std::vector<double>{0});
+  if (c.has_attribute("value")) {
+    BOWLINE_ASSIGN(value, c.tensor("value"));
+    BOWLINE_REQUIRE_CODE(value.elements() == 1, Code::bad_file, "Its value has {} elements.",
+                         value.elements());
+    value.shape.clear();
+  }
+  const DType dtype = value.dtype;
+  const Term one = c.m.constant(std::move(value));
+  BOWLINE_ASSIGN(const int64_t elements, elements_of(dims));
+  if (elements == 0) {
+    Numbers none;
+    none.dtype = dtype;
+    none.shape = dims;
+    c.out(0, c.m.constant(std::move(none)));
+    return {};
+  }
+  c.out(0, c.m.expand(one, dims));
+  return {};
+}
+
+// Dims [start, end) of the input.
+Status shape(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  const auto rank = static_cast<int64_t>(x.rank());
+  BOWLINE_ASSIGN(int64_t start, c.integer("start", 0));
+  BOWLINE_ASSIGN(int64_t end, c.integer("end", rank));
+  const auto inside = [&](int64_t i) {
+    return std::clamp<int64_t>(i < 0 ? std::max(i, -rank) + rank : i, 0, rank);
+  };
+  start = inside(start);
+  end = std::max(inside(end), start);
+  const Dims dims(x.dims.begin() + start, x.dims.begin() + end);
+  c.out(0, c.m.integers(DType::i64, {end - start}, dims));
+  return {};
+}
+
+Status size(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  c.out(0, c.m.integers(DType::i64, {}, {x.elements()}));
+  return {};
+}
+
+Status range(Context& c) {
+  double begin = 0, end = 0, step = 0;
+  DType dtype = DType::f32;
+  for (size_t i = 0; i < 3; ++i) {
+    BOWLINE_ASSIGN(const Numbers number, c.numbers(i));
+    BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file, "Input {} has {} elements.", i,
+                         number.elements());
+    dtype = number.dtype;
+    (i == 0 ? begin : i == 1 ? end : step) = number.reals()[0];
+  }
+  const double count = std::max(std::ceil((end - begin) / step), 0.0);
+  BOWLINE_REQUIRE_CODE(count <= static_cast<double>(kMostComputed), Code::unsupported,
+                       "From {} to {} in steps of {} are too many numbers.", begin, end, step);
+  std::vector<double> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = begin + static_cast<double>(i) * step;
+  }
+  c.out(0, c.m.constant(Numbers::of(dtype, {static_cast<int64_t>(values.size())}, values)));
+  return {};
+}
+
+// Of a matrix of this shape whether row + k <= column.
+Result<Numbers> triangle(int64_t rows, int64_t columns, int64_t k, bool diagonal_only) {
+  BOWLINE_REQUIRE_CODE(rows * columns <= kMostComputed, Code::unsupported,
+                       "A mask of {} by {} is too large.", rows, columns);
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t distance = j - i;
+      values.push_back((diagonal_only ? distance == k : distance >= k) ? 1 : 0);
+    }
+  }
+  return Numbers::of(DType::boolean, {rows, columns}, values);
+}
+
+Status eye_like(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t k, c.integer("k", 0));
+  DType dtype = x.dtype;
+  if (c.has_attribute("dtype")) {
+    BOWLINE_ASSIGN(const int64_t number, c.integer("dtype", 0));
+    BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file, "Its dtype is {}.", number);
+    BOWLINE_ASSIGN(dtype, dtype_of(static_cast<int32_t>(number)));
+  }
+  BOWLINE_REQUIRE_CODE(x.rank() == 2, Code::bad_file, "{} is no matrix.", shape_text(x.dims));
+  BOWLINE_ASSIGN(const Numbers mask, triangle(x.dims[0], x.dims[1], k, true));
+  c.out(0, c.m.constant(Numbers::of(dtype, x.dims, mask.integers())));
+  return {};
+}
+
+Status trilu(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t upper, c.integer("upper", 1));
+  int64_t k = 0;
+  if (c.has(1)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+    BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Input k has {} elements.",
+                         given.size());
+    k = std::clamp<int64_t>(given[0], INT32_MIN, INT32_MAX);
+  }
+  BOWLINE_REQUIRE_CODE(x.rank() >= 2, Code::bad_file, "{} is no matrix.", shape_text(x.dims));
+  if (x.elements() == 0) {
+    c.out(0, x);
+    return {};
+  }
+  const int64_t rows = x.dims[x.rank() - 2], columns = x.dims[x.rank() - 1];
+  BOWLINE_ASSIGN(Numbers mask, triangle(rows, columns, upper != 0 ? k : k + 1, false));
+  const Term above = c.m.constant(std::move(mask));
+  const Term zero = c.m.scalar(x.dtype, 0);
+  c.out(0, upper != 0 ? c.m.where(above, x, zero) : c.m.where(above, zero, x));
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"Identity", identity},
+    {"Reshape", reshape},
+    {"Flatten", flatten},
+    {"Squeeze", squeeze},
+    {"Unsqueeze", unsqueeze},
+    {"Transpose", transpose},
+    {"Concat", concat},
+    {"Split", split},
+    {"Slice", slice},
+    {"Pad", pad},
+    {"Expand", expand},
+    {"Tile", tile},
+    {"DepthToSpace", depth_to_space},
+    {"SpaceToDepth", space_to_depth},
+    {"Constant", constant},
+    {"ConstantOfShape", constant_of_shape},
+    {"Shape", shape},
+    {"Size", size},
+    {"Range", range},
+    {"EyeLike", eye_like},
+    {"Trilu", trilu},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_shape() { return kLowerings; }
+
+}  // namespace bowline::onnx

@@ -1,0 +1,139 @@
+// Windows, and Fourier transforms as products with known matrices.
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// (a - b cos(2 pi i / n) + third cos(4 pi i / n)) / unit
+template <int a, int b, int third, int unit>
+Status window(Context& c) {
+  BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(0));
+  BOWLINE_ASSIGN(const int64_t periodic, c.integer("periodic", 1));
+  BOWLINE_ASSIGN(const int64_t to, c.integer("output_datatype", 1));
+  BOWLINE_REQUIRE_CODE(given.size() == 1 && given[0] >= 0 && given[0] <= kMostComputed,
+                       Code::bad_file, "It has the sizes {}.", shape_text(given));
+  BOWLINE_REQUIRE_CODE(to >= 0 && to < 100, Code::bad_file, "Its dtype is {}.", to);
+  BOWLINE_ASSIGN(const DType dtype, dtype_of(static_cast<int32_t>(to)));
+  const int64_t n = given[0];
+  const auto period = static_cast<double>(periodic != 0 ? n : std::max<int64_t>(n - 1, 1));
+  std::vector<double> values;
+  for (int64_t i = 0; i < n; ++i) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / period;
+    values.push_back((a - b * std::cos(angle) + third * std::cos(2 * angle)) / unit);
+  }
+  c.out(0, c.m.constant(Numbers::of(dtype, {n}, values)));
+  return {};
+}
+
+// A row of `length` numbers, real or complex ones beside each other, times this is its transform: [length * parts, bins * 2].
+Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64_t bins,
+                   bool inverse) {
+  const bool fits = length >= 1 && length <= 65536 && bins <= length &&
+                    length * parts * bins * 2 <= kMostComputed;
+  BOWLINE_REQUIRE_CODE(fits, Code::unsupported, "A transform of {} numbers is too long.", length);
+  std::vector<double> values;
+  const double scale = inverse ? 1 / static_cast<double>(length) : 1;
+  for (int64_t i = 0; i < length; ++i) {
+    for (int64_t part = 0; part < parts; ++part) {
+      for (int64_t k = 0; k < bins; ++k) {
+        const double turn = static_cast<double>(i * k % length) / static_cast<double>(length);
+        const double angle = (inverse ? 2 : -2) * std::numbers::pi * turn;
+        // (cos + i sin) (1 or i)
+        values.push_back(scale * (part == 0 ? std::cos(angle) : -std::sin(angle)));
+        values.push_back(scale * (part == 0 ? std::sin(angle) : std::cos(angle)));
+      }
+    }
+  }
+  return c.m.constant(Numbers::of(dtype, {length * parts, bins * 2}, values));
+}
+
+Status dft(Context& c) {
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 1));
+  BOWLINE_ASSIGN(const int64_t inverse, c.integer("inverse", 0));
+  BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 0));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  const auto before_last = static_cast<int64_t>(x.rank()) - 2;
+  const int64_t parts = x.rank() >= 2 ? x.dims.back() : 0;
+  BOWLINE_REQUIRE_CODE(axis <= before_last && (parts == 1 || parts == 2), Code::bad_file,
+                       "{} has no real or complex numbers along axis {}.", shape_text(x.dims),
+                       axis);
+  int64_t length = x.dims[static_cast<size_t>(axis)];
+  if (c.has(1)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(1));
+    BOWLINE_REQUIRE_CODE(lengths.size() == 1 && lengths[0] == length, Code::unsupported,
+                         "It transforms {} of {} numbers.", shape_text(lengths), length);
+  }
+  const int64_t bins = onesided != 0 ? length / 2 + 1 : length;
+  std::vector<int64_t> order = all_axes(x.rank());
+  std::swap(order[static_cast<size_t>(axis)], order[static_cast<size_t>(before_last)]);
+  x = c.m.transpose(x, order);
+  BOWLINE_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, inverse != 0));
+  const Term rows = c.m.reshape(x, {x.elements() / (length * parts), length * parts});
+  Dims dims = x.dims;
+  dims[dims.size() - 2] = bins;
+  dims.back() = 2;
+  c.out(0, c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order));
+  return {};
+}
+
+Status stft(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> steps, c.integers(1));
+  BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
+  const bool legal =
+      x.rank() == 3 && (x.dims[2] == 1 || x.dims[2] == 2) && steps.size() == 1 && steps[0] >= 1;
+  BOWLINE_REQUIRE_CODE(legal, Code::bad_file, "{} is no signal, or its step no number.",
+                       shape_text(x.dims));
+  int64_t length = 0;
+  Term weights;
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(weights, c.in(2));
+    length = weights.elements();
+  }
+  if (c.has(3)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(3));
+    BOWLINE_REQUIRE_CODE(lengths.size() == 1 && (length == 0 || lengths[0] == length),
+                         Code::bad_file, "Its frames have the lengths {}.", shape_text(lengths));
+    length = lengths[0];
+  }
+  BOWLINE_REQUIRE_CODE(length >= 1 && length <= x.dims[1], Code::bad_file,
+                       "A frame of {} does not fit {}.", length, shape_text(x.dims));
+  const int64_t frames = (x.dims[1] - length) / steps[0] + 1;
+  BOWLINE_REQUIRE_CODE(frames <= kMostComputed / length, Code::unsupported,
+                       "{} frames of {} are too many.", frames, length);
+  std::vector<int64_t> indices;
+  for (int64_t f = 0; f < frames; ++f) {
+    for (int64_t i = 0; i < length; ++i) {
+      indices.push_back(f * steps[0] + i);
+    }
+  }
+  const int64_t parts = x.dims[2];
+  const int64_t bins = onesided != 0 ? length / 2 + 1 : length;
+  Term cut = c.m.gather(x, c.m.integers(DType::i32, {frames, length}, indices), 1);
+  if (c.has(2)) {
+    cut = c.m.mul(cut, c.m.reshape(weights, {length, 1}));
+  }
+  BOWLINE_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, false));
+  const Term rows = c.m.reshape(cut, {x.dims[0] * frames, length * parts});
+  c.out(0, c.m.reshape(c.m.matmul(rows, matrix), {x.dims[0], frames, bins, 2}));
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"HannWindow", window<1, 1, 0, 2>},
+    {"HammingWindow", window<25, 21, 0, 46>},
+    {"BlackmanWindow", window<42, 50, 8, 100>},
+    {"DFT", dft},
+    {"STFT", stft},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_signal() { return kLowerings; }
+
+}  // namespace bowline::onnx

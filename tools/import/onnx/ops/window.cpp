@@ -1,0 +1,363 @@
+// Operators that slide a window over the spatial axes: convolutions and pools.
+#include <algorithm>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// Strides, dilations, pads and windows are at most so large, so that their products with dims are counted without overflow.
+constexpr int64_t kMostSize = int64_t{1} << 24;
+
+// What the attributes of a window say, with an entry for each spatial axis.
+struct Window {
+  std::vector<int64_t> kernel, strides, dilations, begin, end;
+
+  size_t axes() const { return kernel.size(); }
+  int64_t reach(size_t a) const { return (kernel[a] - 1) * dilations[a] + 1; }
+  std::vector<GraphDim> pads() const {
+    std::vector<int64_t> both = begin;
+    both.insert(both.end(), end.begin(), end.end());
+    return graph_dims(both);
+  }
+};
+
+Result<std::vector<int64_t>> sizes(Context& c, const char* name, size_t axes, int64_t otherwise,
+                                   int64_t least) {
+  BOWLINE_ASSIGN(std::vector<int64_t> out, c.list(name));
+  if (out.empty()) {
+    out.assign(axes, otherwise);
+  }
+  const bool legal =
+      std::ranges::all_of(out, [&](int64_t v) { return v >= least && v <= kMostSize; });
+  BOWLINE_REQUIRE_CODE(out.size() == axes && legal, Code::bad_file,
+                       "{} {} do not fit {} spatial axes.", name, shape_text(out), axes);
+  return out;
+}
+
+// `kernel` where there is no attribute for it; empty: there must be one.
+Result<Window> window_of(Context& c, const Term& x, std::vector<int64_t> kernel) {
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
+                       shape_text(x.dims));
+  const size_t axes = x.rank() - 2;
+  Window w;
+  BOWLINE_ASSIGN(w.kernel, c.list("kernel_shape"));
+  if (w.kernel.empty()) {
+    w.kernel = kernel;
+  }
+  const bool same = kernel.empty() || w.kernel == kernel;
+  const bool legal =
+      std::ranges::all_of(w.kernel, [](int64_t k) { return k >= 1 && k <= kMostSize; });
+  BOWLINE_REQUIRE_CODE(same && legal && w.kernel.size() == axes, Code::bad_file,
+                       "The window {} does not fit {}.", shape_text(w.kernel), shape_text(x.dims));
+  BOWLINE_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
+  BOWLINE_ASSIGN(w.dilations, sizes(c, "dilations", axes, 1, 1));
+  BOWLINE_ASSIGN(const std::vector<int64_t> pads, sizes(c, "pads", 2 * axes, 0, 0));
+  w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
+  w.end.assign(pads.begin() + static_cast<std::ptrdiff_t>(axes), pads.end());
+  return w;
+}
+
+// Half of what is padded before and half behind; what is left over on the side that the name says.
+void share_pads(Window& w, size_t a, int64_t total, bool upper) {
+  w.begin[a] = upper ? total / 2 : total - total / 2;
+  w.end[a] = total - w.begin[a];
+}
+
+Result<std::string> auto_pad(Context& c) {
+  BOWLINE_ASSIGN(const std::string kind, c.text("auto_pad", "NOTSET"));
+  const bool known =
+      kind == "NOTSET" || kind == "VALID" || kind == "SAME_UPPER" || kind == "SAME_LOWER";
+  BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Auto_pad \"{}\" is not known.", escaped(kind));
+  return kind;
+}
+
+// Pads by auto_pad, and the spatial dims of the output.
+Result<Dims> slid_over(Context& c, const Term& x, Window& w, bool ceil) {
+  BOWLINE_ASSIGN(const std::string kind, auto_pad(c));
+  Dims out;
+  for (size_t a = 0; a < w.axes(); ++a) {
+    const int64_t in = x.dims[a + 2];
+    if (kind == "VALID") {
+      share_pads(w, a, 0, true);
+    } else if (kind != "NOTSET") {
+      const int64_t wanted = (in + w.strides[a] - 1) / w.strides[a];
+      const int64_t total = std::max<int64_t>((wanted - 1) * w.strides[a] + w.reach(a) - in, 0);
+      share_pads(w, a, total, kind == "SAME_UPPER");
+    }
+    const int64_t room = in + w.begin[a] + w.end[a] - w.reach(a);
+    BOWLINE_REQUIRE_CODE(room >= 0, Code::bad_file,
+                         "The window {} is larger than {} with its pads.", shape_text(w.kernel),
+                         shape_text(x.dims));
+    int64_t n = (room + (ceil ? w.strides[a] - 1 : 0)) / w.strides[a] + 1;
+    // A window that would begin behind the elements is left out.
+    if (ceil && (n - 1) * w.strides[a] >= in + w.begin[a]) {
+      --n;
+    }
+    out.push_back(n);
+  }
+  return out;
+}
+
+std::vector<Attribute> attributes_of(const Window& w) {
+  return {{"strides", graph_dims(w.strides)},
+          {"pads", w.pads()},
+          {"dilations", graph_dims(w.dilations)}};
+}
+
+// x and weights, in the dtype that is computed in.
+Result<Term> convolution(Context& c, const Term& x, const Term& weight, const Term* bias) {
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3 && weight.rank() == x.rank(), Code::bad_file,
+                       "Weight {} does not fit {}.", shape_text(weight.dims), shape_text(x.dims));
+  BOWLINE_ASSIGN(Window w, window_of(c, x, {weight.dims.begin() + 2, weight.dims.end()}));
+  BOWLINE_ASSIGN(const int64_t groups, c.integer("group", 1));
+  BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, false));
+  Dims dims = {x.dims[0], weight.dims[0]};
+  dims.insert(dims.end(), spatial.begin(), spatial.end());
+  std::vector<Attribute> attributes = attributes_of(w);
+  attributes.emplace_back("groups", groups);
+  Terms in = {x, weight};
+  if (bias != nullptr) {
+    in.push_back(*bias);
+  }
+  return c.m.op("Conv", in, attributes, x.dtype, dims);
+}
+
+Status conv(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term weight, c.in(1));
+  Term bias;
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(bias, c.in(2));
+  }
+  BOWLINE_ASSIGN(const Term y, convolution(c, x, weight, c.has(2) ? &bias : nullptr));
+  c.out(0, y);
+  return {};
+}
+
+// Pads from output_shape or auto_pad: what the size without pads is more than the one that is wanted.
+Status conv_transpose(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term weight, c.in(1));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3 && weight.rank() == x.rank(), Code::bad_file,
+                       "Weight {} does not fit {}.", shape_text(weight.dims), shape_text(x.dims));
+  BOWLINE_ASSIGN(Window w, window_of(c, x, {weight.dims.begin() + 2, weight.dims.end()}));
+  BOWLINE_ASSIGN(const int64_t groups, c.integer("group", 1));
+  BOWLINE_ASSIGN(const std::string kind, auto_pad(c));
+  BOWLINE_ASSIGN(std::vector<int64_t> more, sizes(c, "output_padding", w.axes(), 0, 0));
+  BOWLINE_ASSIGN(std::vector<int64_t> wanted, c.list("output_shape"));
+  BOWLINE_TRY(require_small("Output_shape", wanted));
+  BOWLINE_REQUIRE_CODE(groups >= 1 && groups <= INT32_MAX, Code::bad_file, "It has {} groups.",
+                       groups);
+  if (wanted.size() == x.rank()) {
+    wanted.erase(wanted.begin(), wanted.begin() + 2);
+  }
+  BOWLINE_REQUIRE_CODE(wanted.empty() || wanted.size() == w.axes(), Code::bad_file,
+                       "Output_shape {} does not fit {}.", shape_text(wanted), shape_text(x.dims));
+  Dims dims = {x.dims[0], weight.dims[1] * groups};
+  for (size_t a = 0; a < w.axes(); ++a) {
+    const int64_t in = x.dims[a + 2];
+    BOWLINE_REQUIRE_CODE(in <= INT32_MAX, Code::bad_file, "Axis {} of {} is too long.", a + 2,
+                         shape_text(x.dims));
+    const int64_t whole = (in - 1) * w.strides[a] + w.reach(a) + more[a];
+    const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
+    if (kind == "VALID") {
+      share_pads(w, a, 0, true);
+    } else if (!wanted.empty() || same) {
+      const int64_t total = whole - (wanted.empty() ? in * w.strides[a] : wanted[a]);
+      more[a] += std::max<int64_t>(-total, 0);
+      share_pads(w, a, std::max<int64_t>(total, 0), kind == "SAME_UPPER");
+    }
+    dims.push_back((in - 1) * w.strides[a] + w.reach(a) + more[a] - w.begin[a] - w.end[a]);
+  }
+  std::vector<Attribute> attributes = attributes_of(w);
+  attributes.emplace_back("output_padding", graph_dims(more));
+  attributes.emplace_back("groups", groups);
+  Terms in = {x, weight};
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(Term bias, c.in(2));
+    in.push_back(std::move(bias));
+  }
+  c.out(0, c.m.op("ConvTranspose", in, attributes, x.dtype, dims));
+  return {};
+}
+
+Result<Term> pooled(Context& c, const char* op, const Term& x, std::vector<Attribute> attributes) {
+  BOWLINE_ASSIGN(Window w, window_of(c, x, {}));
+  BOWLINE_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
+  BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
+  Dims dims = {x.dims[0], x.dims[1]};
+  dims.insert(dims.end(), spatial.begin(), spatial.end());
+  for (Attribute& a : attributes_of(w)) {
+    attributes.push_back(std::move(a));
+  }
+  attributes.emplace_back("window", graph_dims(w.kernel));
+  attributes.emplace_back("ceil", ceil != 0);
+  return c.m.op(op, {x}, attributes, x.dtype, dims);
+}
+
+// Whole numbers of 8 bits are exact in f32.
+Status max_pool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  const bool narrow = x.dtype == DType::u8 || x.dtype == DType::i8;
+  if (!c.wants(1)) {
+    c.ignore("storage_order");  // of the indices
+  }
+  BOWLINE_ASSIGN(const Term y, pooled(c, "MaxPool", narrow ? c.m.cast(x, DType::f32) : x, {}));
+  c.out(0, c.m.cast(y, x.dtype));
+  return {};
+}
+
+Status average_pool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t count_pads, c.integer("count_include_pad", 0));
+  BOWLINE_ASSIGN(const Term y, pooled(c, "AveragePool", x, {{"count_pads", count_pads != 0}}));
+  c.out(0, y);
+  return {};
+}
+
+std::vector<int64_t> spatial_axes(const Term& x) {
+  std::vector<int64_t> axes = all_axes(x.rank());
+  axes.erase(axes.begin(), axes.begin() + 2);
+  return axes;
+}
+
+Status global_average_pool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
+                       shape_text(x.dims));
+  Dims dims(x.rank(), 1);
+  dims[0] = x.dims[0];
+  dims[1] = x.dims[1];
+  c.out(0, c.m.op("GlobalAveragePool", {x}, {}, x.dtype, dims));
+  return {};
+}
+
+Status global_max_pool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
+                       shape_text(x.dims));
+  c.out(0, c.m.reduce("ReduceMax", x, spatial_axes(x), true));
+  return {};
+}
+
+// The values at the places where MaxPool found them, zeros elsewhere. Places count in the whole output.
+Status max_unpool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term places, c.in(1));
+  BOWLINE_ASSIGN(const Window w, window_of(c, x, {}));
+  BOWLINE_REQUIRE_CODE(places.dims == x.dims, Code::bad_file, "Indices {} are not those of {}.",
+                       shape_text(places.dims), shape_text(x.dims));
+  Dims inner = {x.dims[0], x.dims[1]};
+  for (size_t a = 0; a < w.axes(); ++a) {
+    BOWLINE_REQUIRE_CODE(x.dims[a + 2] <= INT32_MAX, Code::bad_file, "{} is too large.",
+                         shape_text(x.dims));
+    inner.push_back((x.dims[a + 2] - 1) * w.strides[a] + w.reach(a) - w.begin[a] - w.end[a]);
+  }
+  BOWLINE_ASSIGN(const int64_t cells, elements_of(inner));
+  BOWLINE_REQUIRE_CODE(cells <= INT32_MAX, Code::unsupported, "{} is too large.",
+                       shape_text(inner));
+  const int64_t count = x.elements();
+  const Term i = c.m.reshape(c.m.cast(places, DType::i32), {count});
+  const Term y =
+      c.m.op("ScatterElements", {c.m.filled(x.dtype, {cells}, 0), i, c.m.reshape(x, {count})},
+             {{"axis", 0}}, x.dtype, {cells});
+  Term out = c.m.reshape(y, inner);
+  if (c.has(2)) {
+    // The places are those of the smaller shape; what the larger one has more are zeros behind it.
+    BOWLINE_ASSIGN(const Dims outer, c.integers(2));
+    BOWLINE_TRY(require_small("Output_shape", outer));
+    BOWLINE_REQUIRE_CODE(outer.size() == inner.size(), Code::bad_file,
+                         "Output_shape {} does not fit {}.", shape_text(outer), shape_text(inner));
+    std::vector<int64_t> end;
+    for (size_t a = 0; a < outer.size(); ++a) {
+      BOWLINE_REQUIRE_CODE(outer[a] >= inner[a], Code::unsupported,
+                           "Output_shape {} is smaller than {}.", shape_text(outer),
+                           shape_text(inner));
+      end.push_back(outer[a] - inner[a]);
+    }
+    const std::vector<int64_t> begin(end.size(), 0);
+    out = c.m.op("Pad", {out}, {{"begin", graph_dims(begin)}, {"end", graph_dims(end)}}, x.dtype,
+                 outer);
+  }
+  c.out(0, out);
+  return {};
+}
+
+// In f32, exact as long as no sum reaches 2^24; pads are zeros behind the zero point.
+Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term* zero_x,
+                         const Term* zero_weight) {
+  int64_t products = 1;
+  for (size_t a = 1; a < weight.rank(); ++a) {
+    products *= weight.dims[a];
+  }
+  BOWLINE_REQUIRE_CODE(products <= 256, Code::unsupported,
+                       "Sums of {} products are not exact in f32.", products);
+  Term left = c.m.cast(x, DType::f32);
+  Term right = c.m.cast(weight, DType::f32);
+  if (zero_x != nullptr) {
+    left = c.m.sub(left, c.m.cast(*zero_x, DType::f32));
+  }
+  if (zero_weight != nullptr) {
+    Dims dims(weight.rank(), 1);
+    dims[0] = zero_weight->elements();
+    right = c.m.sub(right, c.m.reshape(c.m.cast(*zero_weight, DType::f32), dims));
+  }
+  return convolution(c, left, right, nullptr);
+}
+
+Status conv_integer(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term weight, c.in(1));
+  Term zero_x, zero_weight;
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(zero_x, c.in(2));
+  }
+  if (c.has(3)) {
+    BOWLINE_ASSIGN(zero_weight, c.in(3));
+  }
+  BOWLINE_ASSIGN(const Term y, of_integers(c, x, weight, c.has(2) ? &zero_x : nullptr,
+                                           c.has(3) ? &zero_weight : nullptr));
+  c.out(0, c.m.cast(y, DType::i32));
+  return {};
+}
+
+// saturate(round((conv + bias) scale_x scale_weight / scale_y) + zero_y)
+Status qlinear_conv(Context& c) {
+  Term t[8];
+  for (size_t i = 0; i < 8; ++i) {
+    BOWLINE_ASSIGN(t[i], c.in(i));
+  }
+  BOWLINE_ASSIGN(Term sum, of_integers(c, t[0], t[3], &t[2], &t[5]));
+  Dims channels(sum.rank(), 1);
+  const auto beside = [&](const Term& v) {
+    channels[1] = v.elements();
+    return c.m.reshape(v, channels);
+  };
+  if (c.has(8)) {
+    BOWLINE_ASSIGN(const Term bias, c.in(8));
+    sum = c.m.add(sum, beside(c.m.cast(bias, DType::f32)));
+  }
+  const Term scale = c.m.div(c.m.mul(t[1], beside(t[4])), t[6]);
+  const Term y = c.m.unary("Round", c.m.mul(sum, scale));
+  c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));
+  return {};
+}
+
+constexpr Lowering kLowerings[] = {
+    {"Conv", conv},
+    {"ConvTranspose", conv_transpose},
+    {"MaxPool", max_pool},
+    {"AveragePool", average_pool},
+    {"GlobalAveragePool", global_average_pool},
+    {"GlobalMaxPool", global_max_pool},
+    {"MaxUnpool", max_unpool},
+    {"ConvInteger", conv_integer},
+    {"QLinearConv", qlinear_conv},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_window() { return kLowerings; }
+
+}  // namespace bowline::onnx

@@ -1,0 +1,89 @@
+// Bytes -> ModelProto, and what is checked of a model as a whole.
+#include <google/protobuf/io/coded_stream.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "common/require.h"
+#include "onnx.pb.h"
+#include "onnx/import.h"
+
+namespace bowline::onnx {
+namespace {
+
+constexpr int64_t kOldestIr = 3;
+constexpr int64_t kNewestIr = 10;
+// Messages inside messages: a graph in an attribute of a node counts as four.
+constexpr int kMostDepth = 64;
+
+// The bytes of a file. Errors  bad_file.
+Result<std::string> bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in ? static_cast<std::streamoff>(in.tellg()) : -1;
+  BOWLINE_REQUIRE_CODE(size >= 0, Code::bad_file, "\"{}\" cannot be read.", escaped(path));
+  BOWLINE_REQUIRE_CODE(size <= INT32_MAX, Code::bad_file,
+                       "\"{}\" has {} bytes; a file of ONNX has at most {}.", escaped(path), size,
+                       INT32_MAX);
+  std::string bytes(static_cast<size_t>(size), '\0');
+  in.seekg(0);
+  in.read(bytes.data(), size);
+  BOWLINE_REQUIRE_CODE(in.good() || size == 0, Code::bad_file, "\"{}\" cannot be read.",
+                       escaped(path));
+  return bytes;
+}
+
+template <class Message>
+Status parse(const std::string& bytes, Message& out) {
+  google::protobuf::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                            static_cast<int>(bytes.size()));
+  in.SetRecursionLimit(kMostDepth);
+  const bool parsed = out.MergeFromCodedStream(&in) && in.ConsumedEntireMessage();
+  BOWLINE_REQUIRE_CODE(parsed, Code::bad_file,
+                       "It is damaged or no file of ONNX: reading ends at byte {} of {}.",
+                       in.CurrentPosition(), bytes.size());
+  return {};
+}
+
+Status check_model(const file::ModelProto& model) {
+  BOWLINE_REQUIRE_CODE(model.has_ir_version() && model.has_graph(), Code::bad_file,
+                       "It has no version or no graph: it is damaged or no model of ONNX.");
+  const int64_t ir = model.ir_version();
+  BOWLINE_REQUIRE_CODE(ir >= kOldestIr && ir <= kNewestIr, Code::unsupported,
+                       "It has IR version {}; known are {} to {}.", ir, kOldestIr, kNewestIr);
+  BOWLINE_REQUIRE_CODE(model.functions_size() == 0, Code::unsupported,
+                       "It defines {} functions (\"{}\"), which are not read.",
+                       model.functions_size(), escaped(model.functions(0).name()));
+  return {};
+}
+
+std::string while_reading(const std::string& path) {
+  return fmt::format("While reading \"{}\".", escaped(path));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes) {
+  auto model = std::make_shared<file::ModelProto>();
+  BOWLINE_TRY(parse(bytes, *model));
+  BOWLINE_TRY(check_model(*model));
+  return model;
+}
+
+Result<std::shared_ptr<file::ModelProto>> read_model(const std::string& path) {
+  BOWLINE_ASSIGN(const std::string bytes, bytes_of(path));
+  auto model = parse_model(bytes);
+  BOWLINE_TRY(Status(model.status()).at(while_reading(path)));
+  return model;
+}
+
+Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path) {
+  BOWLINE_ASSIGN(const std::string bytes, bytes_of(path));
+  file::TensorProto tensor;
+  BOWLINE_TRY(parse(bytes, tensor).at(while_reading(path)));
+  Result<Numbers> numbers = numbers_of(tensor, "");
+  BOWLINE_TRY(Status(numbers.status()).at(while_reading(path)));
+  return std::pair(tensor.name(), std::move(numbers).value());
+}
+
+}  // namespace bowline::onnx
