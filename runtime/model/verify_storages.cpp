@@ -80,6 +80,20 @@ Status check_storage(Check& check, uint32_t row, const file::Storage& storage) {
                      format("storage {}", row));
 }
 
+// Of matrices a moment may keep one number for each row, or for each column.
+bool is_of_rows_or_columns(const Shape& moment, const Shape& weight) {
+  const int rows = weight.rank() - 2;
+  if (rows < 0 || moment.rank() != rows + 1) {
+    return false;
+  }
+  for (int a = 0; a < rows; ++a) {
+    if (moment[a] != weight[a]) {
+      return false;
+    }
+  }
+  return moment.back() == weight[rows] || moment.back() == weight.back();
+}
+
 Status check_owner(const Check& check, uint32_t row, const file::Storage& storage) {
   const int32_t owner = storage.owner();
   if (owner == -1) {
@@ -97,7 +111,9 @@ Status check_owner(const Check& check, uint32_t row, const file::Storage& storag
   BOWLINE_REQUIRE(owning.owner() == -1 && !is_owned(owning.role()) && of != row,
                   "The owner {} is itself a {}.", owner, file::EnumNameRole(owning.role()));
   BOWLINE_REQUIRE(storage.empty() || !owning.empty(), "The owner {} is an empty row.", owner);
-  BOWLINE_REQUIRE(storage.empty() || check.shapes[row] == check.shapes[of],
+  const bool factored = storage.role() == file::Role::moment &&
+                        is_of_rows_or_columns(check.shapes[row], check.shapes[of]);
+  BOWLINE_REQUIRE(storage.empty() || factored || check.shapes[row] == check.shapes[of],
                   "The shape {} is not that of the owner {} ({}).", check.shapes[row], owner,
                   check.shapes[of]);
   return {};

@@ -14,7 +14,7 @@ using device::StepHead;
 
 constexpr unsigned kThreads = kRowThreads;
 constexpr unsigned kPartials =
-    256;  // sums of squares; fixed, so that the order does not depend on the device
+    256;  // most sums of squares; fixed, so that the order does not depend on the device
 
 // Calls f(entry, i, four) for this thread's elements of a chunk; `four` says that four elements from i on are meant.
 template <class F>
@@ -163,9 +163,9 @@ struct ClipWords {
 };
 
 // norm = gradient_scale sqrt(sum), scale = gradient_scale min(1, max_norm / norm).
-__global__ void clip_kernel(const float* partials, const float* loss, float* scale, ClipWords words,
-                            float max_norm) {
-  const float sum = team_sum<kThreads>(partials[threadIdx.x]);
+__global__ void clip_kernel(const float* partials, unsigned count, const float* loss, float* scale,
+                            ClipWords words, float max_norm) {
+  const float sum = team_sum<kThreads>(threadIdx.x < count ? partials[threadIdx.x] : 0.0f);
   if (threadIdx.x == 0) {
     const float norm = *words.gradient_scale * sqrtf(sum);
     const bool clips = max_norm > 0 && norm > max_norm;
@@ -186,8 +186,10 @@ void clip(Launch& l) {
   const ClipWords words = {.gradient_scale = l.step(word::gradient_scale),
                            .grad_norm = l.step(word::grad_norm),
                            .non_finite = l.step(word::non_finite)};
-  l.launch("squares", squares_kernel, kPartials, kThreads, l.in_list(0), l.workspace());
-  l.launch("clip", clip_kernel, 1, kThreads, l.workspace(),
+  const List grads = l.in_list(0);
+  const unsigned count = std::min(grads.chunk_count, kPartials);
+  l.launch("squares", squares_kernel, count, kThreads, grads, l.workspace());
+  l.launch("clip", clip_kernel, 1, kThreads, l.workspace(), count,
            l.has_input(1) ? l.in(1) : static_cast<const float*>(nullptr), l.out(0), words,
            l.attributes<ClipByGlobalNormAttributes>().max_norm());
 }
