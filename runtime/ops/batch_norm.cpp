@@ -22,6 +22,7 @@
 #include <cmath>
 
 #include "ops/channels.h"
+#include "ops/counted.h"
 
 namespace bowline {
 namespace {
@@ -49,6 +50,11 @@ Status gradient(GradientContext& c) {
     BOWLINE_TRY(c.din(i, d.empty() ? GradientValue{} : d[static_cast<size_t>(i)]));
   }
   return {};
+}
+
+// The statistics are those of whole batches.
+Status counted_axes(CountedContext& c) {
+  return counted::none(c, 0, "the statistics are those of all elements");
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
@@ -113,6 +119,7 @@ const OpDef op_batch_norm{
     .types = "F, F, F, f32, f32 -> F, f32",
     .updates = {{1, 3}, {2, 4}},
     .infer = infer,
+    .counted = counted_axes,
     .gradient = gradient,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -46,6 +46,14 @@ inline double factor(const OracleContext& c, int i, Reduction reduction, size_t 
   return reduction == Reduction::mean && weight != 0 ? dloss / weight : dloss;
 }
 
+// Of a loss of all elements.
+inline Status counted_elements(CountedContext& c) {
+  for (const int i : {0, 1}) {
+    BOWLINE_TRY(counted::none(c, i, "a loss of elements has all of them"));
+  }
+  return {};
+}
+
 // Labels of rows: what is counted passes on, and rows behind a count are not counted.
 template <class Table>
 Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_rows) {
@@ -124,6 +132,7 @@ constexpr OpDef definition(const char* name, Status (*infer)(InferContext&),
           .inputs = 2,
           .types = "F, F -> f32",
           .infer = infer,
+          .counted = counted_elements,
           .gradient = gradient,
           .oracle = BOWLINE_ORACLE((oracle<f, Table>)),
           .tolerance = tolerance};

@@ -175,6 +175,11 @@ std::vector<graph::ForwardNode> cheapest_first(
   return out;
 }
 
+std::string computing_again(size_t nodes) {
+  return format("While planning to compute again what {} nodes give, instead of keeping it.",
+                nodes);
+}
+
 }  // namespace
 
 // The least number, of the first nodes of `order`, with which the plans have room.
@@ -190,10 +195,7 @@ Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> 
   if (order.empty()) {
     return whole;
   }
-  BOWLINE_TRY(fits(order.size())
-                  .at(format("While planning to compute again what {} nodes give, instead of "
-                             "keeping it.",
-                             order.size())));
+  BOWLINE_TRY(fits(order.size()).at(computing_again(order.size())));
   size_t too_few = 0;
   size_t enough = order.size();
   while (enough - too_few > 1) {
@@ -232,6 +234,8 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   const Status whole = require_room(plans, staged, *device);
   size_t again = 0;
   if (!whole.ok()) {
+    // A budget is a wish that computing again can fulfil; a device without memory says how much the plan needs.
+    BOWLINE_TRY(whole.code() == Code::over_budget ? Status() : Status(whole));
     BOWLINE_ASSIGN(again, how_many_again(order, staged, *device, make, whole));
     BOWLINE_ASSIGN(plans,
                    make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
@@ -245,7 +249,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
                    make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
     recorded = record(std::move(smaller), staged, device);
   }
-  return recorded;
+  return again == 0 ? std::move(recorded) : std::move(recorded).at(computing_again(again));
 }
 
 Result<TrainerState::Plans> TrainerState::make_plans(const Graph& bound, ValueId loss,

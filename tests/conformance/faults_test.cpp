@@ -24,17 +24,24 @@ constexpr Harmless kHarmless[] = {
     {Op::DivGradA, "sign of input 0"},     // its numbers do not matter
     {Op::DivGradA, "no term of input 0"},  // its numbers do not matter
     {Op::DivGradA, "last element missing of input 0"},
-    {Op::DivGradB, "sign of input 1"},            // it is squared
-    {Op::ClipByGlobalNorm, "sign of input 0"},    // it is squared
-    {Op::ClipByGlobalNorm, "sign of input 1"},    // asked alone whether it is finite
-    {Op::ClipByGlobalNorm, "shift of output 0"},  // one element
-    {Op::CrossEntropy, "shift of output 0"},      // one element
-    {Op::Fill, "shift of output 0"},              // all alike
-    {Op::BatchNormGrad, "attributes ignored"},    // what they say is in the operand inverse
-    {Op::Softmax, "attributes ignored"},          // only the last axis exists
-    {Op::SoftmaxGrad, "attributes ignored"},      // only the last axis exists
-    {Op::LogSoftmax, "attributes ignored"},       // only the last axis exists
-    {Op::LogSoftmaxGrad, "attributes ignored"},   // only the last axis exists
+    {Op::DivGradB, "sign of input 1"},                      // it is squared
+    {Op::ClipByGlobalNorm, "sign of input 0"},              // it is squared
+    {Op::ClipByGlobalNorm, "sign of input 1"},              // asked alone whether it is finite
+    {Op::ClipByGlobalNorm, "shift of output 0"},            // one element
+    {Op::CrossEntropy, "shift of output 0"},                // one element
+    {Op::Fill, "shift of output 0"},                        // all alike
+    {Op::LossScale, "shift of output 0"},                   // one element
+    {Op::NegativeLogLikelihoodGrad, "sign of input 0"},     // its numbers do not matter
+    {Op::NegativeLogLikelihoodGrad, "no term of input 0"},  // its numbers do not matter
+    {Op::NegativeLogLikelihoodGrad, "last element missing of input 0"},
+    {Op::RoundWeights, "sign of input 1"},     // it is written
+    {Op::RoundWeights, "no term of input 1"},  // it is written
+    {Op::RoundWeights, "last element missing of input 1"},
+    {Op::BatchNormGrad, "attributes ignored"},   // what they say is in the operand inverse
+    {Op::Softmax, "attributes ignored"},         // only the last axis exists
+    {Op::SoftmaxGrad, "attributes ignored"},     // only the last axis exists
+    {Op::LogSoftmax, "attributes ignored"},      // only the last axis exists
+    {Op::LogSoftmaxGrad, "attributes ignored"},  // only the last axis exists
 };
 
 bool is_harmless(Op op, const std::string& fault) {

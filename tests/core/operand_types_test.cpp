@@ -69,8 +69,9 @@ TEST(OperandTypes, EveryOperatorHasSome) {
       inputs.push_back(set.front());
     }
     EXPECT_EQ(check_operand_types(def.types, def.name, inputs).message(), "");
-    // But for Cast and Fill, whose attribute says it, and Repeat, whose body does.
-    const bool follows = op_at(i) != Op::Cast && op_at(i) != Op::Fill && op_at(i) != Op::Repeat;
+    // But for those whose attribute says it, and Repeat, whose body does.
+    const Op of_attribute[] = {Op::Cast, Op::Fill, Op::OneHot, Op::Repeat};
+    const bool follows = std::ranges::find(of_attribute, op_at(i)) == std::end(of_attribute);
     for (int k = 0; k < def.outputs && follows; ++k) {
       EXPECT_TRUE(output_type(def.types, k, inputs).has_value());
     }

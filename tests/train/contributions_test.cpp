@@ -196,7 +196,9 @@ TEST_P(Contributions, ThroughACastAndBesideIt) {
     ASSERT_OK(g.finish());
     ASSERT_OK(s.model.materialize(1));
     ASSERT_OK(s.model.to(device_));
-    Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.5f)));
+    TrainOptions o = plain_sgd(0.5f);
+    o.precision.loss_scale = 1;
+    Trainer t = must(Trainer::create(s.model, device_, o));
     const StepReport r = step(t, s);
     expect_number(r.loss, 16);  // 2 * 5 + 6
     // The columns of x add up to 5, 3 and -3; beside them 1.
@@ -225,7 +227,9 @@ TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
     ASSERT_OK(g.finish());
     ASSERT_OK(s.model.materialize(1));
     ASSERT_OK(s.model.to(device_));
-    Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.5f)));
+    TrainOptions o = plain_sgd(0.5f);
+    o.precision.loss_scale = 1;
+    Trainer t = must(Trainer::create(s.model, device_, o));
     const StepReport r = step(t, s);
     expect_number(r.loss, 12);
     expect_number(r.grad_norm, std::sqrt(4.f + 9 + 16 + 81),

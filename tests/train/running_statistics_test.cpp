@@ -68,6 +68,7 @@ struct Normed {
   static TrainOptions options(int64_t n) {
     TrainOptions o = plain_sgd(0.001f);
     o.dims = {{"n", n}};
+    o.precision.loss_scale = 1;  // every step is applied, of f16 too
     return o;
   }
 

@@ -91,10 +91,10 @@ Status export_model(const ExportOptions& o, const Model& model) {
 Status cast(Model& model, const std::string& name) {
   const DType dtype = name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32;
   BOWLINE_ASSIGN(const CastReport report, model.cast(dtype));
-  fmt::print(stderr, "{} storages to {}: {}, before {}\n", report.storages, name,
-             bytes_text(report.bytes_after), bytes_text(report.bytes_before));
+  print(stderr, "{} storages to {}: {}, before {}\n", report.storages, name,
+        bytes_text(report.bytes_after), bytes_text(report.bytes_before));
   for (const std::string& kept : report.kept) {
-    fmt::print(stderr, "not cast: {}\n", kept);
+    print(stderr, "not cast: {}\n", kept);
   }
   return {};
 }

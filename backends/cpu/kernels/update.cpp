@@ -48,7 +48,8 @@ void run_accumulate_narrow(const Launch& l) {
   if (g.elements == 0) {
     return;
   }
-  if (g.first && l.head.accumulate == 0) {
+  const bool overwrites = g.first && l.head.accumulate == 0;
+  if (overwrites) {
     return widen(l.threads, g.elements, from, g.data);
   }
   constexpr int64_t kBlock = 1024;
