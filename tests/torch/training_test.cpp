@@ -1,7 +1,6 @@
 // Optimizers over 100 steps and small models over 20, through the public header, against PyTorch in double precision.
 #include <cmath>
 
-#include "graph/op_table.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 #include "torch/golden.h"
@@ -308,10 +307,6 @@ TEST_P(TorchTraining, SmallModelsLearnAsInPyTorch) {
       {"decoder", decoder}};
   ASSERT_EQ(sections.size(), builders.size());
   for (const Section& golden : sections) {
-    if ((golden.words[1] == "convolutional" && op_def(Op::Conv).oracle == nullptr) ||
-        (golden.words[1] == "recurrent" && op_def(Op::Lstm).oracle == nullptr)) {
-      continue;  // to come
-    }
     Trained t = builders.at(golden.words.at(1))(golden);
     ASSERT_OK(t.model.to(device_));
     Trainer trainer = must(Trainer::create(t.model, device_, t.options));
