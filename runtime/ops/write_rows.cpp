@@ -64,7 +64,7 @@ Status infer(InferContext& c) {
   }
 }
 
-Status counted(CountedContext& c) {
+Status counted_axes(CountedContext& c) {
   const int rank = c.in(0).rank();
   const int axis = axis_of(c, rank);
   for (int a = 0; a < rank; ++a) {
@@ -90,7 +90,7 @@ const OpDef op_write_rows{
     .updates = {{0, 0}},
     .reads_counts = true,
     .infer = infer,
-    .counted = counted,
+    .counted = counted_axes,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

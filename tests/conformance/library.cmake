@@ -30,4 +30,5 @@ add_library(bowline_conformance STATIC EXCLUDE_FROM_ALL ${conformance_sources} $
 target_compile_options(bowline_conformance PRIVATE ${BOWLINE_WARNINGS} -fno-exceptions -fno-rtti)
 target_compile_definitions(bowline_conformance PUBLIC BOWLINE_ORACLES)
 target_include_directories(bowline_conformance PUBLIC "${PROJECT_SOURCE_DIR}/tests" PRIVATE "${conformance_generated}")
+target_precompile_headers(bowline_conformance PRIVATE <cmath> <conformance/suite.h>)
 target_link_libraries(bowline_conformance PUBLIC bowline_checked)
