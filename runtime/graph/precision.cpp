@@ -135,7 +135,6 @@ class Rewriter {
     return it->second;
   }
 
- private:
   Graph& graph_;
   DType compute_;
   Dims dims_;
@@ -156,15 +155,6 @@ Status compute_in(Graph& graph, DType compute, Dims dims) {
 
 Result<ValueId> in_f32(Graph& graph, ValueId value) {
   return is_short(graph[value].dtype) ? append_cast(graph, value, DType::f32, {}) : value;
-}
-
-size_t count_casts(const Graph& graph) {
-  size_t count = 0;
-  for (const Node& node : graph.nodes) {
-    count += node.op == Op::Cast ? 1 : 0;
-    count += node.repeat ? count_casts(*node.repeat->body) : 0;
-  }
-  return count;
 }
 
 }  // namespace bowline::graph

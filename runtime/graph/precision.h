@@ -14,7 +14,4 @@ Status compute_in(Graph& graph, DType compute, Dims dims);
 // `value` in f32, by a Cast behind all nodes unless it is that.
 Result<ValueId> in_f32(Graph& graph, ValueId value);
 
-// How many nodes are a Cast, in bodies too.
-size_t count_casts(const Graph& graph);
-
 }  // namespace bowline::graph

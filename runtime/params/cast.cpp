@@ -79,22 +79,21 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
                   table.parameters.size());
   device::Demand demand;
   const std::shared_ptr<device::OpenDevice>& device = table.device();
-  for (const auto& [tie, name] : chosen) {
-    const Storage& row = table.storages[tie];
-    if (const std::string why = why_it_stays(row, to); !why.empty()) {
-      report.kept.push_back(format("\"{}\" {}", name, why));
+  std::erase_if(chosen, [&](const auto& entry) {
+    const Storage& row = table.storages[entry.first];
+    const std::string why = why_it_stays(row, to);
+    if (!why.empty()) {
+      report.kept.push_back(format("\"{}\" {}", entry.second, why));
     } else if (row.dtype != to && row.home.block && row.home.block->device_handle() == device) {
       demand.add(static_cast<uint64_t>(row.shape.elements()) * size_of(to),
                  device::MemoryKind::device);
     }
-  }
+    return !why.empty() || row.dtype == to;
+  });
   if (device) {
     BOWLINE_TRY(device->require_room(demand).at("While making room for the cast storages."));
   }
   for (const auto& [tie, name] : chosen) {
-    if (!why_it_stays(table.storages[tie], to).empty() || table.storages[tie].dtype == to) {
-      continue;
-    }
     Storage& row = stage.storage(tie);
     report.bytes_before += row.bytes();
     BOWLINE_TRY(
@@ -104,10 +103,7 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
     // Masters belong to the values that the storage had.
     for (const uint32_t owned : stage.owned_by(tie)) {
       if (stage.current(owned).role == Role::master) {
-        Storage& master = stage.storage(owned);
-        master.empty = true;
-        master.home = {};
-        ++master.generation;
+        stage.make_empty(owned);
       }
     }
   }

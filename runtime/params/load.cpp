@@ -159,10 +159,7 @@ class Filling {
   // Optimizer rows of another shape are made anew by the optimizer.
   void drop_owned() {
     for (const uint32_t row : stage_.owned_by(tie_)) {
-      Storage& s = stage_.storage(row);
-      s.empty = true;
-      s.home = {};
-      ++s.generation;
+      stage_.make_empty(row);
     }
   }
 

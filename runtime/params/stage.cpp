@@ -37,6 +37,13 @@ std::vector<uint32_t> Stage::owned_by(uint32_t owner) const {
   return out;
 }
 
+void Stage::make_empty(uint32_t tie) {
+  Storage& row = storage(tie);
+  row.empty = true;
+  row.home = {};
+  ++row.generation;
+}
+
 void Stage::retire(uint32_t tie) {
   for (const auto& staged : parameters_) {
     if (staged.second.tie == tie) {
@@ -49,12 +56,6 @@ void Stage::retire(uint32_t tie) {
       return;
     }
   }
-  const auto make_empty = [&](uint32_t row) {
-    Storage& s = storage(row);
-    s.empty = true;
-    s.home = {};
-    ++s.generation;
-  };
   for (const uint32_t row : owned_by(tie)) {
     make_empty(row);
   }

@@ -30,6 +30,8 @@ class Stage {
 
   // Rows that belong to `owner`.
   std::vector<uint32_t> owned_by(uint32_t owner) const;
+  // Makes one row empty.
+  void make_empty(uint32_t tie);
   // Makes the row and those that it owns empty, if no parameter uses it any more.
   void retire(uint32_t tie);
   // Reserves first; from there on nothing fails.
