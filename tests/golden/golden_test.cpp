@@ -49,7 +49,7 @@ TEST(Golden, EveryFileLoadsRunsAndSaves) {
 // Token by token, with keys and values in the states of the file, a decoder gives the logits that the file expects of all tokens
 // at once.
 TEST(Golden, ADecoderWritesItsStates) {
-  const std::string path = std::string(BOWLINE_GOLDEN_FOLDER) + "/1/decoder.bowline";
+  const std::string path = BOWLINE_GOLDEN_FOLDER "/1/decoder.bowline";
   Model model = test::must(Model::open(path));
   const Device device = test::must(Device::open("cpu"));
   ASSERT_OK(model.to(device));
@@ -86,7 +86,7 @@ TEST(Golden, ADecoderWritesItsStates) {
 TEST(Golden, AWrongWeightIsNoticed) {
   const auto device = Device::open("cpu");
   ASSERT_TRUE(device.ok()) << device.status().message();
-  auto model = Model::open(std::string(BOWLINE_GOLDEN_FOLDER) + "/1/tied_lm.bowline");
+  auto model = Model::open(BOWLINE_GOLDEN_FOLDER "/1/tied_lm.bowline");
   ASSERT_TRUE(model.ok()) << model.status().message();
   const ModelInfo info = model.value().describe().value();
   const std::string& name = info.parameters[0].name;
