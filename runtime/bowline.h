@@ -1045,7 +1045,7 @@ struct TrainPrecision {
   // then dynamic, from first_scale on: halved by a step whose gradients are not finite, which is skipped, and doubled after
   // `growth_steps` steps in a row that were.
   float loss_scale = 0;
-  float first_scale = 65536;
+  float first_scale = 32768;
   uint32_t growth_steps = 2000;
 };
 

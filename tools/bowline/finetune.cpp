@@ -109,7 +109,7 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str();
   verb->add_option("--loss-scale", o.loss_scale,
                    "What the loss is multiplied with while gradients are computed (default: 0; for "
-                   "f16 from 65536 on as large as the gradients stay finite, else 1)")
+                   "f16 from 32768 on as large as the gradients stay finite, else 1)")
       ->check(real_number(0, 1e9));
 }
 
