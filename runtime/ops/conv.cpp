@@ -12,7 +12,6 @@
 // Source    PyTorch conv1d, conv2d, conv3d; ONNX operators, Conv.
 #include <cmath>
 
-#include "ops/counted.h"
 #include "ops/window.h"
 
 namespace bowline {
@@ -49,24 +48,13 @@ Status gradient(GradientContext& c) {
 }
 
 // Samples do not see each other.
-Status counted_axes(CountedContext& c) {
-  BOWLINE_TRY(counted::none(c, 0, 1, c.in(0).rank(), "a window has all of its elements"));
-  for (int i = 1; i < c.inputs(); ++i) {
-    BOWLINE_TRY(counted::none(c, i, "a weight has all of its elements"));
-  }
-  counted::pass(c, 0, 1);
-  return {};
-}
+Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto magnitude = c.zero_magnitude(0);
   const auto x = c.in(0), weight = c.in(1);
   const auto y = c.out(0);
-  const auto plane = static_cast<size_t>(c.out_shape(0).elements(2, c.out_shape(0).rank()));
-  for (size_t i = 0; i < y.size() && c.inputs() > 2; ++i) {
-    y[i] = c.in(2)[i / plane % c.in(2).size()];
-    magnitude[i] = std::abs(y[i]);
-  }
+  begin_with_bias(c, magnitude);
   each_product(
       convolution_of(c.attributes<ConvAttributes>(), c.shape(0), c.shape(1), c.out_shape(0)),
       [&](size_t i, size_t k, size_t o) {

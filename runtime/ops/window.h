@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/windows.h"
+#include "ops/counted.h"
 #include "ops/op.h"
 
 namespace bowline {
@@ -199,6 +200,26 @@ void each_product(const Convolution& c, F f) {
         each_tap(c.windows, [&](size_t o, size_t k, size_t at) { f(x + at, w + k, y + o); });
       }
     }
+  }
+}
+
+// Axes of input 0 in front of `first` may be counted: what lies along them does not see each other. The others may not.
+inline Status counted_in_front_of(int first, CountedContext& c) {
+  BOWLINE_TRY(counted::none(c, 0, first, c.in(0).rank(), "a window has all of its elements"));
+  for (int i = 1; i < c.inputs(); ++i) {
+    BOWLINE_TRY(counted::none(c, i, "a weight has all of its elements"));
+  }
+  counted::pass(c, 0, first);
+  return {};
+}
+
+// Output 0 of an oracle [N, C, spatial...] before the products: input 2 [C], if it is there.
+inline void begin_with_bias(const OracleContext& c, std::span<double> magnitude) {
+  const auto plane = static_cast<size_t>(c.out_shape(0).elements(2, c.out_shape(0).rank()));
+  const auto y = c.out(0);
+  for (size_t i = 0; i < y.size() && c.inputs() > 2; ++i) {
+    y[i] = c.in(2)[i / plane % c.in(2).size()];
+    magnitude[i] = std::abs(y[i]);
   }
 }
 
