@@ -43,13 +43,23 @@ class Export(harness.Case):
         self.expect(run("verify", self.out), OK)
         self.expect(run("eval", self.out, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu"), OK)
 
+    def test_dtype(self):
+        for dtype in ("bf16", "f16"):
+            with self.subTest(dtype=dtype):
+                self.expect(run("export", self.checkpoint, "--dtype", dtype, "--out", self.out, "--force"), OK, "18 storages")
+                info, whole = self.inspect(self.out), self.inspect(self.checkpoint)
+                self.assertEqual(2 * info["sizes"]["bytes"], whole["sizes"]["bytes"])
+                self.assertEqual((info["kind"], info["sizes"]["training_bytes"]), ("model", 0))
+                self.assertEqual([tie["parameters"] for tie in info["ties"]], [tie["parameters"] for tie in whole["ties"]])
+                self.expect(run("eval", self.out, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu"), OK)
+
     def test_nothing_is_overwritten_unasked(self):
         self.out.write_text("mine")
         self.expect(run("export", self.checkpoint, "--strip", "--out", self.out), USAGE, "--force")
         self.assertEqual(self.out.read_text(), "mine")
         self.expect(run("export", self.checkpoint, "--strip", "--out", self.out, "--force"), OK)
         self.assertEqual(self.inspect(self.out)["kind"], "model")
-        self.expect(run("export", self.checkpoint, "--out", self.folder / "other"), USAGE, "--strip")
+        self.expect(run("export", self.checkpoint, "--out", self.folder / "other"), USAGE, "--strip", "--dtype")
         self.expect(run("export", self.checkpoint, "--strip"), USAGE, "--out")
         self.expect(run("export", self.checkpoint), USAGE, "--out", "--weights")
         self.expect(run("export", self.text, "--strip", "--out", self.folder / "other"), BAD_FILE, "a text file")

@@ -102,7 +102,13 @@ Status cast(Model& model, const std::string& name) {
 Result<int> run(const ExportOptions& o) {
   const bool storages = !o.weights.empty();
   if (!storages && o.out.empty()) {
-    return fail(kUsage, "What is written? --strip --out FILE, or --weights FOLDER.");
+    return fail(kUsage,
+                "What is written? --out FILE with --strip or --dtype, or --weights FOLDER.");
+  }
+  if (!storages && !o.strip && o.dtype.empty()) {
+    return fail(
+        kUsage,
+        "--out needs --strip, which says that what a training left is not written, or --dtype.");
   }
   if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
     return fail_flags(s);
@@ -124,14 +130,16 @@ void add_export(CLI::App& app, Context& context) {
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   CLI::Option* strip =
       verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record of the run");
-  CLI::Option* out = verb->add_option("--out", o->out, "Where the model is written")->needs(strip);
+  CLI::Option* out = verb->add_option("--out", o->out, "Where the model is written");
   verb->add_option("--weights", o->weights,
                    "Instead a folder for storage_<tie>.bin, the bytes of each storage, and "
                    "parameters.json, with the name, tie, dtype and shape of each parameter")
       ->excludes(out)
       ->excludes(strip);
   verb->add_option("--dtype", o->dtype,
-                   "Weights and float inputs in this dtype; running statistics stay f32")
+                   "Weights and float inputs in this dtype, which --out takes instead of --strip "
+                   "too; running "
+                   "statistics stay f32")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   verb->add_flag("--force", o->force, "Replace what is there");
   add_format(verb, o->format);
