@@ -210,7 +210,7 @@ TEST_P(Precision, TheLossScaleIsUndoneOnce) {
   expect_number(values(s.model, "b")[0], 0.4, {{-613.4, "not unscaled"}});
 }
 
-// f16: 65536 is infinite, and 3 * 32768 too; 3 * 16384 is not.
+// f16: 3 * 32768 is infinite; 3 * 16384 is not.
 TEST_P(Precision, AnOverflowHalvesTheLossScaleAndSkipsTheStep) {
   Seed s = scalar2(3);
   ASSERT_OK(s.model.to(device_));
@@ -219,13 +219,11 @@ TEST_P(Precision, AnOverflowHalvesTheLossScaleAndSkipsTheStep) {
   o.precision.growth_steps = 2;
   o.on_nonfinite = OnNonFinite::stop;  // what another scale mends is no reason to stop
   Trainer t = must(Trainer::create(s.model, device_, o));
-  for (const float scale : {65536.0f, 32768.0f}) {
-    const StepReport r = step(t, s);
-    EXPECT_TRUE(r.skipped);
-    EXPECT_EQ(r.loss_scale, scale);
-    EXPECT_EQ(values(s.model, "a")[0], 1);
-  }
   StepReport r = step(t, s);
+  EXPECT_TRUE(r.skipped);
+  EXPECT_EQ(r.loss_scale, 32768);
+  EXPECT_EQ(values(s.model, "a")[0], 1);
+  r = step(t, s);
   EXPECT_FALSE(r.skipped);
   EXPECT_EQ(r.loss_scale, 16384);
   expect_number(r.grad_norm, 6);
@@ -248,7 +246,7 @@ TEST_P(Precision, ACheckpointHoldsTheLossScale) {
   o.precision.compute = DType::f16;
   o.precision.growth_steps = 2;
   Trainer t = must(Trainer::create(s.model, device_, o));
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 2; ++i) {
     step(t, s);
   }
   ASSERT_OK(t.save(path, {}));
@@ -319,6 +317,63 @@ uint64_t casts_in(const std::string& listing) {
     ++count;
   }
   return count;
+}
+
+// y = x Wᵀ and L = sum(y), summed in bf16 or in f32.
+Model linear(DType dtype, bool wide_sum) {
+  Model m;
+  const Parameter w = must(m.parameter("w", {66, 44}, Init::ones(), StorageRole::weight, dtype));
+  GraphBuilder g(m, "loss");
+  const Value x = g.input("x", dtype, {22, 44});
+  const Value y = g.op("MatMul", {x, g.parameter(w)}, {{"transpose_b", true}});
+  g.output("y", y);
+  g.output("loss", g.op("ReduceSum", {wide_sum ? g.op("Cast", {y}, {{"to", "f32"}}) : y}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(m.materialize(1));
+  return m;
+}
+
+// LIN, pytorch/xla#3718: the gradient of a weight that was cast after it was made goes to f32 and back, in two temporaries.
+TEST_P(Precision, AGradientIn16BitsMakesNoTemporariesInF32) {
+  std::vector<uint16_t> ones(22 * 44, bf16_bits(1));
+  const int64_t dims[] = {22, 44}, y_dims[] = {22, 66};
+  const Tensor batch[] = {{"x", DType::bf16, dims, ones.data()}};
+  const std::span<const Tensor> batches[] = {batch};
+  std::string listing_of_cast;
+  for (const bool built : {false, true}) {
+    Model m = linear(built ? DType::bf16 : DType::f32, false);
+    EXPECT_EQ(must(m.cast(DType::bf16)).storages, built ? 0u : 1u);
+    ASSERT_OK(m.to(device_));
+    Session s = must(Session::create(m, device_, "loss", {}));
+    std::vector<uint16_t> y(22 * 66), loss(1);
+    const Tensor outputs[] = {{"y", DType::bf16, y_dims, y.data()},
+                              {"loss", DType::bf16, {}, loss.data()}};
+    ASSERT_OK(s.run(batch, outputs));
+    EXPECT_EQ(y, std::vector<uint16_t>(22 * 66, bf16_bits(44)));
+    EXPECT_EQ(loss[0], bf16_bits(64000)) << "63888, rounded";
+    Trainer t = must(Trainer::create(m, device_, plain_sgd(0)));
+    EXPECT_EQ(must(t.step(batches)).loss, 64000);
+    Floats gradient(66 * 44);
+    ASSERT_OK(t.gradient("w", tensor("", {66, 44}, gradient)));
+    EXPECT_EQ(gradient, Floats(66 * 44, 22));
+    // The seed, its cast and reshape, the gradients of the sum and of the product; the last goes into the row.
+    const std::string backward = must(t.listing("backward"));
+    EXPECT_LE(std::ranges::count(backward, '\n'), 6) << backward;
+    for (size_t at = backward.find("f32["); at != backward.npos;
+         at = backward.find("f32[", at + 1)) {
+      const std::string line = backward.substr(at, backward.find('\n', at) - at);
+      EXPECT_TRUE(line.starts_with("f32[] ") || line.starts_with("f32[66,44] = AccumulateGrad("))
+          << backward;
+    }
+    if (built) {
+      EXPECT_EQ(listings(t), listing_of_cast);
+    }
+    listing_of_cast = listings(t);
+  }
+  Model m = linear(DType::bf16, true);
+  ASSERT_OK(m.to(device_));
+  Trainer t = must(Trainer::create(m, device_, plain_sgd(0)));
+  EXPECT_EQ(must(t.step(batches)).loss, 63888) << "summed in f32";
 }
 
 // The least number of casts for (storage, compute, gradient, master).
