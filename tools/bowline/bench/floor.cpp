@@ -96,7 +96,7 @@ Result<double> median_seconds(int runs, int warmup, const std::function<Status()
 }
 
 Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int64_t k,
-                                const std::string& layout) {
+                                const std::string& layout, DType dtype) {
   const bool transpose_a = layout == "tn";
   const bool transpose_b = layout == "nt";
   Product p;
@@ -105,9 +105,11 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
     return turned ? std::vector<int64_t>{columns, rows} : std::vector<int64_t>{rows, columns};
   };
   BOWLINE_ASSIGN(const Parameter a,
-                 p.model_->parameter("a", shape(m, k, transpose_a), Init::normal(1)));
+                 p.model_->parameter("a", shape(m, k, transpose_a), Init::normal(1),
+                                     StorageRole::weight, dtype));
   BOWLINE_ASSIGN(const Parameter b,
-                 p.model_->parameter("b", shape(k, n, transpose_b), Init::normal(1)));
+                 p.model_->parameter("b", shape(k, n, transpose_b), Init::normal(1),
+                                     StorageRole::weight, dtype));
   GraphBuilder g(*p.model_, "product");
   g.output("y", g.op("MatMul", {g.parameter(a), g.parameter(b)},
                      {{"transpose_a", transpose_a ? 1.0 : 0.0},

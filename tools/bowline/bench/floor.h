@@ -19,12 +19,12 @@ struct Machine {
 // The median of `runs` timed calls after `warmup` ones, in seconds.
 Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
 
-// A model of one matrix product y = a b with weights a and b on a device. Layout  nt: b is
+// A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout  nt: b is
 // transposed, tn: a is.
 class Product {
  public:
   static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,
-                                const std::string& layout);
+                                const std::string& layout, DType dtype = DType::f32);
   Status run() { return session_->run({}, {}); }
   Counters counters() const { return session_->counters(); }
 
