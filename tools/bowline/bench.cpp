@@ -34,7 +34,7 @@ Result<int> matmul(const MatmulOptions& o) {
     BOWLINE_ASSIGN(Product product, Product::create(device, o.m, o.n, o.k, o.layout, dtype));
     BOWLINE_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
   }
-  BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20));
+  BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20, dtype));
   const double flops =
       2.0 * static_cast<double>(o.m) * static_cast<double>(o.n) * static_cast<double>(o.k);
   const double bytes =

@@ -1,6 +1,6 @@
 // The floor of a measurement: the time that the machine's own rates allow.
 //
-//   F   f32 operations per second of the largest matrix product, measured in the same run
+//   F   operations per second of the fastest matrix product in the dtype computed in, measured in the same run
 //   BW  bytes per second of the largest copy, read and written, measured in the same run
 #pragma once
 
@@ -34,8 +34,9 @@ class Product {
   std::unique_ptr<Session> session_;
 };
 
-// Uses at most `copy_bytes` for each side of the copy.
-Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes);
+// Uses at most `copy_bytes` for each side of the copy; the products are in `dtype`.
+Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes,
+                                DType dtype = DType::f32);
 
 // Work of one training step, from the records of its forward part.
 struct Work {

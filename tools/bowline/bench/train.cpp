@@ -163,7 +163,8 @@ Result<int> run(const BenchTrainOptions& o) {
   Machine machine;
   double floor_ms = 0;
   if (!o.no_floor) {
-    Result<Machine> measured = measure_machine(device, kCopyBytes);
+    Result<Machine> measured =
+        measure_machine(device, kCopyBytes, compute_of(o.compute).value_or(DType::f32));
     BOWLINE_TRY(
         Status(measured.status()).at("While measuring the floor; --no-floor leaves it out."));
     machine = std::move(measured).value();
