@@ -238,32 +238,33 @@ void pack(const Job16& job, Range columns, Range k, uint32_t* panels) {
   }
 }
 
-// Columns of A [k, m] to strips [words][kTileRows], zeros beyond `rows` and `depth`.
-BOWLINE_BF16 void pack_strips(const uint16_t* a, size_t lda, size_t depth, size_t rows,
-                              uint32_t* strips) {
-  const size_t words = (depth + 1) / 2;
-  for (size_t k = 0; k < depth; k += 2, a += 2 * lda) {
-    uint32_t* out = strips + k / 2 * kTileRows;
-    const bool pair = k + 1 < depth;
-    for (size_t i = 0; i < rows; i += kTileRows, out += words * kTileRows) {
-      const auto part = static_cast<__mmask8>((1u << std::min(rows - i, kTileRows)) - 1);
-      const __m128i first = _mm_maskz_loadu_epi16(part, a + i);
-      const __m128i second = pair ? _mm_maskz_loadu_epi16(part, a + lda + i) : _mm_setzero_si128();
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm_unpacklo_epi16(first, second));
-      _mm_storel_epi64(reinterpret_cast<__m128i*>(out + 4), _mm_unpackhi_epi16(first, second));
+// Rows k and k + 1 of A [k, m] to words, kPacked16 to a row, zeros where the second row is not there.
+BOWLINE_BF16 void pack_words(const uint16_t* a, size_t lda, size_t depth, size_t rows,
+                             uint32_t* words) {
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,
+                                       39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  for (size_t k = 0; k < depth; k += 2, a += 2 * lda, words += kPacked16) {
+    for (size_t i = 0; i < rows; i += 2 * kLanes) {
+      const __mmask32 part = first32(rows - i);
+      const __m512i first = _mm512_maskz_loadu_epi16(part, a + i);
+      const __m512i second = _mm512_maskz_loadu_epi16(k + 1 < depth ? part : __mmask32{0},
+                                                      k + 1 < depth ? a + lda + i : a);
+      _mm512_storeu_si512(words + i, _mm512_permutex2var_epi16(first, low, second));
+      _mm512_storeu_si512(words + i + kLanes, _mm512_permutex2var_epi16(first, high, second));
     }
   }
 }
 
 void multiply_rows(const Job16& job, Range rows, Range columns, Range k, const uint32_t* panels,
-                   const uint32_t* strips, float* sums) {
+                   const uint32_t* packed, float* sums) {
   const GemmShape& s = job.shape;
   const bool last = k.end == s.k;
   const size_t words = (k.size() + 1) / 2;
   Tile t;
-  t.a_row = strips != nullptr ? 2 : s.lda;
-  t.a_word = strips != nullptr ? 2 * kTileRows : 2;
-  t.half_word = strips == nullptr && k.size() % 2 != 0;
+  t.a_row = packed != nullptr ? 2 : s.lda;
+  t.a_word = packed != nullptr ? 2 * kPacked16 : 2;
+  t.half_word = packed == nullptr && k.size() % 2 != 0;
   t.words = words - (t.half_word ? 1 : 0);
   t.add = k.begin > 0;
   t.c_row = s.ldc;
@@ -274,7 +275,7 @@ void multiply_rows(const Job16& job, Range rows, Range columns, Range k, const u
     t.bias = job.bias == nullptr ? nullptr : job.bias + j;
     const size_t vectors = (t.columns + kLanes - 1) / kLanes;
     for (size_t i = rows.begin; i < rows.end; i += kTileRows) {
-      t.a = strips != nullptr ? reinterpret_cast<const uint16_t*>(strips + (i - rows.begin) * words)
+      t.a = packed != nullptr ? reinterpret_cast<const uint16_t*>(packed + (i - rows.begin))
                               : job.a + i * s.lda + k.begin;
       t.sums = sums + (i - rows.begin) * kColumns16 + (j - columns.begin);
       t.c = last ? job.c + i * s.ldc + j : nullptr;
@@ -284,15 +285,15 @@ void multiply_rows(const Job16& job, Range rows, Range columns, Range k, const u
 }
 
 void multiply(const Job16& job, Range rows, Range columns, Range k, const uint32_t* panels,
-              uint32_t* strips, float* sums) {
+              uint32_t* packed, float* sums) {
   if (!transposed_a(job.shape.layout)) {
     multiply_rows(job, rows, columns, k, panels, nullptr, sums);
     return;
   }
   for (size_t i = rows.begin; i < rows.end; i += kPacked16) {
     const Range some{i, std::min(rows.end, i + kPacked16)};
-    pack_strips(job.a + k.begin * job.shape.lda + i, job.shape.lda, k.size(), some.size(), strips);
-    multiply_rows(job, some, columns, k, panels, strips, sums + (i - rows.begin) * kColumns16);
+    pack_words(job.a + k.begin * job.shape.lda + i, job.shape.lda, k.size(), some.size(), packed);
+    multiply_rows(job, some, columns, k, panels, packed, sums + (i - rows.begin) * kColumns16);
   }
 }
 
