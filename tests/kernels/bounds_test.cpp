@@ -69,16 +69,38 @@ TEST_P(Bounds, OfOptimizers) {
   }
 }
 
+// f(T{}) for the dtypes that a kernel has.
+template <class F>
+void each_type(const F& f) {
+  f(float{});
+  f(f16{});
+  f(bf16{});
+}
+
+TEST_P(Bounds, OfNorms) {
+  each_type([&]<class T>(T) {
+    const T value = from_f32<T>(0.5f);
+    for (size_t n = 1; n <= kLongest; ++n) {
+      constexpr size_t kRows = 3;
+      EdgeOf<T> x(kRows * n, value), dy(kRows * n, value), y(kRows * n), gamma(n, value), beta(n);
+      EdgeOf<T> dgamma(n), dbeta(n);
+      void* memory = scratch(norm_backward_scratch_bytes(kRows, n));
+      layer_norm<T>(threads_, kRows, n, x, gamma, beta, 1e-5f, y);
+      layer_norm_backward<T>(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, dbeta, memory);
+      EXPECT_EQ(to_f32(dbeta[n - 1]), 0.5f * kRows);
+      rms_norm<T>(threads_, kRows, n, x, gamma, 0, y);
+      EXPECT_NEAR(to_f32(y[kRows * n - 1]), 0.5f, 1e-6f);
+      rms_norm_backward<T>(threads_, kRows, n, x, gamma, dy, 0, y, dgamma, memory);
+      EXPECT_NEAR(to_f32(dgamma[n - 1]), 0.5f * kRows, 1e-6f);
+    }
+  });
+}
+
 TEST_P(Bounds, OfRows) {
   for (size_t n = 1; n <= kLongest; ++n) {
     constexpr size_t kRows = 3;
-    Edge x(kRows * n), dy(kRows * n), y(kRows * n), gamma(n), beta(n), dgamma(n), dbeta(n);
-    void* memory =
-        scratch(std::max(norm_backward_scratch_bytes(kRows, n), sum_rows_scratch_bytes(kRows, n)));
-    layer_norm(threads_, kRows, n, x, gamma, beta, 1e-5f, y);
-    layer_norm_backward(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, dbeta, memory);
-    rms_norm(threads_, kRows, n, x, gamma, 1e-5f, y);
-    rms_norm_backward(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, memory);
+    Edge x(kRows * n), dy(kRows * n), y(kRows * n), dbeta(n);
+    void* memory = scratch(sum_rows_scratch_bytes(kRows, n));
     sum_rows(threads_, kRows, n, x, true, dbeta, memory);
     softmax(threads_, kRows, n, x, y);
     softmax_backward(threads_, kRows, n, y, dy, x);
@@ -104,7 +126,9 @@ TEST_P(Bounds, OfRope) {
         threads_, s, [](size_t) { return 0.5; }, table);
     for (const bool interleaved : {false, true}) {
       s.interleaved = interleaved;
-      rope(threads_, s, Edge(s.x_outer), Edge(s.y_outer), table);
+      each_type([&]<class T>(T) {
+        rope<T>(threads_, s, EdgeOf<T>(s.x_outer), EdgeOf<T>(s.y_outer), table);
+      });
     }
   }
 }
