@@ -191,32 +191,38 @@ TEST_P(Bounds, OfProducts) {
 }
 
 TEST_P(Bounds, OfAttention) {
-  for (size_t dim = 1; dim <= kLongest; ++dim) {
-    for (const size_t queries : {1, 3, 8, 17}) {
-      AttentionShape s;
-      s.batch = s.heads = s.kv_heads = 1;
-      s.queries = queries;
-      s.keys = 5;
-      s.dim = dim;
-      s.causal = true;
-      const AttentionStrides strides{0, 0, dim};
-      Edge q(queries * dim), k(s.keys * dim), v(s.keys * dim), o(queries * dim), lse(queries);
-      attention(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse, queries,
-                scratch(attention_scratch_bytes(s, threads_)));
-      Edge dout(queries * dim), dq(queries * dim), dk(s.keys * dim), dv(s.keys * dim);
-      attention_backward(threads_, s,
-                         {{q, strides},
-                          {k, strides},
-                          {v, strides},
-                          {o, strides},
-                          {dout, strides},
-                          lse,
-                          {dq, strides},
-                          {dk, strides},
-                          {dv, strides}},
-                         scratch(attention_backward_scratch_bytes(s, threads_)));
+  each_type([&]<class T>(T) {
+    const T value = from_f32<T>(0.5f);
+    for (size_t dim = 1; dim <= kLongest; ++dim) {
+      for (const size_t queries : {1, 3, 8, 17}) {
+        AttentionShape s;
+        s.batch = s.heads = s.kv_heads = 1;
+        s.queries = queries;
+        s.keys = 5;
+        s.dim = dim;
+        s.causal = true;
+        const AttentionStrides strides{0, 0, dim};
+        EdgeOf<T> q(queries * dim, value), k(s.keys * dim, value), v(s.keys * dim, value);
+        EdgeOf<T> o(queries * dim);
+        Edge lse(queries);
+        attention<T>(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse,
+                     queries, scratch(attention_scratch_bytes<T>(s, threads_)));
+        EXPECT_EQ(to_f32(o[queries * dim - 1]), 0.5f) << "every row of v is the same";
+        EdgeOf<T> dout(queries * dim, value), dq(queries * dim), dk(s.keys * dim), dv(s.keys * dim);
+        attention_backward<T>(threads_, s,
+                              {{q, strides},
+                               {k, strides},
+                               {v, strides},
+                               {o, strides},
+                               {dout, strides},
+                               lse,
+                               {dq, strides},
+                               {dk, strides},
+                               {dv, strides}},
+                              scratch(attention_backward_scratch_bytes<T>(s, threads_)));
+      }
     }
-  }
+  });
 }
 
 BOWLINE_ON_ALL_INSTRUCTION_SETS(Bounds);
