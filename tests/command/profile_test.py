@@ -40,6 +40,13 @@ class Profile(harness.Case):
             self.assertIn("AdamW", ops["update"])
         self.assertEqual(self.model.read_bytes(), before)
 
+    def test_16_bits(self):
+        for arguments in ((), ("--train",)):
+            ops = {n["op"] for n in json.loads(self.profile("cpu", *arguments, "--compute", "bf16", "-o", "json"))["nodes"]}
+            self.assertIn("Cast", ops)
+            ops = {n["op"] for n in json.loads(self.profile("cpu", *arguments, "-o", "json"))["nodes"]}
+            self.assertNotIn("Cast", ops)
+
     def test_nearly_all_of_a_step_is_on_nodes(self):
         """At least 95 percent, as README says: of the steps with clocks, so that a busy machine slows both sides."""
         base = pathlib.Path(__file__).resolve().parents[2] / "samples" / "finetune_text" / "base.bowline"

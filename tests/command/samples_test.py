@@ -82,6 +82,9 @@ class Samples(harness.Case):
             out = self.expect(run("bench", "matmul", "--m", 64, "--n", 48, "--k", 32, "--layout", layout, "--device", "cpu",
                                   "-o", "json"), OK).stdout
             self.assertLessEqual({"time_ms", "gflops", "floor_ms", "percent_of_floor"}, set(json.loads(out)))
+        for dtype in ("f32", "bf16", "f16"):
+            out = self.expect(run("bench", "matmul", "--m", 64, "--n", 48, "--k", 32, "--dtype", dtype, "--device", "cpu"), OK)
+            self.assertRegex(out.stdout, rf"matmul nt {dtype} m 64 .*\n.*\n.*\n.*\({dtype} \d+ cubed\)")
 
     def test_bench_train(self):
         losses, after = self.folder / "losses", self.folder / "after.bowline"
@@ -91,6 +94,17 @@ class Samples(harness.Case):
                              set(json.loads(out)))
         self.assertEqual(len(losses.read_text().split()), 5)
         self.expect(run("verify", after), OK)
+
+    def test_bench_train_in_16_bits(self):
+        results = [json.loads(self.expect(run("bench", "train", self.model, "--batch", 2, "--seq", 16, "--steps", 5, "--device", "cpu",
+                                              "--compute", compute, "--no-floor", "-o", "json"), OK).stdout)
+                   for compute in ("f32", "bf16", "f16")]
+        self.assertEqual([r["compute"] for r in results], ["f32", "bf16", "f16"])
+        f32, *others = results
+        for other in others:
+            self.assertNotEqual(other["losses"], f32["losses"])
+            self.assertLess(abs(other["losses"][-1] / f32["losses"][-1] - 1), 0.01)
+            self.assertLess(other["counted_bytes"], f32["counted_bytes"])
 
     def test_devices_agree(self):
         curves = {}

@@ -69,16 +69,38 @@ TEST_P(Bounds, OfOptimizers) {
   }
 }
 
+// f(T{}) for the dtypes that a kernel has.
+template <class F>
+void each_type(const F& f) {
+  f(float{});
+  f(f16{});
+  f(bf16{});
+}
+
+TEST_P(Bounds, OfNorms) {
+  each_type([&]<class T>(T) {
+    const T value = from_f32<T>(0.5f);
+    for (size_t n = 1; n <= kLongest; ++n) {
+      constexpr size_t kRows = 3;
+      EdgeOf<T> x(kRows * n, value), dy(kRows * n, value), y(kRows * n), gamma(n, value), beta(n);
+      EdgeOf<T> dgamma(n), dbeta(n);
+      void* memory = scratch(norm_backward_scratch_bytes(kRows, n));
+      layer_norm<T>(threads_, kRows, n, x, gamma, beta, 1e-5f, y);
+      layer_norm_backward<T>(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, dbeta, memory);
+      EXPECT_EQ(to_f32(dbeta[n - 1]), 0.5f * kRows);
+      rms_norm<T>(threads_, kRows, n, x, gamma, 0, y);
+      EXPECT_NEAR(to_f32(y[kRows * n - 1]), 0.5f, 1e-6f);
+      rms_norm_backward<T>(threads_, kRows, n, x, gamma, dy, 0, y, dgamma, memory);
+      EXPECT_NEAR(to_f32(dgamma[n - 1]), 0.5f * kRows, 1e-6f);
+    }
+  });
+}
+
 TEST_P(Bounds, OfRows) {
   for (size_t n = 1; n <= kLongest; ++n) {
     constexpr size_t kRows = 3;
-    Edge x(kRows * n), dy(kRows * n), y(kRows * n), gamma(n), beta(n), dgamma(n), dbeta(n);
-    void* memory =
-        scratch(std::max(norm_backward_scratch_bytes(kRows, n), sum_rows_scratch_bytes(kRows, n)));
-    layer_norm(threads_, kRows, n, x, gamma, beta, 1e-5f, y);
-    layer_norm_backward(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, dbeta, memory);
-    rms_norm(threads_, kRows, n, x, gamma, 1e-5f, y);
-    rms_norm_backward(threads_, kRows, n, x, gamma, dy, 1e-5f, y, dgamma, memory);
+    Edge x(kRows * n), dy(kRows * n), y(kRows * n), dbeta(n);
+    void* memory = scratch(sum_rows_scratch_bytes(kRows, n));
     sum_rows(threads_, kRows, n, x, true, dbeta, memory);
     softmax(threads_, kRows, n, x, y);
     softmax_backward(threads_, kRows, n, y, dy, x);
@@ -104,7 +126,9 @@ TEST_P(Bounds, OfRope) {
         threads_, s, [](size_t) { return 0.5; }, table);
     for (const bool interleaved : {false, true}) {
       s.interleaved = interleaved;
-      rope(threads_, s, Edge(s.x_outer), Edge(s.y_outer), table);
+      each_type([&]<class T>(T) {
+        rope<T>(threads_, s, EdgeOf<T>(s.x_outer), EdgeOf<T>(s.y_outer), table);
+      });
     }
   }
 }
@@ -167,32 +191,38 @@ TEST_P(Bounds, OfProducts) {
 }
 
 TEST_P(Bounds, OfAttention) {
-  for (size_t dim = 1; dim <= kLongest; ++dim) {
-    for (const size_t queries : {1, 3, 8, 17}) {
-      AttentionShape s;
-      s.batch = s.heads = s.kv_heads = 1;
-      s.queries = queries;
-      s.keys = 5;
-      s.dim = dim;
-      s.causal = true;
-      const AttentionStrides strides{0, 0, dim};
-      Edge q(queries * dim), k(s.keys * dim), v(s.keys * dim), o(queries * dim), lse(queries);
-      attention(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse, queries,
-                scratch(attention_scratch_bytes(s, threads_)));
-      Edge dout(queries * dim), dq(queries * dim), dk(s.keys * dim), dv(s.keys * dim);
-      attention_backward(threads_, s,
-                         {{q, strides},
-                          {k, strides},
-                          {v, strides},
-                          {o, strides},
-                          {dout, strides},
-                          lse,
-                          {dq, strides},
-                          {dk, strides},
-                          {dv, strides}},
-                         scratch(attention_backward_scratch_bytes(s, threads_)));
+  each_type([&]<class T>(T) {
+    const T value = from_f32<T>(0.5f);
+    for (size_t dim = 1; dim <= kLongest; ++dim) {
+      for (const size_t queries : {1, 3, 8, 17}) {
+        AttentionShape s;
+        s.batch = s.heads = s.kv_heads = 1;
+        s.queries = queries;
+        s.keys = 5;
+        s.dim = dim;
+        s.causal = true;
+        const AttentionStrides strides{0, 0, dim};
+        EdgeOf<T> q(queries * dim, value), k(s.keys * dim, value), v(s.keys * dim, value);
+        EdgeOf<T> o(queries * dim);
+        Edge lse(queries);
+        attention<T>(threads_, s, {q, strides}, {k, strides}, {v, strides}, {o, strides}, lse,
+                     queries, scratch(attention_scratch_bytes<T>(s, threads_)));
+        EXPECT_EQ(to_f32(o[queries * dim - 1]), 0.5f) << "every row of v is the same";
+        EdgeOf<T> dout(queries * dim, value), dq(queries * dim), dk(s.keys * dim), dv(s.keys * dim);
+        attention_backward<T>(threads_, s,
+                              {{q, strides},
+                               {k, strides},
+                               {v, strides},
+                               {o, strides},
+                               {dout, strides},
+                               lse,
+                               {dq, strides},
+                               {dk, strides},
+                               {dv, strides}},
+                              scratch(attention_backward_scratch_bytes<T>(s, threads_)));
+      }
     }
-  }
+  });
 }
 
 BOWLINE_ON_ALL_INSTRUCTION_SETS(Bounds);

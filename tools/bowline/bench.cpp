@@ -28,15 +28,17 @@ struct MatmulOptions {
 
 Result<int> matmul(const MatmulOptions& o) {
   BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  const DType dtype = compute_of(o.dtype).value_or(DType::f32);
   double seconds = 0;
   {
-    BOWLINE_ASSIGN(Product product, Product::create(device, o.m, o.n, o.k, o.layout));
+    BOWLINE_ASSIGN(Product product, Product::create(device, o.m, o.n, o.k, o.layout, dtype));
     BOWLINE_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
   }
-  BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20));
+  BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20, dtype));
   const double flops =
       2.0 * static_cast<double>(o.m) * static_cast<double>(o.n) * static_cast<double>(o.k);
-  const double bytes = 4.0 * static_cast<double>(o.m * o.k + o.k * o.n + o.m * o.n);
+  const double bytes =
+      static_cast<double>(size_of(dtype)) * static_cast<double>(o.m * o.k + o.k * o.n + o.m * o.n);
   // This product is itself a candidate for the fastest one.
   const double best = std::max(machine.flops, flops / seconds);
   const double floor = std::max(flops / best, bytes / machine.bandwidth);
@@ -80,7 +82,7 @@ void add_matmul(CLI::App* bench, Context& context) {
       ->check(CLI::IsMember({"nn", "nt", "tn"}))
       ->capture_default_str();
   verb->add_option("--dtype", o->dtype, "Of all three matrices")
-      ->check(CLI::IsMember({"f32"}))
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   verb->add_option("--runs", o->runs, "Timed runs, after 3 others")
       ->check(CLI::Range(7, 1000))
@@ -109,6 +111,7 @@ void add_train(CLI::App* bench, Context& context) {
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(CLI::Range(0, 1024));
   add_memory_budget(verb, o->memory_budget);
+  add_compute(verb, o->compute, "What activations and the copies of the weights are in");
   verb->add_option("--steps", o->steps, "Steps to run (default: until the median is steady)");
   verb->add_option("--tokens", o->tokens,
                    "Batches: i32 [steps, batch, seq + 1], little endian (default: random bytes)");

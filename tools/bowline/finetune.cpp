@@ -102,11 +102,9 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--clip", o.clip, "Largest global gradient norm; 0: not clipped")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
-  verb->add_option("--compute", o.compute,
-                   "What activations and the copies of the weights that operators read are in; the "
-                   "weights, their gradients and moments stay as they are")
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
-      ->capture_default_str();
+  add_compute(verb, o.compute,
+              "What activations and the copies of the weights that operators read are in; the "
+              "weights, their gradients and moments stay as they are");
   verb->add_option("--loss-scale", o.loss_scale,
                    "What the loss is multiplied with while gradients are computed (default: 0; for "
                    "f16 from 32768 on as large as the gradients stay finite, else 1)")

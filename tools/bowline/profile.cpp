@@ -24,6 +24,7 @@ struct ProfileOptions {
   std::string device = "best";
   std::string trace;
   std::string format = "text";
+  std::string compute = "f32";
   std::vector<std::string> inputs;
   DimFlags dims;
   uint64_t memory_budget = 0;
@@ -182,7 +183,8 @@ class Profiling {
   }
 
   Result<Measured> forward(const Model& model, const Device& device, Inputs& inputs) const {
-    BOWLINE_ASSIGN(Session session, Session::create(model, device, entry_.name, inputs.dims));
+    const BoundEntryPoint entry{entry_.name, inputs.dims, compute_of(o_.compute)};
+    BOWLINE_ASSIGN(Session session, Session::create(model, device, std::span(&entry, 1)));
     const std::vector<Tensor> tensors = inputs.tensors();
     return measure_with(
         {[&] { return session.run(tensors, {}); }, [&] { return session.profile(tensors); }});
@@ -192,6 +194,7 @@ class Profiling {
     TrainOptions options;
     options.entry_point = entry_.name;
     options.dims = inputs.dims;
+    options.precision.compute = compute_of(o_.compute);
     BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
     const std::vector<Tensor> tensors = inputs.tensors();
     return measure_with({[&] { return trainer.micro_step(tensors).status(); },
@@ -204,6 +207,7 @@ class Profiling {
       print_json({{"device", device},
                   {"entry", entry_.name},
                   {"train", o_.train},
+                  {"compute", o_.compute},
                   {"steps", o_.steps},
                   {"step_ms", m.step_ns / 1e6},
                   {"clocked_ms", m.clocked_ns / 1e6},
@@ -251,6 +255,7 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_option("--input", o->inputs,
                    std::string(kInputHelp) + "; those not given are random:1");
   add_dims(verb, o->dims);
+  add_compute(verb, o->compute, "What activations and the copies of the weights are in");
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
   verb->add_option("--steps", o->steps, "Steps that are measured, with clocks and without")

@@ -31,6 +31,7 @@ GEMM = 768
 # (batch, seq): most time and memory that Bowline should need, as a ratio to PyTorch and in MiB.
 AIMS = {(8, 256): (1.25, 174), (1, 256): (1.0, 60), (1, 64): (1.0, 50)}
 AIM_VULKAN_GEMM, AIM_VULKAN_STEP = 0.07, 15
+AIM_BF16_GEMM, AIM_BF16_STEP = 0.8, 1.2
 GEMM_CUDA = 4096
 # On one GPU, both sides: PyTorch's time over Bowline's.
 AIM_CUDA_STEP = {(1, 256): 3}
@@ -218,12 +219,13 @@ def work_time(task, options):
 
 
 def work_gemm(task, options):
-    """Returns PyTorch's version and its rate of an f32 matrix product a b^T of `size` cubed."""
+    """Returns PyTorch's version and its rate of a matrix product a b^T of `size` cubed in `dtype`, f32 if there is none."""
     import torch
 
     torch.set_num_threads(options.threads)
     size, device = task["size"], task["device"]
-    a, b = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    dtype = torch.bfloat16 if task.get("dtype") == "bf16" else torch.float32
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     times = []
     for _ in range(60):
         start = time.perf_counter()
@@ -395,6 +397,10 @@ def compare_cpu(options, bowline, torch, step_of_torch):
     print(f"PyTorch {gemm['version']}, {gemm['threads']} threads, f32 GEMM {GEMM} cubed: "
           f"{gemm['gflops']:.0f} GFLOP/s", flush=True)
 
+    if not options.torch_only:
+        compare_products(options, bowline, torch, "bf16")
+        compare_precisions(options, bowline)
+
     def step_of_bowline(shape):
         return bowline.bench(*bowline.train(*shape, "cpu"))
 
@@ -410,6 +416,30 @@ def compare_cpu(options, bowline, torch, step_of_torch):
             line += (f"; ratio {results['Bowline'][0] / results['PyTorch'][0]:.3f} "
                      f"(aim: {aim_ratio}, {aim_mib} MiB)")
         print(line, flush=True)
+
+
+def compare_products(options, bowline, torch, dtype):
+    """Matrix products on the CPU, the sides in turn."""
+    rates = []
+    for _ in range(options.runs):
+        theirs, _ = torch("gemm", size=GEMM, device="cpu", dtype=dtype)
+        ours, _ = bowline.bench("matmul", "--m", GEMM, "--n", GEMM, "--k", GEMM, "--layout", "nt", "--dtype", dtype,
+                                "--device", "cpu")
+        rates.append((theirs["gflops"], ours["gflops"]))
+    theirs, ours = (statistics.median(column) for column in zip(*rates))
+    print(f"cpu, {dtype} GEMM {GEMM} cubed: PyTorch {theirs:.0f} GFLOP/s, Bowline {ours:.0f} GFLOP/s; ratio "
+          f"{ours / theirs:.3f} (aim with AVX512_BF16: at least {AIM_BF16_GEMM})", flush=True)
+
+
+def compare_precisions(options, bowline):
+    """Bowline's training step in bf16 with its own in f32, in turn."""
+    shape = (8, 256)
+    results = measure(shape, options.runs, {
+        compute: lambda shape, compute=compute: bowline.bench(*bowline.train(*shape, "cpu"), "--compute", compute, "--no-floor")
+        for compute in ("f32", "bf16")})
+    (f32, _), (bf16, _) = results["f32"], results["bf16"]
+    print(f"cpu, training step 8 x 256: Bowline in f32 {f32:.2f} ms, computed in bf16 {bf16:.2f} ms; {f32 / bf16:.2f} times "
+          f"as fast (aim with AVX512_BF16: at least {AIM_BF16_STEP})", flush=True)
 
 
 def compare_vulkan(options, bowline, torch, step_of_torch):

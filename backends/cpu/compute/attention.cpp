@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <concepts>
 #include <limits>
 
+#include "compute/convert.h"
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -29,12 +30,13 @@ namespace {
 // Queries and keys of a block; the blocks of keys decide the order of the sums.
 constexpr size_t kBlock = 64;
 
+template <class T>
 struct ForwardJob {
   AttentionShape shape;
-  AttentionInput q;
-  AttentionInput k;
-  AttentionInput v;
-  AttentionOutput o;
+  AttentionInput<T> q;
+  AttentionInput<T> k;
+  AttentionInput<T> v;
+  AttentionOutput<T> o;
   float* lse;
   size_t rows;  // of lse
 };
@@ -48,15 +50,21 @@ struct BackwardTask {
   size_t key_block_end;
   bool dq;
   bool dkv;
+  // Where dk and dv are summed: by position from `key_origin` on.
+  AttentionOutput<float> dk;
+  AttentionOutput<float> dv;
+  size_t key_origin;
 };
 
 constexpr size_t blocks_of(size_t n) { return (n + kBlock - 1) / kBlock; }
 
-const float* at(const AttentionInput& x, size_t batch, size_t head, size_t position) {
+template <class T>
+const T* at(const AttentionInput<T>& x, size_t batch, size_t head, size_t position) {
   return x.data + batch * x.strides.batch + head * x.strides.head + position * x.strides.position;
 }
 
-float* at(const AttentionOutput& x, size_t batch, size_t head, size_t position) {
+template <class T>
+T* at(const AttentionOutput<T>& x, size_t batch, size_t head, size_t position) {
   return x.data + batch * x.strides.batch + head * x.strides.head + position * x.strides.position;
 }
 
@@ -89,10 +97,30 @@ size_t first_query(const AttentionShape& s, size_t j) {
 // A row of `dim` with room for a whole vector.
 constexpr size_t padded_dim(size_t dim) { return (dim + 15) / 16 * 16; }
 
-size_t forward_floats(size_t dim) { return kBlock * (2 * dim + kBlock + 2) + 16; }
-size_t backward_floats(size_t dim) {
-  return kBlock * (3 * dim + 2 * padded_dim(dim) + 2 * kBlock + 2) + 16;
+template <class T>
+constexpr bool kWide = std::same_as<T, float>;
+
+// Floats of a block of rows that are not f32.
+template <class T>
+constexpr size_t row_floats(size_t dim) {
+  return kWide<T> ? 0 : kBlock * dim;
 }
+template <class T>
+size_t forward_floats(size_t dim) {
+  return kBlock * (2 * dim + kBlock + 2) + 2 * row_floats<T>(dim) + 16;
+}
+template <class T>
+size_t block_floats(size_t dim) {
+  return kBlock * (3 * dim + 2 * padded_dim(dim) + 2 * kBlock + 2) + 4 * row_floats<T>(dim);
+}
+
+template <class T>
+struct AttentionBlocks {
+  void (*forward)(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
+                  float* scratch);
+  void (*backward)(const AttentionShape& s, const AttentionBackward<T>& x, const BackwardTask& task,
+                   float* scratch);
+};
 
 }  // namespace
 }  // namespace bowline::cpu
@@ -244,7 +272,47 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
   }
 }
 
-void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t block,
+// Rows of a block in f32: where they lie, or in `scratch`.
+struct BlockRows {
+  const float* data;
+  size_t row;
+};
+
+template <class T>
+BlockRows block_rows(const T* x, size_t row, size_t rows, size_t dim,
+                     [[maybe_unused]] float* scratch) {
+  if constexpr (kWide<T>) {
+    return {x, row};
+  } else {
+    for (size_t r = 0; r < rows; ++r) {
+      const T* from = x + r * row;
+      float* to = scratch + r * dim;
+      for_vectors(dim,
+                  [=](size_t i, auto part) HWY_ATTR { part.store(part.load(from + i), to + i); });
+    }
+    return {scratch, dim};
+  }
+}
+
+// Columns of xt [dim][kBlock] to rows.
+template <class T>
+void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row,
+                [[maybe_unused]] float* scratch) {
+  if constexpr (kWide<T>) {
+    transpose(xt, kBlock, dim, rows, out, out_row, dim);
+  } else {
+    transpose(xt, kBlock, dim, rows, scratch, dim, dim);
+    for (size_t r = 0; r < rows; ++r) {
+      const float* from = scratch + r * dim;
+      T* to = out + r * out_row;
+      for_vectors(dim,
+                  [=](size_t i, auto part) HWY_ATTR { part.store(part.load(from + i), to + i); });
+    }
+  }
+}
+
+template <class T>
+void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                      float* scratch) {
   const AttentionShape& s = job.shape;
   const size_t kv_head = head / (s.heads / s.kv_heads);
@@ -256,8 +324,11 @@ void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t bl
   float* st = ot + s.dim * kBlock;
   float* max = st + kBlock * kBlock;
   float* sum = max + kBlock;
-  transpose(at(job.q, batch, head, query0), job.q.strides.position, queries, s.dim, qt, kBlock,
-            width);
+  float* k_rows = sum + kBlock;
+  float* v_rows = k_rows + row_floats<T>(s.dim);
+  const BlockRows q =
+      block_rows(at(job.q, batch, head, query0), job.q.strides.position, queries, s.dim, k_rows);
+  transpose(q.data, q.row, queries, s.dim, qt, kBlock, width);
   scale_all(s.dim, width, s.scale, qt);
   std::fill_n(max, width, -std::numeric_limits<float>::infinity());
   std::fill_n(sum, width, 0.0f);
@@ -266,16 +337,17 @@ void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t bl
   for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, visible - key0);
     const Scores b{batch, head, key0, keys, query0, queries, width};
-    const float* k = at(job.k, batch, kv_head, key0);
-    const float* v = at(job.v, batch, kv_head, key0);
-    scores(s, k, job.k.strides.position, qt, b, st);
+    const BlockRows k =
+        block_rows(at(job.k, batch, kv_head, key0), job.k.strides.position, keys, s.dim, k_rows);
+    const BlockRows v =
+        block_rows(at(job.v, batch, kv_head, key0), job.v.strides.position, keys, s.dim, v_rows);
+    scores(s, k.data, k.row, qt, b, st);
     online_softmax(keys, width, s.dim, key0 == 0, st, max, sum, ot);
-    if (spreads(s, v, job.v.strides.position, keys)) {
-      add_shown_keys(b, s.dim, v, job.v.strides.position, st, ot);
+    if (spreads(s, v.data, v.row, keys)) {
+      add_shown_keys(b, s.dim, v.data, v.row, st, ot);
       continue;
     }
-    multiply_block({v, 1, job.v.strides.position, st, kBlock, ot, kBlock}, s.dim, keys, width,
-                   key0 > 0);
+    multiply_block({v.data, 1, v.row, st, kBlock, ot, kBlock}, s.dim, keys, width, key0 > 0);
   }
   float* lse = job.lse + (batch * s.heads + head) * job.rows + query0;
   for (size_t i = 0; i < queries; ++i) {
@@ -283,8 +355,7 @@ void attention_block(const ForwardJob& job, size_t batch, size_t head, size_t bl
     sum[i] = sum[i] == 0 ? 0.0f : 1.0f / sum[i];
   }
   scale_lanes(s.dim, width, sum, ot);
-  transpose(ot, kBlock, s.dim, queries, at(job.o, batch, head, query0), job.o.strides.position,
-            s.dim);
+  store_rows(ot, queries, s.dim, at(job.o, batch, head, query0), job.o.strides.position, k_rows);
 }
 
 // p = e^(score - lse) in place of the scores and ds = p (dp - delta) in place of dp; with a mask 0 where p is, whatever dp.
@@ -322,7 +393,8 @@ void copy_rows(const float* in, size_t in_row, size_t rows, size_t dim, float fa
 }
 
 // One block of queries against blocks of keys; dk and dv are added to.
-void attention_backward_block(const AttentionShape& s, const AttentionBackward& x,
+template <class T>
+void attention_backward_block(const AttentionShape& s, const AttentionBackward<T>& x,
                               const BackwardTask& task, float* scratch) {
   const size_t kv_head = task.head / (s.heads / s.kv_heads);
   const size_t query0 = task.query_block * kBlock;
@@ -338,17 +410,22 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward& 
   float* dpt = st + kBlock * kBlock;
   float* lse = dpt + kBlock * kBlock;
   float* delta = lse + kBlock;
+  float* k_rows = delta + kBlock;
+  float* v_rows = k_rows + row_floats<T>(s.dim);
 
-  const float* q = at(x.q, task.batch, task.head, query0);
-  const float* o = at(x.o, task.batch, task.head, query0);
-  const float* dout = at(x.dout, task.batch, task.head, query0);
+  const BlockRows q = block_rows(at(x.q, task.batch, task.head, query0), x.q.strides.position,
+                                 queries, s.dim, v_rows + row_floats<T>(s.dim));
+  const T* o = at(x.o, task.batch, task.head, query0);
+  const BlockRows dout =
+      block_rows(at(x.dout, task.batch, task.head, query0), x.dout.strides.position, queries, s.dim,
+                 v_rows + 2 * row_floats<T>(s.dim));
   const float* saved_lse = x.lse + (task.batch * s.heads + task.head) * s.queries + query0;
-  transpose(q, x.q.strides.position, queries, s.dim, qt, kBlock, width);
+  transpose(q.data, q.row, queries, s.dim, qt, kBlock, width);
   scale_all(s.dim, width, s.scale, qt);
-  transpose(dout, x.dout.strides.position, queries, s.dim, dot, kBlock, width);
+  transpose(dout.data, dout.row, queries, s.dim, dot, kBlock, width);
   if (task.dkv) {
-    copy_rows(q, x.q.strides.position, queries, s.dim, s.scale, q_rows);
-    copy_rows(dout, x.dout.strides.position, queries, s.dim, 1.0f, do_rows);
+    copy_rows(q.data, q.row, queries, s.dim, s.scale, q_rows);
+    copy_rows(dout.data, dout.row, queries, s.dim, 1.0f, do_rows);
   }
   const float infinity = std::numeric_limits<float>::infinity();
   for (size_t i = 0; i < width; ++i) {
@@ -357,8 +434,8 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward& 
     delta[i] = 0;
   }
   for (size_t i = 0; i < queries; ++i) {
-    const float* oi = o + i * x.o.strides.position;
-    const float* gi = dout + i * x.dout.strides.position;
+    const T* oi = o + i * x.o.strides.position;
+    const float* gi = dout.data + i * dout.row;
     delta[i] = sum_vectors(s.dim, [=](size_t c, auto part) HWY_ATTR {
       return hn::Mul(part.load(oi + c), part.load(gi + c));
     });
@@ -367,46 +444,55 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward& 
     std::fill_n(dqt, s.dim * kBlock, 0.0f);
   }
   const bool masked = s.mask.any();
-  const bool spread_q = task.dkv && spreads(s, q, x.q.strides.position, queries);
-  const bool spread_dout = task.dkv && spreads(s, dout, x.dout.strides.position, queries);
+  const bool spread_q = task.dkv && spreads(s, q.data, q.row, queries);
+  const bool spread_dout = task.dkv && spreads(s, dout.data, dout.row, queries);
   const size_t visible = visible_keys(s, task.batch, query0 + queries - 1);
   const size_t end = HWY_MIN(visible, task.key_block_end * kBlock);
   for (size_t key0 = task.key_block_begin * kBlock; key0 < end; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, end - key0);
-    const float* k = at(x.k, task.batch, kv_head, key0);
-    const float* v = at(x.v, task.batch, kv_head, key0);
+    const BlockRows k =
+        block_rows(at(x.k, task.batch, kv_head, key0), x.k.strides.position, keys, s.dim, k_rows);
+    const BlockRows v =
+        block_rows(at(x.v, task.batch, kv_head, key0), x.v.strides.position, keys, s.dim, v_rows);
     const Scores b{task.batch, task.head, key0, keys, query0, queries, width};
-    scores(s, k, x.k.strides.position, qt, b, st);
-    multiply_block({v, x.v.strides.position, 1, dot, kBlock, dpt, kBlock}, keys, s.dim, width,
-                   false);
+    scores(s, k.data, k.row, qt, b, st);
+    multiply_block({v.data, v.row, 1, dot, kBlock, dpt, kBlock}, keys, s.dim, width, false);
     (masked ? softmax_gradient<true> : softmax_gradient<false>)(keys, width, lse, delta, st, dpt);
-    float* dk = task.dkv ? at(x.dk, task.batch, kv_head, key0) : nullptr;
-    float* dv = task.dkv ? at(x.dv, task.batch, kv_head, key0) : nullptr;
+    const size_t key = key0 - task.key_origin;
+    float* dk = task.dkv ? at(task.dk, task.batch, kv_head, key) : nullptr;
+    float* dv = task.dkv ? at(task.dv, task.batch, kv_head, key) : nullptr;
     if (spread_dout) {
-      add_seeing_queries(b, s.dim, do_rows, row, st, dv, x.dv.strides.position);
+      add_seeing_queries(b, s.dim, do_rows, row, st, dv, task.dv.strides.position);
     } else if (task.dkv) {
-      multiply_block({st, kBlock, 1, do_rows, row, dv, x.dv.strides.position}, keys, queries, s.dim,
-                     true);
+      multiply_block({st, kBlock, 1, do_rows, row, dv, task.dv.strides.position}, keys, queries,
+                     s.dim, true);
     }
     if (spread_q) {
-      add_seeing_queries(b, s.dim, q_rows, row, dpt, dk, x.dk.strides.position);
+      add_seeing_queries(b, s.dim, q_rows, row, dpt, dk, task.dk.strides.position);
     } else if (task.dkv) {
-      multiply_block({dpt, kBlock, 1, q_rows, row, dk, x.dk.strides.position}, keys, queries, s.dim,
-                     true);
+      multiply_block({dpt, kBlock, 1, q_rows, row, dk, task.dk.strides.position}, keys, queries,
+                     s.dim, true);
     }
-    if (task.dq && spreads(s, k, x.k.strides.position, keys)) {
-      add_shown_keys(b, s.dim, k, x.k.strides.position, dpt, dqt);
+    if (task.dq && spreads(s, k.data, k.row, keys)) {
+      add_shown_keys(b, s.dim, k.data, k.row, dpt, dqt);
     } else if (task.dq) {
-      multiply_block({k, 1, x.k.strides.position, dpt, kBlock, dqt, kBlock}, s.dim, keys, width,
-                     true);
+      multiply_block({k.data, 1, k.row, dpt, kBlock, dqt, kBlock}, s.dim, keys, width, true);
     }
   }
   if (task.dq) {
     scale_all(s.dim, width, s.scale, dqt);
-    transpose(dqt, kBlock, s.dim, queries, at(x.dq, task.batch, task.head, query0),
-              x.dq.strides.position, s.dim);
+    store_rows(dqt, queries, s.dim, at(x.dq, task.batch, task.head, query0), x.dq.strides.position,
+               k_rows);
   }
 }
+
+template <class T>
+AttentionBlocks<T> blocks() {
+  return {attention_block<T>, attention_backward_block<T>};
+}
+AttentionBlocks<float> blocks_f32() { return blocks<float>(); }
+AttentionBlocks<f16> blocks_f16() { return blocks<f16>(); }
+AttentionBlocks<bf16> blocks_bf16() { return blocks<bf16>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace bowline::cpu
@@ -416,45 +502,97 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::cpu {
 namespace {
 
-HWY_EXPORT(attention_block);
-HWY_EXPORT(attention_backward_block);
+HWY_EXPORT(blocks_f32);
+HWY_EXPORT(blocks_f16);
+HWY_EXPORT(blocks_bf16);
 
-void clear_rows(const AttentionOutput& x, size_t batch, size_t head, size_t begin, size_t end,
-                size_t dim) {
-  for (size_t j = begin; j < end; ++j) {
-    std::memset(at(x, batch, head, j), 0, dim * sizeof(float));
+template <class T>
+AttentionBlocks<T> blocks_for() {
+  if constexpr (std::same_as<T, float>) {
+    return HWY_DYNAMIC_DISPATCH(blocks_f32)();
+  } else if constexpr (std::same_as<T, f16>) {
+    return HWY_DYNAMIC_DISPATCH(blocks_f16)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(blocks_bf16)();
   }
 }
 
+template <class T>
+void clear_rows(const AttentionOutput<T>& x, size_t batch, size_t head, size_t begin, size_t end,
+                size_t dim) {
+  for (size_t j = begin; j < end; ++j) {
+    std::fill_n(at(x, batch, head, j), dim, T{});
+  }
+}
+
+// One task owns dq, dk and dv of a key head and computes the scores once. With fewer key heads than threads, dk and dv by blocks of keys
+// and dq by blocks of queries: the scores twice, but every sum in the same order.
+bool by_key_heads(const AttentionShape& s, const Threads& threads) {
+  return s.batch * s.kv_heads >= threads.count();
+}
+
+// Floats of the sums of dk or dv that a thread keeps; f32 is summed where it lies.
+template <class T>
+size_t sum_floats(const AttentionShape& s, const Threads& threads) {
+  return kWide<T> ? 0 : (by_key_heads(s, threads) ? s.keys : std::min(s.keys, kBlock)) * s.dim;
+}
+
+template <class T>
+size_t backward_floats(const AttentionShape& s, const Threads& threads) {
+  return block_floats<T>(s.dim) + 2 * sum_floats<T>(s, threads) + 16;
+}
+
 // dk and dv of the key blocks of one key head: its query heads and their blocks in ascending order.
-void backward_keys(const AttentionShape& s, const AttentionBackward& x, size_t batch,
-                   size_t kv_head, size_t key_block_begin, size_t key_block_end, bool dq,
-                   float* scratch) {
+template <class T>
+void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
+                   const AttentionBackward<T>& x, size_t batch, size_t kv_head,
+                   size_t key_block_begin, size_t key_block_end, bool dq, float* scratch) {
   const size_t key0 = key_block_begin * kBlock;
   const size_t key_end = std::min(s.keys, key_block_end * kBlock);
-  clear_rows(x.dk, batch, kv_head, key0, key_end, s.dim);
-  clear_rows(x.dv, batch, kv_head, key0, key_end, s.dim);
+  AttentionOutput<float> dk;
+  AttentionOutput<float> dv;
+  size_t origin = 0;
+  if constexpr (kWide<T>) {
+    dk = x.dk;
+    dv = x.dv;
+  } else {
+    dk = {scratch + block_floats<T>(s.dim), {0, 0, s.dim}};
+    dv = {dk.data + (key_end - key0) * s.dim, {0, 0, s.dim}};
+    origin = key0;
+  }
+  clear_rows(dk, batch, kv_head, key0 - origin, key_end - origin, s.dim);
+  clear_rows(dv, batch, kv_head, key0 - origin, key_end - origin, s.dim);
   const size_t group = s.heads / s.kv_heads;
   // With dq all queries are visited, without it only those that see a key of these blocks.
   const size_t first = dq ? 0 : first_query(s, key0) / kBlock;
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (size_t block = first; block < blocks_of(s.queries); ++block) {
-      HWY_DYNAMIC_DISPATCH(attention_backward_block)
-      (s, x, {batch, head, block, key_block_begin, key_block_end, dq, true}, scratch);
+      blocks.backward(
+          s, x, {batch, head, block, key_block_begin, key_block_end, dq, true, dk, dv, origin},
+          scratch);
+    }
+  }
+  if constexpr (!kWide<T>) {
+    for (size_t j = key0; j < key_end; ++j) {
+      narrow(s.dim, at(dk, batch, kv_head, j - origin), at(x.dk, batch, kv_head, j));
+      narrow(s.dim, at(dv, batch, kv_head, j - origin), at(x.dv, batch, kv_head, j));
     }
   }
 }
 
 }  // namespace
 
+template <class T>
 size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads) {
-  return forward_floats(shape.dim) * sizeof(float) * threads.count();
+  return forward_floats<T>(shape.dim) * sizeof(float) * threads.count();
 }
 
-void attention(Threads& threads, const AttentionShape& shape, const AttentionInput& q,
-               const AttentionInput& k, const AttentionInput& v, const AttentionOutput& o,
+template <class T>
+void attention(Threads& threads, const AttentionShape& shape, const AttentionInput<T>& q,
+               const AttentionInput<T>& k, const AttentionInput<T>& v, const AttentionOutput<T>& o,
                float* lse, size_t rows, void* scratch) {
-  const ForwardJob job{shape, q, k, v, o, lse, rows};
+  const AttentionBlocks<T> of = blocks_for<T>();
+  const ForwardJob<T> job{shape, q, k, v, o, lse, rows};
   for (size_t i = 0; shape.queries < rows && i < shape.batch * shape.heads; ++i) {
     clear_rows(o, i / shape.heads, i % shape.heads, shape.queries, rows, shape.dim);
     std::fill(lse + i * rows + shape.queries, lse + (i + 1) * rows,
@@ -465,48 +603,62 @@ void attention(Threads& threads, const AttentionShape& shape, const AttentionInp
     // Under a causal mask the last blocks have the most work, so they come first.
     const size_t block = blocks - 1 - task % blocks;
     const size_t head = task / blocks % shape.heads;
-    HWY_DYNAMIC_DISPATCH(attention_block)
-    (job, task / blocks / shape.heads, head, block,
-     static_cast<float*>(scratch) + thread * forward_floats(shape.dim));
+    of.forward(job, task / blocks / shape.heads, head, block,
+               static_cast<float*>(scratch) + thread * forward_floats<T>(shape.dim));
   });
 }
 
+template <class T>
 size_t attention_backward_scratch_bytes(const AttentionShape& shape, const Threads& threads) {
-  return backward_floats(shape.dim) * sizeof(float) * threads.count();
+  return backward_floats<T>(shape, threads) * sizeof(float) * threads.count();
 }
 
+template <class T>
 void attention_backward(Threads& threads, const AttentionShape& shape,
-                        const AttentionBackward& operands, void* scratch) {
+                        const AttentionBackward<T>& operands, void* scratch) {
+  const AttentionBlocks<T> of = blocks_for<T>();
   const size_t query_blocks = blocks_of(shape.queries);
   const size_t key_blocks = blocks_of(shape.keys);
   const size_t key_heads = shape.batch * shape.kv_heads;
+  const size_t floats = backward_floats<T>(shape, threads);
   const auto of_thread = [=](size_t thread) {
-    return static_cast<float*>(scratch) + thread * backward_floats(shape.dim);
+    return static_cast<float*>(scratch) + thread * floats;
   };
-  // One task owns dq, dk and dv of a key head and computes the scores once. With fewer key heads
-  // than threads, dk and dv by blocks of keys and dq by blocks of queries: the scores twice, but
-  // every sum in the same order.
-  if (key_heads >= threads.count()) {
+  if (by_key_heads(shape, threads)) {
     threads.parallel_for(key_heads, [&](size_t task, size_t thread) {
-      backward_keys(shape, operands, task / shape.kv_heads, task % shape.kv_heads, 0, key_blocks,
-                    true, of_thread(thread));
+      backward_keys(of, shape, operands, task / shape.kv_heads, task % shape.kv_heads, 0,
+                    key_blocks, true, of_thread(thread));
     });
     return;
   }
   threads.parallel_for(key_heads * key_blocks, [&](size_t task, size_t thread) {
     const size_t block = task % key_blocks;
     const size_t key_head = task / key_blocks;
-    backward_keys(shape, operands, key_head / shape.kv_heads, key_head % shape.kv_heads, block,
+    backward_keys(of, shape, operands, key_head / shape.kv_heads, key_head % shape.kv_heads, block,
                   block + 1, false, of_thread(thread));
   });
   threads.parallel_for(shape.batch * shape.heads * query_blocks, [&](size_t task, size_t thread) {
     const size_t block = query_blocks - 1 - task % query_blocks;
     const size_t head = task / query_blocks;
-    HWY_DYNAMIC_DISPATCH(attention_backward_block)
-    (shape, operands, {head / shape.heads, head % shape.heads, block, 0, key_blocks, true, false},
-     of_thread(thread));
+    of.backward(
+        shape, operands,
+        {head / shape.heads, head % shape.heads, block, 0, key_blocks, true, false, {}, {}, 0},
+        of_thread(thread));
   });
 }
+
+#define BOWLINE_ATTENTION(T)                                                                     \
+  template size_t attention_scratch_bytes<T>(const AttentionShape&, const Threads&);             \
+  template void attention(Threads&, const AttentionShape&, const AttentionInput<T>&,             \
+                          const AttentionInput<T>&, const AttentionInput<T>&,                    \
+                          const AttentionOutput<T>&, float*, size_t, void*);                     \
+  template size_t attention_backward_scratch_bytes<T>(const AttentionShape&, const Threads&);    \
+  template void attention_backward(Threads&, const AttentionShape&, const AttentionBackward<T>&, \
+                                   void*)
+BOWLINE_ATTENTION(float);
+BOWLINE_ATTENTION(f16);
+BOWLINE_ATTENTION(bf16);
+#undef BOWLINE_ATTENTION
 
 }  // namespace bowline::cpu
 #endif  // HWY_ONCE

@@ -1,4 +1,4 @@
-// Scaled dot product attention in f32, forward and backward, with memory linear in the length.
+// Scaled dot product attention of T = f32, f16 or bf16, computed in f32, forward and backward, with memory linear in the length.
 //
 //   s[i, j] = scale * q[i] . k[j],  p = softmax over visible j,  o[i] = sum over j of p[i, j] v[j]
 //   lse[i]  = log of the sum over visible j of e^s[i, j]
@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/float16.h"
 #include "threads.h"
 
 namespace bowline::cpu {
@@ -61,36 +62,44 @@ struct AttentionStrides {
   size_t position = 0;
 };
 
+template <class T = float>
 struct AttentionInput {
-  const float* data = nullptr;
+  const T* data = nullptr;
   AttentionStrides strides;
 };
 
+template <class T = float>
 struct AttentionOutput {
-  float* data = nullptr;
+  T* data = nullptr;
   AttentionStrides strides;
 };
 
+template <class T = float>
 size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads);
 // Writes `rows` queries, from shape.queries on as queries that see no key; lse is [batch, heads, rows].
-void attention(Threads& threads, const AttentionShape& shape, const AttentionInput& q,
-               const AttentionInput& k, const AttentionInput& v, const AttentionOutput& o,
+template <class T = float>
+void attention(Threads& threads, const AttentionShape& shape, const AttentionInput<T>& q,
+               const AttentionInput<T>& k, const AttentionInput<T>& v, const AttentionOutput<T>& o,
                float* lse, size_t rows, void* scratch);
 
+template <class T = float>
 struct AttentionBackward {
-  AttentionInput q;
-  AttentionInput k;
-  AttentionInput v;
-  AttentionInput o;
-  AttentionInput dout;
+  AttentionInput<T> q;
+  AttentionInput<T> k;
+  AttentionInput<T> v;
+  AttentionInput<T> o;
+  AttentionInput<T> dout;
   const float* lse = nullptr;
-  AttentionOutput dq;
-  AttentionOutput dk;
-  AttentionOutput dv;
+  AttentionOutput<T> dq;
+  AttentionOutput<T> dk;
+  AttentionOutput<T> dv;
 };
 
+// In 16 bits with room for the sums of dk and dv of the keys that a thread has at a time.
+template <class T = float>
 size_t attention_backward_scratch_bytes(const AttentionShape& shape, const Threads& threads);
+template <class T = float>
 void attention_backward(Threads& threads, const AttentionShape& shape,
-                        const AttentionBackward& operands, void* scratch);
+                        const AttentionBackward<T>& operands, void* scratch);
 
 }  // namespace bowline::cpu

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "compute/gemm_grid.h"
 #include "compute/targets.h"
+#include "core/checked.h"
 
 // Highway wants this order.
 // clang-format off
@@ -28,22 +30,6 @@ constexpr size_t kDepth = 256;
 // cache.
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
-// Below this many multiply-adds one thread is faster than two.
-constexpr size_t kSerialWork = 100'000;
-// Rows of a part that are worth packing B again.
-constexpr size_t kPartRows = 512;
-// Up to this many rows, packing B costs more than it saves.
-constexpr size_t kFewRows = 6;
-// Rows of a tile, the same for every instruction set.
-constexpr size_t kTileRowsOfAll = 6;
-
-constexpr bool transposed_a(GemmLayout layout) {
-  return layout == GemmLayout::tn || layout == GemmLayout::tt;
-}
-constexpr bool transposed_b(GemmLayout layout) {
-  return layout == GemmLayout::nt || layout == GemmLayout::tt;
-}
-
 struct Job {
   GemmShape shape;
   const float* a;
@@ -51,15 +37,6 @@ struct Job {
   float* c;
   GemmOptions options;
 };
-
-struct Range {
-  size_t begin;
-  size_t end;
-};
-
-constexpr size_t round_up(size_t value, size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // Floats of scratch of one thread. The widest panel of any instruction set has 64 columns.
 size_t thread_scratch_floats(const GemmShape& s) {
@@ -274,49 +251,6 @@ HWY_EXPORT(multiply_part);
 HWY_EXPORT(dot_columns);
 HWY_EXPORT(direct_columns);
 HWY_EXPORT(panel_columns);
-
-// How C is cut: `rows` x `columns` parts of whole tiles.
-struct Grid {
-  size_t rows = 1;
-  size_t columns = 1;
-};
-
-// The cut with the least time of its largest part. Any cut gives the same bits.
-Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
-  if (s.m * s.n * s.k < kSerialWork) {
-    return {};
-  }
-  const size_t row_tiles = (s.m + 5) / 6;
-  const size_t panels = (s.n + panel - 1) / panel;
-  // Cycles per element, measured on Zen 5: packing by copy and by transposing; 2 x 16 multiply-adds
-  // per cycle.
-  const double pack_b = transposed_b(s.layout) ? 0.3 : 0.1;
-  const double pack_a = transposed_a(s.layout) ? 0.2 : 0.0;
-  Grid best;
-  double best_time = 0;
-  for (size_t r = 1; r <= std::min(threads, row_tiles); ++r) {
-    const size_t c = std::min(threads / r, panels);
-    const double m = static_cast<double>((row_tiles + r - 1) / r * 6);
-    const double n = static_cast<double>((panels + c - 1) / c * panel);
-    const double time = m * n / 32 + n * pack_b + m * pack_a;
-    if (r == 1 || time < best_time) {
-      best = {r, c};
-      best_time = time;
-    }
-  }
-  // Smaller parts for large products: a thread that loses its core for a while then delays less.
-  while (threads > 1 && s.m / best.rows >= 2 * kPartRows && best.rows < 4 * threads) {
-    best.rows *= 2;
-  }
-  return best;
-}
-
-// Part `index` of `parts` of 0 .. size, cut at multiples of `unit`.
-Range part(size_t size, size_t unit, size_t parts, size_t index) {
-  const size_t units = (size + unit - 1) / unit;
-  return {std::min(size, units * index / parts * unit),
-          std::min(size, units * (index + 1) / parts * unit)};
-}
 
 void multiply_nothing(const Job& job) {
   for (size_t i = 0; i < job.shape.m; ++i) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 
 #include "compute/targets.h"
 
@@ -15,13 +16,27 @@
 #include "compute/vector-inl.h"
 // clang-format on
 
+#ifndef BOWLINE_CPU_ROPE_ONCE
+#define BOWLINE_CPU_ROPE_ONCE
+namespace bowline::cpu {
+namespace {
+
+template <class T>
+using Rotation = void (*)(size_t half, const T* x, const float* cosine, const float* sine,
+                          float sign, T* y);
+
+}  // namespace
+}  // namespace bowline::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace bowline::cpu {
 namespace HWY_NAMESPACE {
 
 // `half` pairs (x[i], x[i + half]); sign is -1 for the inverse.
-void rotate_halves(size_t half, const float* x, const float* cosine, const float* sine, float sign,
-                   float* y) {
+template <class T>
+void rotate_halves(size_t half, const T* x, const float* cosine, const float* sine, float sign,
+                   T* y) {
   const FloatVector s = hn::Set(FloatTag(), sign);
   for_vectors(half, [=](size_t i, auto part) HWY_ATTR {
     const FloatVector a = part.load(x + i);
@@ -34,16 +49,25 @@ void rotate_halves(size_t half, const float* x, const float* cosine, const float
 }
 
 // `half` pairs (x[2 i], x[2 i + 1]).
-void rotate_interleaved(size_t half, const float* x, const float* cosine, const float* sine,
-                        float sign, float* y) {
+template <class T>
+void rotate_interleaved(size_t half, const T* x, const float* cosine, const float* sine, float sign,
+                        T* y) {
   for (size_t i = 0; i < half; ++i) {
-    const float a = x[2 * i];
-    const float b = x[2 * i + 1];
+    const float a = to_f32(x[2 * i]);
+    const float b = to_f32(x[2 * i + 1]);
     const float s = sign * sine[i];
-    y[2 * i] = a * cosine[i] - b * s;
-    y[2 * i + 1] = a * s + b * cosine[i];
+    y[2 * i] = from_f32<T>(a * cosine[i] - b * s);
+    y[2 * i + 1] = from_f32<T>(a * s + b * cosine[i]);
   }
 }
+
+template <class T>
+Rotation<T> rotation(bool interleaved) {
+  return interleaved ? rotate_interleaved<T> : rotate_halves<T>;
+}
+Rotation<float> rotation_f32(bool interleaved) { return rotation<float>(interleaved); }
+Rotation<f16> rotation_f16(bool interleaved) { return rotation<f16>(interleaved); }
+Rotation<bf16> rotation_bf16(bool interleaved) { return rotation<bf16>(interleaved); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace bowline::cpu
@@ -53,10 +77,22 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::cpu {
 namespace {
 
-HWY_EXPORT(rotate_halves);
-HWY_EXPORT(rotate_interleaved);
+HWY_EXPORT(rotation_f32);
+HWY_EXPORT(rotation_f16);
+HWY_EXPORT(rotation_bf16);
 
 constexpr size_t kTaskElements = 8192;
+
+template <class T>
+Rotation<T> rotation_of(bool interleaved) {
+  if constexpr (std::same_as<T, float>) {
+    return HWY_DYNAMIC_DISPATCH(rotation_f32)(interleaved);
+  } else if constexpr (std::same_as<T, f16>) {
+    return HWY_DYNAMIC_DISPATCH(rotation_f16)(interleaved);
+  } else {
+    return HWY_DYNAMIC_DISPATCH(rotation_bf16)(interleaved);
+  }
+}
 
 }  // namespace
 
@@ -65,7 +101,9 @@ size_t rope_table_bytes(const RopeShape& shape) {
   return rows * shape.rotary_dims * sizeof(float);
 }
 
-void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, const void* table) {
+template <class T>
+void rope(Threads& threads, const RopeShape& shape, const T* x, T* y, const void* table) {
+  const Rotation<T> rotate = rotation_of<T>(shape.interleaved);
   const float* rows = static_cast<const float*>(table);
   const size_t half = shape.rotary_dims / 2;
   const float sign = shape.inverse ? -1.0f : 1.0f;
@@ -78,14 +116,9 @@ void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, co
       const size_t position = line % shape.positions;
       const float* cosine = rows + (shape.per_outer ? line : position) * 2 * half;
       for (size_t head = 0; head < shape.heads; ++head) {
-        const float* in =
-            x + outer * shape.x_outer + position * shape.x_position + head * shape.x_head;
-        float* out = y + outer * shape.y_outer + position * shape.y_position + head * shape.y_head;
-        if (shape.interleaved) {
-          HWY_DYNAMIC_DISPATCH(rotate_interleaved)(half, in, cosine, cosine + half, sign, out);
-        } else {
-          HWY_DYNAMIC_DISPATCH(rotate_halves)(half, in, cosine, cosine + half, sign, out);
-        }
+        const T* in = x + outer * shape.x_outer + position * shape.x_position + head * shape.x_head;
+        T* out = y + outer * shape.y_outer + position * shape.y_position + head * shape.y_head;
+        rotate(half, in, cosine, cosine + half, sign, out);
         if (in != out) {
           std::copy(in + 2 * half, in + shape.dim, out + 2 * half);
         }
@@ -93,6 +126,10 @@ void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, co
     }
   });
 }
+
+template void rope(Threads&, const RopeShape&, const float*, float*, const void*);
+template void rope(Threads&, const RopeShape&, const f16*, f16*, const void*);
+template void rope(Threads&, const RopeShape&, const bf16*, bf16*, const void*);
 
 }  // namespace bowline::cpu
 #endif  // HWY_ONCE

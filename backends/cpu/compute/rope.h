@@ -1,4 +1,4 @@
-// Rotary position embedding in f32.
+// Rotary position embedding of T = f32, f16 or bf16, computed in f32.
 //
 //   angle[t, i] = (position_offset + position[t]) * frequency(i)
 //   (x[a], x[b]) -> (x[a] cos - x[b] sin, x[a] sin + x[b] cos)      inverse: with -angle, which is
@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/float16.h"
 #include "threads.h"
 
 namespace bowline::cpu {
@@ -60,6 +61,7 @@ void rope_table(Threads& threads, const RopeShape& shape, F&& frequency, void* t
   });
 }
 
-void rope(Threads& threads, const RopeShape& shape, const float* x, float* y, const void* table);
+template <class T>
+void rope(Threads& threads, const RopeShape& shape, const T* x, T* y, const void* table);
 
 }  // namespace bowline::cpu

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <limits>
 
+#include "compute/convert.h"
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -28,6 +30,17 @@ constexpr size_t kTaskElements = 8192;
 constexpr size_t kMaxBlocks = 32;
 constexpr size_t kMinBlockRows = 8;
 
+// Norms of rows of T; dgamma and dbeta receive the sums over these rows.
+template <class T>
+struct NormRows {
+  void (*layer)(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps, T* y);
+  void (*layer_backward)(size_t rows, size_t n, const T* x, const T* gamma, const T* dy, float eps,
+                         T* dx, float* dgamma, float* dbeta);
+  void (*rms)(size_t rows, size_t n, const T* x, const T* gamma, float eps, T* y);
+  void (*rms_backward)(size_t rows, size_t n, const T* x, const T* gamma, const T* dy, float eps,
+                       T* dx, float* dgamma);
+};
+
 }  // namespace
 }  // namespace bowline::cpu
 #endif
@@ -41,7 +54,8 @@ struct NormStatistics {
   float r;
 };
 
-NormStatistics layer_norm_statistics(size_t n, const float* x, float eps) {
+template <class T>
+NormStatistics layer_norm_statistics(size_t n, const T* x, float eps) {
   const FloatTag d;
   const float count = static_cast<float>(n);
   const float mean =
@@ -54,7 +68,8 @@ NormStatistics layer_norm_statistics(size_t n, const float* x, float eps) {
   return {mean, 1.0f / std::sqrt(squares / count + eps)};
 }
 
-float rms_norm_r(size_t n, const float* x, float eps) {
+template <class T>
+float rms_norm_r(size_t n, const T* x, float eps) {
   const float squares = sum_vectors(n, [=](size_t i, auto part) HWY_ATTR {
     const FloatVector v = part.load(x + i);
     return hn::Mul(v, v);
@@ -62,8 +77,9 @@ float rms_norm_r(size_t n, const float* x, float eps) {
   return 1.0f / std::sqrt(squares / static_cast<float>(n) + eps);
 }
 
-void layer_norm_rows(size_t rows, size_t n, const float* x, const float* gamma, const float* beta,
-                     float eps, float* y) {
+template <class T>
+void layer_norm_rows(size_t rows, size_t n, const T* x, const T* gamma, const T* beta, float eps,
+                     T* y) {
   const FloatTag d;
   for (size_t row = 0; row < rows; ++row, x += n, y += n) {
     const NormStatistics s = layer_norm_statistics(n, x, eps);
@@ -76,7 +92,8 @@ void layer_norm_rows(size_t rows, size_t n, const float* x, const float* gamma, 
   }
 }
 
-void rms_norm_rows(size_t rows, size_t n, const float* x, const float* gamma, float eps, float* y) {
+template <class T>
+void rms_norm_rows(size_t rows, size_t n, const T* x, const T* gamma, float eps, T* y) {
   const FloatTag d;
   for (size_t row = 0; row < rows; ++row, x += n, y += n) {
     const FloatVector r = hn::Set(d, rms_norm_r(n, x, eps));
@@ -86,9 +103,9 @@ void rms_norm_rows(size_t rows, size_t n, const float* x, const float* gamma, fl
   }
 }
 
-// dgamma and dbeta receive the sums over these rows.
-void layer_norm_backward_rows(size_t rows, size_t n, const float* x, const float* gamma,
-                              const float* dy, float eps, float* dx, float* dgamma, float* dbeta) {
+template <class T>
+void layer_norm_backward_rows(size_t rows, size_t n, const T* x, const T* gamma, const T* dy,
+                              float eps, T* dx, float* dgamma, float* dbeta) {
   const FloatTag d;
   const float count = static_cast<float>(n);
   std::fill(dgamma, dgamma + n, 0.0f);
@@ -117,8 +134,9 @@ void layer_norm_backward_rows(size_t rows, size_t n, const float* x, const float
   }
 }
 
-void rms_norm_backward_rows(size_t rows, size_t n, const float* x, const float* gamma,
-                            const float* dy, float eps, float* dx, float* dgamma) {
+template <class T>
+void rms_norm_backward_rows(size_t rows, size_t n, const T* x, const T* gamma, const T* dy,
+                            float eps, T* dx, float* dgamma) {
   const FloatTag d;
   std::fill(dgamma, dgamma + n, 0.0f);
   for (size_t row = 0; row < rows; ++row, x += n, dy += n, dx += n) {
@@ -137,6 +155,15 @@ void rms_norm_backward_rows(size_t rows, size_t n, const float* x, const float* 
     });
   }
 }
+
+template <class T>
+NormRows<T> norm_rows() {
+  return {layer_norm_rows<T>, layer_norm_backward_rows<T>, rms_norm_rows<T>,
+          rms_norm_backward_rows<T>};
+}
+NormRows<float> norm_rows_f32() { return norm_rows<float>(); }
+NormRows<f16> norm_rows_f16() { return norm_rows<f16>(); }
+NormRows<bf16> norm_rows_bf16() { return norm_rows<bf16>(); }
 
 // y = first row, or y + row: the order of a sum over rows.
 void add_rows(size_t rows, size_t n, size_t stride, const float* x, bool accumulate, float* y) {
@@ -287,10 +314,9 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::cpu {
 namespace {
 
-HWY_EXPORT(layer_norm_rows);
-HWY_EXPORT(layer_norm_backward_rows);
-HWY_EXPORT(rms_norm_rows);
-HWY_EXPORT(rms_norm_backward_rows);
+HWY_EXPORT(norm_rows_f32);
+HWY_EXPORT(norm_rows_f16);
+HWY_EXPORT(norm_rows_bf16);
 HWY_EXPORT(add_rows);
 HWY_EXPORT(softmax_rows);
 HWY_EXPORT(softmax_backward_rows);
@@ -325,45 +351,88 @@ void for_row_blocks(Threads& threads, size_t rows, F&& f) {
   });
 }
 
+template <class T>
+NormRows<T> norms_of() {
+  if constexpr (std::same_as<T, float>) {
+    return HWY_DYNAMIC_DISPATCH(norm_rows_f32)();
+  } else if constexpr (std::same_as<T, f16>) {
+    return HWY_DYNAMIC_DISPATCH(norm_rows_f16)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(norm_rows_bf16)();
+  }
+}
+
+// y = the sum of `blocks` rows of x; in 16 bits it is made in the first of them, and rounded.
+template <class T>
+void add_blocks(size_t blocks, size_t n, size_t stride, float* x, T* y) {
+  if constexpr (std::same_as<T, float>) {
+    HWY_DYNAMIC_DISPATCH(add_rows)(blocks, n, stride, x, false, y);
+  } else if (blocks == 0) {
+    std::fill(y, y + n, T{});
+  } else {
+    HWY_DYNAMIC_DISPATCH(add_rows)(blocks - 1, n, stride, x + stride, true, x);
+    narrow(n, x, y);
+  }
+}
+
 }  // namespace
 
-void layer_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
-                const float* beta, float eps, float* y) {
+template <class T>
+void layer_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* beta,
+                float eps, T* y) {
+  const NormRows<T> norms = norms_of<T>();
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(layer_norm_rows)(count, n, x + row * n, gamma, beta, eps, y + row * n);
+    norms.layer(count, n, x + row * n, gamma, beta, eps, y + row * n);
   });
 }
 
-void layer_norm_backward(Threads& threads, size_t rows, size_t n, const float* x,
-                         const float* gamma, const float* dy, float eps, float* dx, float* dgamma,
-                         float* dbeta, void* scratch) {
+template <class T>
+void layer_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
+                         const T* dy, float eps, T* dx, T* dgamma, T* dbeta, void* scratch) {
+  const NormRows<T> norms = norms_of<T>();
   float* partial = static_cast<float*>(scratch);
   for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
     float* sums = partial + block * 2 * n;
-    HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows)
-    (count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n, sums, sums + n);
+    norms.layer_backward(count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n, sums,
+                         sums + n);
   });
   const size_t blocks = blocks_of(rows);
-  HWY_DYNAMIC_DISPATCH(add_rows)(blocks, n, 2 * n, partial, false, dgamma);
-  HWY_DYNAMIC_DISPATCH(add_rows)(blocks, n, 2 * n, partial + n, false, dbeta);
+  add_blocks(blocks, n, 2 * n, partial, dgamma);
+  add_blocks(blocks, n, 2 * n, partial + n, dbeta);
 }
 
-void rms_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
-              float eps, float* y) {
+template <class T>
+void rms_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, float eps,
+              T* y) {
+  const NormRows<T> norms = norms_of<T>();
   for_rows(threads, rows, n, [=](size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(rms_norm_rows)(count, n, x + row * n, gamma, eps, y + row * n);
+    norms.rms(count, n, x + row * n, gamma, eps, y + row * n);
   });
 }
 
-void rms_norm_backward(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
-                       const float* dy, float eps, float* dx, float* dgamma, void* scratch) {
+template <class T>
+void rms_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
+                       const T* dy, float eps, T* dx, T* dgamma, void* scratch) {
+  const NormRows<T> norms = norms_of<T>();
   float* partial = static_cast<float*>(scratch);
   for_row_blocks(threads, rows, [=](size_t block, size_t row, size_t count) {
-    HWY_DYNAMIC_DISPATCH(rms_norm_backward_rows)
-    (count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n, partial + block * n);
+    norms.rms_backward(count, n, x + row * n, gamma, dy + row * n, eps, dx + row * n,
+                       partial + block * n);
   });
-  HWY_DYNAMIC_DISPATCH(add_rows)(blocks_of(rows), n, n, partial, false, dgamma);
+  add_blocks(blocks_of(rows), n, n, partial, dgamma);
 }
+
+#define BOWLINE_NORMS(T)                                                                           \
+  template void layer_norm(Threads&, size_t, size_t, const T*, const T*, const T*, float, T*);     \
+  template void layer_norm_backward(Threads&, size_t, size_t, const T*, const T*, const T*, float, \
+                                    T*, T*, T*, void*);                                            \
+  template void rms_norm(Threads&, size_t, size_t, const T*, const T*, float, T*);                 \
+  template void rms_norm_backward(Threads&, size_t, size_t, const T*, const T*, const T*, float,   \
+                                  T*, T*, void*)
+BOWLINE_NORMS(float);
+BOWLINE_NORMS(f16);
+BOWLINE_NORMS(bf16);
+#undef BOWLINE_NORMS
 
 size_t norm_backward_scratch_bytes(size_t rows, size_t n) {
   return blocks_of(rows) * 2 * n * sizeof(float);

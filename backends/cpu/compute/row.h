@@ -1,4 +1,4 @@
-// Operators along the last axis of an f32 array [rows, n]: norms, softmax, cross entropy, column
+// Operators along the last axis of an array [rows, n], of f32 or, norms, of T = f32, f16 or bf16: norms, softmax, cross entropy, column
 // sums.
 //
 // Numerics  sums in f32 with a fixed order; sums over rows run over blocks of rows whose number
@@ -10,13 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/float16.h"
 #include "threads.h"
 
 namespace bowline::cpu {
 
 // y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta, var biased. y may be x.
-void layer_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
-                const float* beta, float eps, float* y);
+template <class T>
+void layer_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, const T* beta,
+                float eps, T* y);
 
 // With h = (x - mean) r, r = 1 / sqrt(var + eps), g = dy * gamma:
 //
@@ -24,21 +26,22 @@ void layer_norm(Threads& threads, size_t rows, size_t n, const float* x, const f
 //   rows
 //
 // mean and r are computed again. dx may be dy or x.
-void layer_norm_backward(Threads& threads, size_t rows, size_t n, const float* x,
-                         const float* gamma, const float* dy, float eps, float* dx, float* dgamma,
-                         float* dbeta, void* scratch);
+template <class T>
+void layer_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
+                         const T* dy, float eps, T* dx, T* dgamma, T* dbeta, void* scratch);
 
 // y = x / sqrt(mean(x^2) + eps) * gamma. y may be x.
-void rms_norm(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
-              float eps, float* y);
+template <class T>
+void rms_norm(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma, float eps, T* y);
 
 // With r = 1 / sqrt(mean(x^2) + eps), g = dy * gamma:
 //
 //   dx = r (g - x r^2 mean(g x)),  dgamma = sum of dy x r over rows
 //
 // dx may be dy or x.
-void rms_norm_backward(Threads& threads, size_t rows, size_t n, const float* x, const float* gamma,
-                       const float* dy, float eps, float* dx, float* dgamma, void* scratch);
+template <class T>
+void rms_norm_backward(Threads& threads, size_t rows, size_t n, const T* x, const T* gamma,
+                       const T* dy, float eps, T* dx, T* dgamma, void* scratch);
 
 size_t norm_backward_scratch_bytes(size_t rows, size_t n);
 

@@ -7,8 +7,11 @@
 #endif
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 
+#include "core/float16.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,9 +22,87 @@ namespace hn = hwy::HWY_NAMESPACE;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVector = hn::Vec<FloatTag>;
 
+// f16 and bf16 in vectors of f32: the steps are those of core/float16.h.
+using WordTag = hn::Rebind<uint32_t, FloatTag>;
+using Words = hn::Vec<WordTag>;
+
+HWY_INLINE Words word(uint32_t value) { return hn::Set(WordTag(), value); }
+
+HWY_INLINE Words wide_words(Words h, bf16) { return hn::ShiftLeft<16>(h); }
+
+HWY_INLINE Words wide_words(Words h, f16) {
+  const WordTag d;
+  const FloatTag f;
+  const Words sign = hn::ShiftLeft<16>(hn::And(h, word(0x8000)));
+  const Words magnitude = hn::And(h, word(0x7FFF));
+  const Words small = hn::BitCast(
+      d, hn::Mul(hn::ConvertTo(f, hn::BitCast(hn::RebindToSigned<WordTag>(), magnitude)),
+                 hn::Set(f, 0x1p-24f)));
+  const Words shifted = hn::ShiftLeft<13>(magnitude);
+  const Words normal = hn::Add(shifted, word(uint32_t{127 - 15} << 23));
+  const Words special = hn::Or(shifted, word(0x7F800000));
+  const Words out =
+      hn::IfThenElse(hn::Lt(magnitude, word(0x400)), small,
+                     hn::IfThenElse(hn::Gt(magnitude, word(0x7BFF)), special, normal));
+  return hn::Or(sign, out);
+}
+
+HWY_INLINE Words narrow_words(Words x, bf16) {
+  const Words magnitude = hn::And(x, word(0x7FFFFFFF));
+  const Words odd = hn::And(hn::ShiftRight<16>(x), word(1));
+  const Words rounded = hn::ShiftRight<16>(hn::Add(hn::Add(x, word(0x7FFF)), odd));
+  const Words nan = hn::Or(hn::ShiftRight<16>(x), word(0x40));
+  return hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), nan, rounded);
+}
+
+HWY_INLINE Words narrow_words(Words x, f16) {
+  const WordTag d;
+  const FloatTag f;
+  const Words sign = hn::And(hn::ShiftRight<16>(x), word(0x8000));
+  const Words magnitude = hn::And(x, word(0x7FFFFFFF));
+  const Words small = hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(f, magnitude), hn::Set(f, 0.5f))),
+                              word(0x3F000000));
+  const Words odd = hn::And(hn::ShiftRight<13>(magnitude), word(1));
+  const Words lifted =
+      hn::Add(hn::Sub(magnitude, word(uint32_t{127 - 15} << 23)), hn::Add(word(0xFFF), odd));
+  const Words normal = hn::ShiftRight<13>(lifted);
+  Words out = hn::IfThenElse(hn::Lt(magnitude, word(0x38800000)), small, normal);
+  out = hn::IfThenElse(hn::Gt(magnitude, word(0x477FFFFF)), word(0x7C00), out);
+  out = hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), word(0x7E00), out);
+  return hn::Or(sign, out);
+}
+
+template <class T>
+concept Half = std::same_as<T, f16> || std::same_as<T, bf16>;
+
+template <Half T>
+HWY_INLINE FloatVector load_half(const T* p) {
+  const hn::Rebind<uint16_t, FloatTag> half;
+  const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(FloatTag(), wide_words(hn::PromoteTo(WordTag(), bits), T()));
+}
+
+template <Half T>
+HWY_INLINE void store_half(FloatVector v, T* p) {
+  const hn::RebindToSigned<WordTag> numbers;
+  const hn::Rebind<int16_t, FloatTag> half;
+  const Words bits = narrow_words(hn::BitCast(WordTag(), v), T());
+  // The conversion to 16 bits saturates: of a number with its sign every pattern is in range.
+  const auto spread = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(numbers, bits)));
+  hn::StoreU(hn::DemoteTo(half, spread), half, reinterpret_cast<int16_t*>(p));
+}
+
 struct WholeVector {
   FloatVector load(const float* p) const { return hn::LoadU(FloatTag(), p); }
   void store(FloatVector v, float* p) const { hn::StoreU(v, FloatTag(), p); }
+  template <Half T>
+  FloatVector load(const T* p) const {
+    return load_half(p);
+  }
+  template <Half T>
+  void store(FloatVector v, T* p) const {
+    store_half(v, p);
+  }
   // Lanes that are not there become `v`.
   FloatVector or_else(FloatVector x, FloatVector) const { return x; }
 };
@@ -48,6 +129,18 @@ class PartialVector {
     std::copy_n(lanes, count_, p);
   }
 #endif
+  template <Half T>
+  FloatVector load(const T* p) const {
+    T lanes[hn::MaxLanes(FloatTag())] = {};
+    std::copy_n(p, count_, lanes);
+    return load_half(lanes);
+  }
+  template <Half T>
+  void store(FloatVector v, T* p) const {
+    T lanes[hn::MaxLanes(FloatTag())];
+    store_half(v, lanes);
+    std::copy_n(lanes, count_, p);
+  }
   FloatVector or_else(FloatVector x, FloatVector v) const { return hn::IfThenElse(mask_, x, v); }
 
  private:

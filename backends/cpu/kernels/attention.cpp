@@ -5,8 +5,11 @@
 #include <cmath>
 #include <utility>
 
+#include "compute/convert.h"
+#include "core/checked.h"
+#include "core/element_types.h"
 #include "core/strides.h"
-#include "wide.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -30,11 +33,25 @@ AttentionStrides steps_of(const Shape& x) {
           static_cast<size_t>(x.elements(2, 4))};
 }
 
-AttentionInput input(const Arg& a) { return {a.f32(), steps_of(*a.shape)}; }
-AttentionOutput output(const Arg& a) { return {a.f32(), steps_of(*a.shape)}; }
+template <class T>
+AttentionInput<T> input(const Arg& a) {
+  return {a.as<const T>(), steps_of(*a.shape)};
+}
+template <class T>
+AttentionOutput<T> output(const Arg& a) {
+  return {a.as<T>(), steps_of(*a.shape)};
+}
 
-// The mask that lies at input `i`, if there is one.
-AttentionMask mask_of(const Launch& l, size_t i) {
+// Bytes in front of the scratch: a mask that is added, as f32.
+uint64_t mask_bytes(file::AttentionMask kind, DType dtype, const Shape& mask) {
+  return kind == file::AttentionMask::additive && dtype != DType::f32
+             ? round_up(static_cast<uint64_t>(mask.elements()) * sizeof(float), 64)
+             : 0;
+}
+
+// The mask that lies at input `i`, if there is one, and the scratch behind it.
+template <class T>
+AttentionMask mask_of(const Launch& l, size_t i, std::byte*& scratch) {
   AttentionMask m;
   const Shape& q = *l.in[0].shape;
   const Shape& k = *l.in[1].shape;
@@ -44,7 +61,15 @@ AttentionMask mask_of(const Launch& l, size_t i) {
       break;
     case file::AttentionMask::additive: {
       const Strides strides = broadcast_strides(*l.in[i].shape, scores);
-      m.added = l.in[i].f32();
+      if constexpr (std::same_as<T, float>) {
+        m.added = l.in[i].f32();
+      } else {
+        auto* const added = reinterpret_cast<float*>(l.workspace);
+        widen(l.threads, static_cast<size_t>(l.in[i].elements()), l.in[i].as<const T>(), added);
+        m.added = added;
+        scratch +=
+            mask_bytes(l.attributes<AttentionAttributes>().mask(), l.record.type, *l.in[i].shape);
+      }
       m.batch = static_cast<size_t>(strides[0]);
       m.head = static_cast<size_t>(strides[1]);
       m.query = static_cast<size_t>(strides[2]);
@@ -62,9 +87,11 @@ AttentionMask mask_of(const Launch& l, size_t i) {
   return m;
 }
 
+template <class T>
 void run(const Launch& l) {
   AttentionShape s = shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape);
-  s.mask = mask_of(l, 3);
+  std::byte* scratch = l.workspace;
+  s.mask = mask_of<T>(l, 3, scratch);
   for (size_t b = 0; s.mask.lengths != nullptr && b < s.batch; ++b) {
     const int32_t length = s.mask.lengths[b];
     if (length < 0 || static_cast<size_t>(length) > s.keys) {
@@ -73,41 +100,58 @@ void run(const Launch& l) {
   }
   const size_t rows = std::exchange(s.queries, static_cast<size_t>(l.extent(0, 1)));
   s.keys = static_cast<size_t>(l.extent(1, 1));
-  attention(l.threads, s, input(l.in[0]), input(l.in[1]), input(l.in[2]), output(l.out[0]),
-            l.out[1].f32(), rows, l.workspace);
+  attention<T>(l.threads, s, input<T>(l.in[0]), input<T>(l.in[1]), input<T>(l.in[2]),
+               output<T>(l.out[0]), l.out[1].f32(), rows, scratch);
 }
 
+template <class T>
 void run_grad(const Launch& l) {
-  AttentionBackward b;
-  b.q = input(l.in[0]);
-  b.k = input(l.in[1]);
-  b.v = input(l.in[2]);
-  b.o = input(l.in[3]);
+  AttentionBackward<T> b;
+  b.q = input<T>(l.in[0]);
+  b.k = input<T>(l.in[1]);
+  b.v = input<T>(l.in[2]);
+  b.o = input<T>(l.in[3]);
   b.lse = l.in[4].f32();
-  b.dout = input(l.in[5]);
-  b.dq = output(l.out[0]);
-  b.dk = output(l.out[1]);
-  b.dv = output(l.out[2]);
+  b.dout = input<T>(l.in[5]);
+  b.dq = output<T>(l.out[0]);
+  b.dk = output<T>(l.out[1]);
+  b.dv = output<T>(l.out[2]);
   AttentionShape s = shape_of(l.attributes<AttentionAttributes>(), *l.in[0].shape, *l.in[1].shape);
-  s.mask = mask_of(l, 6);
-  attention_backward(l.threads, s, b, l.workspace);
+  std::byte* scratch = l.workspace;
+  s.mask = mask_of<T>(l, 6, scratch);
+  attention_backward<T>(l.threads, s, b, scratch);
 }
 
+uint64_t mask_bytes(const device::NodeQuery& node, size_t i) {
+  return node.inputs.size() > i ? mask_bytes(node.attributes.as<AttentionAttributes>().mask(),
+                                             node.type, node.inputs[i].shape)
+                                : 0;
+}
+
+AttentionShape shape_of(const device::NodeQuery& node) {
+  return shape_of(node.attributes.as<AttentionAttributes>(), node.inputs[0].shape,
+                  node.inputs[1].shape);
+}
+
+template <class T>
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
-  return attention_scratch_bytes(shape_of(node.attributes.as<AttentionAttributes>(),
-                                          node.inputs[0].shape, node.inputs[1].shape),
-                                 threads);
+  return mask_bytes(node, 3) + attention_scratch_bytes<T>(shape_of(node), threads);
 }
 
+template <class T>
 uint64_t workspace_grad(const device::NodeQuery& node, const Threads& threads) {
-  return attention_backward_scratch_bytes(shape_of(node.attributes.as<AttentionAttributes>(),
-                                                   node.inputs[0].shape, node.inputs[1].shape),
-                                          threads);
+  return mask_bytes(node, 6) + attention_backward_scratch_bytes<T>(shape_of(node), threads);
 }
 
 }  // namespace
 
-BOWLINE_CPU_WIDE_KERNELS(attention, run, workspace);
-BOWLINE_CPU_WIDE_KERNELS(attention_grad, run_grad, workspace_grad);
+#define BOWLINE_CPU_ATTENTION(suffix, T)                                           \
+  extern const Kernel kernel_attention##suffix, kernel_attention_grad##suffix;     \
+  const Kernel kernel_attention##suffix{.run = run<T>, .workspace = workspace<T>}; \
+  const Kernel kernel_attention_grad##suffix { .run = run_grad<T>, .workspace = workspace_grad<T> }
+BOWLINE_CPU_ATTENTION(, float);
+BOWLINE_CPU_ATTENTION(_f16, f16);
+BOWLINE_CPU_ATTENTION(_bf16, bf16);
+#undef BOWLINE_CPU_ATTENTION
 
 }  // namespace bowline::cpu

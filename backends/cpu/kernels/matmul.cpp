@@ -1,7 +1,9 @@
 //! ops(f32, f16, bf16) MatMul Linear
 // Products on gemm: MatMul with broadcast batch dims, Linear with its rows as one matrix.
 #include "compute/gemm.h"
-#include "wide.h"
+#include "compute/gemm16.h"
+#include "core/element_types.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -26,10 +28,16 @@ GemmShape matmul_shape(const MatMulAttributes& t, const Shape& a, const Shape& b
   return s;
 }
 
+uint64_t workspace_of(const device::NodeQuery& node, const GemmShape& s, const Threads& threads) {
+  return node.type == DType::f32 ? gemm_scratch_bytes(s, threads)
+                                 : gemm16_scratch_bytes(s, threads);
+}
+
 uint64_t matmul_workspace(const device::NodeQuery& node, const Threads& threads) {
-  return gemm_scratch_bytes(matmul_shape(node.attributes.as<MatMulAttributes>(),
-                                         node.inputs[0].shape, node.inputs[1].shape),
-                            threads);
+  return workspace_of(node,
+                      matmul_shape(node.attributes.as<MatMulAttributes>(), node.inputs[0].shape,
+                                   node.inputs[1].shape),
+                      threads);
 }
 
 // Elements to the matrix of `in` that belongs to matrix `index` of the output.
@@ -48,19 +56,7 @@ int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
   return offset;
 }
 
-void multiply(const Launch& l, const GemmOptions& options) {
-  const Shape& shape_a = *l.in[0].shape;
-  const Shape& shape_b = *l.in[1].shape;
-  const Shape& out = *l.out[0].shape;
-  const GemmShape s = matmul_shape(l.attributes<MatMulAttributes>(), shape_a, shape_b);
-  const int64_t batch = out.elements(0, out.rank() - 2);
-  for (int64_t i = 0; i < batch; ++i) {
-    gemm(l.threads, s, l.in[0].f32() + batch_offset(shape_a, out, i),
-         l.in[1].f32() + batch_offset(shape_b, out, i),
-         l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), options, l.workspace);
-  }
-}
-
+template <class T>
 void run_matmul(const Launch& l) {
   GemmOptions options;
   if (l.is_gradient(0)) {
@@ -69,7 +65,21 @@ void run_matmul(const Launch& l) {
     }
     options.accumulate = !l.out[0].entry.first || l.head.accumulate != 0;
   }
-  multiply(l, options);
+  const Shape& shape_a = *l.in[0].shape;
+  const Shape& shape_b = *l.in[1].shape;
+  const Shape& out = *l.out[0].shape;
+  const GemmShape s = matmul_shape(l.attributes<MatMulAttributes>(), shape_a, shape_b);
+  const int64_t batch = out.elements(0, out.rank() - 2);
+  for (int64_t i = 0; i < batch; ++i) {
+    const T* const a = l.in[0].as<const T>() + batch_offset(shape_a, out, i);
+    const T* const b = l.in[1].as<const T>() + batch_offset(shape_b, out, i);
+    T* const c = l.out[0].as<T>() + i * static_cast<int64_t>(s.m * s.n);
+    if constexpr (std::same_as<T, float>) {
+      gemm(l.threads, s, a, b, c, options, l.workspace);
+    } else {
+      gemm(l.threads, s, a, b, c, nullptr, l.workspace);
+    }
+  }
 }
 
 GemmShape linear_shape(const Shape& x, const Shape& w) {
@@ -85,24 +95,33 @@ GemmShape linear_shape(const Shape& x, const Shape& w) {
 }
 
 uint64_t linear_workspace(const device::NodeQuery& node, const Threads& threads) {
-  return gemm_scratch_bytes(linear_shape(node.inputs[0].shape, node.inputs[1].shape), threads);
+  return workspace_of(node, linear_shape(node.inputs[0].shape, node.inputs[1].shape), threads);
 }
 
+template <class T>
 void run_linear(const Launch& l) {
-  GemmOptions options;
-  options.bias = l.has_input(2) ? l.in[2].f32() : nullptr;
-  gemm(l.threads, linear_shape(*l.in[0].shape, *l.in[1].shape), l.in[0].f32(), l.in[1].f32(),
-       l.out[0].f32(), options, l.workspace);
+  const GemmShape s = linear_shape(*l.in[0].shape, *l.in[1].shape);
+  const T* const x = l.in[0].as<const T>();
+  const T* const w = l.in[1].as<const T>();
+  const T* const bias = l.has_input(2) ? l.in[2].as<const T>() : nullptr;
+  if constexpr (std::same_as<T, float>) {
+    gemm(l.threads, s, x, w, l.out[0].f32(), {false, bias}, l.workspace);
+  } else {
+    gemm(l.threads, s, x, w, l.out[0].as<T>(), bias, l.workspace);
+  }
 }
 
 }  // namespace
 
 extern const Kernel kernel_mat_mul, kernel_mat_mul_f16, kernel_mat_mul_bf16;
-const Kernel kernel_mat_mul{.run = run_matmul, .workspace = matmul_workspace, .accumulates = 1};
-const Kernel kernel_mat_mul_f16{.run = run_wide<f16, run_matmul>,
-                                .workspace = wide_workspace<matmul_workspace>};
-const Kernel kernel_mat_mul_bf16{.run = run_wide<bf16, run_matmul>,
-                                 .workspace = wide_workspace<matmul_workspace>};
-BOWLINE_CPU_WIDE_KERNELS(linear, run_linear, linear_workspace);
+const Kernel kernel_mat_mul{
+    .run = run_matmul<float>, .workspace = matmul_workspace, .accumulates = 1};
+const Kernel kernel_mat_mul_f16{.run = run_matmul<f16>, .workspace = matmul_workspace};
+const Kernel kernel_mat_mul_bf16{.run = run_matmul<bf16>, .workspace = matmul_workspace};
+
+extern const Kernel kernel_linear, kernel_linear_f16, kernel_linear_bf16;
+const Kernel kernel_linear{.run = run_linear<float>, .workspace = linear_workspace};
+const Kernel kernel_linear_f16{.run = run_linear<f16>, .workspace = linear_workspace};
+const Kernel kernel_linear_bf16{.run = run_linear<bf16>, .workspace = linear_workspace};
 
 }  // namespace bowline::cpu

@@ -4,7 +4,7 @@
 #include "compute/rope.h"
 
 #include "core/rope.h"
-#include "wide.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -32,6 +32,7 @@ void fill_table(const RopeAttributes& t, const RopeShape& s, Threads& threads, v
       [&](size_t i) { return rope_frequency<double>(t, static_cast<int64_t>(i), dims); }, table);
 }
 
+template <class T>
 void run(const Launch& l) {
   const auto& t = l.attributes<RopeAttributes>();
   RopeShape s = shape_of(t, *l.in[0].shape);
@@ -42,7 +43,7 @@ void run(const Launch& l) {
     fill_table(t, s, l.threads, l.workspace);
     table = l.workspace;
   }
-  rope(l.threads, s, l.in[0].f32(), l.out[0].f32(), table);
+  rope(l.threads, s, l.in[0].as<const T>(), l.out[0].as<T>(), table);
 }
 
 uint64_t workspace(const device::NodeQuery& node, const Threads&) {
@@ -67,10 +68,9 @@ void make_table(const device::Record& r, Threads& threads, std::byte* table) {
   }
 }
 
-constexpr Kernel made(void (*run_it)(const Launch&),
-                      uint64_t (*bytes)(const device::NodeQuery&, const Threads&)) {
+constexpr Kernel made(void (*run_it)(const Launch&)) {
   return {.run = run_it,
-          .workspace = bytes,
+          .workspace = workspace,
           .constant_bytes = table_bytes,
           .make_constant = make_table};
 }
@@ -78,8 +78,8 @@ constexpr Kernel made(void (*run_it)(const Launch&),
 }  // namespace
 
 extern const Kernel kernel_rope, kernel_rope_f16, kernel_rope_bf16;
-const Kernel kernel_rope = made(run, workspace);
-const Kernel kernel_rope_f16 = made(run_wide<f16, run>, wide_workspace<workspace>);
-const Kernel kernel_rope_bf16 = made(run_wide<bf16, run>, wide_workspace<workspace>);
+const Kernel kernel_rope = made(run<float>);
+const Kernel kernel_rope_f16 = made(run<f16>);
+const Kernel kernel_rope_bf16 = made(run<bf16>);
 
 }  // namespace bowline::cpu

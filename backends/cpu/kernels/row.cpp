@@ -2,7 +2,7 @@
 // Operators along the last axis.
 #include "compute/row.h"
 
-#include "wide.h"
+#include "kernel.h"
 
 namespace bowline::cpu {
 namespace {
@@ -10,26 +10,32 @@ namespace {
 size_t rows(const Arg& a) { return static_cast<size_t>(a.shape->rows()); }
 size_t last(const Arg& a) { return static_cast<size_t>(a.shape->back()); }
 
+template <class T>
 void run_layer_norm(const Launch& l) {
-  layer_norm(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(), l.in[2].f32(),
-             l.attributes<LayerNormAttributes>().eps(), l.out[0].f32());
+  layer_norm(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].as<const T>(), l.in[1].as<const T>(),
+             l.in[2].as<const T>(), l.attributes<LayerNormAttributes>().eps(), l.out[0].as<T>());
 }
 
+template <class T>
 void run_layer_norm_grad(const Launch& l) {
-  layer_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
-                      l.in[2].f32(), l.attributes<LayerNormAttributes>().eps(), l.out[0].f32(),
-                      l.out[1].f32(), l.out[2].f32(), l.workspace);
+  layer_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].as<const T>(),
+                      l.in[1].as<const T>(), l.in[2].as<const T>(),
+                      l.attributes<LayerNormAttributes>().eps(), l.out[0].as<T>(), l.out[1].as<T>(),
+                      l.out[2].as<T>(), l.workspace);
 }
 
+template <class T>
 void run_rms_norm(const Launch& l) {
-  rms_norm(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
-           l.attributes<RmsNormAttributes>().eps(), l.out[0].f32());
+  rms_norm(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].as<const T>(), l.in[1].as<const T>(),
+           l.attributes<RmsNormAttributes>().eps(), l.out[0].as<T>());
 }
 
+template <class T>
 void run_rms_norm_grad(const Launch& l) {
-  rms_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].f32(), l.in[1].f32(),
-                    l.in[2].f32(), l.attributes<RmsNormAttributes>().eps(), l.out[0].f32(),
-                    l.out[1].f32(), l.workspace);
+  rms_norm_backward(l.threads, rows(l.in[0]), last(l.in[0]), l.in[0].as<const T>(),
+                    l.in[1].as<const T>(), l.in[2].as<const T>(),
+                    l.attributes<RmsNormAttributes>().eps(), l.out[0].as<T>(), l.out[1].as<T>(),
+                    l.workspace);
 }
 
 uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
@@ -39,9 +45,19 @@ uint64_t norm_workspace(const device::NodeQuery& node, const Threads&) {
 
 }  // namespace
 
-BOWLINE_CPU_WIDE_KERNELS(layer_norm, run_layer_norm, no_workspace);
-BOWLINE_CPU_WIDE_KERNELS(layer_norm_grad, run_layer_norm_grad, norm_workspace);
-BOWLINE_CPU_WIDE_KERNELS(rms_norm, run_rms_norm, no_workspace);
-BOWLINE_CPU_WIDE_KERNELS(rms_norm_grad, run_rms_norm_grad, norm_workspace);
+#define BOWLINE_CPU_NORMS(suffix, T)                                             \
+  extern const Kernel kernel_layer_norm##suffix, kernel_layer_norm_grad##suffix; \
+  extern const Kernel kernel_rms_norm##suffix, kernel_rms_norm_grad##suffix;     \
+  const Kernel kernel_layer_norm##suffix{.run = run_layer_norm<T>};              \
+  const Kernel kernel_layer_norm_grad##suffix{.run = run_layer_norm_grad<T>,     \
+                                              .workspace = norm_workspace};      \
+  const Kernel kernel_rms_norm##suffix{.run = run_rms_norm<T>};                  \
+  const Kernel kernel_rms_norm_grad##suffix {                                    \
+    .run = run_rms_norm_grad<T>, .workspace = norm_workspace                     \
+  }
+BOWLINE_CPU_NORMS(, float);
+BOWLINE_CPU_NORMS(_f16, f16);
+BOWLINE_CPU_NORMS(_bf16, bf16);
+#undef BOWLINE_CPU_NORMS
 
 }  // namespace bowline::cpu

@@ -12,11 +12,13 @@
 namespace bowline::command {
 namespace {
 
-constexpr double kElement = 4;  // bytes of an f32
-
 double elements(const OperandInfo& o) {
   return std::accumulate(o.shape.begin(), o.shape.end(), 1.0,
                          [](double n, int64_t dim) { return n * static_cast<double>(dim); });
+}
+
+double bytes_of(const OperandInfo& o) {
+  return elements(o) * static_cast<double>(size_of(o.dtype));
 }
 
 double dim_of(const OperandInfo& o, size_t axis) { return static_cast<double>(o.shape[axis]); }
@@ -42,17 +44,17 @@ void add_work(const RecordInfo& r, double times, Work& work) {
     work.flops += times * attention_flops(r);
   } else if (r.op == "RmsNorm" || r.op == "LayerNorm") {
     // Residual and norm, read and written forward and backward.
-    work.activation_bytes += times * 8 * elements(r.inputs[0]) * kElement;
+    work.activation_bytes += times * 8 * bytes_of(r.inputs[0]);
   } else if (r.op == "CrossEntropy") {
-    work.activation_bytes += times * 2 * elements(r.inputs[0]) * kElement;
+    work.activation_bytes += times * 2 * bytes_of(r.inputs[0]);
   }
 }
 
 // The best rate of square products; larger ones until a call takes long.
-Result<double> largest_rate(const Device& device, int64_t& best_size) {
+Result<double> largest_rate(const Device& device, DType dtype, int64_t& best_size) {
   double best = 0;
   for (const int64_t size : {256, 512, 768, 1024}) {
-    Result<Product> product = Product::create(device, size, size, size, "nt");
+    Result<Product> product = Product::create(device, size, size, size, "nt", dtype);
     if (!product.ok()) {
       return std::move(product).status();
     }
@@ -96,7 +98,7 @@ Result<double> median_seconds(int runs, int warmup, const std::function<Status()
 }
 
 Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int64_t k,
-                                const std::string& layout) {
+                                const std::string& layout, DType dtype) {
   const bool transpose_a = layout == "tn";
   const bool transpose_b = layout == "nt";
   Product p;
@@ -105,9 +107,11 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
     return turned ? std::vector<int64_t>{columns, rows} : std::vector<int64_t>{rows, columns};
   };
   BOWLINE_ASSIGN(const Parameter a,
-                 p.model_->parameter("a", shape(m, k, transpose_a), Init::normal(1)));
+                 p.model_->parameter("a", shape(m, k, transpose_a), Init::normal(1),
+                                     StorageRole::weight, dtype));
   BOWLINE_ASSIGN(const Parameter b,
-                 p.model_->parameter("b", shape(k, n, transpose_b), Init::normal(1)));
+                 p.model_->parameter("b", shape(k, n, transpose_b), Init::normal(1),
+                                     StorageRole::weight, dtype));
   GraphBuilder g(*p.model_, "product");
   g.output("y", g.op("MatMul", {g.parameter(a), g.parameter(b)},
                      {{"transpose_a", transpose_a ? 1.0 : 0.0},
@@ -120,14 +124,14 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
   return p;
 }
 
-Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes) {
+Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes, DType dtype) {
   Machine machine;
   int64_t size = 0;
-  BOWLINE_ASSIGN(machine.flops, largest_rate(device, size));
+  BOWLINE_ASSIGN(machine.flops, largest_rate(device, dtype, size));
   BOWLINE_ASSIGN(machine.bandwidth, copy_rate(device, copy_bytes));
-  machine.source =
-      fmt::format("F = {:.1f} GFLOP/s ({} cubed), BW = {:.1f} GB/s (copy of {})",
-                  machine.flops / 1e9, size, machine.bandwidth / 1e9, bytes_text(copy_bytes));
+  machine.source = fmt::format("F = {:.1f} GFLOP/s ({} {} cubed), BW = {:.1f} GB/s (copy of {})",
+                               machine.flops / 1e9, name_of(dtype), size, machine.bandwidth / 1e9,
+                               bytes_text(copy_bytes));
   return machine;
 }
 

@@ -1,6 +1,6 @@
 // The floor of a measurement: the time that the machine's own rates allow.
 //
-//   F   f32 operations per second of the largest matrix product, measured in the same run
+//   F   operations per second of the fastest matrix product in the dtype computed in, measured in the same run
 //   BW  bytes per second of the largest copy, read and written, measured in the same run
 #pragma once
 
@@ -19,12 +19,12 @@ struct Machine {
 // The median of `runs` timed calls after `warmup` ones, in seconds.
 Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
 
-// A model of one matrix product y = a b with weights a and b on a device. Layout  nt: b is
+// A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout  nt: b is
 // transposed, tn: a is.
 class Product {
  public:
   static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,
-                                const std::string& layout);
+                                const std::string& layout, DType dtype = DType::f32);
   Status run() { return session_->run({}, {}); }
   Counters counters() const { return session_->counters(); }
 
@@ -34,8 +34,9 @@ class Product {
   std::unique_ptr<Session> session_;
 };
 
-// Uses at most `copy_bytes` for each side of the copy.
-Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes);
+// Uses at most `copy_bytes` for each side of the copy; the products are in `dtype`.
+Result<Machine> measure_machine(const Device& device, uint64_t copy_bytes,
+                                DType dtype = DType::f32);
 
 // Work of one training step, from the records of its forward part.
 struct Work {

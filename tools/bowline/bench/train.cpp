@@ -69,6 +69,7 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   t.optimizer.weight_decay = 0.1f;
   t.optimizer.beta2 = 0.95f;
   t.schedule.learning_rate = 1e-3f;
+  t.precision.compute = compute_of(o.compute);
   return t;
 }
 
@@ -125,6 +126,7 @@ nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const M
   nlohmann::json j = {{"device", device.info().name},
                       {"batch", o.batch},
                       {"seq", o.seq},
+                      {"compute", o.compute},
                       {"runs", m.seconds.size()},
                       {"time_ms", ms},
                       {"tokens_per_second", tokens},
@@ -161,7 +163,8 @@ Result<int> run(const BenchTrainOptions& o) {
   Machine machine;
   double floor_ms = 0;
   if (!o.no_floor) {
-    Result<Machine> measured = measure_machine(device, kCopyBytes);
+    Result<Machine> measured =
+        measure_machine(device, kCopyBytes, compute_of(o.compute).value_or(DType::f32));
     BOWLINE_TRY(
         Status(measured.status()).at("While measuring the floor; --no-floor leaves it out."));
     machine = std::move(measured).value();
@@ -174,7 +177,8 @@ Result<int> run(const BenchTrainOptions& o) {
     print_json(json_of(o, device, m, ms, tokens, machine, work, floor_ms));
     return static_cast<int>(kOk);
   }
-  print("training step, batch {} x {}, on {}\n", o.batch, o.seq, device.info().name);
+  print("training step, batch {} x {}, computed in {}, on {}\n", o.batch, o.seq, o.compute,
+        device.info().name);
   print("time    {:.3f} ms, median of {} ({:.0f} tokens/s, {:.1f} GFLOP/s)\n", ms, m.seconds.size(),
         tokens, work.flops / ms / 1e6);
   if (!o.no_floor) {

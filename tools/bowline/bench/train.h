@@ -15,6 +15,7 @@ struct BenchTrainOptions {
   std::string tokens;
   std::string dump_losses;
   std::string save_model;
+  std::string compute = "f32";
   int64_t batch = 8;
   int64_t seq = 256;
   uint64_t steps = 0;

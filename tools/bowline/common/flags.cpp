@@ -30,6 +30,18 @@ bool bound(std::span<const BoundDim> dims, const std::string& name) {
 
 }  // namespace
 
+CLI::Option* add_compute(CLI::App* verb, std::string& dtype, const std::string& help) {
+  return verb->add_option("--compute", dtype, help)
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->capture_default_str();
+}
+
+std::optional<DType> compute_of(std::string_view dtype) {
+  return dtype == "bf16"  ? std::optional(DType::bf16)
+         : dtype == "f16" ? std::optional(DType::f16)
+                          : std::nullopt;
+}
+
 Result<BoundDim> parse_dim(const std::string& text) {
   const size_t equals = std::min(text.find('='), text.size());
   BoundDim dim{text.substr(0, equals), 0};

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bowline.h"
@@ -15,6 +17,11 @@ void add_format(CLI::App* verb, std::string& format);
 void add_device(CLI::App* verb, std::string& device);
 // --memory-budget, bytes; 0: not limited.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
+
+// --compute: what operators compute in, as BoundEntryPoint::compute.
+CLI::Option* add_compute(CLI::App* verb, std::string& dtype, const std::string& help);
+// None for f32.
+std::optional<DType> compute_of(std::string_view dtype);
 
 // --entry. Empty stands for "forward", or for the only entry point of the model.
 void add_entry(CLI::App* verb, std::string& entry);

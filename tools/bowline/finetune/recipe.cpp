@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/flags.h"
 #include "common/hash.h"
 #include "common/require.h"
 
@@ -58,9 +59,7 @@ TrainOptions train_options(const FinetuneOptions& o) {
   t.schedule.warmup_steps = o.warmup;
   t.schedule.total_steps = o.steps;
   t.clip_norm = o.clip;
-  t.precision.compute = o.compute == "bf16"  ? std::optional(DType::bf16)
-                        : o.compute == "f16" ? std::optional(DType::f16)
-                                             : std::nullopt;
+  t.precision.compute = compute_of(o.compute);
   t.precision.loss_scale = o.loss_scale;
   t.accumulation = o.accumulate;
   t.seed = o.seed;
