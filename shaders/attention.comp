@@ -4,6 +4,7 @@
 // o = softmax(scale q k^T) v with the softmax computed on the way ("online softmax", Milakov and Gimelshein, 2018;
 // FlashAttention, Dao et al., 2022). A lane has one query.
 #include "attention.glsl"
+#include "bad_index.glsl"
 
 void main() {
   const uint lane = gl_SubgroupInvocationID;
@@ -31,9 +32,7 @@ void main() {
   if (MASK == 3 && first == 0 && h == 0 && lane == 0) {
     const int length = int(p.mask.v[b]);
     if (length < 0 || uint(length) > p.keys) {
-      p.step.error_node = NODE;
-      p.step.error_value = length;
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, NODE, length);
     }
   }
 

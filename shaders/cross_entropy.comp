@@ -8,6 +8,7 @@
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
+#include "bad_index.glsl"
 #include "loss.glsl"
 
 layout(push_constant, scalar) uniform Push {
@@ -62,9 +63,7 @@ void main() {
     }
     write_term(p.losses, row, counted && inside ? log_sum + of_label : 0, counted ? 1 : 0, p.reduction);
     if (counted && !inside) {
-      p.step.error_node = p.node;
-      p.step.error_value = label;
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, p.node, label);
     }
   }
 }

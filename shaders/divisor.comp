@@ -5,6 +5,7 @@
 #include "common.glsl"
 #include "cells.glsl"
 #include "step.glsl"
+#include "bad_index.glsl"
 
 #if defined(BYTES_8)
 #define is_zero(cell) ((cell) == uvec2(0))
@@ -25,9 +26,7 @@ void main() {
   const uint end = min(first + p.per_group, p.n);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
     if (is_zero(p.b.v[i])) {
-      p.step.error_node = p.node;
-      p.step.error_value = 0;
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, p.node, 0);
     }
   }
 }

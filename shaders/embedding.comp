@@ -5,6 +5,7 @@
 #include "common.glsl"
 #include "cells.glsl"
 #include "step.glsl"
+#include "bad_index.glsl"
 
 layout(push_constant, scalar) uniform Push {
   Cells table;
@@ -29,8 +30,6 @@ void main() {
     p.y.v[i * p.n + c] = inside ? p.table.v[row * p.n + c] : CELL(uvec2(0));
   }
   if (!inside && subgroupElect()) {
-    p.step.error_node = p.node;
-    p.step.error_value = id;
-    p.step.error = kIndexOutOfRange;
+    bad_index(p.step, p.node, id);
   }
 }

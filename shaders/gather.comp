@@ -7,6 +7,7 @@
 #include "cells.glsl"
 #include "index.glsl"
 #include "step.glsl"
+#include "bad_index.glsl"
 
 layout(constant_id = 1) const uint RANK = 1;
 
@@ -39,9 +40,7 @@ void main() {
       p.y.v[i] = p.data.v[at_data + uint(element) * p.stride];
     } else {
       p.y.v[i] = CELL(uvec2(0));
-      p.step.error_node = p.node;
-      p.step.error_value = index;
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, p.node, index);
     }
   }
 }

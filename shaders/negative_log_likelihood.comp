@@ -8,6 +8,7 @@
 //   grad     one invocation per element: dx = -weight[label] onehot(label) * dloss / weight of all rows
 #include "common.glsl"
 #include "step.glsl"
+#include "bad_index.glsl"
 #include "loss.glsl"
 
 layout(push_constant, scalar) uniform Push {
@@ -46,9 +47,7 @@ void main() {
     const A log_prob = read(p.x, row * p.classes + (inside ? uint(label) : 0));
     write_term(p.losses, row, counted && inside ? -weight * log_prob : 0, weight, p.reduction);
     if (counted && !inside) {
-      p.step.error_node = p.node;
-      p.step.error_value = label;
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, p.node, label);
     }
   }
 }

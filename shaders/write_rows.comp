@@ -6,6 +6,7 @@
 #include "common.glsl"
 #include "cells.glsl"
 #include "step_write_rows.glsl"
+#include "bad_index.glsl"
 #include "count.glsl"
 
 layout(push_constant, scalar) uniform Push {
@@ -27,9 +28,7 @@ void main() {
   if (position > p.size - count) {
     if (group_index() == 0 && gl_LocalInvocationID.x == 0) {
       const uint behind = max(count, 1u) - 1;
-      p.step.error_node = p.node;
-      p.step.error_value = int(min(position, 0x7FFFFFFFu - behind) + behind);
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, p.node, int(min(position, 0x7FFFFFFFu - behind) + behind));
     }
     return;
   }

@@ -54,11 +54,14 @@ struct Launch {
                                   : o.shape[axis];
   }
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
-  // Notes an index outside its range; the access itself has been made harmless.
+  // Notes an index outside its range: the first node that does is named, not those that read its indices again, as gradients do.
+  // The access itself has been made harmless.
   void bad_index(int32_t value) const {
-    head.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
-    head.error_node = record.node;
-    head.error_value = value;
+    if (head.error == 0) {
+      head.error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+      head.error_node = record.node;
+      head.error_value = value;
+    }
   }
   // A step word that the operator declares.
   template <class T>

@@ -66,7 +66,7 @@ void Trainer::cancel() {
   }
 }
 Status Trainer::save(const std::string& path, const Progress& data) const {
-  return guarded(state_, "trainer", [&](const TrainerState& s) { return s.save(path, data); });
+  return guarded(state_, "trainer", [&](TrainerState& s) { return s.save(path, data); });
 }
 Result<Progress> Trainer::resume(const std::string& path, const ResumeOptions& options) {
   return guarded(state_, "trainer", [&](TrainerState& s) { return s.resume(path, options); });

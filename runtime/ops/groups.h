@@ -8,9 +8,14 @@
 
 namespace bowline {
 
+constexpr int64_t kMostEmptyGroups = 1024;
+
 inline Status check_groups(const Shape& x, int64_t groups) {
   BOWLINE_REQUIRE(groups >= 1 && x[1] % groups == 0, "{} channels are not a multiple of {} groups.",
                   x[1], groups);
+  // Each has statistics, though it be empty.
+  BOWLINE_REQUIRE(groups <= std::max<int64_t>(x[1], kMostEmptyGroups),
+                  "There are {} groups of no channels, above {}.", groups, kMostEmptyGroups);
   return {};
 }
 

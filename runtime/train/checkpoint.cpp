@@ -137,9 +137,9 @@ Status check_counterparts(const Table& saved, const Table& live) {
 
 }  // namespace
 
-Status TrainerState::save(const std::string& path, const Progress& data,
-                          model::FileSystem& files) const {
+Status TrainerState::save(const std::string& path, const Progress& data, model::FileSystem& files) {
   BOWLINE_TRY(require_state("save()"));
+  BOWLINE_TRY(fill_masters());
   model::TrainingState t;
   t.step = state_.step;
   t.applied_steps = state_.applied;

@@ -125,10 +125,10 @@ Status TrainerState::fill_masters() {
   const params::Table& table = model_->table;
   masters_.resize(table.storages.size());
   std::vector<std::byte> scratch;
-  for (const uint32_t tie : trained(table)) {
+  for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
     const auto row = table.owned(tie, params::Role::master, 0);
     const params::Storage& storage = table.storages[tie];
-    if (!row || masters_[tie] == storage.version) {
+    if (!row || masters_[tie] == storage.version || !table.storages[*row].home.block) {
       continue;
     }
     const params::Storage& master = table.storages[*row];

@@ -54,6 +54,7 @@ void take_parameters(Table& table, const Table& then) {
 
 Status TrainerState::snapshot() {
   BOWLINE_TRY(require_state("snapshot()"));
+  BOWLINE_TRY(fill_masters());
   Snapshot s;
   s.position = state_;
   s.layout = model_->table;

@@ -34,6 +34,12 @@ Status TrainerState::start(const device::OpenDevice* device) {
     params::drop_training(staged);
   }
   note_masters(staged, staged);
+  // Reading a file gives version 1: what was written since means its own values.
+  for (uint32_t tie = 0; tie < masters_.size(); ++tie) {
+    if (staged.storages[tie].version > 1) {
+      masters_[tie].reset();
+    }
+  }
   state_ = std::move(position);
   BOWLINE_TRY(plan(std::move(staged), device));
   model_->training.reset();

@@ -28,7 +28,7 @@ class TrainerState final : public graph::User {
   Status rollback();
   void cancel() { cancelled_ = true; }
   Status save(const std::string& path, const Progress& data,
-              model::FileSystem& files = model::real_file_system()) const;
+              model::FileSystem& files = model::real_file_system());
   Result<Progress> resume(const std::string& path, const ResumeOptions& options,
                           model::FileSystem& files = model::real_file_system());
 
@@ -107,7 +107,7 @@ class TrainerState final : public graph::User {
   // What the model computes and with which parameters; equal for equal runs.
   Result<uint64_t> graph_hash() const;
   void drop_plans();
-  // Masters of storages that were written by something else than an update.
+  // Masters of storages that were written by something else than an update; whoever keeps or reads masters asks for it first.
   Status fill_masters();
   // The masters that `holder` has agree with their storages as `live` has them.
   void note_masters(const params::Table& holder, const params::Table& live);

@@ -1,5 +1,7 @@
 // Lines of ScatterElements: an invocation per line along the axis writes its updates in their order. The shader defines Data,
 // Updates and join(y, at, updates, from).
+#include "bad_index.glsl"
+
 layout(constant_id = 1) const uint RANK = 1;
 
 layout(push_constant, scalar) uniform Push {
@@ -46,9 +48,7 @@ void main() {
     if (element >= 0 && uint(element) < p.size) {
       join(p.y, at_y + uint(element) * p.stride_y, p.updates, at_update + k * p.stride_update);
     } else {
-      p.step.error_node = p.node;
-      p.step.error_value = index;
-      p.step.error = kIndexOutOfRange;
+      bad_index(p.step, p.node, index);
     }
   }
 }

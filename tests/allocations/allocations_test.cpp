@@ -30,8 +30,10 @@ struct World {
   std::string checkpoint = folder / "checkpoint";
   Progress progress;
 
+  TrainOptions settings;
+
   TrainOptions options() const {
-    TrainOptions o;
+    TrainOptions o = settings;
     o.accumulation = 2;
     o.clip_norm = 1;
     return o;
@@ -56,6 +58,14 @@ void with_checkpoint(World& w) {
   EXPECT_OK(w.trainer->save(w.checkpoint, {}));
 }
 void with_file(World& w) { EXPECT_OK(w.seed.model.save(w.file)); }
+// Storages of 16 bits with masters, and a loss scale that falls in the first step.
+void with_masters(World& w) {
+  must(w.seed.model.cast(DType::f16));
+  on_device(w);
+  w.settings.precision.first_scale = 0x1p40f;
+  w.trainer = must(Trainer::create(w.seed.model, w.device, w.options()));
+  EXPECT_OK(w.micro_step());
+}
 void with_parameter(World& w) { must(w.seed.model.parameter("fresh", {40, 30}, Init::normal(1))); }
 
 std::string bits_of(const Model& model) {
@@ -213,11 +223,21 @@ const Call kCalls[] = {
      [](World& w) { return w.seed.model.load(w.file, LoadMode::assign).status(); }},
     {"Metadata", nothing,
      [](World& w) { return w.seed.model.set_metadata("k", "a text that is long enough"); }},
+    {"Cast", nothing, [](World& w) { return w.seed.model.cast(DType::bf16).status(); }},
+    {"CastOnDevice", on_device, [](World& w) { return w.seed.model.cast(DType::f16).status(); }},
     {"CreateSession", on_device, create_session},
     {"Run", with_session, run_session},
     {"Listing", with_session,
      [](World& w) { return w.session->listing("forward", true).status(); }},
     {"CreateTrainer", on_device, create_trainer},
+    {"CreateTrainerOfMasters",
+     [](World& w) {
+       must(w.seed.model.cast(DType::bf16));
+       on_device(w);
+     },
+     create_trainer},
+    {"LastMicroStepOfMasters", with_masters, step},
+    {"SaveMasters", with_masters, [](World& w) { return w.trainer->save(w.saved, w.progress); }},
     {"LastMicroStep", with_trainer, step},
     {"FirstMicroStep",
      [](World& w) {

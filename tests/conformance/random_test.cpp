@@ -2,7 +2,10 @@
 // kernel is found and the model that shows it is small.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "conformance/oracle_device.h"
+#include "conformance/random/patterns.h"
 #include "conformance/random/reference.h"
 #include "conformance/suite.h"
 #include "ties/test_devices.h"
@@ -70,6 +73,103 @@ TEST(Random, ShrinksToWhatFails) {
     EXPECT_EQ(count(text, "View{"), 0u) << text;
   }
   EXPECT_GT(shrunk, 3);
+}
+
+void count_ops(const random::Graph& g, std::map<Op, int>& out) {
+  for (const random::Node& n : g.nodes) {
+    ++out[n.op];
+    for (const random::Graph& body : n.body) {
+      count_ops(body, out);
+    }
+  }
+}
+
+// All that the cases offer, in models that can be used.
+TEST(Random, DrawsEveryOperator) {
+  std::map<Op, int> wanted, used;
+  for (const auto& of_one : random::patterns()) {
+    ++wanted[of_one[0].op];
+  }
+  ASSERT_GT(wanted.size(), 70u);
+  const auto all_used = [&] {
+    return std::ranges::all_of(wanted, [&](const auto& w) { return used.contains(w.first); });
+  };
+  uint64_t seed = 0;
+  for (; seed < 6000 && !all_used(); ++seed) {
+    random::Recipe recipe = random::draw_recipe(seed);
+    ASSERT_TRUE(random::tidy(recipe).ok());
+    std::map<Op, int> ops;
+    count_ops(recipe.loss, ops);
+    const bool has_new =
+        std::ranges::any_of(ops, [&](const auto& o) { return !used.contains(o.first); });
+    if (has_new && random::expect(recipe, true).ok()) {
+      used.merge(ops);
+    }
+  }
+  for (const auto& [op, n] : wanted) {
+    EXPECT_TRUE(used.contains(op)) << name_of(op);
+  }
+}
+
+random::Recipe in_precision(random::Recipe recipe, uint64_t number) {
+  constexpr std::optional<DType> kComputed[] = {{}, DType::bf16, DType::f16};
+  recipe.options.precision.compute = kComputed[number % 3];
+  return recipe;
+}
+
+std::vector<random::Recipe> usable_recipes(size_t number) {
+  std::vector<random::Recipe> out;
+  for (uint64_t seed = 0; out.size() < number; ++seed) {
+    random::Recipe recipe = random::draw_recipe(seed);
+    if (random::tidy(recipe).ok() && random::expect(recipe, true).ok()) {
+      out.push_back(in_precision(std::move(recipe), out.size()));
+    }
+  }
+  return out;
+}
+
+std::string bits_of(const Result<random::Observation>& seen) {
+  std::string out = seen.status().message();
+  for (size_t s = 0; seen.ok() && s < seen.value().size(); ++s) {
+    const random::Series& series = seen.value()[s];
+    out += series.name;
+    out.append(reinterpret_cast<const char*>(series.values.data()), series.values.size() * 8);
+  }
+  return out;
+}
+
+// In 16 bits too: what a plan computes again, where it puts things and in which order it runs what is independent changes no bit.
+TEST(Random, PlansGiveTheSameBitsInAnyPrecision) {
+  int less = 0, refused = 0;
+  for (const random::Recipe& recipe : usable_recipes(60)) {
+    const Device device = test::open_test_device("cpu");
+    const auto right = random::train_on(device, recipe, true);
+    ASSERT_TRUE(right.ok()) << right.status().message() << random::print_recipe(recipe, true);
+    for (const char* name : {"opaque", "moving", "reordering"}) {
+      EXPECT_EQ(bits_of(random::train_on(test::open_test_device(name), recipe, true)),
+                bits_of(right))
+          << name << "\n"
+          << random::print_recipe(recipe, true);
+    }
+    const uint64_t peak = device.counters().peak_bytes;
+    for (uint64_t budget = peak - 1; budget > peak / 2; budget -= peak / 10) {
+      const Device small = test::open_test_device("cpu", 1, budget);
+      const auto got = random::train_on(small, recipe, true);
+      if (got.status().code() == Code::over_budget) {
+        ++refused;
+        break;
+      }
+      ++less;
+      EXPECT_LE(small.counters().peak_bytes, budget);
+      EXPECT_EQ(bits_of(got), bits_of(right)) << budget << " bytes\n"
+                                              << random::print_recipe(recipe, true);
+    }
+    if (HasFailure()) {
+      return;
+    }
+  }
+  EXPECT_GT(less, 10);
+  EXPECT_GT(refused, 10);
 }
 
 TEST(Random, DevicesThatMoveThingsPass) {

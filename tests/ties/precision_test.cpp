@@ -121,6 +121,71 @@ TEST_P(Precision, AWrittenStorageGivesItsMasterNewValues) {
   EXPECT_NEAR(row_of(m, StorageRole::master)[0], 0.998, 1e-6);
 }
 
+// A snapshot or checkpoint of before the first step, and one of after a write, hold the masters that the next step makes.
+TEST_P(Precision, ASnapshotHoldsMastersThatNoStepMade) {
+  const std::string path = file_of("unstepped");
+  const int64_t one[] = {1};
+  for (const bool written : {false, true}) {
+    Model m = theta_model();
+    ASSERT_OK(m.to(device_));
+    Trainer t = must(Trainer::create(m, device_, plain_sgd(0.001f)));
+    uint16_t four = bf16_bits(4);
+    if (written) {
+      run_steps(t, 1);
+      ASSERT_OK(m.set_value("theta", {"", DType::bf16, one, &four}));
+    }
+    const float begin = written ? 4 : 1;
+    ASSERT_OK(t.snapshot());
+    ASSERT_OK(t.save(path, {}));
+    run_steps(t, 2);
+    ASSERT_OK(t.rollback());
+    EXPECT_EQ(row_of(m, StorageRole::master)[0], begin) << "rolled back";
+    run_steps(t, 1);
+    EXPECT_NEAR(row_of(m, StorageRole::master)[0], begin - 0.001, 1e-6) << "rolled back";
+    ASSERT_TRUE(t.resume(path).ok());
+    EXPECT_EQ(row_of(m, StorageRole::master)[0], begin) << "resumed";
+    run_steps(t, 1);
+    EXPECT_NEAR(row_of(m, StorageRole::master)[0], begin - 0.001, 1e-6) << "resumed";
+  }
+  std::remove(path.c_str());
+}
+
+// Nor does a master outlive a write that no Trainer saw: of a frozen storage, and of a checkpoint that was opened.
+TEST_P(Precision, AMasterGivesWayToAWrite) {
+  const std::string path = file_of("written");
+  const int64_t one[] = {1};
+  uint16_t four = bf16_bits(4);
+  Model m;
+  const auto bf16 = [&](const char* name) {
+    return must(m.parameter(name, {1}, Init::ones(), StorageRole::weight, DType::bf16));
+  };
+  const Parameter theta = bf16("theta"), other = bf16("other");
+  GraphBuilder g(m, "loss");
+  g.output("loss", g.op("ReduceSum", {g.op("Add", {g.parameter(theta), g.parameter(other)})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  Trainer t = must(Trainer::create(m, device_, plain_sgd(0.001f)));
+  run_steps(t, 1);
+  ASSERT_OK(t.save(path, {}));
+  ASSERT_OK(m.freeze("theta"));
+  ASSERT_OK(m.set_value("theta", {"", DType::bf16, one, &four}));
+  run_steps(t, 1);
+  ASSERT_OK(m.freeze("theta", false));
+  run_steps(t, 1);
+  EXPECT_NEAR(row_of(m, StorageRole::master)[0], 3.999, 1e-6) << "thawed";
+
+  Model opened = must(Model::open(path));
+  ASSERT_OK(opened.set_value("theta", {"", DType::bf16, one, &four}));
+  ASSERT_OK(opened.to(device_));
+  TrainOptions o = plain_sgd(0.001f);
+  o.start = TrainStart::continue_;
+  Trainer u = must(Trainer::create(opened, device_, o));
+  run_steps(u, 1);
+  EXPECT_NEAR(row_of(opened, StorageRole::master)[0], 3.999, 1e-6) << "opened";
+  std::remove(path.c_str());
+}
+
 // OPTSTATE, pytorch#43706: f32 state of 16-bit parameters is restored through 16 bits.
 TEST_P(Precision, MomentsOfShortStoragesStayF32) {
   const std::string path = file_of("moments");

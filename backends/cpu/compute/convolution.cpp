@@ -30,7 +30,7 @@ struct Padded {
     for (size_t a = 0; a < kMostSpatial; ++a) {
       extent[a] = to_size((w.axis[a].out - 1) * w.axis[a].stride + w.axis[a].reach());
     }
-    parts = to_size(w.axis[2].stride);
+    parts = std::min(to_size(w.axis[2].stride), extent[2]);  // a single output steps nowhere
     part = (extent[2] + parts - 1) / parts;
   }
   size_t row() const { return parts * part; }

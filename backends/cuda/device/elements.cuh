@@ -34,11 +34,14 @@ bool aligned16(const P*... addresses) {
 __device__ inline float4 load4(const float* at) { return *reinterpret_cast<const float4*>(at); }
 __device__ inline void store4(float* at, float4 v) { *reinterpret_cast<float4*>(at) = v; }
 
-// Writes the error word: an index lies outside its range. The access itself has been made harmless.
+// Notes an index outside its range: the first node that does is named, not those that read its indices again, as gradients do.
+// The access itself has been made harmless.
 __device__ inline void bad_index(device::StepHead* head, uint32_t node, int32_t value) {
-  head->error = static_cast<uint32_t>(device::StepError::index_out_of_range);
-  head->error_node = node;
-  head->error_value = value;
+  if (head->error == 0) {
+    head->error = static_cast<uint32_t>(device::StepError::index_out_of_range);
+    head->error_node = node;
+    head->error_value = value;
+  }
 }
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

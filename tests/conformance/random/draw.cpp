@@ -1,11 +1,11 @@
-// What a random model is drawn from. Every operator with a gradient has an entry in kMakers; all sizes are
-// small, so that many models fit into a second.
+// What a random model is drawn from: the makers of kMakers, and any operator as one of its cases has it. All sizes are small, so
+// that many models fit into a second.
 #include <algorithm>
 #include <optional>
 #include <set>
 
 #include "conformance/random/dice.h"
-#include "conformance/random/recipe.h"
+#include "conformance/random/patterns.h"
 #include "core/checked.h"
 
 namespace bowline::conformance::random {
@@ -65,6 +65,10 @@ class Drawer {
   bool attention(Scope& s);
   bool dropout(Scope& s);
   bool cross_entropy(Scope& s);
+  std::optional<Ref> adapted(Scope& s, Ref value, const Shape& shape);
+  std::optional<Ref> truth(Scope& s, const Shape& shape);
+  std::optional<Ref> operand(Scope& s, const Shape& shape, bool plain, bool positive);
+  bool by_case(Scope& s);
   bool repeat(Scope& s);
   bool repeat_again(Scope& s);
 
@@ -84,13 +88,16 @@ class Drawer {
 };
 
 const std::vector<Drawer::Maker> Drawer::kMakers = {
-    &Drawer::unary,      &Drawer::unary,        &Drawer::binary,  &Drawer::binary,
-    &Drawer::scaled,     &Drawer::scaled,       &Drawer::scaled,  &Drawer::reshape,
-    &Drawer::transpose,  &Drawer::slice,        &Drawer::concat,  &Drawer::split,
-    &Drawer::reduce,     &Drawer::mat_mul,      &Drawer::mat_mul, &Drawer::product,
-    &Drawer::linear,     &Drawer::linear,       &Drawer::linear,  &Drawer::embedding,
-    &Drawer::layer_norm, &Drawer::rms_norm,     &Drawer::rope,    &Drawer::attention,
-    &Drawer::dropout,    &Drawer::cross_entropy};
+    &Drawer::unary,      &Drawer::unary,         &Drawer::binary,  &Drawer::binary,
+    &Drawer::scaled,     &Drawer::scaled,        &Drawer::scaled,  &Drawer::reshape,
+    &Drawer::transpose,  &Drawer::slice,         &Drawer::concat,  &Drawer::split,
+    &Drawer::reduce,     &Drawer::mat_mul,       &Drawer::mat_mul, &Drawer::product,
+    &Drawer::linear,     &Drawer::linear,        &Drawer::linear,  &Drawer::embedding,
+    &Drawer::layer_norm, &Drawer::rms_norm,      &Drawer::rope,    &Drawer::attention,
+    &Drawer::dropout,    &Drawer::cross_entropy, &Drawer::by_case, &Drawer::by_case,
+    &Drawer::by_case,    &Drawer::by_case,       &Drawer::by_case, &Drawer::by_case,
+    &Drawer::by_case,    &Drawer::by_case,       &Drawer::by_case, &Drawer::by_case,
+    &Drawer::by_case,    &Drawer::by_case};
 
 Ref Drawer::append(Scope& s, Node node) {
   s.graph->nodes.push_back(std::move(node));
@@ -104,8 +111,7 @@ std::optional<Ref> Drawer::op(Scope& s, Op op, std::vector<Ref> inputs,
   std::vector<DType> dtypes;
   for (const Ref r : inputs) {
     shapes.push_back(s.graph->shape(r));
-    const Node& from = s.graph->nodes[r.node];
-    dtypes.push_back(from.classes > 0 ? DType::i32 : DType::f32);
+    dtypes.push_back(s.graph->dtype(r));
   }
   const Result<Attributes> packed = attributes_from(op, attributes);
   if (!packed.ok()) {
@@ -121,8 +127,12 @@ std::optional<Ref> Drawer::op(Scope& s, Op op, std::vector<Ref> inputs,
   node.inputs = std::move(inputs);
   node.attributes = std::move(attributes);
   node.shapes = std::move(made.value().shapes);
+  node.dtypes = std::move(made.value().dtypes);
+  const bool is_float = node.dtypes[0] == DType::f32;
   const Ref out = append(s, std::move(node));
-  s.floats.push_back(out);
+  if (is_float) {
+    s.floats.push_back(out);
+  }
   return out;
 }
 
@@ -161,6 +171,7 @@ Ref Drawer::brought_in(Scope& s, Ref outer) {
   node.outer = outer;
   node.shapes = {s.outer->graph->shape(outer)};
   node.classes = s.outer->graph->nodes[outer.node].classes;
+  node.dtypes = {s.outer->graph->dtype(outer)};
   return append(s, std::move(node));
 }
 
@@ -608,6 +619,78 @@ bool Drawer::cross_entropy(Scope& s) {
   return op(s, Op::CrossEntropy, {*x, labels}, std::move(attributes)).has_value();
 }
 
+// The value with another shape: some of its elements, or all of them again and again.
+std::optional<Ref> Drawer::adapted(Scope& s, Ref value, const Shape& shape) {
+  const Shape from = s.graph->shape(value);
+  if (from == shape) {
+    return value;
+  }
+  const int64_t has = from.elements(), wanted = shape.elements();
+  std::optional<Ref> out = value;
+  if (has != wanted) {
+    out = op(s, Op::Reshape, {value}, {{"dims", dims_of(Shape{has})}});
+    if (out && has < wanted) {
+      out = op(s, Op::Tile, {*out}, {{"repeats", dims_of(Shape{(wanted + has - 1) / has})}});
+    }
+    if (out && s.graph->shape(*out)[0] != wanted) {
+      out = op(s, Op::Slice, {*out},
+               {{"axis", 0}, {"start", 0}, {"length", static_cast<double>(wanted)}});
+    }
+  }
+  return out ? op(s, Op::Reshape, {*out}, {{"dims", dims_of(shape)}}) : std::nullopt;
+}
+
+// Truth values that no weight decides.
+std::optional<Ref> Drawer::truth(Scope& s, const Shape& shape) {
+  static const std::vector<Op> kOps = {Op::Less, Op::Greater, Op::LessOrEqual, Op::GreaterOrEqual};
+  return op(s, dice_.of(kOps), {input(s, shape, 0), input(s, shape, 0)});
+}
+
+std::optional<Ref> Drawer::operand(Scope& s, const Shape& shape, bool plain, bool positive) {
+  std::optional<Ref> out;
+  if (plain || dice_.chance(0.1)) {
+    out = input(s, shape, 0);
+  } else if (dice_.chance(0.35)) {
+    out = parameter(s, shape, 0.5);
+  } else {
+    out = of_shape(s, shape);
+    out = out ? out : adapted(s, any(s), shape);
+  }
+  if (out && positive) {  // between 1 / e and e
+    out = op(s, Op::Tanh, {*out});
+    out = out ? op(s, Op::Exp, {*out}) : out;
+  }
+  return out;
+}
+
+// An operator as one of its cases has it. What has no gradient reads no weights.
+bool Drawer::by_case(Scope& s) {
+  const Pattern& p = dice_.of(dice_.of(patterns()));
+  const bool positive = dice_.chance(0.4);
+  std::vector<Ref> inputs;
+  for (const Pattern::Operand& o : p.operands) {
+    const std::optional<Ref> r = o.classes > 0 ? input(s, o.shape, o.classes)
+                                 : o.dtype == DType::boolean
+                                     ? truth(s, o.shape)
+                                     : operand(s, o.shape, !p.differentiable, positive);
+    if (!r) {
+      return false;
+    }
+    inputs.push_back(*r);
+  }
+  const auto out = op(s, p.op, std::move(inputs), p.attributes);
+  if (!out || s.graph->dtype(*out) == DType::f32) {
+    return out.has_value();
+  }
+  // Others choose between two values, or become floats.
+  const Shape shape = s.graph->shape(*out);
+  if (s.graph->dtype(*out) != DType::boolean) {
+    return op(s, Op::Cast, {*out}, {{"to", "f32"}}).has_value();
+  }
+  const auto a = operand(s, shape, false, false), b = operand(s, shape, false, false);
+  return a && b && op(s, Op::Where, {*out, *a, *b});
+}
+
 void Drawer::make_some(Scope& s, int64_t number) {
   for (int tries = 0; number > 0 && tries < 40; ++tries) {
     number -= (this->*dice_.of(kMakers))(s) ? 1 : 0;
@@ -637,7 +720,7 @@ void Drawer::fold_unused(Scope& s, std::vector<Ref>& results) {
     const Node& node = s.graph->nodes[n];
     const size_t outputs = node.kind == Node::Kind::op ? results_of(node) : 0;
     for (uint32_t o = 0; o < outputs; ++o) {
-      if (!read.contains({n, o})) {
+      if (!read.contains({n, o}) && s.graph->dtype({n, o}) == DType::f32) {
         const auto mean = op(s, Op::ReduceMean, {{n, o}});
         results[0] = *op(s, Op::Add, {results[0], *mean});
       }
@@ -744,7 +827,8 @@ void Drawer::finish_loss(Scope& s) {
     const bool made = kind == Node::Kind::repeat || kind == Node::Kind::op;
     const size_t outputs = made ? results_of(s.graph->nodes[n]) : 0;
     for (uint32_t o = 0; o < outputs; ++o) {
-      if (!read.contains({n, o}) && (o == 0 || dice_.chance(0.9))) {
+      if (!read.contains({n, o}) && s.graph->dtype({n, o}) == DType::f32 &&
+          (o == 0 || dice_.chance(0.9))) {
         const Ref term = to_scalar(s, {n, o});
         sum = sum ? *op(s, Op::Add, {*sum, term}) : term;
       }
@@ -774,15 +858,18 @@ void Drawer::draw_options() {
   Optimizer& p = o.optimizer;
   p.weight_decay = dice_.chance(0.5) ? 0.1f : 0;
   p.decay_all = dice_.chance(0.3);
-  if (dice_.chance(0.5)) {
-    p.kind = Optimizer::Kind::sgd;
-    p.momentum = dice_.chance(0.6) ? 0.9f : 0;
-    p.nesterov = p.momentum != 0 && dice_.chance(0.5);
-  } else {
-    // With a tiny eps a gradient that is zero but for rounding moves a weight by the whole rate.
-    p.eps = dice_.chance(0.9) ? 1e-3f : 1e-8f;
-    p.beta2 = dice_.chance(0.5) ? 0.999f : 0.9f;
-  }
+  using Kind = Optimizer::Kind;
+  static const std::vector<Kind> kKinds = {Kind::adamw,   Kind::adamw,   Kind::sgd,
+                                           Kind::sgd,     Kind::adagrad, Kind::rmsprop,
+                                           Kind::rmsprop, Kind::lion,    Kind::adafactor};
+  p.kind = dice_.of(kKinds);
+  // With a tiny eps a gradient that is zero but for rounding moves a weight by the whole rate.
+  p.eps = dice_.chance(0.9) || p.kind == Kind::adafactor ? 1e-3f : 1e-8f;
+  p.beta2 = dice_.chance(0.5) ? 0.999f : 0.9f;
+  p.momentum = (p.kind == Kind::sgd || p.kind == Kind::rmsprop) && dice_.chance(0.6) ? 0.9f : 0;
+  p.nesterov = p.kind == Kind::sgd && p.momentum != 0 && dice_.chance(0.5);
+  p.centered = p.kind == Kind::rmsprop && dice_.chance(0.5);
+  p.learning_rate_decay = p.kind == Kind::adagrad && dice_.chance(0.5) ? 0.25f : 0;
   recipe_.steps = static_cast<uint32_t>(dice_.between(1, 3));
 }
 

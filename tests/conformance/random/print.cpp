@@ -240,21 +240,27 @@ class Printer {
   void options() {
     const TrainOptions& o = recipe_.options;
     const Optimizer& p = o.optimizer;
-    const bool adamw = p.kind == Optimizer::Kind::adamw;
+    const auto number = [&](const char* name, float Optimizer::*member) {
+      if (p.*member != Optimizer().*member) {
+        line(format("o.optimizer.{} = {};", name, literal(static_cast<double>(p.*member))));
+      }
+    };
+    const auto truth = [&](const char* name, bool Optimizer::*member) {
+      if (p.*member) {
+        line(format("o.optimizer.{} = true;", name));
+      }
+    };
     line("EXPECT_OK(m.to(device));");
     line("TrainOptions o;");
-    line(format("o.optimizer.kind = Optimizer::Kind::{};", adamw ? "adamw" : "sgd"));
-    line(format("o.optimizer.weight_decay = {};", literal(static_cast<double>(p.weight_decay))));
-    if (p.decay_all) {
-      line("o.optimizer.decay_all = true;");
-    }
-    if (adamw) {
-      line(format("o.optimizer.eps = {};", literal(static_cast<double>(p.eps))));
-      line(format("o.optimizer.beta2 = {};", literal(static_cast<double>(p.beta2))));
-    } else if (p.momentum != 0) {
-      line(format("o.optimizer.momentum = {};", literal(static_cast<double>(p.momentum))));
-      line(format("o.optimizer.nesterov = {};", p.nesterov));
-    }
+    line(format("o.optimizer.kind = Optimizer::Kind::{};", name_of(p.kind)));
+    number("weight_decay", &Optimizer::weight_decay);
+    number("eps", &Optimizer::eps);
+    number("beta2", &Optimizer::beta2);
+    number("momentum", &Optimizer::momentum);
+    number("learning_rate_decay", &Optimizer::learning_rate_decay);
+    truth("nesterov", &Optimizer::nesterov);
+    truth("decay_all", &Optimizer::decay_all);
+    truth("centered", &Optimizer::centered);
     line(format("o.schedule.learning_rate = {};",
                 literal(static_cast<double>(o.schedule.learning_rate))));
     line(format("o.clip_norm = {};", literal(static_cast<double>(o.clip_norm))));

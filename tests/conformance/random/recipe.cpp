@@ -33,6 +33,30 @@ std::optional<size_t> declaring_parameter(const Recipe& recipe, size_t storage) 
   return {};
 }
 
+std::vector<Shape> moments_of(const Optimizer& optimizer, const Shape& weight) {
+  const auto times = [&](int n) { return std::vector<Shape>(static_cast<size_t>(n), weight); };
+  const int momentum = optimizer.momentum != 0 ? 1 : 0;
+  switch (optimizer.kind) {
+    case Optimizer::Kind::adamw:
+      return times(2);
+    case Optimizer::Kind::sgd:
+      return times(momentum);
+    case Optimizer::Kind::rmsprop:
+      return times(1 + (optimizer.centered ? 1 : 0) + momentum);
+    case Optimizer::Kind::adafactor: {
+      if (weight.rank() < 2) {
+        return times(1);
+      }
+      const auto dims = weight.dims();
+      Shape columns(dims.first(dims.size() - 2));
+      columns.push_back(dims.back());
+      return {Shape(dims.first(dims.size() - 1)), columns};
+    }
+    default:
+      return times(1);
+  }
+}
+
 Result<std::vector<size_t>> element_map(const StorageRow& storage, const ParameterRow& parameter) {
   BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   const int64_t row =
@@ -134,11 +158,12 @@ Status infer_op_node(const Graph& g, Node& node) {
   std::vector<DType> dtypes;
   for (const Ref r : node.inputs) {
     shapes.push_back(g.shape(r));
-    dtypes.push_back(g.nodes[r.node].classes > 0 ? DType::i32 : DType::f32);
+    dtypes.push_back(g.dtype(r));
   }
   BOWLINE_ASSIGN(const Attributes attributes, attributes_from(node.op, node.attributes));
   BOWLINE_ASSIGN(Signature made, infer(node.op, attributes, shapes, dtypes));
   node.shapes = std::move(made.shapes);
+  node.dtypes = std::move(made.dtypes);
   return {};
 }
 
@@ -162,6 +187,7 @@ Status infer_graph(const Recipe& recipe, Graph& g, const Graph* outer, const Nod
       case Node::Kind::capture:
         node.shapes = {outer->shape(node.outer)};
         node.classes = outer->nodes[node.outer.node].classes;
+        node.dtypes = {outer->dtype(node.outer)};
         break;
       case Node::Kind::op:
         BOWLINE_TRY(infer_op_node(g, node));

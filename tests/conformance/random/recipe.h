@@ -28,6 +28,8 @@ struct Node {
   };
   Kind kind = Kind::op;
   std::vector<Shape> shapes;  // of the outputs
+  std::vector<DType>
+      dtypes;  // of the outputs of an operator or capture; others are f32, or i32 of `classes`
   uint32_t item = 0;
   int64_t classes = 0;
   std::vector<uint32_t> parameters;
@@ -49,6 +51,10 @@ struct Graph {
   std::vector<Ref> outputs;
 
   const Shape& shape(Ref r) const { return nodes[r.node].shapes[r.output]; }
+  DType dtype(Ref r) const {
+    const Node& n = nodes[r.node];
+    return !n.dtypes.empty() ? n.dtypes[r.output] : n.classes > 0 ? DType::i32 : DType::f32;
+  }
 };
 
 struct StorageRow {
@@ -87,6 +93,9 @@ std::string parameter_name(size_t parameter);
 std::string storage_name(size_t storage);
 // The parameter that declares the storage, or none: then storage_name() does.
 std::optional<size_t> declaring_parameter(const Recipe& recipe, size_t storage);
+
+// The shapes of the moments of an optimizer, in the order in which its operator takes them.
+std::vector<Shape> moments_of(const Optimizer& optimizer, const Shape& weight);
 
 // Element i of a parameter is element element_map()[i] of its storage.
 Result<std::vector<size_t>> element_map(const StorageRow& storage, const ParameterRow& parameter);

@@ -12,8 +12,8 @@
 // kReach is the t at which this is 1e-9. 20,000 models compare some 10^7 numbers, and the bounds b_n are several times the
 // roundings that happen. Where no lane moves, a number is exact, and a device gives its very bits.
 //
-// Models for which first order is not enough are not used: those with a Relu within reach of its kink, with
-// numbers that are not finite or huge, or with a loss that is not known to one percent.
+// Models for which first order is not enough are not used: those of which an operator is within reach of where its result bends
+// or jumps, with numbers that are not finite or huge, or with a loss that is not known to one percent.
 #pragma once
 
 #include "conformance/random/tape.h"

@@ -24,17 +24,34 @@ void redirect(Graph& g, Ref from, Ref to) {
   std::ranges::for_each(g.outputs, change);
 }
 
-// A node goes: who reads its output reads an earlier value of the same shape instead.
+// A node goes: who reads its output reads an earlier value instead, of another shape if inference agrees.
 bool drop_node(Graph& g, uint32_t n, uint32_t candidate) {
   const Node& node = g.nodes[n];
   if (node.kind != Node::Kind::op || candidate >= n) {
     return false;
   }
   const Node& other = g.nodes[candidate];
-  if (other.shapes.empty() || !(other.shapes[0] == node.shapes[0]) || other.classes > 0) {
+  if (other.shapes.empty() || g.dtype({candidate, 0}) != g.dtype({n, 0})) {
     return false;
   }
   redirect(g, {n, 0}, {candidate, 0});
+  return true;
+}
+
+// A node goes with all that stands before it alone: its result is an input.
+bool make_input(Graph& g, uint32_t n) {
+  Node& node = g.nodes[n];
+  if (node.kind != Node::Kind::op || node.shapes.size() != 1 || g.dtype({n, 0}) != DType::f32) {
+    return false;
+  }
+  Node input;
+  input.kind = Node::Kind::input;
+  input.shapes = node.shapes;
+  for (const Node& other : g.nodes) {
+    input.item =
+        other.kind == Node::Kind::input ? std::max(input.item, other.item + 1) : input.item;
+  }
+  node = std::move(input);
   return true;
 }
 
@@ -173,6 +190,7 @@ void add_graph_changes(const Recipe& recipe, std::vector<Change>& out) {
         }
       }
     }
+    out.push_back([n](Recipe& r) { return make_input(r.loss, n); });
     for (uint32_t c = 0; c < n; ++c) {
       out.push_back([n, c](Recipe& r) { return drop_node(r.loss, n, c); });
     }
@@ -214,6 +232,8 @@ std::vector<Change> changes_of(const Recipe& recipe) {
       set_to(&Optimizer::momentum, 0.0f),
       set_to(&Optimizer::weight_decay, 0.0f),
       set_to(&Optimizer::decay_all, false),
+      set_to(&Optimizer::centered, false),
+      set_to(&Optimizer::learning_rate_decay, 0.0f),
   };
   add_graph_changes(recipe, out);
   for (size_t s = 0; s < recipe.storages.size(); ++s) {

@@ -244,8 +244,6 @@ Status observe_row(const Model& m, const ModelInfo& info, uint32_t tie, StorageR
 
 Status observe_owned(const Recipe& recipe, const Model& m, Observation& out) {
   BOWLINE_ASSIGN(const ModelInfo info, m.describe());
-  const Optimizer& o = recipe.options.optimizer;
-  const uint32_t moments = o.kind == Optimizer::Kind::adamw ? 2 : o.momentum != 0 ? 1 : 0;
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
     if (recipe.storages[s].frozen) {
       continue;
@@ -254,6 +252,7 @@ Status observe_owned(const Recipe& recipe, const Model& m, Observation& out) {
     const uint32_t tie = info.parameters[p.index].tie;
     BOWLINE_TRY(observe_row(m, info, tie, StorageRole::gradient, 0,
                             format("gradient of {}", storage_name(s)), out));
+    const size_t moments = moments_of(recipe.options.optimizer, recipe.storages[s].shape).size();
     for (uint32_t k = 0; k < moments; ++k) {
       BOWLINE_TRY(observe_row(m, info, tie, StorageRole::moment, k,
                               format("moment {} of {}", k, storage_name(s)), out));
