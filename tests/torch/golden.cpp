@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -43,7 +44,7 @@ NumberLists read_lists(const std::string& text, size_t at) {
 
 template <class Line>
 void for_lines(const std::string& file, Line&& line) {
-  std::ifstream in(std::string(BOWLINE_TORCH_FOLDER) + "/" + file);
+  std::ifstream in(std::filesystem::path(BOWLINE_TORCH_FOLDER) / file);
   ASSERT_TRUE(in.is_open()) << file;
   std::string text;
   for (int number = 1; std::getline(in, text); ++number) {
