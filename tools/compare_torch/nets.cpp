@@ -283,7 +283,7 @@ Result<nlohmann::json> train_net(const Options& o, const Device& device, Model& 
   TrainOptions options;
   options.dims = net->dims();
   options.optimizer = net->optimizer();
-  options.schedule.learning_rate = o.net == "lstm" ? 1e-3f : 1e-2f;
+  options.schedule.learning_rate = o.net == "lstm" ? 1e-3f : 1e-4f;
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
   const size_t batches = data.size() / net->words();
   std::vector<float> losses;
