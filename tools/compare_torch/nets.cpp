@@ -30,7 +30,6 @@ struct Options {
   int64_t seq = 64;
   int64_t steps = 0;
   int threads = 0;
-  bool profile = false;
 };
 
 // A network: its entry points and what a batch of it is. All numbers of a batch have 4 bytes.
@@ -65,7 +64,8 @@ class LstmNet : public Net {
     };
     Value x = g.input("bytes", DType::i32, {"seq", "batch"});
     x = g.op("Embedding", {parameter("embedding", {256, kHidden}), x});
-    x = g.op("Linear", {x, parameter("w_in", {4 * kHidden, kHidden}), parameter("b", {4 * kHidden})});
+    x = g.op("Linear",
+             {x, parameter("w_in", {4 * kHidden, kHidden}), parameter("b", {4 * kHidden})});
     const Value h = g.input("h", DType::f32, {"batch", kHidden});
     const Value c = g.input("c", DType::f32, {"batch", kHidden});
     x = g.op("Lstm", {x, parameter("w", {4 * kHidden, kHidden}), h, c});
@@ -261,15 +261,6 @@ Result<double> median_ms(int64_t count, const std::function<Status(size_t)>& onc
   return times[times.size() / 2];
 }
 
-// Times of the nodes summed by operator, in ms.
-nlohmann::json by_operator(const std::vector<NodeTime>& times) {
-  nlohmann::json sums;
-  for (const NodeTime& t : times) {
-    sums[t.op] = sums.value(t.op, 0.0) + t.ns / 1e6;
-  }
-  return sums;
-}
-
 Status make(const Options& o) {
   Model model;
   BOWLINE_TRY(net_of(o)->build(model));
@@ -290,15 +281,12 @@ Result<nlohmann::json> train_net(const Options& o, const Device& device, Model& 
   std::vector<Tensor> batch;
   BOWLINE_ASSIGN(const double ms, median_ms(o.steps, [&](size_t i) -> Status {
                    batch = net->batch(data, i % batches);
-                   BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(batch));
+                   BOWLINE_ASSIGN(const std::optional<StepReport> report,
+                                  trainer.micro_step(batch));
                    losses.push_back(report->loss);
                    return {};
                  }));
   nlohmann::json j = {{"time_ms", ms}, {"losses", losses}};
-  if (o.profile) {
-    BOWLINE_ASSIGN(const std::vector<NodeTime> times, trainer.profile(batch));
-    j["profile_ms"] = by_operator(times);
-  }
   if (!o.save.empty()) {
     BOWLINE_TRY(model.save(o.save));
   }
@@ -314,13 +302,8 @@ Result<nlohmann::json> run_net(const Options& o, const Device& device, Model& mo
   const Tensor out[] = {{"logits", DType::f32, shape, logits.data()}};
   std::vector<Tensor> in = net->batch(data, 0);
   in.pop_back();  // the labels
-  BOWLINE_ASSIGN(const double ms,
-                 median_ms(o.steps, [&](size_t) { return session.run(in, out); }));
+  BOWLINE_ASSIGN(const double ms, median_ms(o.steps, [&](size_t) { return session.run(in, out); }));
   nlohmann::json j = {{"time_ms", ms}};
-  if (o.profile) {
-    BOWLINE_ASSIGN(const std::vector<NodeTime> times, session.profile(in));
-    j["profile_ms"] = by_operator(times);
-  }
   if (!o.result.empty()) {
     const std::span<const std::byte> bytes[] = {std::as_bytes(std::span(logits))};
     BOWLINE_TRY(write_file(o.result, bytes));
@@ -343,7 +326,8 @@ Status on_device(const Options& o, const auto& work) {
 
 int main_of(int argc, char** argv) {
   CLI::App app(
-      "Makes, trains and runs the networks of compare_torch.py, and prints times and losses as JSON");
+      "Makes, trains and runs the networks of compare_torch.py, and prints times and losses as "
+      "JSON");
   app.footer(
       "example: compare_nets make lstm lstm.bowline\n"
       "         compare_nets train lstm lstm.bowline --data tokens.bin --batch 16 --seq 64\n\n"
@@ -357,15 +341,16 @@ int main_of(int argc, char** argv) {
     return v;
   };
   const auto timed = [&](CLI::App* v) {
-    v->add_option("--data", o.data, "Batches, numbers of 4 bytes: lstm i32 [batch, seq + 1]; mobilenet "
-                                    "f32 images [batch, 3, 96, 96], then i32 labels [batch]")
+    v->add_option("--data", o.data,
+                  "Batches, numbers of 4 bytes: lstm i32 [batch, seq + 1]; mobilenet "
+                  "f32 images [batch, 3, 96, 96], then i32 labels [batch]")
         ->required();
     v->add_option("--batch", o.batch, "Rows per batch")->check(CLI::Range(1, 1 << 16));
     v->add_option("--steps", o.steps, "How often (0: until the median is steady)")
         ->check(CLI::Range(0, 1 << 20));
-    v->add_option("--threads", o.threads, "CPU threads (0: one per core)")->check(CLI::Range(0, 1024));
+    v->add_option("--threads", o.threads, "CPU threads (0: one per core)")
+        ->check(CLI::Range(0, 1024));
     v->add_option("--device", o.device, "Device, as `bowline devices` lists it");
-    v->add_flag("--profile", o.profile, "Tell the time of each operator, in one more call");
   };
   CLI::App* make_verb = verb("make", "Writes a model with new weights", {"lstm", "mobilenet"});
   CLI::App* train_verb = verb("train", "Times training steps", {"lstm", "mobilenet"});
