@@ -1,5 +1,6 @@
 #include "threads.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -13,6 +14,18 @@ namespace {
 // About 50 us of waiting before a thread sleeps, longer than the gap between two operators of a
 // plan.
 constexpr int kSpins = 2000;
+
+// Many small tasks are claimed in runs, so that claims cost less than work; as many runs as let the threads end together. Which
+// thread has which task decides nothing that can be seen.
+constexpr int32_t kRunsPerThread = 16;
+int32_t tasks_of_run(int32_t tasks, size_t threads) {
+  return std::max(1, tasks / (kRunsPerThread * static_cast<int32_t>(threads)));
+}
+int32_t runs_of(int32_t tasks, size_t threads) {
+  const int32_t run = tasks_of_run(tasks, threads);
+  return (tasks + run - 1) / run;
+}
+
 inline void pause() {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
@@ -67,16 +80,20 @@ bool Threads::run_one(size_t thread) {
   if (claim <= 0) {
     return false;
   }
-  // Read before the task counts as done: from then on the caller may start another job.
+  // Read before the run counts as done: from then on the caller may start another job.
   const int32_t tasks = tasks_;
-  try {
-    call_(context_, static_cast<size_t>(tasks - claim), thread);
-  } catch (...) {
-    if (!failed_.exchange(true)) {
-      failure_ = std::current_exception();
+  const int32_t run = tasks_of_run(tasks, count()), runs = runs_of(tasks, count());
+  const int32_t begin = (runs - claim) * run;
+  for (int32_t task = begin; task < std::min(begin + run, tasks); ++task) {
+    try {
+      call_(context_, static_cast<size_t>(task), thread);
+    } catch (...) {
+      if (!failed_.exchange(true)) {
+        failure_ = std::current_exception();
+      }
     }
   }
-  if (done_.fetch_add(1) + 1 == tasks && caller_sleeps_.load()) {
+  if (done_.fetch_add(1) + 1 == runs && caller_sleeps_.load()) {
     done_.notify_one();
   }
   return true;
@@ -109,7 +126,8 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   context_ = context;
   tasks_ = static_cast<int32_t>(tasks);
   done_.store(0, std::memory_order_relaxed);
-  unclaimed_.store(tasks_);
+  const int32_t runs = runs_of(tasks_, count());
+  unclaimed_.store(runs);
   epoch_.fetch_add(1);
   if (sleepers_.load() > 0) {
     epoch_.notify_all();
@@ -117,14 +135,14 @@ void Threads::run(size_t tasks, Call call, const void* context) {
   while (run_one(0)) {
   }
   for (int i = 0; i < kSpins; ++i) {
-    if (done_.load(std::memory_order_acquire) == tasks_) {
+    if (done_.load(std::memory_order_acquire) == runs) {
       return finish();
     }
     pause();
   }
   // A worker lost its core, or a task is long: sleeping leaves the core to whoever can go on.
   caller_sleeps_.store(true);
-  for (int32_t done = done_.load(); done != tasks_; done = done_.load()) {
+  for (int32_t done = done_.load(); done != runs; done = done_.load()) {
     done_.wait(done);
   }
   caller_sleeps_.store(false);

@@ -79,6 +79,14 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::cpu {
 namespace HWY_NAMESPACE {
 
+// Rows of n elements, which lie apart from each other here and there.
+void copy_rows(size_t rows, size_t n, const float* from, size_t from_row, float* to,
+               size_t to_row) {
+  for (size_t r = 0; r < rows; ++r, from += from_row, to += to_row) {
+    for_vectors(n, [&](size_t i, auto part) HWY_ATTR { part.store(part.load(from + i), to + i); });
+  }
+}
+
 void direct_forward(const DirectJob& job, const float* padded, const float* weight, float bias,
                     float* y) {
   const FloatTag d;
@@ -96,12 +104,13 @@ void direct_forward(const DirectJob& job, const float* padded, const float* weig
     if (together) {
       slide(padded + job.padded.row_of(z, 0), job.flat(), job.staged);
     }
+    if (together) {
+      copy_rows(job.rows_y, job.row, job.staged, job.padded.row(), y, job.row);
+      y += job.rows_y * job.row;
+      continue;
+    }
     for (size_t r = 0; r < job.rows_y; ++r, y += job.row) {
-      if (together) {
-        std::copy_n(job.staged + r * job.padded.row(), job.row, y);
-      } else {
-        slide(padded + job.padded.row_of(z, r), job.row, y);
-      }
+      slide(padded + job.padded.row_of(z, r), job.row, y);
     }
   }
 }
@@ -133,9 +142,7 @@ void direct_weights(const DirectJob& job, const float* padded, const float* dy, 
   for (size_t z = 0; z < job.rows_z; ++z, dy += job.rows_y * job.row) {
     if (together) {
       std::fill_n(job.staged, job.flat(), 0.0f);
-      for (size_t r = 0; r < job.rows_y; ++r) {
-        std::copy_n(dy + r * job.row, job.row, job.staged + r * job.padded.row());
-      }
+      copy_rows(job.rows_y, job.row, dy, job.row, job.staged, job.padded.row());
     }
     for (size_t k = 0; k < job.window; ++k) {
       const float* from = padded + job.taps[k];
@@ -163,6 +170,7 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::cpu {
 namespace {
 
+HWY_EXPORT(copy_rows);
 HWY_EXPORT(direct_forward);
 HWY_EXPORT(direct_back);
 HWY_EXPORT(direct_weights);
@@ -171,6 +179,7 @@ HWY_EXPORT(add_run);
 // Columns of a product that are worth its while, and floats of them that stay in a cache.
 constexpr size_t kColumnsWanted = 512;
 constexpr size_t kColumnFloats = size_t{1} << 20;
+constexpr size_t kTasksPerThread = 16;
 
 constexpr size_t aligned(size_t floats) { return (floats + 15) / 16 * 16; }
 
@@ -182,6 +191,13 @@ bool is_pointwise(const Convolution& c) {
   return std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
     return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
   });
+}
+
+// So few columns that what meets every channel is a row of its own, and sums run along the channels.
+constexpr size_t kFewColumns = 12;
+bool has_few_columns(const Convolution& c) {
+  return is_pointwise(c) && c.batch == 1 && c.windows.outputs() > 0 &&
+         to_size(c.windows.outputs()) <= kFewColumns;
 }
 
 // The products that a convolution becomes: columns of some samples, or of a part of the outputs of one.
@@ -382,6 +398,17 @@ struct Scratch {
   float* gemm;
 };
 
+// Rows of x turned and rows of y to be turned, then the scratch of gemm.
+size_t few_floats(const Convolution& c) {
+  return aligned(to_size(c.windows.outputs() * (c.inputs + c.outputs)));
+}
+// gemm sums along rows where it has so few of them.
+constexpr size_t kRowsSummedAlong = 6;
+GemmShape few_product(const Convolution& c, size_t rows) {
+  const size_t m = to_size(c.outputs), k = to_size(c.inputs);
+  return product(GemmLayout::nt, rows, m, k, k, k, m);
+}
+
 uint64_t column_scratch_bytes(const Convolution& c, const Threads& threads) {
   const Columns columns(c);
   const size_t m = to_size(c.outputs), n = columns.most(), k = columns.depth;
@@ -390,7 +417,11 @@ uint64_t column_scratch_bytes(const Convolution& c, const Threads& threads) {
                 gemm_scratch_bytes(product(GemmLayout::tn, k, n, m, k, n, n), threads),
                 gemm_scratch_bytes(product(GemmLayout::nt, m, k, n, n, n, k), threads)});
   const size_t floats = Scratch::column_floats(columns) + Scratch::sample_floats(c, columns);
-  return floats * sizeof(float) + products;
+  const uint64_t few = has_few_columns(c)
+                           ? few_floats(c) * sizeof(float) +
+                                 gemm_scratch_bytes(few_product(c, kRowsSummedAlong), threads)
+                           : 0;
+  return std::max(floats * sizeof(float) + products, few);
 }
 
 // What dy says of x, with steps of one, is a convolution of dy with the window turned around.
@@ -461,17 +492,33 @@ struct Direct {
       }
     }
   }
+  // The zeros around the plane were written before.
   void pack(const float* x, float* to) const {
-    const WindowAxis& a = padded.windows.axis[2];
-    for_rows(to, x, [&](float* row, const float* from) {
-      std::fill_n(row, padded.row(), 0.0f);
-      if (from != nullptr && padded.parts == 1) {
-        const int64_t end = std::min(a.in + a.pad, static_cast<int64_t>(padded.extent[2]));
-        std::copy_n(from, std::max<int64_t>(end - a.pad, 0), row + a.pad);
-      } else if (from != nullptr) {
-        for_elements([&](size_t at, int64_t i) { row[at] = from[i]; });
+    const auto& [az, ay, ax] = padded.windows.axis;
+    const auto there = [&](size_t axis) {
+      const WindowAxis& a = padded.windows.axis[axis];
+      return to_size(
+          std::clamp<int64_t>(static_cast<int64_t>(padded.extent[axis]) - a.pad, 0, a.in));
+    };
+    const size_t rows = there(1), columns = there(2), pad = to_size(ax.pad), parts = padded.parts;
+    for (size_t z = 0; z < there(0); ++z) {
+      const float* from = x + to_size(static_cast<int64_t>(z) * ay.in * ax.in);
+      float* slice =
+          to + ((z + to_size(az.pad)) * padded.extent[1] + to_size(ay.pad)) * padded.row();
+      if (parts == 1) {
+        HWY_DYNAMIC_DISPATCH(copy_rows)
+        (rows, columns, from, to_size(ax.in), slice + pad, padded.row());
+        continue;
       }
-    });
+      for (size_t y = 0; y < rows; ++y, from += ax.in, slice += padded.row()) {
+        for (size_t first = 0; first < std::min(parts, columns); ++first) {
+          float* part = slice + (pad + first) % parts * padded.part + (pad + first) / parts;
+          for (size_t i = first; i < columns; i += parts) {
+            *part++ = from[i];
+          }
+        }
+      }
+    }
   }
   // The rows of dx were filled before.
   void unpack(float* from, float* dx) const {
@@ -513,15 +560,20 @@ void convolve_direct(Threads& threads, const Convolution& c, const float* x, con
                      const float* bias, float* y, void* scratch, bool turned = false) {
   const Direct direct(c, scratch, turned);
   const Group size = group_of(c);
-  const size_t outputs = to_size(c.outputs);
-  threads.parallel_for(to_size(c.batch * c.groups), [&](size_t task, size_t thread) {
+  const size_t outputs = to_size(c.outputs), planes = to_size(c.batch * c.groups);
+  // A task has several planes, as the zeros around them stay.
+  const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
+  threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
     float* plane = direct.plane(thread);
-    direct.pack(x + task * size.inputs, plane);
-    for (size_t m = 0; m < outputs; ++m) {
-      const size_t channel = task % to_size(c.groups) * outputs + m;
-      HWY_DYNAMIC_DISPATCH(direct_forward)
-      (direct.job(thread), plane, weight + channel * size.window,
-       bias != nullptr ? bias[channel] : 0.0f, y + (task * outputs + m) * size.outputs);
+    std::fill_n(plane, direct.padded.floats(), 0.0f);
+    for (size_t p = task * unit; p < std::min(planes, (task + 1) * unit); ++p) {
+      direct.pack(x + p * size.inputs, plane);
+      for (size_t m = 0; m < outputs; ++m) {
+        const size_t channel = p % to_size(c.groups) * outputs + m;
+        HWY_DYNAMIC_DISPATCH(direct_forward)
+        (direct.job(thread), plane, weight + channel * size.window,
+         bias != nullptr ? bias[channel] : 0.0f, y + (p * outputs + m) * size.outputs);
+      }
     }
   });
 }
@@ -552,6 +604,7 @@ void convolve_weights_direct(Threads& threads, const Convolution& c, const float
   threads.parallel_for(groups, [&](size_t g, size_t thread) {
     float* plane = direct.plane(thread);
     std::fill_n(dweight + g * outputs * size.window, outputs * size.window, 0.0f);
+    std::fill_n(plane, direct.padded.floats(), 0.0f);
     for (size_t n = 0; n < to_size(c.batch); ++n) {
       direct.pack(x + (n * groups + g) * size.inputs, plane);
       for (size_t m = 0; m < outputs; ++m) {
@@ -563,12 +616,42 @@ void convolve_weights_direct(Threads& threads, const Convolution& c, const float
   });
 }
 
+void convolve_few(Threads& threads, const Convolution& c, const float* x, const float* weight,
+                  const float* bias, float* y, void* scratch) {
+  const size_t n = to_size(c.windows.outputs()), m = to_size(c.outputs), k = to_size(c.inputs);
+  float* const turned = static_cast<float*>(scratch);
+  float* const sums = turned + n * k;
+  float* const rest = turned + few_floats(c);
+  for (size_t g = 0; g < to_size(c.groups); ++g, x += k * n, weight += m * k, y += m * n) {
+    for (size_t i = 0; i < k; ++i) {
+      for (size_t o = 0; o < n; ++o) {
+        turned[o * k + i] = x[i * n + o];
+      }
+    }
+    for (size_t o = 0; o < n; o += kRowsSummedAlong) {
+      GemmOptions options;
+      options.bias = bias != nullptr ? bias + g * m : nullptr;
+      gemm(threads, few_product(c, std::min(n - o, kRowsSummedAlong)), turned + o * k, weight,
+           sums + o * m, options, rest);
+    }
+    for (size_t i = 0; i < m; ++i) {
+      for (size_t o = 0; o < n; ++o) {
+        y[i * n + o] = sums[o * m + i];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void convolve(Threads& threads, const Convolution& c, const float* x, const float* weight,
               const float* bias, float* y, void* scratch) {
   if (is_direct(c)) {
     convolve_direct(threads, c, x, weight, bias, y, scratch);
+    return;
+  }
+  if (has_few_columns(c)) {
+    convolve_few(threads, c, x, weight, bias, y, scratch);
     return;
   }
   const Columns columns(c);

@@ -1,0 +1,183 @@
+"""What every comparison needs: both sides as processes of their own, runs in turn, and how far losses agree."""
+
+import json
+import math
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = pathlib.Path(__file__).resolve().parent / "compare_torch.py"
+GEMM = 768
+OPTIMIZER = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8}
+WEIGHT_DECAY = 0.1  # of storages of rank 2 and more
+
+
+class Failure(Exception):
+    """What failed, as a sentence for the user."""
+
+
+def run(command, threads=None):
+    """Runs a command; returns (its output, its peak resident set in MiB)."""
+    cpus = sorted(os.sched_getaffinity(0))[:threads]
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen([str(part) for part in command], stdout=output, stderr=errors,
+                                       preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+        except OSError as error:
+            raise Failure(f"{command[0]} cannot be started: {error.strerror}.") from error
+        # The peak counts the pages of this process too, up to the exec: it stays small, without torch.
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    if process.returncode != 0:
+        raise Failure(f"Command ended with {process.returncode}: {' '.join(map(str, command))}\n"
+                      + "\n".join(texts).strip())
+    return texts[0], usage.ru_maxrss / 1024
+
+
+def parse_json(text, command):
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Failure(f"Output of {command} is no JSON: {text.strip()[:200]}") from error
+
+
+class Torch:
+    """PyTorch's side, and ONNX Runtime's: the program again, in a process of its own, which alone imports them."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def __call__(self, kind, **task):
+        o = self.options
+        text, peak = run([sys.executable, PROGRAM, "--worker", json.dumps({"kind": kind, **task}),
+                          "--threads", o.threads, "--heads", o.heads, "--eps", o.eps, "--gelu", o.gelu,
+                          "--rope-base", o.rope_base] + ["--fused"] * o.fused, o.threads)
+        return json.loads(text), peak
+
+
+class Bowline:
+    """Bowline's side: the command."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def __call__(self, *arguments):
+        return run([self.options.bowline, *arguments], self.options.threads)
+
+    def bench(self, *arguments):
+        """Returns (the JSON object that `bowline bench` prints, peak in MiB)."""
+        text, peak = self("bench", *arguments, "-o", "json")
+        result = parse_json(text, "bowline bench")
+        return (result[0] if isinstance(result, list) else result), peak
+
+    def export(self, model, folder):
+        self("export", model, "--weights", folder)
+        return folder
+
+    def train(self, batch, seq, device):
+        return ("train", self.options.model, "--batch", batch, "--seq", seq, "--device", device)
+
+
+def work_gemm(task, options):
+    """Returns PyTorch's version and its rate of a matrix product a b^T of `size` cubed in `dtype`, f32 if there is none."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    size, device = task["size"], task["device"]
+    dtype = torch.bfloat16 if task.get("dtype") == "bf16" else torch.float32
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    times = []
+    for _ in range(60):
+        start = time.perf_counter()
+        a @ b.T
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return {"gflops": 2 * size**3 / statistics.median(times[10:]) / 1e9, "version": torch.__version__,
+            "threads": torch.get_num_threads()}
+
+
+def cpu_name():
+    found = re.search(r"^model name\s*:\s*(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found[1] if found else "not named"
+
+
+def print_machine(torch):
+    """Prints the CPU, PyTorch's version and its rate of a matrix product; returns the rate, GFLOP/s."""
+    gemm, _ = torch("gemm", size=GEMM, device="cpu")
+    print(f"CPU: {cpu_name()}\nPyTorch {gemm['version']}, {gemm['threads']} threads, f32 GEMM {GEMM} cubed: "
+          f"{gemm['gflops']:.0f} GFLOP/s", flush=True)
+    return gemm["gflops"]
+
+
+def relative_errors(ours, theirs):
+    return [abs(a - b) / abs(b) if b else math.inf for a, b in zip(ours, theirs)]
+
+
+def update_error(before, ours, theirs):
+    """Of {name: tensor}: the length of the difference of two updates to PyTorch's length, all in all and of the worst."""
+    rows = []
+    for key, start in before.items():
+        update = theirs[key].detach().double() - start.double()
+        difference = (ours[key] - start).double() - update
+        rows.append((key, difference.norm().item() ** 2, update.norm().item() ** 2))
+    difference, length = sum(d for _, d, _ in rows), sum(n for _, _, n in rows)
+    # What has no gradient, such as the bias of a norm in front of another one, moves by rounding errors alone.
+    worst = max(((math.sqrt(d / n), key) for key, d, n in rows if n > 1e-12 * length), default=(math.inf, ""))
+    return {"update_error": math.sqrt(difference / length) if length else math.inf,
+            "worst_storage": worst[1], "worst_storage_error": worst[0]}
+
+
+def judge(where, ours, result, steps, tolerance):
+    """Prints how far losses and update agree; raises where that is not enough."""
+    theirs = result["losses"]
+    if len(ours) != steps:
+        raise Failure(f"{where}: bowline wrote {len(ours)} losses for {steps} steps.")
+    losses = relative_errors(ours, theirs)
+    print(f"agreement, {where}: first loss {losses[0]:.1e}, losses {max(losses):.1e}, "
+          f"update {result['update_error']:.1e} (worst storage: {result['worst_storage']} "
+          f"{result['worst_storage_error']:.1e})", flush=True)
+    # `not <=` rather than `>`, so that a NaN fails; max() would hide it.
+    if not losses[0] <= tolerance:
+        raise Failure(f"{where}: the loss of the first batch differs, {ours[0]:.9g} and {theirs[0]:.9g} in "
+                      "PyTorch. Weights, batch or model are not the same.")
+    step = next((i for i, error in enumerate(losses) if not error <= tolerance), None)
+    if step is not None:
+        raise Failure(f"{where}: the loss of step {step + 1} differs, {ours[step]:.9g} and "
+                      f"{theirs[step]:.9g} in PyTorch.")
+    if not result["update_error"] <= tolerance:
+        raise Failure(f"{where}: the update after {steps} steps differs by {result['update_error']:.1e}, most "
+                      f"in {result['worst_storage']}.")
+
+
+def median_time(once, least=5, seconds=1.0, warmup=3):
+    """The median time of once(i) in ms, of calls for at least `seconds`."""
+    for i in range(warmup):
+        once(i)
+    times = []
+    while len(times) < least or sum(times) < seconds:
+        start = time.perf_counter()
+        once(len(times))
+        times.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(times)
+
+
+def measure(shape, runs, sides):
+    """Returns for each side (median time in ms, peak in MiB), the sides taken in turn."""
+    times, peaks = {name: [] for name in sides}, {name: 0 for name in sides}
+    for _ in range(runs):
+        for name, side in sides.items():
+            result, peak = side(shape)
+            times[name].append(result["time_ms"])
+            peaks[name] = max(peaks[name], peak)
+    return {name: (statistics.median(times[name]), peaks[name]) for name in sides}
