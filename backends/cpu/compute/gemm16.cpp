@@ -80,18 +80,18 @@ void pack_wide(const Job16& job, Range columns, Range k, uint32_t* panels) {
 
 template <class T>
 void multiply_wide(const Job16& job, Range rows, Range columns, Range k, const uint32_t* panels,
-                   uint32_t* strips, float* sums) {
+                   uint32_t* packed, float* sums) {
   const GemmShape& s = job.shape;
   const bool turned = transposed_a(s.layout);
-  auto* const a = reinterpret_cast<float*>(strips);
+  auto* const a = reinterpret_cast<float*>(packed);
   const size_t panel = tile_columns();
   const size_t lanes = hn::Lanes(TileTag());
   for (size_t row = rows.begin; row < rows.end; row += kPacked16) {
     const size_t some = HWY_MIN(rows.end - row, kPacked16);
-    float* const out = sums + (row - rows.begin) * kColumns16;
+    float* const out = sums + (row - rows.begin) * job.sums_row;
     for (size_t i = 0; i < (turned ? k.size() : some); ++i) {
       if (turned) {
-        widen_row<T>(job.a + (k.begin + i) * s.lda + row, some, a + i * kPacked16);
+        widen_row<T>(job.a + (k.begin + i) * s.lda + row, some, a + i * job.packed_row);
       } else {
         widen_row<T>(job.a + (row + i) * s.lda + k.begin, k.size(), a + i * k.size());
       }
@@ -102,17 +102,17 @@ void multiply_wide(const Job16& job, Range rows, Range columns, Range k, const u
         TileOperands tile;
         tile.a = turned ? a + i : a + i * k.size();
         tile.a_row = turned ? 1 : k.size();
-        tile.a_k = turned ? kPacked16 : 1;
+        tile.a_k = turned ? job.packed_row : 1;
         tile.b = reinterpret_cast<const float*>(panels) + j * k.size();
         tile.b_k = panel;
-        tile.c = out + i * kColumns16 + j;
-        tile.c_row = kColumns16;
+        tile.c = out + i * job.sums_row + j;
+        tile.c_row = job.sums_row;
         tile_for(HWY_MIN(some - i, kTileRows), (width + lanes - 1) / lanes)(tile, k.size(), width,
                                                                             k.begin > 0, nullptr);
       }
     }
     for (size_t i = 0; i < some && k.end == s.k; ++i) {
-      float* const sum = out + i * kColumns16;
+      float* const sum = out + i * job.sums_row;
       for (size_t j = 0; job.bias != nullptr && j < columns.size(); ++j) {
         sum[j] += wide<T>(job.bias[columns.begin + j]);
       }
@@ -187,20 +187,22 @@ HWY_EXPORT(is_avx512);
 
 std::atomic<bool> bf16_allowed{true};
 
-// What a thread needs, in words of 4 bytes, with any of the blocks. The widest panel of any instruction set has 64 columns.
+// What a thread needs, in words of 4 bytes, with any of the blocks. The widest panel of any instruction set has 64 columns; A is packed
+// by 32 elements.
 struct Scratch16 {
+  size_t columns;
+  size_t packed_row;
   size_t panels;
-  size_t strips;
+  size_t packed;
   size_t sums;
 
-  explicit Scratch16(const GemmShape& s) {
-    const size_t words = std::min(s.k, kWords16);
-    const size_t columns = std::min(round_up(s.n, 64), kColumns16);
-    panels = words * columns;
-    strips = round_up(words * kPacked16, 16);
-    sums = std::min(round_up(s.m, kTileRowsOfAll), kRows16) * kColumns16;
-  }
-  size_t words() const { return round_up(panels + strips + sums, 16); }
+  explicit Scratch16(const GemmShape& s)
+      : columns(std::min(round_up(s.n, 64), kColumns16)),
+        packed_row(std::min(round_up(s.m, 32), kPacked16)),
+        panels(std::min(s.k, kWords16) * columns),
+        packed(round_up(std::min(s.k, kWords16) * packed_row, 16)),
+        sums(std::min(round_up(s.m, kTileRowsOfAll), kRows16) * columns) {}
+  size_t words() const { return round_up(panels + packed + sums, 16); }
 };
 
 void multiply_nothing(const Job16& job) {
@@ -217,8 +219,8 @@ void multiply_part(const Blocks16& blocks, const Job16& job, Range rows, Range c
                    uint32_t* scratch) {
   const GemmShape& s = job.shape;
   const Scratch16 sizes(s);
-  uint32_t* const strips = scratch + sizes.panels;
-  auto* const sums = reinterpret_cast<float*>(strips + sizes.strips);
+  uint32_t* const packed = scratch + sizes.panels;
+  auto* const sums = reinterpret_cast<float*>(packed + sizes.packed);
   const bool pack_once = s.k <= blocks.depth;
   for (size_t j = columns.begin; j < columns.end; j += kColumns16) {
     const Range some{j, std::min(columns.end, j + kColumns16)};
@@ -228,7 +230,7 @@ void multiply_part(const Blocks16& blocks, const Job16& job, Range rows, Range c
         if (!pack_once || i == rows.begin) {
           blocks.pack(job, some, deep, scratch);
         }
-        blocks.multiply(job, {i, std::min(rows.end, i + kRows16)}, some, deep, scratch, strips,
+        blocks.multiply(job, {i, std::min(rows.end, i + kRows16)}, some, deep, scratch, packed,
                         sums);
       }
     }
@@ -260,12 +262,16 @@ void gemm16(Threads& threads, const Blocks16& blocks, const Job16& job, void* sc
 
 template <class T>
 Job16 job_of(const GemmShape& shape, const T* a, const T* b, T* c, const T* bias) {
-  return {shape,
-          reinterpret_cast<const uint16_t*>(a),
-          reinterpret_cast<const uint16_t*>(b),
-          reinterpret_cast<uint16_t*>(c),
-          reinterpret_cast<const uint16_t*>(bias),
-          nullptr};
+  const Scratch16 sizes(shape);
+  Job16 job;
+  job.shape = shape;
+  job.a = reinterpret_cast<const uint16_t*>(a);
+  job.b = reinterpret_cast<const uint16_t*>(b);
+  job.c = reinterpret_cast<uint16_t*>(c);
+  job.bias = reinterpret_cast<const uint16_t*>(bias);
+  job.sums_row = sizes.columns;
+  job.packed_row = sizes.packed_row;
+  return job;
 }
 
 }  // namespace

@@ -35,9 +35,10 @@ struct Tile {
   const uint32_t* b;
   size_t words;
   bool half_word;  // then half a word of A
-  float* sums;     // (optional) row by row kColumns16: those of the blocks before
-  bool add;        // to what `sums` holds
-  uint16_t* c;     // null: the sums stay sums
+  float* sums;     // (optional) those of the blocks before
+  size_t sums_row;
+  bool add;     // to what `sums` holds
+  uint16_t* c;  // null: the sums stay sums
   size_t c_row;
   const uint16_t* bias;  // may be null
   size_t columns;
@@ -117,7 +118,7 @@ BOWLINE_BF16 void multiply_tile(const Tile& t) {
                             : widen(_mm256_maskz_loadu_epi16(part, t.bias + v * kLanes));
 #pragma GCC unroll 6
     for (size_t r = 0; r < kRows; ++r) {
-      float* sums = t.sums + r * kColumns16 + v * kLanes;
+      float* sums = t.sums + r * t.sums_row + v * kLanes;
       __m512 out = sum[r][v];
       if (t.add) {
         out = _mm512_add_ps(_mm512_maskz_loadu_ps(part, sums), out);
@@ -238,13 +239,13 @@ void pack(const Job16& job, Range columns, Range k, uint32_t* panels) {
   }
 }
 
-// Rows k and k + 1 of A [k, m] to words, kPacked16 to a row, zeros where the second row is not there.
+// Rows k and k + 1 of A [k, m] to words, rows of `row` words, zeros where the second row is not there.
 BOWLINE_BF16 void pack_words(const uint16_t* a, size_t lda, size_t depth, size_t rows,
-                             uint32_t* words) {
+                             uint32_t* words, size_t row) {
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,
                                        39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  for (size_t k = 0; k < depth; k += 2, a += 2 * lda, words += kPacked16) {
+  for (size_t k = 0; k < depth; k += 2, a += 2 * lda, words += row) {
     for (size_t i = 0; i < rows; i += 2 * kLanes) {
       const __mmask32 part = first32(rows - i);
       const __m512i first = _mm512_maskz_loadu_epi16(part, a + i);
@@ -263,11 +264,12 @@ void multiply_rows(const Job16& job, Range rows, Range columns, Range k, const u
   const size_t words = (k.size() + 1) / 2;
   Tile t;
   t.a_row = packed != nullptr ? 2 : s.lda;
-  t.a_word = packed != nullptr ? 2 * kPacked16 : 2;
+  t.a_word = packed != nullptr ? 2 * job.packed_row : 2;
   t.half_word = packed == nullptr && k.size() % 2 != 0;
   t.words = words - (t.half_word ? 1 : 0);
   t.add = k.begin > 0;
   t.c_row = s.ldc;
+  t.sums_row = job.sums_row;
   t.nan = job.nan;
   for (size_t j = columns.begin; j < columns.end; j += kTileColumns) {
     t.columns = std::min(columns.end - j, kTileColumns);
@@ -277,7 +279,7 @@ void multiply_rows(const Job16& job, Range rows, Range columns, Range k, const u
     for (size_t i = rows.begin; i < rows.end; i += kTileRows) {
       t.a = packed != nullptr ? reinterpret_cast<const uint16_t*>(packed + (i - rows.begin))
                               : job.a + i * s.lda + k.begin;
-      t.sums = sums + (i - rows.begin) * kColumns16 + (j - columns.begin);
+      t.sums = sums + (i - rows.begin) * job.sums_row + (j - columns.begin);
       t.c = last ? job.c + i * s.ldc + j : nullptr;
       tile_for(std::min(rows.end - i, kTileRows), vectors)(t);
     }
@@ -292,8 +294,9 @@ void multiply(const Job16& job, Range rows, Range columns, Range k, const uint32
   }
   for (size_t i = rows.begin; i < rows.end; i += kPacked16) {
     const Range some{i, std::min(rows.end, i + kPacked16)};
-    pack_words(job.a + k.begin * job.shape.lda + i, job.shape.lda, k.size(), some.size(), packed);
-    multiply_rows(job, some, columns, k, panels, packed, sums + (i - rows.begin) * kColumns16);
+    pack_words(job.a + k.begin * job.shape.lda + i, job.shape.lda, k.size(), some.size(), packed,
+               job.packed_row);
+    multiply_rows(job, some, columns, k, panels, packed, sums + (i - rows.begin) * job.sums_row);
   }
 }
 
