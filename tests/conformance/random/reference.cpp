@@ -146,7 +146,9 @@ class Pass {
   Status line_backward(const Tape::Line& line) {
     const bool reached =
         std::ranges::any_of(line.outputs, [&](uint32_t v) { return !douts_[v].empty(); });
-    if (!reached || !tape_.values[line.outputs[0]].needed) {
+    // The body of a Repeat is differentiated as a whole: a rule that refuses does so where nothing flows, too.
+    const bool refusable = reached || op_def(line.op).gradient != nullptr;
+    if (!refusable || !tape_.values[line.outputs[0]].needed) {
       return {};
     }
     step_.facts.iteration = line.iteration;
@@ -163,6 +165,9 @@ class Pass {
     BOWLINE_REQUIRE_CODE(op_def(line.op).gradient != nullptr, Code::unsupported,
                          "A weight is behind {}, which has no gradient.", line.op);
     BOWLINE_TRY(op_def(line.op).gradient(context));
+    if (!reached) {
+      return {};
+    }
     for (size_t i = 0; i < line.inputs.size(); ++i) {
       const uint32_t v = line.inputs[i];
       const auto& gradient = context.gradient(i);
