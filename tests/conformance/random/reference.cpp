@@ -507,6 +507,9 @@ Status check_bends(const std::vector<std::vector<Machine::Call>>& calls) {
 }  // namespace
 
 Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
+  if (recipe.loss.shape(recipe.loss.outputs[0]).rank() != 0) {
+    return unusable("The loss is no scalar.");  // as shrinking may make it
+  }
   BOWLINE_ASSIGN(const Tape loss, make_tape(recipe, recipe.loss, as_repeat));
   BOWLINE_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
   std::vector<Observation> lanes;
