@@ -119,10 +119,13 @@ class Pass {
     }
     for (size_t v = 0; v < values_.size(); ++v) {
       const int32_t p = tape_.values[v].parameter;
-      if (p < 0 || douts_[v].empty() || !tape_.values[v].needed) {
+      if (p < 0 || douts_[v].empty()) {
         continue;
       }
       const ParameterRow& row = recipe_.parameters[static_cast<size_t>(p)];
+      if (recipe_.storages[row.storage].frozen) {
+        continue;
+      }
       BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
       std::vector<double> whole(gradients[row.storage].size());
       for (size_t i = 0; i < map.size(); ++i) {
