@@ -27,7 +27,11 @@ void main() {
   const bool inside = id >= 0 && uint(id) < p.rows;
   const uint row = inside ? uint(id) : 0;
   for (uint c = gl_SubgroupInvocationID; c < p.n; c += gl_SubgroupSize) {
-    p.y.v[i * p.n + c] = inside ? p.table.v[row * p.n + c] : CELL(uvec2(0));
+    if (inside) {  // no `?:`, which would compute with the bits and so need shaderInt16
+      p.y.v[i * p.n + c] = p.table.v[row * p.n + c];
+    } else {
+      p.y.v[i * p.n + c] = CELL(uvec2(0));
+    }
   }
   if (!inside && subgroupElect()) {
     bad_index(p.step, p.node, id);

@@ -40,15 +40,19 @@ const char* too_large(const NodeView& node) {
 
 }  // namespace
 
-Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const DeviceOptions& options) {
+Result<std::unique_ptr<device::Device>> OpenVulkan::open(int index, const DeviceOptions& options,
+                                                         void (*hide)(PhysicalDevice&)) {
   std::unique_ptr<OpenVulkan> self(new OpenVulkan());
   if (const char* reason = self->loader_.open(); reason != nullptr) {
     return Status(Code::unsupported, reason);
   }
-  const std::vector<PhysicalDevice> devices = physical_devices(self->loader_);
+  std::vector<PhysicalDevice> devices = physical_devices(self->loader_);
   BOWLINE_REQUIRE(index >= 0 && static_cast<size_t>(index) < devices.size(),
                   "There is no Vulkan device {} (of {}).", index, devices.size());
-  const PhysicalDevice& physical = devices[static_cast<size_t>(index)];
+  PhysicalDevice& physical = devices[static_cast<size_t>(index)];
+  if (hide != nullptr) {
+    hide(physical);
+  }
   BOWLINE_REQUIRE_CODE(physical.reason.empty(), Code::unsupported,
                        "Vulkan device {} cannot be used. {}", index, physical.reason);
   self->device_ = std::make_unique<vulkan::Device>(self->loader_, physical);

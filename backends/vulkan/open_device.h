@@ -11,7 +11,9 @@ namespace bowline::vulkan {
 class OpenVulkan final : public device::Device {
  public:
   // Errors  unsupported: the loader, the device or a feature is missing, with the reason.
-  static Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options);
+  // `hide`, of tests, takes features away that the device has.
+  static Result<std::unique_ptr<device::Device>> open(int index, const DeviceOptions& options,
+                                                      void (*hide)(PhysicalDevice&) = nullptr);
   ~OpenVulkan() override;
 
   const device::Capabilities& capabilities() const override { return capabilities_; }

@@ -133,7 +133,9 @@ void whole(Launch& l) {
 }
 
 const char* without_int64(const NodeView& node) {
-  return node.physical.has_int64 ? nullptr : "The device has no integers of 64 bits.";
+  return node.physical.has_int64
+             ? nullptr
+             : "Its driver lacks the feature shaderInt64, which numbers of i64 need.";
 }
 
 }  // namespace

@@ -682,7 +682,10 @@ bool Drawer::by_case(Scope& s) {
   if (!out || s.graph->dtype(*out) == DType::f32) {
     return out.has_value();
   }
-  // Others choose between two values, or become floats.
+  // Others choose between two values, or become floats; of 16 bits a reference in double precision says too little.
+  if (is_float(s.graph->dtype(*out))) {
+    return false;
+  }
   const Shape shape = s.graph->shape(*out);
   if (s.graph->dtype(*out) != DType::boolean) {
     return op(s, Op::Cast, {*out}, {{"to", "f32"}}).has_value();

@@ -119,10 +119,13 @@ class Pass {
     }
     for (size_t v = 0; v < values_.size(); ++v) {
       const int32_t p = tape_.values[v].parameter;
-      if (p < 0 || douts_[v].empty() || !tape_.values[v].needed) {
+      if (p < 0 || douts_[v].empty()) {
         continue;
       }
       const ParameterRow& row = recipe_.parameters[static_cast<size_t>(p)];
+      if (recipe_.storages[row.storage].frozen) {
+        continue;
+      }
       BOWLINE_ASSIGN(const auto map, element_map(recipe_.storages[row.storage], row));
       std::vector<double> whole(gradients[row.storage].size());
       for (size_t i = 0; i < map.size(); ++i) {
@@ -146,7 +149,9 @@ class Pass {
   Status line_backward(const Tape::Line& line) {
     const bool reached =
         std::ranges::any_of(line.outputs, [&](uint32_t v) { return !douts_[v].empty(); });
-    if (!reached || !tape_.values[line.outputs[0]].needed) {
+    // The body of a Repeat is differentiated as a whole: a rule that refuses does so where nothing flows, too.
+    const bool refusable = reached || op_def(line.op).gradient != nullptr;
+    if (!refusable || !tape_.values[line.outputs[0]].needed) {
       return {};
     }
     step_.facts.iteration = line.iteration;
@@ -163,6 +168,9 @@ class Pass {
     BOWLINE_REQUIRE_CODE(op_def(line.op).gradient != nullptr, Code::unsupported,
                          "A weight is behind {}, which has no gradient.", line.op);
     BOWLINE_TRY(op_def(line.op).gradient(context));
+    if (!reached) {
+      return {};
+    }
     for (size_t i = 0; i < line.inputs.size(); ++i) {
       const uint32_t v = line.inputs[i];
       const auto& gradient = context.gradient(i);
@@ -502,6 +510,9 @@ Status check_bends(const std::vector<std::vector<Machine::Call>>& calls) {
 }  // namespace
 
 Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
+  if (recipe.loss.shape(recipe.loss.outputs[0]).rank() != 0) {
+    return unusable("The loss is no scalar.");  // as shrinking may make it
+  }
   BOWLINE_ASSIGN(const Tape loss, make_tape(recipe, recipe.loss, as_repeat));
   BOWLINE_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
   std::vector<Observation> lanes;

@@ -34,10 +34,16 @@ class Writer {
           break;
         }
         case Node::Kind::repeat: {
-          at[n] = values_of(node.inputs, at);
-          for (uint32_t i = 0; i < node.count; ++i) {
-            BOWLINE_ASSIGN(at[n], write(node.body[0], &at, at[n], i));
-          }
+          const std::vector<uint32_t> entering = values_of(node.inputs, at);
+          const size_t lines = tape_.lines.size(), values = tape_.values.size();
+          do {
+            tape_.lines.resize(lines);
+            tape_.values.resize(values);
+            at[n] = entering;
+            for (uint32_t i = 0; i < node.count; ++i) {
+              BOWLINE_ASSIGN(at[n], write(node.body[0], &at, at[n], i));
+            }
+          } while (as_repeat_ && need_as_they_leave(entering, at[n]));
           break;
         }
       }
@@ -54,6 +60,19 @@ class Writer {
       out.push_back(at[r.node][r.output]);
     }
     return out;
+  }
+
+  // The body of a Repeat is differentiated once: with respect to a carried value if any iteration needs that.
+  bool need_as_they_leave(const std::vector<uint32_t>& entering,
+                          const std::vector<uint32_t>& leaving) {
+    bool changed = false;
+    for (size_t c = 0; c < entering.size(); ++c) {
+      bool& needed = tape_.values[entering[c]].needed;
+      if (tape_.values[leaving[c]].needed && !needed) {
+        needed = changed = true;
+      }
+    }
+    return changed;
   }
 
   uint32_t add(Tape::Value value) {

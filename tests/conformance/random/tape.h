@@ -10,7 +10,8 @@ struct Tape {
     Shape shape;
     int32_t input = -1;      // node of the entry point
     int32_t parameter = -1;  // of the recipe
-    bool needed = false;     // a trainable storage is behind it
+    bool needed =
+        false;  // a trainable storage is behind it, or it enters a Repeat that differentiates for it
   };
   struct Line {
     Op op = Op::Invalid;
