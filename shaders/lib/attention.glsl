@@ -73,11 +73,9 @@ uint row_start(uint b, uint h, uint t, uint heads, uint length) {
 
 // e^x for x <= 0, without branches; below -87 it is 0.
 float exp_below(float x) {
-  const float c = max(x, -87.0);
-  const float n = roundEven(c * 1.44269504);
-  const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
-  const float f = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
-  const float e = (f * r * r + r + 1.0) * power_of_two(int(n));
+  float n;
+  const float reduced = expm1_reduced(max(x, -87.0), n) + 1.0;
+  const float e = reduced * power_of_two(int(n));
   return x != x ? x : (x < -87.0 ? 0.0 : e);
 }
 
