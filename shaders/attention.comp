@@ -1,14 +1,13 @@
-//! variants
+//! variants OWN=lane,part
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // o = softmax(scale q k^T) v with the softmax computed on the way ("online softmax", Milakov and Gimelshein, 2018;
-// FlashAttention, Dao et al., 2022). A lane has one query.
+// FlashAttention, Dao et al., 2022). The rows of a subgroup are queries.
 #include "attention.glsl"
 #include "bad_index.glsl"
 
 void main() {
-  const uint lane = gl_SubgroupInvocationID;
-  const uint blocks = (p.queries + S - 1) / S;
+  const uint blocks = (p.queries + ROWS - 1) / ROWS;
   const uint group = group_index();
   const uint bh = group / blocks;
   if (bh >= p.batch * p.heads) {
@@ -17,10 +16,10 @@ void main() {
   const uint b = bh / p.heads;
   const uint h = bh % p.heads;
   const uint kv_head = h / (p.heads / p.kv_heads);
-  const uint first = (group % blocks) * S;
-  const uint t = min(first + lane, p.queries - 1);
+  const uint first = (group % blocks) * ROWS;
+  const uint t = min(first + OWN_ROW, p.queries - 1);
   const uint q_start = row_start(b, h, t, p.heads, p.queries);
-  // Keys [0, end) for this lane, [0, last) for any lane of the block. A query behind the count sees none.
+  // Keys [0, end) for this query, [0, last) for any of the subgroup. A query behind the count sees none.
   const uint queries = extent(p.step, AT_QUERY_COUNT, p.queries);
   const uint there = extent(p.step, AT_KEY_COUNT, p.keys);
   const int shift = int(there) - int(queries);
@@ -28,19 +27,19 @@ void main() {
   const uint last_key = uint(max(keys, 1)) - 1;
   const int seen = CAUSAL != 0 ? min(int(t) + shift + 1, keys) : keys;
   const int end = t < queries ? seen : 0;
-  const int last = CAUSAL != 0 ? min(int(min(first + S, queries)) + shift, keys) : keys;
-  if (MASK == 3 && first == 0 && h == 0 && lane == 0) {
+  const int last = CAUSAL != 0 ? min(int(min(first + ROWS, queries)) + shift, keys) : keys;
+  if (MASK == 3 && first == 0 && h == 0 && gl_SubgroupInvocationID == 0) {
     const int length = int(p.mask.v[b]);
     if (length < 0 || uint(length) > p.keys) {
       bad_index(p.step, NODE, length);
     }
   }
 
-  A q[D];
-  A o[D];
-  [[unroll]] for (uint d = 0; d < D; ++d) {
-    q[d] = p.q.v[q_start + d] * p.scale;
-    o[d] = 0;
+  A q[HELD];
+  A o[HELD];
+  LOAD_HELD(q, p.q, q_start, p.scale)
+  [[unroll]] for (uint i = 0; i < HELD; ++i) {
+    o[i] = 0;
   }
   A top = -kInfinity;
   A sum = 0;
@@ -52,20 +51,20 @@ void main() {
       A parts[PARTS];
       LOAD_PARTS(parts, p.k, row_start(b, kv_head, key, p.kv_heads, p.keys))
       A dots[2] = A[2](0, 0);
-      [[unroll]] for (uint d = 0; d < D; ++d) {
-        dots[d & 1] += q[d] * ELEMENT(parts, d);
+      [[unroll]] for (uint i = 0; i < HELD; ++i) {
+        dots[i & 1] += q[i] * PASSING(parts, i);
       }
-      const A score = masked(dots[0] + dots[1], b, h, t, key);
+      const A score = masked(TOTAL(dots[0] + dots[1]), b, h, t, key);
       s[j] = j0 + int(j) < end ? score : -kInfinity;
       new_top = max(new_top, s[j]);
     }
-    // A lane that has seen no key yet keeps zeros.
+    // A query that has seen no key yet keeps zeros.
     const A base = new_top == -kInfinity ? 0 : new_top;
     const A shrink = exp_below(top - base);
     top = new_top;
     sum *= shrink;
-    [[unroll]] for (uint d = 0; d < D; ++d) {
-      o[d] *= shrink;
+    [[unroll]] for (uint i = 0; i < HELD; ++i) {
+      o[i] *= shrink;
     }
     [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
       const uint key = min(uint(j0) + j, last_key);
@@ -73,16 +72,16 @@ void main() {
       sum += e;
       A parts[PARTS];
       LOAD_PARTS(parts, p.v, row_start(b, kv_head, key, p.kv_heads, p.keys))
-      [[unroll]] for (uint d = 0; d < D; ++d) {
-        o[d] += weighed(e, ELEMENT(parts, d));
+      [[unroll]] for (uint i = 0; i < HELD; ++i) {
+        o[i] += weighed(e, PASSING(parts, i));
       }
     }
   }
-  if (first + lane < p.queries) {
+  if (first + OWN_ROW < p.queries) {
     const A inverse = sum == 0 ? 0 : 1 / sum;
-    [[unroll]] for (uint d = 0; d < D; ++d) {
-      p.o.v[q_start + d] = o[d] * inverse;
+    STORE_HELD(o, p.o, q_start, inverse)
+    if (KEEPS_ROW) {
+      p.lse.v[bh * p.queries + t] = sum == 0 ? -kInfinity : top + log_f32(sum);
     }
-    p.lse.v[bh * p.queries + t] = sum == 0 ? -kInfinity : top + log_f32(sum);
   }
 }

@@ -11,7 +11,6 @@
 #include "index.glsl"
 #include "results.glsl"
 
-layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
 layout(constant_id = 2) const uint RANK = 1;
 
 layout(push_constant, scalar) uniform Push {
@@ -35,6 +34,6 @@ void main() {
     uint at_a;
     uint at_b;
     OFFSETS_OF_TWO(i, RANK, loop, stride_a, stride_b, at_a, at_b)
-    store(p.y, i, call(FUNCTION, read(p.a, at_a), read(p.b, at_b), read(p.c, p.has_c * i), 0, 0));
+    store(p.y, i, call(read(p.a, at_a), read(p.b, at_b), read(p.c, p.has_c * i), 0, 0));
   }
 }

@@ -1,7 +1,8 @@
-//! variants T=f32,f16,bf16,i8,u8,i32,i64
+//! variants T=f32,f16,bf16,i8,u8,i32,i64 LINE=lane,subgroup
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Running sums along lines of `size` elements, `step` apart: an invocation per line.
+// Running sums along lines of `size` elements, `step` apart. A lane has a line; or a subgroup has one, and adds in rounds: within a
+// round by doubling distances (Hillis and Steele, "Data Parallel Algorithms", 1986), from round to round by the total so far.
 #include "common.glsl"
 #include "number.glsl"
 
@@ -16,17 +17,60 @@ layout(push_constant, scalar) uniform Push {
   uint step;
 } p;
 
+uint place_of(uint line, uint k) {
+  return (line / p.step * p.size + (REVERSE != 0 ? p.size - 1 - k : k)) * p.step + line % p.step;
+}
+
+#if defined(LINE_lane)
 void main() {
   const uint line = group_index() * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
   if (line >= p.lines) {
     return;
   }
-  const uint begin = line / p.step * p.size * p.step + line % p.step;
   N sum = kZero;
   for (uint k = 0; k < p.size; ++k) {
-    const uint at = begin + (REVERSE != 0 ? p.size - 1 - k : k) * p.step;
+    const uint at = place_of(line, k);
     const N next = sum_of(sum, load(p.x, at));
     store(p.y, at, EXCLUSIVE != 0 ? sum : next);
     sum = next;
   }
 }
+#else
+// The sum with that of the lanes before, of those that are so far behind the first.
+N with_earlier(N sum, uint distance) {
+  if (distance >= gl_SubgroupSize) {
+    return sum;
+  }
+  const uint lane = gl_SubgroupInvocationID;
+  const N earlier = subgroupShuffle(sum, lane < distance ? lane : lane - distance);
+  return lane < distance ? sum : sum_of(earlier, sum);
+}
+
+void main() {
+  const uint line = subgroup_index();
+  if (line >= p.lines) {
+    return;
+  }
+  const uint lane = gl_SubgroupInvocationID;
+  N sum = kZero;  // of the rounds before
+  for (uint first = 0; first < p.size; first += gl_SubgroupSize) {
+    const uint k = first + lane;
+    const uint at = place_of(line, min(k, p.size - 1));
+    const N own = load(p.x, at);
+    N with = k < p.size ? own : kZero;
+    // No loop: its iterations would count (see the README of the backend).
+    with = with_earlier(with, 1);
+    with = with_earlier(with, 2);
+    with = with_earlier(with, 4);
+    with = with_earlier(with, 8);
+    with = with_earlier(with, 16);
+    with = with_earlier(with, 32);
+    const N before = subgroupShuffle(with, lane == 0 ? 0 : lane - 1);
+    const N upto = EXCLUSIVE == 0 ? with : lane == 0 ? kZero : before;
+    if (k < p.size) {
+      store(p.y, at, sum_of(sum, upto));
+    }
+    sum = sum_of(sum, subgroupShuffle(with, gl_SubgroupSize - 1));
+  }
+}
+#endif

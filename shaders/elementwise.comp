@@ -9,8 +9,6 @@
 #include "functions.glsl"
 #include "results.glsl"
 
-layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
-
 layout(push_constant, scalar) uniform Push {
   Elements a;
   Elements b;
@@ -26,6 +24,6 @@ void main() {
   const uint first = group_index() * p.per_group;
   const uint end = min(first + p.per_group, p.n);
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    store(p.y, i, call(FUNCTION, read(p.a, i), read(p.b, i), read(p.c, i), p.constant_p, p.constant_q));
+    store(p.y, i, call(read(p.a, i), read(p.b, i), read(p.c, i), p.constant_p, p.constant_q));
   }
 }

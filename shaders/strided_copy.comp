@@ -26,17 +26,9 @@ void main() {
   LOAD_STRIDES(p.dims, 0, RANK, 0, stride_x)
   LOAD_STRIDES(p.dims, 0, RANK, 1, stride_y)
   for (uint i = first + gl_LocalInvocationID.x; i < end; i += gl_WorkGroupSize.x) {
-    uint rest = i;
-    uint at_x = p.first_x;
-    uint at_y = p.first_y;
-    [[unroll]] for (uint r = 0; r < RANK; ++r) {
-      const uint axis = RANK - 1 - r;
-      const uint upper = r + 1 == RANK ? 0 : divide(rest, loop_magic[axis], loop_shift[axis]);
-      const uint at = rest - upper * loop_dim[axis];
-      rest = upper;
-      at_x += at * stride_x[axis];
-      at_y += at * stride_y[axis];
-    }
-    p.y.v[at_y] = p.x.v[at_x];
+    uint at_x;
+    uint at_y;
+    OFFSETS_OF_TWO(i, RANK, loop, stride_x, stride_y, at_x, at_y)
+    p.y.v[p.first_y + at_y] = p.x.v[p.first_x + at_x];
   }
 }

@@ -14,7 +14,6 @@
 #include "functions_whole.glsl"
 #include "index.glsl"
 
-layout(constant_id = 1) const uint FUNCTION = 0;  // of the enum Function
 layout(constant_id = 2) const uint RANK = 1;
 layout(constant_id = 3) const uint KIND = 0;  // of bytes: 0 signed, 1 unsigned, 2 truth values
 
@@ -62,6 +61,6 @@ void main() {
     uint at_a;
     uint at_b;
     OFFSETS_OF_TWO(i, RANK, loop, stride_a, stride_b, at_a, at_b)
-    store(p.y, i, call(FUNCTION, load(p.a, at_a), load(p.b, at_b), F(0), F(0), F(0)));
+    store(p.y, i, call(load(p.a, at_a), load(p.b, at_b), F(0), F(0), F(0)));
   }
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "shader_code.h"
 #include "vulkan_shaders.h"
 
 namespace bowline::vulkan {
@@ -77,11 +78,6 @@ Pipelines::~Pipelines() {
   for (auto& entry : pipelines_) {
     vk.vkDestroyPipeline(device_->handle(), entry.second, nullptr);
   }
-  for (VkShaderModule module : modules_) {
-    if (module != VK_NULL_HANDLE) {
-      vk.vkDestroyShaderModule(device_->handle(), module, nullptr);
-    }
-  }
   if (cache_ != VK_NULL_HANDLE) {
     vk.vkDestroyPipelineCache(device_->handle(), cache_, nullptr);
   }
@@ -91,7 +87,6 @@ Pipelines::~Pipelines() {
 }
 
 VkResult Pipelines::open(const std::string& folder) {
-  modules_.resize(kShaderCount, VK_NULL_HANDLE);
   std::vector<char> bytes;
   if (!folder.empty()) {
     path_ = cache_path(folder, device_->physical());
@@ -126,20 +121,15 @@ VkResult Pipelines::open(const std::string& folder) {
   return vk.vkCreatePipelineLayout(device_->handle(), &layout, nullptr, &layout_);
 }
 
-VkResult Pipelines::module(uint32_t shader, VkShaderModule* module) {
-  if (modules_[shader] == VK_NULL_HANDLE) {
-    VkShaderModuleCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-    info.codeSize = kShaders[shader].bytes;
-    info.pCode = kShaders[shader].words;
-    const VkResult result =
-        device_->call().vkCreateShaderModule(device_->handle(), &info, nullptr, &modules_[shader]);
-    if (result != VK_SUCCESS) {
-      return result;
-    }
-  }
-  *module = modules_[shader];
-  return VK_SUCCESS;
+VkResult Pipelines::module(const PipelineKey& key, VkShaderModule* module) const {
+  const ShaderBinary& shader = kShaders[key.shader];
+  const std::vector<uint32_t> words =
+      chosen_cases({shader.words, shader.bytes / sizeof(uint32_t)}, {key.constants, key.count});
+  VkShaderModuleCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
+  info.codeSize = words.size() * sizeof(uint32_t);
+  info.pCode = words.data();
+  return device_->call().vkCreateShaderModule(device_->handle(), &info, nullptr, module);
 }
 
 VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
@@ -173,12 +163,13 @@ VkResult Pipelines::get(const PipelineKey& key, VkPipeline* pipeline) {
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }
   info.layout = layout_;
-  VkResult result = module(key.shader, &info.stage.module);
+  VkResult result = module(key, &info.stage.module);
   if (result != VK_SUCCESS) {
     return result;
   }
-  result = device_->call().vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr,
-                                                    pipeline);
+  const DeviceFunctions& vk = device_->call();
+  result = vk.vkCreateComputePipelines(device_->handle(), cache_, 1, &info, nullptr, pipeline);
+  vk.vkDestroyShaderModule(device_->handle(), info.stage.module, nullptr);
   if (result == VK_SUCCESS) {
     pipelines_.emplace(key, *pipeline);
     dirty_ = true;

@@ -40,14 +40,14 @@ class Pipelines {
   size_t count() const { return pipelines_.size(); }
 
  private:
-  VkResult module(uint32_t shader, VkShaderModule* module);
+  // The code of one pipeline, with its switches decided.
+  VkResult module(const PipelineKey& key, VkShaderModule* module) const;
 
   Device* device_;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::string path_;
   bool dirty_ = false;
-  std::vector<VkShaderModule> modules_;
   std::map<PipelineKey, VkPipeline> pipelines_;
 };
 

@@ -1,6 +1,7 @@
-// What the attention shaders share. A subgroup owns one block of rows of one head; each lane has one row (a query or a
-// key) in registers, and the rows of the other side pass by: every lane loads a part of such a row, and shuffles
-// with constant indices hand it to all. No shared memory, no barrier, memory linear in length.
+// What the attention shaders share. A subgroup owns rows of one head (queries or keys) in registers, and the rows of the other side
+// pass by: every lane loads a part of such a row. Of short heads (OWN_lane) each lane has a row of its own, and shuffles with
+// constant indices hand it what passes by; of long ones (OWN_part) a lane would need too many registers and drivers minutes:
+// the subgroup has one row, each lane a part of it as of those that pass by. No shared memory, no barrier, memory linear in length.
 #include "common.glsl"
 #include "math.glsl"
 #include "step.glsl"
@@ -72,11 +73,9 @@ uint row_start(uint b, uint h, uint t, uint heads, uint length) {
 
 // e^x for x <= 0, without branches; below -87 it is 0.
 float exp_below(float x) {
-  const float c = max(x, -87.0);
-  const float n = roundEven(c * 1.44269504);
-  const float r = (c - n * 0.693359375) - n * -2.12194440e-4;
-  const float f = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
-  const float e = (f * r * r + r + 1.0) * power_of_two(int(n));
+  float n;
+  const float reduced = expm1_reduced(max(x, -87.0), n) + 1.0;
+  const float e = reduced * power_of_two(int(n));
   return x != x ? x : (x < -87.0 ? 0.0 : e);
 }
 
@@ -87,4 +86,31 @@ float exp_below(float x) {
     parts[part] = at < D ? floats.v[(start) + at] : 0;                          \
   }
 
-#define ELEMENT(parts, d) subgroupShuffle(parts[(d) / S], (d) % S)
+#if defined(OWN_lane)
+#define ROWS S                          // of the subgroup
+#define HELD D                          // elements of its row in a lane
+#define OWN_ROW gl_SubgroupInvocationID // of ROWS
+#define AT(i) (i)                       // where held element i stands in the row
+#define PASSING(parts, i) subgroupShuffle(parts[(i) / S], (i) % S)
+#define TOTAL(x) (x)                    // over the row, of a sum over what is held
+#define KEEPS_ROW true                  // the lane writes what there is one of in a row
+#else
+#define ROWS 1
+#define HELD PARTS
+#define OWN_ROW 0
+#define AT(i) ((i) * S + gl_SubgroupInvocationID)
+#define PASSING(parts, i) parts[i]
+#define TOTAL(x) subgroupAdd(x)
+#define KEEPS_ROW (gl_SubgroupInvocationID == 0)
+#endif
+
+#define LOAD_HELD(held, floats, start, factor)                                  \
+  [[unroll]] for (uint i = 0; i < HELD; ++i) {                                  \
+    held[i] = AT(i) < D ? floats.v[(start) + AT(i)] * (factor) : 0;             \
+  }
+#define STORE_HELD(held, floats, start, factor)                                 \
+  [[unroll]] for (uint i = 0; i < HELD; ++i) {                                  \
+    if (AT(i) < D) {                                                            \
+      floats.v[(start) + AT(i)] = held[i] * (factor);                           \
+    }                                                                           \
+  }

@@ -5,6 +5,15 @@
 
 float power_of_two(int n) { return uintBitsToFloat(uint(n + 127) << 23); }  // -126 <= n <= 127
 
+// x = n ln 2 + r with |r| <= ln 2 / 2: n, and e^r - 1.
+float expm1_reduced(float x, out float n) {
+  n = roundEven(x * 1.44269504);
+  const float r = (x - n * 0.693359375) - n * -2.12194440e-4;  // ln 2 in two parts
+  // (e^r - 1 - r) / r^2
+  const float p = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
+  return p * r * r + r;
+}
+
 float exp_f32(float x) {
   if (isnan(x)) {
     return x;
@@ -12,12 +21,8 @@ float exp_f32(float x) {
   if (x > 88.722839) {
     return kInfinity;
   }
-  x = max(x, -103.97208);
-  const float n = roundEven(x * 1.44269504);
-  const float r = (x - n * 0.693359375) - n * -2.12194440e-4;  // ln 2 in two parts
-  // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
-  const float p = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
-  const float e = p * r * r + r + 1.0;
+  float n;
+  const float e = expm1_reduced(max(x, -103.97208), n) + 1.0;
   const int i = int(n);
   const int half_i = i / 2;
   return e * power_of_two(half_i) * power_of_two(i - half_i);
@@ -31,12 +36,10 @@ float expm1_f32(float x) {
   if (x > 80.0) {
     return exp_f32(x);
   }
-  x = max(x, -30.0);
-  const float n = roundEven(x * 1.44269504);
-  const float r = (x - n * 0.693359375) - n * -2.12194440e-4;
-  const float p = (((0.00139517174 * r + 0.00836959854) * r + 0.0416661873) * r + 0.166665122) * r + 0.5;
+  float n;
+  const float e = expm1_reduced(max(x, -30.0), n);
   const float scale = power_of_two(int(n));
-  return scale * (p * r * r + r) + (scale - 1.0);
+  return scale * e + (scale - 1.0);
 }
 
 float log_f32(float x) {

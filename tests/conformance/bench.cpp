@@ -58,8 +58,8 @@ class Image {
   void resize(uint64_t bytes) {
     const size_t old = bytes_.size();
     bytes_.resize(bytes);
-    for (size_t i = old; i < bytes_.size(); ++i) {
-      bytes_[i] = static_cast<std::byte>(kSentinel >> 8 * (i % 4) & 0xFF);
+    for (size_t i = old; i + sizeof(kSentinel) <= bytes; i += sizeof(kSentinel)) {
+      std::memcpy(bytes_.data() + i, &kSentinel, sizeof(kSentinel));
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "device.h"
 #include "kernel.h"
+#include "shader_code.h"
 #include "stream.h"
 
 namespace bowline::vulkan {
@@ -59,6 +60,35 @@ TEST(Vulkan, AKernelThatPushesTooMuchIsRefused) {
     EXPECT_EQ(list.status.message(),
               too_much ? "The kernel of Add pushes 132 bytes; there is room for 128." : "");
   }
+}
+
+TEST(Vulkan, ASwitchOnAConstantKeepsTheCaseThatIsChosen) {
+  const auto word = [](uint32_t words, uint32_t operation) { return words << 16 | operation; };
+  std::vector<uint32_t> module = {0x07230203,  0x10500, 0, 30, 0,  // the header
+                                  word(4, 71), 1,       1, 3,      // OpDecorate 1 SpecId 3
+                                  word(4, 50), 2,       1, 5,      // OpSpecConstant, default 5
+                                  word(4, 43), 2,       9, 5};     // OpConstant
+  const std::vector<uint32_t> chosen = {1, 20, 5, 21, 6, 22};      // on the specialization constant
+  const std::vector<uint32_t> other = {9, 20, 5, 21, 6, 22};
+  for (const auto& operands : {chosen, other}) {
+    module.push_back(word(7, 251));
+    module.insert(module.end(), operands.begin(), operands.end());
+  }
+  const auto reached = [&](std::vector<uint32_t> constants) {
+    const std::vector<uint32_t> out = chosen_cases(module, constants);
+    const size_t at = module.size() - 14;
+    EXPECT_EQ(out.size(), module.size() - 4);
+    EXPECT_TRUE(
+        std::equal(module.begin(), module.begin() + static_cast<ptrdiff_t>(at), out.begin()));
+    EXPECT_TRUE(std::equal(module.end() - 7, module.end(), out.end() - 7));
+    EXPECT_EQ(out[at], word(3, 251));
+    EXPECT_EQ(out[at + 1], 1u);
+    return out[at + 2];
+  };
+  EXPECT_EQ(reached({}), 21u);         // the default of the constant
+  EXPECT_EQ(reached({0, 0, 0}), 21u);  // none is given for number 3
+  EXPECT_EQ(reached({0, 0, 0, 6}), 22u);
+  EXPECT_EQ(reached({0, 0, 0, 7}), 20u);  // the default of the switch
 }
 
 // A driver in software runs dispatches one after the other and needs no barrier, so that only the commands show them.

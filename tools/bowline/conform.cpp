@@ -59,11 +59,9 @@ nlohmann::json json_of(const conformance::Report& r) {
 }
 
 // Runs one suite on one device; false if it could not run or something failed.
-bool run_one(const Options& o, std::string_view suite, const std::string& name,
-             nlohmann::json& rows, uint64_t& cases) {
-  const Result<Device> device = open_device(name);
-  Result<conformance::Report> report = device.ok() ? conformance::run(suite, device.value(), o.run)
-                                                   : Result<conformance::Report>(device.status());
+bool run_one(const Options& o, std::string_view suite, const Device& device, nlohmann::json& rows,
+             uint64_t& cases) {
+  const Result<conformance::Report> report = conformance::run(suite, device, o.run);
   if (!report.ok()) {
     fail(report.status());
     return false;
@@ -81,12 +79,13 @@ Result<int> run(const Options& o) {
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;
-  const std::vector<std::string> devices = o.devices.empty() ? usable_devices() : o.devices;
-  for (const std::string& device : devices) {  // a wrong name is no failure of a suite
-    BOWLINE_TRY(open_device(device).status());
+  std::vector<Device> devices;  // for all suites: what a device has compiled stays
+  for (const std::string& name : o.devices.empty() ? usable_devices() : o.devices) {
+    BOWLINE_ASSIGN(Device device, open_device(name));  // a wrong name is no failure of a suite
+    devices.push_back(std::move(device));
   }
   for (const std::string& suite : o.suites) {
-    for (const std::string& device : devices) {
+    for (const Device& device : devices) {
       ok = run_one(o, suite, device, rows, cases) && ok;
       if (conformance::needs_no_device(suite)) {
         break;

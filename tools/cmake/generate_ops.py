@@ -8,7 +8,7 @@
   generated/functions.h, .cpp      the elementwise functions of runtime/ops/formulas, and which an operator calls
   generated/functions.inc          BOWLINE_<FORM>(name) for each of them that takes floats
   generated/formulas.inc           their files of runtime/ops/formulas
-  generated/functions.glsl         the same for shaders: call(function, a, b, c, p, q)
+  generated/functions.glsl         the same for shaders: call(a, b, c, p, q)
   generated/functions_whole.inc, formulas_whole.inc, functions_whole.glsl
                                    the same for those that take integers or truth values
   generated/step_words.h           the step words of every operator: constants by their names, and step_words(op)
@@ -196,8 +196,9 @@ def functions_shader(formulas, whole):
             constants = ", p, q" if form in ("FORWARD", "GRADIENT") else ""
             call = f"{name_of(form, name)}({', '.join(FORMS[form])}{constants})"
             cases[guard] += [f"    case {number[form, name]}u: return {f'F({call})' if compares else call};"]
-    lines += ["#endif\n", "// Function numbers are those of the enum Function. A comparison gives 0 or 1.",
-              "F call(uint function, F a, F b, F c, F p, F q) {", "  switch (function) {"]
+    lines += ["#endif\n", "// Numbers are those of the enum Function. A comparison gives 0 or 1.",
+              "layout(constant_id = 1) const uint FUNCTION = 0;\n",
+              "F call(F a, F b, F c, F p, F q) {", "  switch (FUNCTION) {"]
     for guard, entries in cases.items():
         lines += [guard, *entries]
     return "\n".join([*lines, "#endif", "    default: return a;", "  }", "}", ""])

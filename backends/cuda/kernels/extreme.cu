@@ -104,7 +104,7 @@ void arg(Launch& l) {
                     kLargest, t.last());
 }
 
-// A thread per element counts how many of its line come first: that is its place in the result. NaN is the largest number.
+// TopK in two ways. A thread per element counts how many of its line come first: that is its place in the result. NaN is the largest number.
 template <class T>
 __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t count, uint64_t n,
                              uint64_t step, uint64_t k, bool largest) {
@@ -129,19 +129,63 @@ __global__ void top_k_kernel(const T* x, T* values, int32_t* indices, uint64_t c
   }
 }
 
+// A team per line finds the first element after the one found last, k times.
+template <unsigned kTeam, class T>
+__global__ void top_k_passes_kernel(const T* x, T* values, int32_t* indices, uint64_t lines,
+                                    uint64_t n, uint64_t step, uint64_t k, bool largest) {
+  const uint64_t line = team_row<kTeam>();
+  if (line >= lines) {
+    return;
+  }
+  const T* const from = x + line / step * n * step + line % step;
+  const uint64_t to = line / step * k * step + line % step;
+  Candidate last = {INT64_MAX, -1};  // before every element
+  for (uint64_t place = 0; place < k; ++place) {
+    Candidate best = {INT64_MIN, INT64_MAX};  // behind every element
+    for (uint64_t i = team_lane<kTeam>(); i < n; i += kTeam) {
+      const int64_t order = order_of(number_at(from + i * step));
+      const Candidate other = {largest ? order : ~order, static_cast<int64_t>(i)};
+      best = comes_first(last, other, false) && comes_first(other, best, false) ? other : best;
+    }
+    if constexpr (kTeam > kLanes) {
+      __syncthreads();  // what the warps found in the pass before has been read
+    }
+    last = first_of_team<kTeam>(best, false);
+    if (team_lane<kTeam>() == 0) {
+      values[to + place * step] = from[static_cast<uint64_t>(last.index) * step];
+      indices[to + place * step] = static_cast<int32_t>(last.index);
+    }
+  }
+}
+
+// Comparisons that all threads of a GPU make together while one of them waits for an element: 10^12 in a second, 100 ns.
+constexpr uint64_t kComparisonsPerWait = 100000;
+
 template <class T>
 void top_k(Launch& l) {
   const auto& t = l.attributes<TopKAttributes>();
   const Shape& x = l.in_shape(0);
   const int axis = positive_axis(t.axis(), x.rank());
-  if (t.k() == 0) {
+  const auto k = static_cast<uint64_t>(t.k());
+  if (k == 0) {
     return;
   }
-  const auto count = static_cast<uint64_t>(x.elements());
-  l.launch("top k", top_k_kernel<T>, blocks_for(count, kElementThreads), kElementThreads,
-           l.in_as<T>(0), l.out_as<T>(0), l.out_as<int32_t>(1), count,
-           static_cast<uint64_t>(x[axis]), static_cast<uint64_t>(x.elements(axis + 1, x.rank())),
-           static_cast<uint64_t>(t.k()), t.largest());
+  const auto elements = static_cast<uint64_t>(x.elements());
+  const auto n = static_cast<uint64_t>(x[axis]);
+  const auto step = static_cast<uint64_t>(x.elements(axis + 1, x.rank()));
+  const uint64_t lines = static_cast<uint64_t>(x.elements(0, axis)) * step;
+  const unsigned team = n <= kLongestOfWarp ? kLanes : kRowThreads;
+  const auto launch = [&](auto* kernel, uint64_t count, unsigned each, unsigned threads) {
+    l.launch("top k", kernel, blocks_for(count, each), threads, l.in_as<T>(0), l.out_as<T>(0),
+             l.out_as<int32_t>(1), count, n, step, k, t.largest());
+  };
+  if (2 * k >= n || k * kComparisonsPerWait >= elements * team) {
+    launch(top_k_kernel<T>, elements, kElementThreads, kElementThreads);
+  } else if (team == kLanes) {
+    launch(top_k_passes_kernel<kLanes, T>, lines, kRowThreads / kLanes, kRowThreads);
+  } else {
+    launch(top_k_passes_kernel<kRowThreads, T>, lines, 1, kRowThreads);
+  }
 }
 
 }  // namespace

@@ -112,12 +112,74 @@ __global__ void cum_sum_kernel(const T* x, T* y, Groups g, bool exclusive, bool 
   }
 }
 
+// A team per line, in rounds of an element for each thread: within a warp sums by doubling distances (Hillis and Steele, "Data
+// Parallel Algorithms", 1986), from warp to warp and from round to round by the totals so far.
+template <unsigned kTeam, class T>
+__global__ void cum_sum_team_kernel(const T* x, T* y, Groups g, bool exclusive, bool reverse) {
+  using A = Number<T>;
+  const uint64_t line = team_row<kTeam>();
+  if (line >= g.outputs) {
+    return;
+  }
+  const unsigned lane = threadIdx.x % kLanes;
+  const int64_t begin = g.begin(line);
+  A sum = 0;  // of the rounds before
+  for (uint64_t first = 0; first < g.length; first += kTeam) {
+    const uint64_t k = first + team_lane<kTeam>();
+    const bool is_there = k < g.length;
+    const int64_t at = begin + (is_there ? g.element(reverse ? g.length - 1 - k : k) : 0);
+    A with = is_there ? number_at(x + at) : A(0);
+    for (unsigned distance = 1; distance < kLanes; distance *= 2) {
+      const A earlier = __shfl_up_sync(0xFFFFFFFF, with, distance);
+      with = lane < distance ? with : sum_of(earlier, with);
+    }
+    const A neighbour = __shfl_up_sync(0xFFFFFFFF, with, 1);
+    A total = __shfl_sync(0xFFFFFFFF, with, kLanes - 1);
+    A before = lane == 0 ? A(0) : neighbour;
+    if constexpr (kTeam > kLanes) {
+      constexpr unsigned kWarps = kTeam / kLanes;
+      __shared__ Shared<A[kWarps]> totals;
+      __syncthreads();  // those of the round before have been read
+      if (lane == 0) {
+        totals[threadIdx.x / kLanes] = total;
+      }
+      __syncthreads();
+      A warps = 0;
+      total = 0;
+      for (unsigned w = 0; w < kWarps; ++w) {
+        warps = w == threadIdx.x / kLanes ? total : warps;
+        total = sum_of(total, static_cast<A>(totals[w]));
+      }
+      before = sum_of(warps, before);
+      with = sum_of(warps, with);
+    }
+    if (is_there) {
+      store_number(y + at, sum_of(sum, exclusive ? before : with));
+    }
+    sum = sum_of(sum, total);
+  }
+}
+
+// A thread for each line leaves most of a GPU idle below so many, and loads lines whose elements are neighbours one by one.
+constexpr uint64_t kManyLines = 4096;
+
 template <class T>
 void cum_sum(Launch& l) {
   const auto& t = l.attributes<CumSumAttributes>();
-  const Groups g = groups_along(l.in_shape(0), t.axis());
-  l.launch("running sum", cum_sum_kernel<T>, blocks_for(g.outputs, kElementThreads),
-           kElementThreads, l.in_as<T>(0), l.out_as<T>(0), g, t.exclusive(), t.reverse());
+  const Shape& x = l.in_shape(0);
+  const Groups g = groups_along(x, t.axis());
+  const bool neighbours = x.elements(positive_axis(t.axis(), x.rank()) + 1, x.rank()) == 1;
+  const auto launch = [&](auto* kernel, unsigned lines, unsigned threads) {
+    l.launch("running sum", kernel, blocks_for(g.outputs, lines), threads, l.in_as<T>(0),
+             l.out_as<T>(0), g, t.exclusive(), t.reverse());
+  };
+  if (g.length < kLanes || (g.outputs >= kManyLines && !neighbours)) {
+    launch(cum_sum_kernel<T>, kElementThreads, kElementThreads);
+  } else if (g.length <= kLongestOfWarp) {
+    launch(cum_sum_team_kernel<kLanes, T>, kRowThreads / kLanes, kRowThreads);
+  } else {
+    launch(cum_sum_team_kernel<kRowThreads, T>, 1, kRowThreads);
+  }
 }
 
 }  // namespace

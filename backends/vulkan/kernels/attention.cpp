@@ -12,6 +12,9 @@ namespace {
 
 // The loops over the head are unrolled; above this the compiled kernels grow too large.
 constexpr int64_t kMaxHeadDim = 256;
+// Longer heads are shared by the lanes of a subgroup. A lane of a GPU has 255 registers, for three rows of the head or four; a CPU
+// keeps them in its cache, so that there the time counts that the driver takes: 12 s for the gradient of 256 elements.
+uint32_t most_in_lane(const Launch& l) { return l.physical().is_software() ? 128 : 64; }
 
 const char* refusal(const NodeView& node) {
   return node.in(0)[3] > kMaxHeadDim ? "Attention takes heads of up to 256 elements." : nullptr;
@@ -86,25 +89,34 @@ Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
   return push;
 }
 
+// A kernel in its two forms: a lane has a row, or a part of the row of its subgroup.
+struct Forms {
+  uint32_t lane;
+  uint32_t part;
+};
+constexpr Forms kForward{shader::attention_lane, shader::attention_part};
+constexpr Forms kQueries{shader::attention_grad_queries_lane, shader::attention_grad_queries_part};
+constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_keys_part};
+
 // The mask is input `mask`, if there is one.
-void launch(Launch& l, uint32_t shader, const Operands& o, const Sizes& s, size_t mask,
+void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, size_t mask,
             uint64_t rows, uint64_t heads, double products) {
-  const uint64_t lanes = l.lanes();
+  const auto dim = static_cast<uint32_t>(s.dim);
+  const uint32_t parts = (dim + l.lanes() - 1) / l.lanes();
+  const bool in_parts = dim > most_in_lane(l);
+  const uint64_t rows_each = in_parts ? 1 : l.lanes();
   Grid grid;
   grid.local = l.lanes();
-  grid.groups = (rows + lanes - 1) / lanes * heads * s.batch;
-  const auto dim = static_cast<uint32_t>(s.dim);
-  // As many rows at once as keep the unrolled loop near 512 products.
-  const uint32_t block = std::clamp(256 / dim, 1u, 8u);
+  grid.groups = (rows + rows_each - 1) / rows_each * heads * s.batch;
+  // As many rows at once as keep the unrolled loop near 512 products, and in parts near 64.
+  const uint32_t block = in_parts ? std::clamp(32 / parts, 1u, 8u) : std::clamp(256 / dim, 1u, 8u);
   const auto& attributes = l.attributes<AttentionAttributes>();
   const double half = attributes.causal() ? 0.5 : 1;
   const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) *
                        static_cast<double>(s.keys);
-  l.dispatch(
-      shader,
-      {dim, (dim + l.lanes() - 1) / l.lanes(), block, static_cast<uint32_t>(attributes.mask())},
-      push_of(l, o, s, mask), grid, pairs * half * (2 * products * static_cast<double>(s.dim) + 40),
-      0);
+  l.dispatch(in_parts ? forms.part : forms.lane,
+             {dim, parts, block, static_cast<uint32_t>(attributes.mask())}, push_of(l, o, s, mask),
+             grid, pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
 }
 
 void attention(Launch& l) {
@@ -118,7 +130,7 @@ void attention(Launch& l) {
   o.o = wide.out(0);
   o.lse = wide.out(1);
   const Sizes s = sizes_of(l);
-  launch(l, shader::attention, o, s, kMask, s.queries, s.heads, 2);
+  launch(l, kForward, o, s, kMask, s.queries, s.heads, 2);
   wide.finish();
 }
 
@@ -142,9 +154,9 @@ void attention_grad(Launch& l) {
   o.d_v = wide.out(2);
   o.delta = wide.workspace();
   const Sizes s = sizes_of(l);
-  launch(l, shader::attention_grad_queries, o, s, kMask, s.queries, s.heads, 3);
+  launch(l, kQueries, o, s, kMask, s.queries, s.heads, 3);
   l.barrier();
-  launch(l, shader::attention_grad_keys, o, s, kMask, s.keys, s.kv_heads, 4);
+  launch(l, kKeys, o, s, kMask, s.keys, s.kv_heads, 4);
   wide.finish();
 }
 

@@ -39,36 +39,70 @@ void arg_min(Launch& l) { arg(l, true); }
 
 // The loop over the line of an element stays below the limit of a software device.
 constexpr uint64_t kAtOnce = 49152;
+// Comparisons that all lanes of a GPU make together while one of them waits for an element: 10^12 in a second, 100 ns.
+constexpr uint64_t kComparisonsPerWait = 100000;
+
+// What the two kernels of TopK do, and in which pieces.
+struct TopK {
+  uint64_t elements;
+  uint64_t lines;
+  uint64_t size;
+  uint64_t step;
+  uint64_t k;
+  bool
+      in_passes;  // an element after the other, instead of comparing each element with each of its line
+  uint64_t whole;  // what the dispatches cover: places of the result, or elements of a line
+  uint64_t at_once;
+};
+
+TopK top_k_of(const PhysicalDevice& physical, const Shape& x, const Attributes& attributes) {
+  const auto& a = attributes.as<TopKAttributes>();
+  const int axis = positive_axis(a.axis(), x.rank());
+  TopK t{};
+  t.elements = static_cast<uint64_t>(x.elements());
+  t.size = static_cast<uint64_t>(x[axis]);
+  t.step = static_cast<uint64_t>(x.elements(axis + 1, x.rank()));
+  t.lines = static_cast<uint64_t>(x.elements(0, axis)) * t.step;
+  t.k = static_cast<uint64_t>(a.k());
+  // A pass ends with the exchange between the lanes, which counts as an element for each.
+  const uint64_t lanes = physical.subgroup_size;
+  const uint64_t pass = t.size / lanes + 2;
+  const bool pays = physical.is_software() ? pass <= static_cast<uint64_t>(kMaxIterations)
+                                           : t.k * kComparisonsPerWait < t.lines * t.size * lanes;
+  t.in_passes = pays && 2 * t.k < t.size;
+  t.whole = t.in_passes ? t.k : t.size;
+  t.at_once = !t.in_passes             ? kAtOnce
+              : physical.is_software() ? static_cast<uint64_t>(kMaxIterations) / pass
+                                       : t.k;
+  return t;
+}
 
 void top_k(Launch& l) {
-  const auto& t = l.attributes<TopKAttributes>();
-  const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(t.axis(), x.rank());
-  const auto length = static_cast<uint64_t>(x[axis]);
-  const auto n = static_cast<uint64_t>(x.elements());
-  if (t.k() == 0) {
+  const TopK t = top_k_of(l.physical(), l.in_shape(0), l.attributes());
+  if (t.k == 0) {
     return;
   }
-  for (uint64_t first = 0; first < length; first += kAtOnce) {
-    const uint64_t end = std::min(length, first + kAtOnce);
+  for (uint64_t first = 0; first < t.whole; first += t.at_once) {
+    const uint64_t end = std::min(t.whole, first + t.at_once);
     Push push;
-    push.add(l.in(0)).add(l.out(0)).add(l.out(1)).add(l.workspace()).u32(n).u32(length);
-    push.u32(static_cast<uint64_t>(x.elements(axis + 1, x.rank())));
-    push.u32(static_cast<uint64_t>(t.k())).u32(first).u32(end);
-    const double looks = static_cast<double>(n) * static_cast<double>(end - first);
-    l.dispatch(BOWLINE_VULKAN_OF_NUMBER(l.type(), top_k, ), {t.largest() ? 0u : 1u}, push,
-               l.over_single_elements(n), looks * 10, static_cast<double>(n) * l.element_bytes());
-    if (end < length) {
+    push.add(l.in(0)).add(l.out(0)).add(l.out(1)).add(l.workspace());
+    push.u32(t.in_passes ? t.lines : t.elements).u32(t.size).u32(t.step).u32(t.k);
+    push.u32(first).u32(end);
+    const double looks = static_cast<double>(t.elements) * static_cast<double>(end - first);
+    l.dispatch(t.in_passes ? BOWLINE_VULKAN_OF_NUMBER(l.type(), top_k, _passes)
+                           : BOWLINE_VULKAN_OF_NUMBER(l.type(), top_k, _places),
+               {l.attributes<TopKAttributes>().largest() ? 0u : 1u}, push,
+               t.in_passes ? l.over_rows(t.lines) : l.over_single_elements(t.elements), looks * 10,
+               static_cast<double>(t.elements) * l.element_bytes());
+    if (end < t.whole) {
       l.barrier();
     }
   }
 }
 
 uint64_t top_k_workspace(const NodeView& node) {
-  const Shape& x = node.in(0);
-  const int axis = positive_axis(node.attributes<TopKAttributes>().axis(), x.rank());
-  return std::cmp_greater(x[axis], kAtOnce) ? static_cast<uint64_t>(x.elements()) * sizeof(uint32_t)
-                                            : 0;
+  const TopK t = top_k_of(node.physical, node.in(0), node.query.attributes);
+  return t.in_passes || t.size <= kAtOnce ? 0 : t.elements * sizeof(uint32_t);
 }
 
 const char* reduce_refusal(const NodeView& node) {

@@ -49,24 +49,49 @@ const char* prod_grad_refusal(const NodeView& node) {
   return too_long(node, 2 * groups_of(node.in(0), node.attributes<ReduceAttributes>()).terms, 1);
 }
 
+// Lines along an axis, `step` from one element to the next.
+struct Lines {
+  uint64_t lines;
+  uint64_t size;
+  uint64_t step;
+};
+
+Lines lines_of(const Shape& x, const Attributes& attributes) {
+  const int axis = positive_axis(attributes.as<CumSumAttributes>().axis(), x.rank());
+  const int64_t step = x.elements(axis + 1, x.rank());
+  return {static_cast<uint64_t>(x.elements(0, axis) * step), static_cast<uint64_t>(x[axis]),
+          static_cast<uint64_t>(step)};
+}
+
+// A line for each lane is too few for a GPU, and elements that are neighbours are loaded together where lanes share a line. Lanes of
+// a CPU load one by one, and are full with one line each.
+constexpr uint64_t kManyLines = 4096;
+
+bool shares_lines(const PhysicalDevice& physical, const Lines& x) {
+  if (x.size < physical.subgroup_size) {
+    return false;
+  }
+  return physical.is_software() ? x.lines < physical.subgroup_size || x.size > kMaxIterations
+                                : x.lines < kManyLines || x.step == 1;
+}
+
 void cum_sum(Launch& l) {
   const auto& t = l.attributes<CumSumAttributes>();
-  const Shape& x = l.in_shape(0);
-  const int axis = positive_axis(t.axis(), x.rank());
-  const int64_t step = x.elements(axis + 1, x.rank());
-  const auto lines = static_cast<uint64_t>(x.elements(0, axis) * step);
+  const Lines x = lines_of(l.in_shape(0), l.attributes());
+  const bool shared = shares_lines(l.physical(), x);
   Push push;
-  push.add(l.in(0)).add(l.out(0)).u32(lines).u32(static_cast<uint64_t>(x[axis]));
-  push.u32(static_cast<uint64_t>(step));
-  const auto elements = static_cast<double>(x.elements());
-  l.dispatch(BOWLINE_VULKAN_OF_NUMBER(l.type(), cum_sum, ),
-             {t.exclusive() ? 1u : 0u, t.reverse() ? 1u : 0u}, push, l.over_single_elements(lines),
-             elements * 10, elements * 2 * l.element_bytes());
+  push.add(l.in(0)).add(l.out(0)).u32(x.lines).u32(x.size).u32(x.step);
+  const auto elements = static_cast<double>(x.lines * x.size);
+  l.dispatch(shared ? BOWLINE_VULKAN_OF_NUMBER(l.type(), cum_sum, _subgroup)
+                    : BOWLINE_VULKAN_OF_NUMBER(l.type(), cum_sum, _lane),
+             {t.exclusive() ? 1u : 0u, t.reverse() ? 1u : 0u}, push,
+             shared ? l.over_rows(x.lines) : l.over_single_elements(x.lines), elements * 10,
+             elements * 2 * l.element_bytes());
 }
 
 const char* cum_sum_refusal(const NodeView& node) {
-  return too_long(node, groups_along(node.in(0), node.attributes<CumSumAttributes>().axis()).terms,
-                  1);
+  const Lines x = lines_of(node.in(0), node.query.attributes);
+  return too_long(node, x.size, shares_lines(node.physical, x) ? node.physical.subgroup_size : 1);
 }
 
 }  // namespace
