@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""tools/compare_torch without PyTorch: wrong usage, what is missing; and compare_nets, its networks on Bowline's side."""
+
+import array
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import harness
+from harness import FAILED, OK, USAGE, run
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tools/compare_torch"
+NETS = os.environ["COMPARE_NETS"]
+
+
+def compare(*arguments, script=FOLDER / "compare_torch.py"):
+    # Without the packages that the user or the machine has: without PyTorch.
+    return run("-I", "-S", "-c", f"import runpy, sys; sys.path.insert(0, {str(FOLDER)!r}); sys.argv = sys.argv[1:]; "
+               "runpy.run_path(sys.argv[0], run_name='__main__')", script, *arguments, program=sys.executable)
+
+
+def nets(*arguments):
+    return run(*arguments, program=NETS)
+
+
+class CompareTorch(unittest.TestCase):
+    def expect(self, done, code, *words):
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stdout + done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        return done
+
+    def test_help(self):
+        self.expect(compare("--help"), OK, "--net", "lstm", "mobilenet", "onnxruntime", "exit codes")
+        done = subprocess.run([FOLDER / "run", "--help"], capture_output=True, text=True, check=False)
+        self.expect(done, OK, "--venv", "--net", "compare_torch.py")
+
+    def test_wrong_usage(self):
+        self.expect(compare("--ruins", "3"), USAGE, "--ruins")
+        self.expect(compare("--net", "resnet"), USAGE, "resnet", "mobilenet")
+        self.expect(compare("--runs", "0"), USAGE, "--runs", "at least 1")
+        self.expect(subprocess.run([FOLDER / "run", "--venv"], capture_output=True, text=True, check=False), USAGE, "--venv")
+
+    def test_without_torch(self):
+        for net in ("text", "lstm", "mobilenet"):
+            self.expect(compare("--net", net), FAILED, "compare_torch: PyTorch is not installed", "pip install torch")
+
+    def test_onnx_file(self):
+        """What is written for ONNX Runtime is a model that Bowline reads too, with the numbers that stand in it."""
+        sys.path.insert(0, str(FOLDER))
+        from onnx_file import OnnxFile
+        file = OnnxFile()
+        file.initializer("weight", [2, 1, 2, 2], struct.pack("<8f", *range(1, 9)))
+        file.initializer("low", [], struct.pack("<f", 0))
+        file.initializer("high", [], struct.pack("<f", 20))
+        x = file.node("Conv", [file.input("x", [1, 1, 2, 2]), "weight"], strides=[1, 1], pads=[0, 0, 0, 0], group=1)
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "m.onnx").write_bytes(file.finish(file.node("Clip", [x, "low", "high"]), [1, 2, 1, 1]))
+            done = run("import", folder / "m.onnx", "--out", folder / "m.bowline")
+            if "This build has no reader of ONNX" in done.stderr:
+                harness.need(False, done.stderr)
+            self.expect(done, OK)
+            done = self.expect(run("run", folder / "m.bowline", "--input", "x=ones", "--device", "cpu"), OK)
+            self.assertRegex(done.stdout, r"\b10\b")  # 1 + 2 + 3 + 4
+            self.assertRegex(done.stdout, r"\b20\b")  # 5 + 6 + 7 + 8, clipped
+
+
+class CompareNets(unittest.TestCase):
+    expect = CompareTorch.expect
+
+    def setUp(self):
+        self.holder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.holder.cleanup)
+        self.folder = pathlib.Path(self.holder.name)
+        self.model, self.data = self.folder / "m.bowline", self.folder / "data.bin"
+
+    def test_wrong_usage(self):
+        self.expect(nets(), USAGE)
+        self.expect(nets("--help"), OK, "make", "train", "run", "exit codes")
+        self.expect(nets("make", "resnet", self.model), USAGE, "resnet")
+        self.expect(nets("train", "lstm", self.model, "--data", self.data, "--btach", "2"), USAGE, "--btach")
+        self.expect(nets("train", "lstm", self.model, "--data", self.data, "--batch", "0"), USAGE, "--batch")
+
+    def test_bad_data(self):
+        self.expect(nets("make", "lstm", self.model), OK)
+        train = ("train", "lstm", self.model, "--data", self.data, "--batch", 2, "--seq", 4, "--steps", 2)
+        self.expect(nets(*train), FAILED, "compare_nets: Data file", "a batch has 40")
+        self.data.write_bytes(bytes(36))
+        self.expect(nets(*train), FAILED, "has 36 bytes", "a batch has 40")
+        self.data.write_bytes(struct.pack("<10i", *[1] * 9, 256))
+        self.expect(nets(*train), FAILED, "256")
+        self.expect(nets(*train[:2], self.folder / "none.bowline", *train[3:]), FAILED, "none.bowline")
+
+    def test_lstm_learns(self):
+        self.expect(nets("make", "lstm", self.model), OK)
+        self.data.write_bytes(struct.pack("<18i", *[1, 2, 3] * 6))
+        train = ("train", "lstm", self.model, "--data", self.data, "--batch", 2, "--seq", 8, "--steps", 20)
+        losses = [json.loads(self.expect(nets(*train, "--threads", n), OK).stdout)["losses"] for n in (1, 2)]
+        self.assertEqual(*losses)
+        self.assertEqual(len(losses[0]), 20)
+        self.assertLess(losses[0][-1], losses[0][0] / 2)
+
+    def test_mobilenet_learns_and_runs(self):
+        self.expect(nets("make", "mobilenet", self.model), OK)
+        with self.data.open("wb") as file:
+            array.array("f", (i * 2654435761 % 1000 / 500 - 1 for i in range(2 * 3 * 96 * 96))).tofile(file)
+            array.array("i", [3, 999]).tofile(file)
+        after = self.folder / "after.bowline"
+        done = self.expect(nets("train", "mobilenet", self.model, "--data", self.data, "--batch", 2, "--steps", 8, "--save", after), OK)
+        losses = json.loads(done.stdout)["losses"]
+        self.assertLess(losses[-1], losses[0])
+        logits = [self.folder / f"logits{n}.bin" for n in (1, 2)]
+        for n, path in enumerate(logits, 1):
+            self.expect(nets("run", "mobilenet", after, "--data", self.data, "--batch", 2, "--steps", 1, "--threads", n,
+                             "--result", path), OK)
+        self.assertEqual(logits[0].stat().st_size, 4 * 2 * 1000)
+        self.assertEqual(logits[0].read_bytes(), logits[1].read_bytes())
+
+
+if __name__ == "__main__":
+    unittest.main()
