@@ -87,17 +87,48 @@ void copy_rows(size_t rows, size_t n, const float* from, size_t from_row, float*
   }
 }
 
+// Elements 0, 2, 4 ... of n to `even`, the others to `odd`.
+void part_row(size_t n, const float* from, float* even, float* odd) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d;
+  for (; i + 8 <= n; i += 8) {
+    hn::Vec<decltype(d)> a, b;
+    hn::LoadInterleaved2(d, from + i, a, b);
+    hn::StoreU(a, d, even + i / 2);
+    hn::StoreU(b, d, odd + i / 2);
+  }
+#endif
+  for (; i < n; ++i) {
+    (i % 2 == 0 ? even : odd)[i / 2] = from[i];
+  }
+}
+
+// n neighbouring outputs. kWindow is the number of elements of the window, or 0 for any.
+template <size_t kWindow>
+HWY_INLINE void slide_window(const DirectJob& job, const float* from, const float* weight,
+                             float bias, size_t n, float* to) {
+  const FloatTag d;
+  const size_t window = kWindow != 0 ? kWindow : job.window;
+  const size_t* HWY_RESTRICT taps = job.taps;
+  for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
+    FloatVector sum = hn::Set(d, bias);
+    HWY_UNROLL(9)
+    for (size_t k = 0; k < window; ++k) {
+      sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + taps[k] + i), sum);
+    }
+    part.store(sum, to + i);
+  });
+}
+
 void direct_forward(const DirectJob& job, const float* padded, const float* weight, float bias,
                     float* y) {
-  const FloatTag d;
   const auto slide = [&](const float* from, size_t n, float* to) HWY_ATTR {
-    for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
-      FloatVector sum = hn::Set(d, bias);
-      for (size_t k = 0; k < job.window; ++k) {
-        sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + job.taps[k] + i), sum);
-      }
-      part.store(sum, to + i);
-    });
+    if (job.window == 9) {
+      slide_window<9>(job, from, weight, bias, n, to);
+    } else {
+      slide_window<0>(job, from, weight, bias, n, to);
+    }
   };
   const bool together = job.row < kShortRow && job.steps_by_rows();
   for (size_t z = 0; z < job.rows_z; ++z) {
@@ -171,6 +202,7 @@ namespace bowline::cpu {
 namespace {
 
 HWY_EXPORT(copy_rows);
+HWY_EXPORT(part_row);
 HWY_EXPORT(direct_forward);
 HWY_EXPORT(direct_back);
 HWY_EXPORT(direct_weights);
@@ -511,8 +543,15 @@ struct Direct {
         continue;
       }
       for (size_t y = 0; y < rows; ++y, from += ax.in, slice += padded.row()) {
+        const auto part_from = [&](size_t first) {
+          return slice + (pad + first) % parts * padded.part + (pad + first) / parts;
+        };
+        if (parts == 2) {
+          HWY_DYNAMIC_DISPATCH(part_row)(columns, from, part_from(0), part_from(1));
+          continue;
+        }
         for (size_t first = 0; first < std::min(parts, columns); ++first) {
-          float* part = slice + (pad + first) % parts * padded.part + (pad + first) / parts;
+          float* part = part_from(first);
           for (size_t i = first; i < columns; i += parts) {
             *part++ = from[i];
           }
