@@ -318,6 +318,10 @@ void fill_columns(Threads& threads, const Convolution& c, const Columns& columns
           ((part.sample + s) * to_size(c.groups) + group) * to_size(c.inputs) + r / window;
       const float* from = x + channel * plane;
       float* row = to + r * part.columns() + s * part.length;
+      if (columns.pointwise) {
+        std::memcpy(row, from + part.first, part.length * sizeof(float));
+        continue;
+      }
       for_runs(w, r % window, part,
                [&](size_t at, size_t length, int64_t first, size_t zeros, size_t there) {
                  float* piece = row + at;
@@ -381,9 +385,8 @@ void gather_samples(Threads& threads, const Convolution& c, const Part& part, co
     }
   });
 }
-void scatter_samples(Threads& threads, const Convolution& c, const Part& part, const float* from,
-                     size_t group, const float* bias, float* y) {
-  const size_t channels = to_size(c.outputs);
+void scatter_samples(Threads& threads, const Convolution& c, size_t channels, const Part& part,
+                     const float* from, size_t group, const float* bias, float* y) {
   threads.parallel_for(channels, [&](size_t m, size_t) {
     const float add = bias != nullptr ? bias[group * channels + m] : 0.0f;
     for (size_t s = 0; s < part.samples; ++s) {
@@ -604,7 +607,7 @@ void convolve_direct(Threads& threads, const Convolution& c, const float* x, con
   const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
     float* plane = direct.plane(thread);
-    std::fill_n(plane, direct.padded.floats(), 0.0f);
+    std::fill_n(plane, direct.padded.floats(), 0.0f);  // once for all of a task
     for (size_t p = task * unit; p < std::min(planes, (task + 1) * unit); ++p) {
       direct.pack(x + p * size.inputs, plane);
       for (size_t m = 0; m < outputs; ++m) {
@@ -717,7 +720,7 @@ void convolve(Threads& threads, const Convolution& c, const float* x, const floa
            weight + g * m * k, b, straight ? y + sample * m * size.outputs + part.first : s.samples,
            options, s.gemm);
       if (!straight) {
-        scatter_samples(threads, c, part, s.samples, g, bias, y);
+        scatter_samples(threads, c, m, part, s.samples, g, bias, y);
       }
     }
   });
@@ -734,7 +737,9 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
   const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
   const size_t channels = groups * to_size(c.inputs);
   const bool in_place = !is_direct(c) && columns.lies_in_place();
-  if (!in_place || bias != nullptr) {
+  // Each element of dx gets one sum, of which several samples lie side by side.
+  const bool side_by_side = !is_direct(c) && columns.pointwise && !in_place;
+  if (!side_by_side && (!in_place || bias != nullptr)) {
     fill_planes(threads, to_size(c.batch) * channels, channels, size.inputs, bias, dx);
   }
   if (is_direct(c)) {
@@ -756,7 +761,9 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
       gemm(threads, product(GemmLayout::tn, k, n, m, k, straight ? size.outputs : n, n),
            weight + g * m * k, b,
            in_place ? dx + sample * to_size(c.inputs) * size.inputs : s.columns, options, s.gemm);
-      if (!in_place) {
+      if (side_by_side) {
+        scatter_samples(threads, c, to_size(c.inputs), part, s.columns, g, bias, dx);
+      } else if (!in_place) {
         add_columns(threads, c, part, s.columns, g, dx);
       }
     }
