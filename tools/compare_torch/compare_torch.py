@@ -9,7 +9,7 @@ whole process, as the kernel counts it.
   text       a training step of the transformer of samples/finetune_text
   lstm       a training step of a language model of one LSTM layer: 256 wide, 16 rows of 64 bytes
   mobilenet  a training step of MobileNetV2 on 8 images of 96 x 96, and inference of one, also in ONNX Runtime
-             where `pip install onnxruntime` was run for this Python
+             where it is installed (pip install onnxruntime)
 """
 
 import argparse

@@ -87,17 +87,48 @@ void copy_rows(size_t rows, size_t n, const float* from, size_t from_row, float*
   }
 }
 
+// Elements 0, 2, 4 ... of n to `even`, the others to `odd`.
+void part_row(size_t n, const float* from, float* even, float* odd) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::FixedTag<float, 4> d;
+  for (; i + 8 <= n; i += 8) {
+    hn::Vec<decltype(d)> a, b;
+    hn::LoadInterleaved2(d, from + i, a, b);
+    hn::StoreU(a, d, even + i / 2);
+    hn::StoreU(b, d, odd + i / 2);
+  }
+#endif
+  for (; i < n; ++i) {
+    (i % 2 == 0 ? even : odd)[i / 2] = from[i];
+  }
+}
+
+// n neighbouring outputs. kWindow is the number of elements of the window, or 0 for any.
+template <size_t kWindow>
+HWY_INLINE void slide_window(const DirectJob& job, const float* from, const float* weight,
+                             float bias, size_t n, float* to) {
+  const FloatTag d;
+  const size_t window = kWindow != 0 ? kWindow : job.window;
+  const size_t* HWY_RESTRICT taps = job.taps;
+  for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
+    FloatVector sum = hn::Set(d, bias);
+    HWY_UNROLL(9)
+    for (size_t k = 0; k < window; ++k) {
+      sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + taps[k] + i), sum);
+    }
+    part.store(sum, to + i);
+  });
+}
+
 void direct_forward(const DirectJob& job, const float* padded, const float* weight, float bias,
                     float* y) {
-  const FloatTag d;
   const auto slide = [&](const float* from, size_t n, float* to) HWY_ATTR {
-    for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
-      FloatVector sum = hn::Set(d, bias);
-      for (size_t k = 0; k < job.window; ++k) {
-        sum = hn::MulAdd(hn::Set(d, weight[k]), part.load(from + job.taps[k] + i), sum);
-      }
-      part.store(sum, to + i);
-    });
+    if (job.window == 9) {
+      slide_window<9>(job, from, weight, bias, n, to);
+    } else {
+      slide_window<0>(job, from, weight, bias, n, to);
+    }
   };
   const bool together = job.row < kShortRow && job.steps_by_rows();
   for (size_t z = 0; z < job.rows_z; ++z) {
@@ -171,6 +202,7 @@ namespace bowline::cpu {
 namespace {
 
 HWY_EXPORT(copy_rows);
+HWY_EXPORT(part_row);
 HWY_EXPORT(direct_forward);
 HWY_EXPORT(direct_back);
 HWY_EXPORT(direct_weights);
@@ -286,6 +318,10 @@ void fill_columns(Threads& threads, const Convolution& c, const Columns& columns
           ((part.sample + s) * to_size(c.groups) + group) * to_size(c.inputs) + r / window;
       const float* from = x + channel * plane;
       float* row = to + r * part.columns() + s * part.length;
+      if (columns.pointwise) {
+        std::memcpy(row, from + part.first, part.length * sizeof(float));
+        continue;
+      }
       for_runs(w, r % window, part,
                [&](size_t at, size_t length, int64_t first, size_t zeros, size_t there) {
                  float* piece = row + at;
@@ -349,9 +385,8 @@ void gather_samples(Threads& threads, const Convolution& c, const Part& part, co
     }
   });
 }
-void scatter_samples(Threads& threads, const Convolution& c, const Part& part, const float* from,
-                     size_t group, const float* bias, float* y) {
-  const size_t channels = to_size(c.outputs);
+void scatter_samples(Threads& threads, const Convolution& c, size_t channels, const Part& part,
+                     const float* from, size_t group, const float* bias, float* y) {
   threads.parallel_for(channels, [&](size_t m, size_t) {
     const float add = bias != nullptr ? bias[group * channels + m] : 0.0f;
     for (size_t s = 0; s < part.samples; ++s) {
@@ -511,8 +546,15 @@ struct Direct {
         continue;
       }
       for (size_t y = 0; y < rows; ++y, from += ax.in, slice += padded.row()) {
+        const auto part_from = [&](size_t first) {
+          return slice + (pad + first) % parts * padded.part + (pad + first) / parts;
+        };
+        if (parts == 2) {
+          HWY_DYNAMIC_DISPATCH(part_row)(columns, from, part_from(0), part_from(1));
+          continue;
+        }
         for (size_t first = 0; first < std::min(parts, columns); ++first) {
-          float* part = slice + (pad + first) % parts * padded.part + (pad + first) / parts;
+          float* part = part_from(first);
           for (size_t i = first; i < columns; i += parts) {
             *part++ = from[i];
           }
@@ -565,7 +607,7 @@ void convolve_direct(Threads& threads, const Convolution& c, const float* x, con
   const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
     float* plane = direct.plane(thread);
-    std::fill_n(plane, direct.padded.floats(), 0.0f);
+    std::fill_n(plane, direct.padded.floats(), 0.0f);  // once for all of a task
     for (size_t p = task * unit; p < std::min(planes, (task + 1) * unit); ++p) {
       direct.pack(x + p * size.inputs, plane);
       for (size_t m = 0; m < outputs; ++m) {
@@ -678,7 +720,7 @@ void convolve(Threads& threads, const Convolution& c, const float* x, const floa
            weight + g * m * k, b, straight ? y + sample * m * size.outputs + part.first : s.samples,
            options, s.gemm);
       if (!straight) {
-        scatter_samples(threads, c, part, s.samples, g, bias, y);
+        scatter_samples(threads, c, m, part, s.samples, g, bias, y);
       }
     }
   });
@@ -695,7 +737,9 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
   const size_t m = to_size(c.outputs), groups = to_size(c.groups), k = columns.depth;
   const size_t channels = groups * to_size(c.inputs);
   const bool in_place = !is_direct(c) && columns.lies_in_place();
-  if (!in_place || bias != nullptr) {
+  // Each element of dx gets one sum, of which several samples lie side by side.
+  const bool side_by_side = !is_direct(c) && columns.pointwise && !in_place;
+  if (!side_by_side && (!in_place || bias != nullptr)) {
     fill_planes(threads, to_size(c.batch) * channels, channels, size.inputs, bias, dx);
   }
   if (is_direct(c)) {
@@ -717,7 +761,9 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
       gemm(threads, product(GemmLayout::tn, k, n, m, k, straight ? size.outputs : n, n),
            weight + g * m * k, b,
            in_place ? dx + sample * to_size(c.inputs) * size.inputs : s.columns, options, s.gemm);
-      if (!in_place) {
+      if (side_by_side) {
+        scatter_samples(threads, c, to_size(c.inputs), part, s.columns, g, bias, dx);
+      } else if (!in_place) {
         add_columns(threads, c, part, s.columns, g, dx);
       }
     }

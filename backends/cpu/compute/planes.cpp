@@ -43,6 +43,13 @@ void scale_each(size_t n, const float* x, float mean, float scale, float bias, f
   });
 }
 
+void scale_planes(size_t planes, size_t n, const float* x, const float* mean, const float* inverse,
+                  const float* scale, const float* bias, float* y) {
+  for (size_t c = 0; c < planes; ++c, x += n, y += n) {
+    scale_each(n, x, mean[c], inverse[c] * scale[c], bias[c], y);
+  }
+}
+
 void mix_each(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
               float* dx) {
   const FloatTag d;
@@ -66,6 +73,7 @@ HWY_EXPORT(sum_run);
 HWY_EXPORT(squares_run);
 HWY_EXPORT(products_run);
 HWY_EXPORT(scale_each);
+HWY_EXPORT(scale_planes);
 HWY_EXPORT(mix_each);
 
 }  // namespace
@@ -82,6 +90,11 @@ float products_of(size_t n, const float* x, const float* dy, float mean) {
 
 void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y) {
   HWY_DYNAMIC_DISPATCH(scale_each)(n, x, mean, scale, bias, y);
+}
+
+void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean,
+                      const float* inverse, const float* scale, const float* bias, float* y) {
+  HWY_DYNAMIC_DISPATCH(scale_planes)(planes, n, x, mean, inverse, scale, bias, y);
 }
 
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,

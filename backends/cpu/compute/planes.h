@@ -14,6 +14,9 @@ float squares_of(size_t n, const float* x, float mean);
 float products_of(size_t n, const float* x, const float* dy, float mean);
 // y = (x - mean) * scale + bias. y may be x.
 void scale_run(size_t n, const float* x, float mean, float scale, float bias, float* y);
+// The same for planes of n elements, one after the other, with their own numbers; scale * inverse is the scale.
+void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean,
+                      const float* inverse, const float* scale, const float* bias, float* y);
 // dx = dy * a + (x - mean) * b + c. dx may be x or dy.
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
              float* dx);

@@ -32,30 +32,50 @@ double over_batch(const Planes& p, size_t channel, F&& f) {
 
 float inverse_root(float x) { return 1.0f / std::sqrt(x); }
 
+// With the running statistics: a task has as many channels as make it worth its while.
+constexpr size_t kElementsOfTask = 4096;
+void scale_by_running_statistics(const Launch& l, const Planes& p, float eps) {
+  const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *bias = l.in[2].f32();
+  const float *running_mean = l.out[1].f32(), *running_variance = l.out[2].f32();
+  float *y = l.out[0].f32(), *mean = l.out[3].f32(), *inverse = l.out[4].f32();
+  const size_t unit = std::clamp<size_t>(kElementsOfTask / std::max<size_t>(p.batch * p.plane, 1),
+                                         1, std::max<size_t>(p.channels, 1));
+  l.threads.parallel_for((p.channels + unit - 1) / unit, [&](size_t task, size_t) {
+    const size_t begin = task * unit, end = std::min(begin + unit, p.channels);
+    for (size_t c = begin; c < end; ++c) {
+      mean[c] = running_mean[c];
+      inverse[c] = inverse_root(running_variance[c] + eps);
+    }
+    for (size_t b = 0; b < p.batch; ++b) {
+      const size_t at = p.at(b, begin);
+      scale_each_plane(end - begin, p.plane, x + at, mean + begin, inverse + begin, scale + begin,
+                       bias + begin, y + at);
+    }
+  });
+}
+
 // The running statistics lie where the outputs do.
 void run_batch_norm(const Launch& l) {
   const auto& t = l.attributes<BatchNormAttributes>();
+  if (l.step(step::batch_norm::training) == 0) {
+    return scale_by_running_statistics(l, Planes(*l.in[0].shape), t.eps());
+  }
   const Planes p(*l.in[0].shape);
   const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *bias = l.in[2].f32();
   float *y = l.out[0].f32(), *running_mean = l.out[1].f32(), *running_variance = l.out[2].f32();
-  const bool training = l.step(step::batch_norm::training) != 0;
   const size_t n = p.batch * p.plane;
   const auto count = static_cast<double>(std::max<size_t>(n, 1));
   l.threads.parallel_for(p.channels, [&](size_t c, size_t) {
-    float mean = running_mean[c];
-    float variance = running_variance[c];
-    if (training) {
-      mean = static_cast<float>(
-          over_batch(p, c, [&](size_t at) { return sum_of(p.plane, x + at); }) / count);
-      const double squares =
-          over_batch(p, c, [&](size_t at) { return squares_of(p.plane, x + at, mean); });
-      variance = static_cast<float>(squares / count);
-      if (n > 0) {
-        const auto unbiased =
-            static_cast<float>(squares / static_cast<double>(std::max<size_t>(n - 1, 1)));
-        running_mean[c] += t.momentum() * (mean - running_mean[c]);
-        running_variance[c] += t.momentum() * (unbiased - running_variance[c]);
-      }
+    const auto mean = static_cast<float>(
+        over_batch(p, c, [&](size_t at) { return sum_of(p.plane, x + at); }) / count);
+    const double squares =
+        over_batch(p, c, [&](size_t at) { return squares_of(p.plane, x + at, mean); });
+    const auto variance = static_cast<float>(squares / count);
+    if (n > 0) {
+      const auto unbiased =
+          static_cast<float>(squares / static_cast<double>(std::max<size_t>(n - 1, 1)));
+      running_mean[c] += t.momentum() * (mean - running_mean[c]);
+      running_variance[c] += t.momentum() * (unbiased - running_variance[c]);
     }
     const float inverse = inverse_root(variance + t.eps());
     l.out[3].f32()[c] = mean;
