@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 import harness
-from harness import FAILED, OK, USAGE, run
+from harness import FAILED, OK, USAGE, npy, read_npy, run
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "tools/compare_torch"
 NETS = os.environ["COMPARE_NETS"]
@@ -46,6 +46,10 @@ class CompareTorch(unittest.TestCase):
         self.expect(compare("--net", "resnet"), USAGE, "resnet", "mobilenet")
         self.expect(compare("--runs", "0"), USAGE, "--runs", "at least 1")
         self.expect(subprocess.run([FOLDER / "run", "--venv"], capture_output=True, text=True, check=False), USAGE, "--venv")
+
+    def test_flags_of_text_alone(self):
+        for flag in ("--vulkan", "--cuda", "--no-cpu", "--torch-only"):
+            self.expect(compare("--net", "lstm", flag), USAGE, flag, "for text")
 
     def test_without_torch(self):
         for net in ("text", "lstm", "mobilenet"):
@@ -122,6 +126,35 @@ class CompareNets(unittest.TestCase):
                              "--result", path), OK)
         self.assertEqual(logits[0].stat().st_size, 4 * 2 * 1000)
         self.assertEqual(logits[0].read_bytes(), logits[1].read_bytes())
+
+    def test_both_sides_have_the_same_network(self):
+        """MobileNetV2 of nets.cpp, and of nets.py by way of its ONNX file, after a step that moves every weight and statistic."""
+        sys.path.insert(0, str(FOLDER))
+        import nets as python_side
+        python_side.make_data("mobilenet", 1, b"", self.data)
+        after, weights, logits = self.folder / "after.bowline", self.folder / "weights", self.folder / "logits.bin"
+        self.expect(nets("make", "mobilenet", self.model), OK)
+        self.expect(nets("train", "mobilenet", self.model, "--data", self.data, "--steps", 1, "--save", after), OK)
+        self.expect(nets("run", "mobilenet", after, "--data", self.data, "--steps", 1, "--result", logits), OK)
+        ours = struct.unpack("<1000f", logits.read_bytes())
+
+        self.expect(run("export", after, "--weights", weights), OK)
+        operators = python_side.OnnxOperators(python_side.read_parameters(weights))
+        shape = (1, 3, python_side.SIDE, python_side.SIDE)
+        output = python_side.mobilenet(operators, operators.file.input("images", list(shape)))
+        onnx, imported = self.folder / "m.onnx", self.folder / "imported.bowline"
+        onnx.write_bytes(operators.file.finish(output, [1, python_side.CLASSES]))
+        done = run("import", onnx, "--out", imported)
+        if "This build has no reader of ONNX" in done.stderr:
+            harness.need(False, done.stderr)
+        self.expect(done, OK)
+        images, result = self.folder / "images.npy", self.folder / "logits.npy"
+        images.write_bytes(npy("<f4", shape, self.data.read_bytes()[: 4 * 3 * python_side.SIDE**2]))
+        self.expect(run("run", imported, "--input", f"images=@{images}", "--output", f"{output}=@{result}", "--device", "cpu"), OK)
+        theirs = struct.unpack("<1000f", read_npy(result)[2])
+        largest = max(map(abs, theirs))
+        self.assertGreater(largest, 0.01)
+        self.assertLess(max(abs(a - b) for a, b in zip(ours, theirs)), python_side.MOST_LOGIT_ERROR * largest)
 
 
 if __name__ == "__main__":

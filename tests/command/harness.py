@@ -1,10 +1,12 @@
-"""What the tests of the command share: a tiny model, a text, and calls of the command."""
+"""What the tests of the command share: a tiny model, a text, files of NumPy, and calls of the command."""
 
+import ast
 import json
 import os
 import pathlib
 import random
 import shutil
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -55,6 +57,25 @@ def need_tool(name):
 
 def need_device(name):
     need(any(d["name"] == name and d["usable"] for d in devices()), f"There is no usable device {name} here: {devices()}")
+
+
+def npy(descr, shape, data, version=1, order=False, header=None):
+    """A file as NumPy writes it."""
+    text = header or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape!r}, }}"
+    begin = 10 if version == 1 else 12
+    text = text.encode() + b" " * (-(begin + len(text) + 1) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+
+
+def read_npy(path):
+    """dtype, shape and bytes of a file of version 1.0."""
+    content = path.read_bytes()
+    assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
+    length = struct.unpack_from("<H", content, 8)[0]
+    assert (10 + length) % 64 == 0 and content[9 + length] == ord("\n")
+    header = ast.literal_eval(content[10:10 + length].decode())
+    assert header["fortran_order"] is False
+    return header["descr"], header["shape"], content[10 + length:]
 
 
 def make_text(lines, seed=1):

@@ -1,33 +1,13 @@
 #!/usr/bin/env python3
 """bowline run: the bits of the API, the file format of NumPy, and what is refused."""
 
-import ast
 import json
 import os
 import struct
 import unittest
 
 import harness
-from harness import BAD_FILE, FAILED, OK, USAGE, run
-
-
-def npy(descr, shape, data, version=1, order=False, header=None):
-    """A file as NumPy writes it."""
-    text = header or f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape!r}, }}"
-    begin = 10 if version == 1 else 12
-    text = text.encode() + b" " * (-(begin + len(text) + 1) % 64) + b"\n"
-    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
-
-
-def read_npy(path):
-    """dtype, shape and bytes of a file of version 1.0."""
-    content = path.read_bytes()
-    assert content[:8] == b"\x93NUMPY\x01\x00", content[:8]
-    length = struct.unpack_from("<H", content, 8)[0]
-    assert (10 + length) % 64 == 0 and content[9 + length] == ord("\n")
-    header = ast.literal_eval(content[10:10 + length].decode())
-    assert header["fortran_order"] is False
-    return header["descr"], header["shape"], content[10 + length:]
+from harness import BAD_FILE, FAILED, OK, USAGE, npy, read_npy, run
 
 
 class Run(harness.Case):

@@ -66,6 +66,9 @@ def parse():
     options = parser.parse_args()
     if options.runs < 1 or options.threads < 1 or options.heads < 1:
         parser.error("--runs, --threads and --heads are at least 1")
+    given = {"--vulkan": options.vulkan, "--cuda": options.cuda, "--no-cpu": not options.cpu, "--torch-only": options.torch_only}
+    for flag in (flag for flag, value in given.items() if value and "text" not in options.net):
+        parser.error(f"{flag} is for text, which --net leaves out")
     options.nets = options.nets or options.bowline.parent / "compare_nets"
     options.python = sys.executable
     return options
