@@ -10,6 +10,9 @@ whole process, as the kernel counts it.
   lstm       a training step of a language model of one LSTM layer: 256 wide, 16 rows of 64 bytes
   mobilenet  a training step of MobileNetV2 on 8 images of 96 x 96, and inference of one, also in ONNX Runtime
              where it is installed (pip install onnxruntime)
+
+Beside each time of lstm and mobilenet stands the floor: operations at the rate of the machine's fastest product, and bytes at
+that of its largest copy. What stays in the caches can be faster than that.
 """
 
 import argparse
