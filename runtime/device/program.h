@@ -100,10 +100,10 @@ enum class StepError : uint32_t { none = 0, index_out_of_range = 1 };
 // multiple of its size. It holds what changes from step to step: the host writes all of it before a submission and reads it back
 // after it. Records that write one word may run at the same time: they write the same number, or none.
 struct StepHead {
-  uint32_t error = 0;           // StepError; a kernel that sees a bad index writes 1 ...
-  uint32_t error_node = 0;      // ... its Record::node ...
-  int32_t error_value = 0;      // ... and the index. Which one of several is not defined.
-  uint32_t accumulate = 0;      // 1: gradients are added to what earlier submissions left
+  uint32_t error = 0;       // StepError; a kernel that sees a bad index writes 1 if it is 0 ...
+  uint32_t error_node = 0;  // ... its Record::node ...
+  int32_t error_value = 0;  // ... and the index. Which one of several in a level is not defined.
+  uint32_t accumulate = 0;  // 1: gradients are added to what earlier submissions left
   float accumulate_factor = 0;  // the same number: what a product multiplies the old gradient by
 };
 static_assert(sizeof(StepHead) == 20);

@@ -1,25 +1,12 @@
 //! ops(f32, f16, bf16) Conv ConvTranspose ConvInputGrad ConvWeightGrad
 // Convolutions and their gradients, each element by itself.
+#include "core/convolutions.h"
 #include "windows.h"
 
 namespace bowline::vulkan {
 namespace {
 
-Convolution conv(const Attributes& a, const Shape& x, const Shape& weight, const Shape& y) {
-  return convolution_of(a.as<ConvAttributes>(), x, weight, y);
-}
-Convolution transposed(const Attributes& a, const Shape& x, const Shape& weight, const Shape& y) {
-  return convolution_of(a.as<ConvTransposeAttributes>(), y, weight, x);
-}
-Convolution input_grad(const Attributes& a, const Shape& weight, const Shape& dy, const Shape& dx) {
-  return convolution_of(a.as<ConvInputGradAttributes>(), dx, weight, dy);
-}
-Convolution weight_grad(const Attributes& a, const Shape& x, const Shape& dy, const Shape& dw) {
-  return convolution_of(a.as<ConvWeightGradAttributes>(), x, dw, dy);
-}
-
-using Find = Convolution (*)(const Attributes& a, const Shape& in0, const Shape& in1,
-                             const Shape& out);
+using namespace convolutions;
 
 template <Find find>
 Convolution of(const Launch& l) {

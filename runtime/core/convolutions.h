@@ -1,0 +1,28 @@
+// The convolution that an operator is, or that it turns around, by its attributes, two inputs and output.
+#pragma once
+
+#include "core/attributes.h"
+#include "core/windows.h"
+
+namespace bowline::convolutions {
+
+using Find = Convolution (*)(const Attributes& a, const Shape& in0, const Shape& in1,
+                             const Shape& out);
+
+inline Convolution conv(const Attributes& a, const Shape& x, const Shape& weight, const Shape& y) {
+  return convolution_of(a.as<ConvAttributes>(), x, weight, y);
+}
+inline Convolution transposed(const Attributes& a, const Shape& x, const Shape& weight,
+                              const Shape& y) {
+  return convolution_of(a.as<ConvTransposeAttributes>(), y, weight, x);
+}
+inline Convolution input_grad(const Attributes& a, const Shape& weight, const Shape& dy,
+                              const Shape& dx) {
+  return convolution_of(a.as<ConvInputGradAttributes>(), dx, weight, dy);
+}
+inline Convolution weight_grad(const Attributes& a, const Shape& x, const Shape& dy,
+                               const Shape& dw) {
+  return convolution_of(a.as<ConvWeightGradAttributes>(), x, dw, dy);
+}
+
+}  // namespace bowline::convolutions
