@@ -5,6 +5,9 @@
 
 namespace bowline::graph {
 
+// One for each value of a graph, or for each input of a node: not 0 if it is meant.
+using Marks = std::vector<char>;
+
 inline Attributes no_attributes() { return Attributes::of(NoAttributesT{}); }
 
 // The reverse walk over one graph: the outer one, or the body of a Repeat.
@@ -20,9 +23,11 @@ class Differentiator {
         iterations_(iterations),
         kept_(kept) {}
 
-  // Marks the values that a trainable storage or a wanted input reaches.
-  void find_needed(std::span<const bool> wanted_inputs);
+  // Marks the values that a trainable storage or one of the marked inputs reaches: those that need a gradient.
+  void find_needed(const Marks& inputs) { needed_ = reached(graph_, inputs); }
   bool needed(ValueId v) const { return v < needed_.size() && needed_[v]; }
+  // The inputs of the body of a Repeat of this graph that need a gradient, in some iteration.
+  Marks needed_inputs(const Node& repeat) const { return reached_inputs(repeat, needed_); }
 
   Status contribute(ValueId v, ValueId gradient);
   // Walks nodes [0, count) backwards.
@@ -46,6 +51,8 @@ class Differentiator {
 
  private:
   Status walk_node(size_t node);
+  Marks reached(const Graph& graph, const Marks& inputs) const;
+  Marks reached_inputs(const Node& repeat, const Marks& around) const;
   bool has_trainable(const ValueInfo& info) const;
   ValueId before_cast(ValueId v) const;
   ValueId gradient_list(const ValueInfo& parameter);
@@ -53,7 +60,7 @@ class Differentiator {
   Graph& graph_;
   const GradientOptions& options_;
   std::vector<ValueId> gradients_;
-  std::vector<char> needed_;
+  Marks needed_;
   std::vector<uint32_t> path_;
   uint64_t iterations_;
   std::map<ForwardNode, Kept>& kept_;

@@ -76,24 +76,49 @@ bool Differentiator::has_trainable(const ValueInfo& info) const {
          });
 }
 
-void Differentiator::find_needed(std::span<const bool> wanted_inputs) {
-  needed_.assign(graph_.values.size(), 0);
-  for (size_t i = 0; i < wanted_inputs.size(); ++i) {
-    needed_[graph_.inputs[i]] = wanted_inputs[i];
+Marks Differentiator::reached(const Graph& graph, const Marks& inputs) const {
+  Marks marks(graph.values.size(), 0);
+  for (size_t v = 0; v < marks.size(); ++v) {
+    marks[v] = has_trainable(graph.values[v]);
   }
-  for (size_t v = 0; v < graph_.values.size(); ++v) {
-    needed_[v] = needed_[v] || has_trainable(graph_.values[v]);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    marks[graph.inputs[i]] = inputs[i];
   }
-  for (const Node& node : graph_.nodes) {
-    bool any = std::ranges::any_of(node.inputs, [&](ValueId v) { return needed_[v] != 0; });
+  for (const Node& node : graph.nodes) {
     if (node.repeat) {
-      any = any || std::ranges::any_of(node.repeat->body->values,
-                                       [&](const ValueInfo& info) { return has_trainable(info); });
+      const Graph& body = *node.repeat->body;
+      const Marks inside = reached(body, reached_inputs(node, marks));
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        marks[node.outputs[i]] = inside[body.outputs[i]];
+      }
+      continue;
     }
+    const bool any = std::ranges::any_of(node.inputs, [&](ValueId v) { return marks[v] != 0; });
     for (const ValueId v : node.outputs) {
-      needed_[v] = any && is_float(graph_[v].dtype);
+      marks[v] = any && is_float(graph[v].dtype);
     }
   }
+  return marks;
+}
+
+// A value that is reached when it leaves an iteration is reached when it enters the next one.
+Marks Differentiator::reached_inputs(const Node& repeat, const Marks& around) const {
+  const RepeatInfo& info = *repeat.repeat;
+  Marks inputs;
+  for (const ValueId v : repeat.inputs) {
+    inputs.push_back(around[v]);
+  }
+  for (bool grows = true; grows;) {
+    grows = false;
+    const Marks inside = reached(*info.body, inputs);
+    for (uint32_t i = 0; i < info.carried; ++i) {
+      if (inputs[i] == 0 && inside[info.body->outputs[i]] != 0) {
+        inputs[i] = 1;
+        grows = true;
+      }
+    }
+  }
+  return inputs;
 }
 
 Result<std::vector<ValueId>> Differentiator::append(Op op, std::vector<ValueId> inputs,

@@ -172,28 +172,21 @@ class RepeatGradient {
 
   // The backward nodes of one iteration behind the forward ones.
   Status walk_body() {
-    const size_t inputs = node_.inputs.size();
-    const std::unique_ptr<bool[]> wanted(new bool[inputs]);
-    for (size_t i = 0; i < inputs; ++i) {
-      const ValueId v = node_.inputs[i];
-      wanted[i] = (i < carried_ || outer_.needed(v)) && is_float(graph_[v].dtype);
-    }
+    const Marks needed = outer_.needed_inputs(node_);
+    inner_.find_needed(needed);
     for (uint32_t i = 0; i < carried_; ++i) {
-      const ValueInfo& leaving = whole_[whole_.outputs[i]];
-      BOWLINE_REQUIRE(is_float(leaving.dtype), "Carried value {} of a trained Repeat is {}.", i,
-                      leaving.dtype);
-      incoming_.push_back(add_input(leaving));
-    }
-    inner_.find_needed({wanted.get(), inputs});
-    for (uint32_t i = 0; i < carried_; ++i) {
-      BOWLINE_TRY(inner_.contribute(whole_.outputs[i], incoming_[i]));
+      if (needed[i]) {
+        through_.push_back(i);
+        incoming_.push_back(add_input(whole_[whole_.outputs[i]]));
+        BOWLINE_TRY(inner_.contribute(whole_.outputs[i], incoming_.back()));
+      }
     }
     return inner_.walk(forward_.body->nodes.size());
   }
 
   // Gradients of the carried inputs, then running sums of those of the invariants.
   Status add_outputs() {
-    for (uint32_t i = 0; i < carried_; ++i) {
+    for (const uint32_t i : through_) {
       BOWLINE_ASSIGN(outputs_.emplace_back(), inner_.gradient_or_zero(whole_.inputs[i]));
     }
     for (size_t i = carried_; i < node_.inputs.size(); ++i) {
@@ -252,7 +245,7 @@ class RepeatGradient {
   // The inputs of the backward Repeat, in the order of its body's.
   Result<std::vector<ValueId>> backward_inputs(const SplitBody& split) {
     std::vector<ValueId> inputs;
-    for (uint32_t i = 0; i < carried_; ++i) {
+    for (const uint32_t i : through_) {
       BOWLINE_ASSIGN(inputs.emplace_back(), outer_.gradient_or_zero(node_.outputs[i]));
     }
     for (const size_t i : summed_) {
@@ -274,7 +267,7 @@ class RepeatGradient {
     node.repeat = std::make_shared<RepeatInfo>();
     node.repeat->body = std::make_shared<Graph>(split.backward);
     node.repeat->count = forward_.count;
-    node.repeat->carried = static_cast<uint32_t>(carried_ + sums_.size());
+    node.repeat->carried = static_cast<uint32_t>(through_.size() + sums_.size());
     node.repeat->stacked_inputs = static_cast<uint32_t>(stacked_.size());
     node.repeat->reverse = true;
     BOWLINE_ASSIGN(node.inputs, backward_inputs(split));
@@ -291,13 +284,13 @@ class RepeatGradient {
   }
 
   Status contribute() {
-    for (uint32_t i = 0; i < carried_; ++i) {
-      if (outer_.needed(node_.inputs[i])) {
-        BOWLINE_TRY(outer_.contribute(node_.inputs[i], results_[i]));
+    for (size_t t = 0; t < through_.size(); ++t) {
+      if (outer_.needed(node_.inputs[through_[t]])) {
+        BOWLINE_TRY(outer_.contribute(node_.inputs[through_[t]], results_[t]));
       }
     }
     for (size_t s = 0; s < summed_.size(); ++s) {
-      BOWLINE_TRY(outer_.contribute(node_.inputs[summed_[s]], results_[carried_ + s]));
+      BOWLINE_TRY(outer_.contribute(node_.inputs[summed_[s]], results_[through_.size() + s]));
     }
     return {};
   }
@@ -312,7 +305,8 @@ class RepeatGradient {
   size_t forward_values_;
   size_t forward_nodes_ = 0;
   Differentiator inner_;
-  std::vector<ValueId> incoming_;  // gradients of the carried outputs
+  std::vector<uint32_t> through_;  // the carried values that need a gradient
+  std::vector<ValueId> incoming_;  // gradients of these when they leave
   std::vector<ValueId> sums_;      // of invariant inputs, so far
   std::vector<size_t> summed_;     // which inputs of the node
   std::vector<ValueId> outputs_;   // of the backward body, in `whole_`

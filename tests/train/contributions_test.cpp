@@ -239,6 +239,36 @@ TEST_P(Contributions, OfPartsAndBroadcastsInSixteenBits) {
   }
 }
 
+// Three times h = h w + low + n, n = n + n, low = the least of low, which has no gradient, lag = last, last = h: h is reached by w,
+// last after one iteration, lag after two, n and low never. x = low = n = last = lag at the beginning.
+TEST_P(Contributions, PassCarriedValuesThatNothingTrainedReaches) {
+  Seed s;
+  s.shape = {3};
+  s.x = {2, 3, 4};
+  const Parameter w = must(s.model.parameter("w", Dims{3}, Init::ones()));
+  GraphBuilder g(s.model, "loss");
+  const Value x = g.input("x", DType::f32, {3});
+  const Value n = g.op("Cast", {x}, {{"to", "i32"}});
+  const Value rows = g.op("Sub", {n, g.op("ReduceMin", {n}, {{"axes", {0}}, {"keep_dims", true}})});
+  const auto out = g.repeat(3, {x, x, x, n, x}, [&](GraphBuilder& b, const std::vector<Value>& c) {
+    const Value sum = b.op("Add", {c[4], b.op("Cast", {c[3]}, {{"to", "f32"}})});
+    const Value h = b.op("Add", {b.op("Mul", {c[2], b.parameter(w)}), sum});
+    const Value low =
+        b.op("ScatterElements", {c[4], b.capture(rows), c[4]}, {{"reduction", "min"}});
+    return std::vector<Value>{c[1], c[2], h, b.op("Add", {c[3], c[3]}), low};
+  });
+  g.output("loss", g.op("ReduceSum", {g.op("Add", {out[0], out[2]})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(s.model.materialize(1));
+  ASSERT_OK(s.model.to(device_));
+  Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.5f)));
+  const StepReport r = step(t, s);
+  expect_number(r.loss, 126);
+  expect_number(r.grad_norm, 11 * std::sqrt(29.f),
+                {{10 * std::sqrt(29.f), "what is reached after two iterations is missing"}});
+  EXPECT_EQ(values(s.model, "w"), (Floats{-10, -15.5f, -21}));
+}
+
 TEST_P(Contributions, AnyTwoUsesOfOneStorage) {
   // Nine models of five ties, as in a tournament where each meets each once.
   const Uses all;
