@@ -24,6 +24,14 @@ Rates rates_of(const PhysicalDevice& physical) {
 
 constexpr double kDispatchNs = 2000;
 
+// Shaders of a device that lacks access to small elements write the words that these lie in (word_elements.h), so a transfer that
+// begins or ends inside of a word runs alone.
+bool runs_alone(const PhysicalDevice& physical, const Place& to, const Place& from,
+                uint64_t bytes) {
+  const bool in_words = !physical.has_16bit_storage || !physical.has_8bit_storage;
+  return in_words && (to.offset | from.offset | bytes) % sizeof(uint32_t) != 0;
+}
+
 }  // namespace
 
 void Launch::push_step_words(Push& push) const {
@@ -142,6 +150,10 @@ void Launch::copy(const Place& to, const Place& from, uint64_t bytes) {
   if (bytes == 0) {
     return;
   }
+  const bool alone = runs_alone(physical_, to, from, bytes);
+  if (alone) {
+    barrier();
+  }
   Command command;
   command.kind = Command::Kind::copy;
   command.record = record_;
@@ -150,6 +162,9 @@ void Launch::copy(const Place& to, const Place& from, uint64_t bytes) {
   command.bytes = bytes;
   command.ns = kDispatchNs + static_cast<double>(bytes) / rates_of(physical_).bytes_per_ns;
   list_->commands.push_back(command);
+  if (alone) {
+    barrier();
+  }
 }
 
 void Launch::fill(const Place& to, uint64_t bytes, uint32_t word) {

@@ -227,8 +227,6 @@ struct Kernel {
   uint64_t (*workspace)(const NodeView& node) = nullptr;
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
-  // (optional) it touches no element by itself, so that it needs no feature of the driver for them.
-  bool moves_bytes = false;
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);

@@ -12,23 +12,6 @@ constexpr uint64_t kStagingBytes =
     4u << 20;  // copies to memory that the host does not see go in such steps
 constexpr double kSubmissionNs = 100e6;
 
-// Kernels read and write elements of 8 and 16 bits where the driver lets them.
-std::string missing_feature(const NodeView& node) {
-  std::string out;
-  const auto look = [&](const device::Operand& o) {
-    const size_t size = size_of(o.dtype);
-    const bool missing = (size == 1 && !node.physical.has_8bit_storage) ||
-                         (size == 2 && !node.physical.has_16bit_storage);
-    if (missing && out.empty()) {
-      out = format("Its driver lacks the feature storageBuffer{}BitAccess, which {} needs.",
-                   8 * size, o.dtype);
-    }
-  };
-  std::ranges::for_each(node.query.inputs, look);
-  std::ranges::for_each(node.query.outputs, look);
-  return out;
-}
-
 const char* too_large(const NodeView& node) {
   const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };
   if (std::ranges::any_of(node.query.inputs, exceeds) ||
@@ -121,10 +104,6 @@ device::NodeAnswer OpenVulkan::query(const device::NodeQuery& query) const {
   }
   const Kernel* kernel = found.value();
   const NodeView node{query, device_->physical()};
-  answer.reason = kernel->moves_bytes ? "" : missing_feature(node);
-  if (!answer.reason.empty()) {
-    return answer;
-  }
   const char* refusal = too_large(node);
   if (refusal == nullptr && kernel->refusal != nullptr) {
     refusal = kernel->refusal(node);

@@ -10,6 +10,7 @@
 
 #include "shader_code.h"
 #include "vulkan_shaders.h"
+#include "word_elements.h"
 
 namespace bowline::vulkan {
 namespace {
@@ -123,8 +124,11 @@ VkResult Pipelines::open(const std::string& folder) {
 
 VkResult Pipelines::module(const PipelineKey& key, VkShaderModule* module) const {
   const ShaderBinary& shader = kShaders[key.shader];
-  const std::vector<uint32_t> words =
-      chosen_cases({shader.words, shader.bytes / sizeof(uint32_t)}, {key.constants, key.count});
+  const PhysicalDevice& physical = device_->physical();
+  const LackingAccess lacking{!physical.has_16bit_storage, !physical.has_8bit_storage};
+  const std::vector<uint32_t> words = elements_in_words(
+      chosen_cases({shader.words, shader.bytes / sizeof(uint32_t)}, {key.constants, key.count}),
+      lacking);
   VkShaderModuleCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   info.codeSize = words.size() * sizeof(uint32_t);

@@ -40,7 +40,7 @@ class Pipelines {
   size_t count() const { return pipelines_.size(); }
 
  private:
-  // The code of one pipeline, with its switches decided.
+  // The code of one pipeline, with its switches decided and elements that the device can access.
   VkResult module(const PipelineKey& key, VkShaderModule* module) const;
 
   Device* device_;

@@ -2,20 +2,15 @@
 
 #include <map>
 
+#include "spirv.h"
+
 namespace bowline::vulkan {
 namespace {
 
-// Of the SPIR-V specification, 1.5.
-constexpr size_t kHeaderWords = 5;
-constexpr uint32_t kSpecConstant = 50;
-constexpr uint32_t kDecorate = 71;
-constexpr uint32_t kSpecId = 1;
-constexpr uint32_t kSwitch = 251;
-
-uint32_t operation(uint32_t first_word) { return first_word & 0xffff; }
+using namespace spirv;
 
 // selector, default label, then pairs of a literal and its label: the label that `value` reaches.
-uint32_t target_of(std::span<const uint32_t> instruction, uint32_t value) {
+uint32_t target_of(Instruction instruction, uint32_t value) {
   for (size_t i = 3; i + 1 < instruction.size(); i += 2) {
     if (instruction[i] == value) {
       return instruction[i + 1];
@@ -31,23 +26,22 @@ std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
   std::vector<uint32_t> out(module.begin(), module.begin() + kHeaderWords);
   std::map<uint32_t, uint32_t> number_of;  // of a constant, by its id
   std::map<uint32_t, uint32_t> value_of;   // of 32 bits, as all of the shaders are
-  for (size_t at = kHeaderWords; at < module.size(); at += module[at] >> 16) {
-    const std::span<const uint32_t> all = module.subspan(at, module[at] >> 16);
-    if (operation(all[0]) == kDecorate && all[2] == kSpecId) {
+  for_each_instruction(module, [&](Instruction all) {
+    if (operation(all) == kDecorate && all[2] == kSpecId) {
       number_of[all[1]] = all[3];
-    } else if (operation(all[0]) == kSpecConstant) {
+    } else if (operation(all) == kSpecConstant) {
       const auto number = number_of.find(all[2]);
       const bool given = number != number_of.end() && number->second < constants.size();
       value_of[all[2]] = given ? constants[number->second] : all[3];
     }
-    const auto value = operation(all[0]) == kSwitch ? value_of.find(all[1]) : value_of.end();
+    const auto value = operation(all) == kSwitch ? value_of.find(all[1]) : value_of.end();
     if (value == value_of.end()) {
       out.insert(out.end(), all.begin(), all.end());
     } else {
       // A switch with a default alone; blocks that nothing reaches are valid.
       out.insert(out.end(), {3u << 16 | kSwitch, all[1], target_of(all, value->second)});
     }
-  }
+  });
   return out;
 }
 

@@ -6,7 +6,9 @@
 #include "device.h"
 #include "kernel.h"
 #include "shader_code.h"
+#include "spirv.h"
 #include "stream.h"
+#include "word_elements.h"
 
 namespace bowline::vulkan {
 namespace {
@@ -91,6 +93,24 @@ TEST(Vulkan, ASwitchOnAConstantKeepsTheCaseThatIsChosen) {
   EXPECT_EQ(reached({0, 0, 0, 7}), 20u);  // the default of the switch
 }
 
+// The shaders leave no such bits, so that no result shows it.
+TEST(Vulkan, WhatIsMadeNarrowInAWordLosesItsUpperBits) {
+  const auto word = [](uint32_t words, uint32_t operation) { return words << 16 | operation; };
+  const std::vector<uint32_t> module = {0x07230203,   0x10500, 0,  30, 0,  // the header
+                                        word(4, 21),  1,       32, 0,      // OpTypeInt
+                                        word(4, 21),  2,       16, 0,      //
+                                        word(4, 113), 2,       3,  4};     // OpUConvert 4
+  const std::vector<uint32_t> out = elements_in_words(module, {true, false});
+  uint32_t mask = 0;
+  spirv::for_each_instruction(out, [&](spirv::Instruction i) {
+    if (spirv::operation(i) == spirv::kConstant && i[3] == 0xffff) {
+      mask = i[2];
+    }
+  });
+  const std::vector<uint32_t> expected = {word(5, 199), 1, 3, 4, mask};  // OpBitwiseAnd
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), out.end() - 5, out.end()));
+}
+
 // A driver in software runs dispatches one after the other and needs no barrier, so that only the commands show them.
 TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
   PhysicalDevice physical;
@@ -130,6 +150,31 @@ TEST(Vulkan, ABarrierStandsBeforeEachLevelAndIteration) {
     text += c.kind == Command::Kind::barrier ? "|" : std::to_string(c.record);
   }
   EXPECT_EQ(text, "|02|1|45|45|7");
+}
+
+// Elsewhere shaders write no other bytes than those of their elements.
+TEST(Vulkan, ATransferInsideOfWordsRunsAloneWhereShadersWriteWords) {
+  constexpr uint64_t kInsideWords[][3] = {{2, 8, 12}, {4, 2, 12}, {4, 8, 2}};
+  const device::Program program;
+  const auto commands = [&](bool has_16, bool has_8, uint64_t to, uint64_t from, uint64_t bytes) {
+    PhysicalDevice physical;
+    physical.has_16bit_storage = has_16;
+    physical.has_8bit_storage = has_8;
+    CommandList list;
+    Launch launch(physical, program, {}, 0, false, 0, &list);
+    launch.copy({{}, to, 0}, {{}, from, 0}, bytes);
+    std::string text;
+    for (const Command& c : list.commands) {
+      text += c.kind == Command::Kind::barrier ? "|" : "copy";
+    }
+    return text;
+  };
+  EXPECT_EQ(commands(false, false, 4, 8, 12), "copy");
+  for (const auto& [to, from, bytes] : kInsideWords) {
+    EXPECT_EQ(commands(false, true, to, from, bytes), "|copy|");
+    EXPECT_EQ(commands(true, false, to, from, bytes), "|copy|");
+    EXPECT_EQ(commands(true, true, to, from, bytes), "copy");
+  }
 }
 
 }  // namespace

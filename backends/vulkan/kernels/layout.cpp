@@ -190,7 +190,7 @@ BOWLINE_VULKAN_KERNEL(concat, .launch = concat);
 BOWLINE_VULKAN_KERNEL(split, .launch = split);
 BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(expand, .launch = broadcast_to);
-BOWLINE_VULKAN_KERNEL(copy, .launch = copy, .moves_bytes = true);
+BOWLINE_VULKAN_KERNEL(copy, .launch = copy);
 BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
 BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows);
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);

@@ -1,0 +1,59 @@
+// Of the SPIR-V specification, 1.5, what this backend reads and writes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace bowline::vulkan::spirv {
+
+constexpr size_t kHeaderWords = 5;
+constexpr size_t kBound = 3;  // the word of the header that is larger than all ids
+
+enum : uint32_t {
+  kCapability = 17,
+  kTypeInt = 21,
+  kTypeVector = 23,
+  kTypeRuntimeArray = 29,
+  kTypePointer = 32,
+  kConstant = 43,
+  kSpecConstant = 50,
+  kLoad = 61,
+  kStore = 62,
+  kAccessChain = 65,
+  kDecorate = 71,
+  kCompositeExtract = 81,
+  kCompositeInsert = 82,
+  kCopyObject = 83,
+  kUConvert = 113,
+  kBitcast = 124,
+  kIAdd = 128,
+  kShiftRightLogical = 194,
+  kShiftLeftLogical = 196,
+  kBitwiseAnd = 199,
+  kNot = 200,
+  kAtomicLoad = 227,
+  kAtomicAnd = 240,
+  kAtomicOr = 241,
+  kSwitch = 251,
+};
+
+// Decorations.
+enum : uint32_t { kSpecId = 1, kArrayStride = 6 };
+
+// Capabilities.
+enum : uint32_t { kStorageBuffer16BitAccess = 4433, kStorageBuffer8BitAccess = 4448 };
+
+using Instruction = std::span<const uint32_t>;
+
+inline uint32_t operation(Instruction i) { return i[0] & 0xffff; }
+
+// Calls `each` with one instruction of a module after the other.
+template <class Each>
+void for_each_instruction(std::span<const uint32_t> module, const Each& each) {
+  for (size_t at = kHeaderWords; at < module.size(); at += module[at] >> 16) {
+    each(module.subspan(at, module[at] >> 16));
+  }
+}
+
+}  // namespace bowline::vulkan::spirv
