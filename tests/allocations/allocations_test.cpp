@@ -97,6 +97,7 @@ struct Call {
   const char* name;
   void (*prepare)(World& w);
   Status (*run)(World& w);
+  friend void PrintTo(const Call& c, std::ostream* out) { *out << c.name; }
 };
 
 void nothing(World&) {}

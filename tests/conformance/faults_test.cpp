@@ -6,6 +6,13 @@
 #include "conformance/oracle_device.h"
 #include "conformance/suite.h"
 
+namespace bowline {
+
+// How gtest shows it.
+static void PrintTo(Op op, std::ostream* out) { *out << name_of(op); }
+
+}  // namespace bowline
+
 namespace bowline::conformance {
 namespace {
 

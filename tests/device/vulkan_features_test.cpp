@@ -142,6 +142,7 @@ struct Hidden {
   const char* name;
   Hide hide;
   std::set<std::string> needed;  // features that no kernel replaces
+  friend void PrintTo(const Hidden& h, std::ostream* out) { *out << h.name; }
 };
 
 class VulkanWithout : public testing::TestWithParam<Hidden> {};

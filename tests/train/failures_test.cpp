@@ -25,6 +25,7 @@ struct Setting {
   TinyLm (*make)() = of_one_layer;
   void (*adjust)(TrainOptions& o) = [](TrainOptions&) {};
   uint64_t memory_budget = 0;
+  friend void PrintTo(const Setting& s, std::ostream* out) { *out << s.name; }
 };
 
 // One run: a model on a device that fails, what trains and runs it, and what it printed so far.

@@ -31,6 +31,7 @@ std::string wide_file() {
 struct Verb {
   const char* name;
   Status (*act)(Seed&, Trainer&);
+  friend void PrintTo(const Verb& v, std::ostream* out) { *out << v.name; }
 };
 
 const Verb kVerbs[] = {
