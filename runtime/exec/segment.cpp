@@ -27,14 +27,6 @@ Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>&
   return w;
 }
 
-namespace {
-
-uint64_t bytes_of(const plan::StorageSlot& copy, const params::Table& table) {
-  return Encoding().bytes(copy.form->dtype, table.storages[copy.tie].shape);
-}
-
-}  // namespace
-
 void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
                         device::Demand& demand) {
   std::vector<plan::StorageSlot> counted;
@@ -42,7 +34,7 @@ void add_missing_copies(std::span<const plan::Plan* const> plans, const params::
     for (const plan::StorageSlot& slot : plan->storages) {
       if (slot.form != nullptr && table.copy_of(slot.tie, *slot.form) == nullptr &&
           std::ranges::find(counted, slot) == counted.end()) {
-        demand.add(bytes_of(slot, table), device::MemoryKind::device);
+        demand.add(slot.form->bytes(table.storages[slot.tie].shape), device::MemoryKind::device);
         counted.push_back(slot);
       }
     }
@@ -58,9 +50,9 @@ Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot
   Copy copy{slot.tie, table.copy_of(slot.tie, *slot.form), {}};
   BOWLINE_ASSIGN(copy.refresh, plan::refresh(slot, storage, *device_));
   if (copy.residency == nullptr) {
-    BOWLINE_ASSIGN(
-        std::shared_ptr<device::Block> block,
-        device::Block::allocate(device_, bytes_of(slot, table), device::MemoryKind::device));
+    BOWLINE_ASSIGN(std::shared_ptr<device::Block> block,
+                   device::Block::allocate(device_, slot.form->bytes(storage.shape),
+                                           device::MemoryKind::device));
     const device::Buffer from = storage.home.block->buffer();
     // The program uses the last two slots alone.
     const device::Buffer buffers[] = {from, from, from, from, block->buffer()};

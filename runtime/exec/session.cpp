@@ -4,6 +4,7 @@
 
 #include "exec/profile.h"
 #include "graph/counted.h"
+#include "graph/fuse.h"
 #include "plan/listing.h"
 
 namespace bowline::exec {
@@ -92,6 +93,9 @@ Result<std::vector<SessionState::Planned>> SessionState::plan(
   for (graph::Graph& graph : bound) {
     Planned& p = planned.emplace_back();
     p.bound = std::move(graph);
+    if (may_fuse_) {
+      BOWLINE_ASSIGN(p.fused, graph::fuse(p.bound, device));
+    }
     plan::derive_copies(p.bound, model_->table);
     BOWLINE_ASSIGN(p.plan, plan::lower(p.bound, "forward", device, p.layout, budget_));
   }
@@ -147,6 +151,7 @@ Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
   BOWLINE_ASSIGN(std::vector<Planned> planned, plan(std::move(bound), *device));
+  fused_ = std::ranges::any_of(planned, &Planned::fused);
   BOWLINE_TRY(place(std::move(planned), device));
   generations_ = Generations::of(table, false);
   device_ = device;
@@ -190,6 +195,11 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
                          std::span<const StepValue> steps) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
+  if (fused_ && !std::ranges::all_of(steps, graph::fusion_allows)) {
+    may_fuse_ = false;
+    entries_.clear();
+    BOWLINE_TRY(prepare());
+  }
   BOWLINE_ASSIGN(Entry* const entry, entry_for(entry_point, inputs));
   const plan::Plan& plan = entry->forward.plan();
   entry->steps.reset();

@@ -42,6 +42,7 @@ class SessionState final : public graph::User {
     graph::Graph bound;
     plan::Plan plan;
     plan::StepLayout layout;
+    bool fused = false;
   };
 
   Result<std::vector<graph::Graph>> bind() const;
@@ -58,6 +59,9 @@ class SessionState final : public graph::User {
   const std::vector<BoundEntryPoint> entry_points_;
   Budget budget_;
   Workspace workspace_;
+  // Until a run comes that fused plans are not right for; from then on the session has others.
+  bool may_fuse_ = true;
+  bool fused_ = false;
   std::vector<Entry> entries_;                  // by entry point; empty: there are no plans
   std::shared_ptr<device::OpenDevice> device_;  // of the plans
   Generations generations_;

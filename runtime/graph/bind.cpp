@@ -91,7 +91,7 @@ class TransposedParameters {
   void add(Node node) {
     ValueId addend = kNoValue;
     // What works element by element keeps the order of its input, so that a storage and its copy are transposed alike.
-    if (op_def(node.op).derives_copies && is_transposed(node.inputs[0])) {
+    if (op_def(node.op).derived_copy == DerivedCopy::by_element && is_transposed(node.inputs[0])) {
       transposed_[node.outputs[0]] = true;
       nodes_.push_back(std::move(node));
       return;

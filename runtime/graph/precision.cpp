@@ -90,7 +90,7 @@ class Rewriter {
       return add_repeat(std::move(node));
     }
     const OpDef& def = op_def(node.op);
-    if (!def.derives_copies) {
+    if (def.derived_copy != DerivedCopy::by_element) {
       const DType dtype = wanted(node);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const ValueId v = node.inputs[i];

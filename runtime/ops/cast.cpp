@@ -45,7 +45,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_cast;
 const OpDef op_cast{
     .name = "Cast",
-    .derives_copies = true,
+    .derived_copy = DerivedCopy::by_element,
     .types = "A -> B",
     .infer = infer,
     .counted = counted::elementwise,

@@ -259,6 +259,11 @@ struct TransposedInput {
   int addend = -1;  // an input that the other operator does not take: it is added to the result
 };
 
+// Whether a plan keeps the result of an operator of one input beside the storage that it is made of, and makes it again only when that
+// was written (params/residency.h): it keeps the order of the elements, so that all views of the storage read one copy, or it packs
+// what one view of all of the storage shows.
+enum class DerivedCopy : uint8_t { none, by_element, packed };
+
 // What an operator does with gradient rows, its list operand 0: nothing, adds input 1 to them, or starts them as zeros.
 enum class GradientRows : uint8_t { none, added, zeroed };
 
@@ -279,9 +284,9 @@ struct OpDef {
   bool is_sum = false;
   bool is_transpose = false;
   bool is_repeat = false;
-  // (optional) Element i of its output follows from element i of its one input: of a storage, the plan keeps the result beside it
-  // and makes it again only when the storage was written (params/residency.h).
-  bool derives_copies = false;
+  // (optional) Only a rewrite makes it, for devices that have its kernel (graph/fuse.h): others keep what it stands for.
+  bool is_fused = false;
+  DerivedCopy derived_copy = DerivedCopy::none;
   // (optional) Its results are worth their memory: where that is short, they are the last that are computed again.
   bool costly = false;
   // (optional) In a plan that computes in 16 bits it still computes in f32: a sum over many elements, an exponential.

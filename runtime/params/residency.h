@@ -11,14 +11,25 @@
 
 namespace bowline::params {
 
-// What an operator makes of a storage alone, element by element (OpDef::derives_copies): a working copy in another dtype.
+// Made of what a view of all of a storage shows.
+struct Packing {
+  Shape from;  // of the view
+  Shape to;
+  bool operator==(const Packing&) const = default;
+};
+
+// What an operator makes of a storage alone (OpDef::derived_copy): a working copy in another dtype, a packed format.
 struct Form {
   Op op = Op::Invalid;
   Attributes attributes;
   DType dtype = DType::f32;
+  std::optional<Packing> packing;  // none: element by element, in the shape of the storage
 
+  uint64_t bytes(const Shape& storage) const {
+    return Encoding().bytes(dtype, packing ? packing->to : storage);
+  }
   bool operator==(const Form& other) const {
-    return op == other.op && dtype == other.dtype &&
+    return op == other.op && dtype == other.dtype && packing == other.packing &&
            attributes_text(op, attributes) == attributes_text(op, other.attributes);
   }
 };

@@ -21,7 +21,8 @@ bool shows_all(const ValueInfo& v, const params::Table& table) {
 
 // The result of the node becomes a parameter of that form. False: the node stays.
 bool derive(Graph& graph, const Node& node, const params::Table& table) {
-  if (!op_def(node.op).derives_copies) {
+  const DerivedCopy kind = op_def(node.op).derived_copy;
+  if (kind == DerivedCopy::none) {
     return false;
   }
   const ValueInfo& from = graph[node.inputs[0]];
@@ -32,8 +33,12 @@ bool derive(Graph& graph, const Node& node, const params::Table& table) {
   ValueInfo& result = graph[node.outputs[0]];
   copy.dtype = result.dtype;
   copy.encoding = {};
-  copy.form =
-      std::make_shared<const params::Form>(params::Form{node.op, node.attributes, result.dtype});
+  copy.shape = result.shape;
+  params::Form form{node.op, node.attributes, result.dtype, {}};
+  if (kind == DerivedCopy::packed) {
+    form.packing = {from.shape, result.shape};
+  }
+  copy.form = std::make_shared<const params::Form>(std::move(form));
   result = std::move(copy);
   return true;
 }
@@ -72,11 +77,12 @@ Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
   from.slot = device::kFirstStorageSlot;
   from.dtype = storage.dtype;
   from.encoding = storage.encoding;
-  from.shape = storage.shape;
+  from.shape = copy.form->packing ? copy.form->packing->from : storage.shape;
   Operand to = from;
   to.slot = device::kFirstStorageSlot + 1;
   to.dtype = copy.form->dtype;
   to.encoding = {};
+  to.shape = copy.form->packing ? copy.form->packing->to : storage.shape;
   record.inputs = {from};
   record.outputs = {to};
   record.workspace.dtype = DType::u8;

@@ -67,7 +67,7 @@ Result<Plan> lower(graph::Graph graph, std::string name, const device::OpenDevic
 Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
                      const device::OpenDevice& device);
 
-// Nodes that only make another form of a storage (OpDef::derives_copies) leave the graph: who reads their result reads the derived
+// Nodes that only make another form of a storage (OpDef::derived_copy) leave the graph: who reads their result reads the derived
 // copy. Of a parameter that shows but a part of its storage they stay. Returns how many of the first `boundary` nodes are left.
 size_t derive_copies(graph::Graph& graph, const params::Table& table, size_t boundary = 0);
 

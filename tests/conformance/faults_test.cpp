@@ -44,6 +44,9 @@ constexpr Harmless kHarmless[] = {
     {Op::RoundWeights, "sign of input 1"},     // it is written
     {Op::RoundWeights, "no term of input 1"},  // it is written
     {Op::RoundWeights, "last element missing of input 1"},
+    {Op::FusedConv,
+     "step word training taken as 0"},  // nothing reads it: who makes the node holds that it is 0
+    {Op::FusedConv, "step word training taken as 1"},
     {Op::BatchNormGrad, "attributes ignored"},   // what they say is in the operand inverse
     {Op::Softmax, "attributes ignored"},         // only the last axis exists
     {Op::SoftmaxGrad, "attributes ignored"},     // only the last axis exists

@@ -102,6 +102,25 @@ void Run::one(std::string_view op, const std::string& where,
   }
 }
 
+bool Run::keeps_unfused(std::span<const Case> cases) {
+  const auto like = std::ranges::find(cases, false, &Case::refused);
+  if (like == cases.end() || !op_def(like->op).is_fused) {
+    return false;
+  }
+  const Result<std::vector<Array>> inputs = draw_inputs(*like, options.seed);
+  if (!inputs.ok()) {
+    return false;
+  }
+  const Result<Expected> expected =
+      run_oracle(op_def(like->op).oracle, like->op, like->attributes, inputs.value(), like->step);
+  if (!expected.ok() ||
+      Bench(device).query(*like, inputs.value(), expected.value()).reason.empty()) {
+    return false;
+  }
+  report.never += cases.size();
+  return true;
+}
+
 Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most) {
   const CaseText& t = kCaseTexts[index_of(op)];
   BOWLINE_ASSIGN(std::vector<Case> all, parse_cases(op, t.file, t.text));

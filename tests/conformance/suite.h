@@ -42,6 +42,9 @@ struct Run {
   // Runs one case unless it is a gap. `check` returns what is wrong, or nothing.
   void one(std::string_view op, const std::string& where,
            const std::function<std::string()>& check);
+  // Whether the device keeps the graph of which a rewrite would make the operator of these cases (OpDef::is_fused). Then they count
+  // as gaps for ever.
+  bool keeps_unfused(std::span<const Case> cases);
 };
 
 // How far the outputs are from the oracle, in units of the tolerance, and what is wrong, if

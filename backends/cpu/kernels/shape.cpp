@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 
 #include "core/element_types.h"
 #include "core/float16.h"
@@ -58,8 +59,61 @@ void gather(const Launch& l, const Strides& stride) {
   });
 }
 
+// The permutation as a swap of two runs of neighbouring axes: x [batch, rows, columns] -> y [batch, columns, rows].
+struct Swap {
+  int64_t batch = 1, rows = 1, columns = 1;
+};
+std::optional<Swap> swap_of(const Shape& x, const flatbuffers::Vector<int32_t>& permutation) {
+  const int rank = x.rank();
+  const auto at = [&](int a) { return permutation.Get(static_cast<flatbuffers::uoffset_t>(a)); };
+  int first = 0;
+  while (first < rank && at(first) == first) {
+    ++first;
+  }
+  if (first == rank) {
+    return std::nullopt;  // a copy
+  }
+  const int middle = at(first);
+  for (int a = first; a < rank; ++a) {
+    const int turned = a + middle - first;
+    if (at(a) != (turned < rank ? turned : turned - rank + first)) {
+      return std::nullopt;
+    }
+  }
+  return Swap{x.elements(0, first), x.elements(first, middle), x.elements(middle, rank)};
+}
+
+// In squares, whose rows and columns stay in a cache.
+template <class T>
+void transpose_squares(Threads& threads, const Swap& s, const T* x, T* y) {
+  constexpr int64_t kSide = 32;
+  const int64_t strips = (s.columns + kSide - 1) / kSide;
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, kSide * s.rows));
+  parallel_blocks(threads, s.batch * strips, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t strip = begin; strip < end; ++strip) {
+      const int64_t n = strip / strips, first = strip % strips * kSide;
+      const int64_t last = std::min(first + kSide, s.columns);
+      const T* const from = x + n * s.rows * s.columns;
+      T* const to = y + n * s.rows * s.columns;
+      for (int64_t top = 0; top < s.rows; top += kSide) {
+        const int64_t bottom = std::min(top + kSide, s.rows);
+        for (int64_t k = first; k < last; ++k) {
+          for (int64_t j = top; j < bottom; ++j) {
+            to[k * s.rows + j] = from[j * s.columns + k];
+          }
+        }
+      }
+    }
+  });
+}
+
 void run_transpose(const Launch& l) {
   const auto* permutation = l.attributes<TransposeAttributes>().permutation();
+  if (const std::optional<Swap> swap = swap_of(*l.in[0].shape, *permutation)) {
+    return with_bits(size_of(l.record.type), [&]<class T>() {
+      transpose_squares(l.threads, *swap, l.in[0].as<const T>(), l.out[0].as<T>());
+    });
+  }
   const Strides from = strides_of(*l.in[0].shape);
   Strides stride{};
   for (int a = 0; a < l.out[0].shape->rank(); ++a) {

@@ -1,0 +1,38 @@
+// Convolutions with the channels last, scaled, shifted, added to and clipped where they are computed.
+//
+// What sees all channels is a product of matrices: a row per output, its window gathered where it does not lie in a row of x already.
+// Where every channel sees itself alone, the window slides over vectors of channels.
+//
+// Numerics  f32 sums over the window and the channels in their order, whatever the number of threads.
+// Threads   uses the pool; nothing is allocated.
+#pragma once
+
+#include "core/packed_conv.h"
+#include "threads.h"
+
+namespace bowline::cpu {
+
+// The operands of FusedConv.
+struct FusedConvolution {
+  Convolution shape;
+  const float* x;
+  const float* weight;  // packed
+  const float* scale;
+  const float* bias;
+  const float* mean;
+  const float* variance;
+  const float* addend;  // (optional)
+  float* y;
+  float eps, min, max;
+};
+
+// Bytes of scratch, aligned to 64.
+uint64_t fused_convolution_scratch_bytes(const Convolution& c, const Threads& threads);
+
+void convolve_fused(Threads& threads, const FusedConvolution& f, void* scratch);
+
+// y [ceil(outputs / kPackedOutputs), window, inputs, kPackedOutputs] of x [outputs, inputs, window].
+void pack_outputs(Threads& threads, size_t outputs, size_t inputs, size_t window, const float* x,
+                  float* y);
+
+}  // namespace bowline::cpu

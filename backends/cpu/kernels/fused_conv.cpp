@@ -1,0 +1,39 @@
+//! ops FusedConv PackConvWeight
+// Adapters of compute/fused_conv.h.
+#include "compute/fused_conv.h"
+
+#include "kernel.h"
+
+namespace bowline::cpu {
+namespace {
+
+uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
+  return fused_convolution_scratch_bytes(
+      packed_convolution(node.attributes.as<FusedConvAttributes>(), node.inputs[0].shape,
+                         node.inputs[1].shape, node.outputs[0].shape),
+      threads);
+}
+
+void run_fused_conv(const Launch& l) {
+  const auto& t = l.attributes<FusedConvAttributes>();
+  const auto in = [&](size_t i) { return l.in[i].f32(); };
+  convolve_fused(l.threads,
+                 {packed_convolution(t, *l.in[0].shape, *l.in[1].shape, *l.out[0].shape), in(0),
+                  in(1), in(2), in(3), in(4), in(5), l.has_input(6) ? in(6) : nullptr,
+                  l.out[0].f32(), t.eps(), t.min(), t.max()},
+                 l.workspace);
+}
+
+void run_pack(const Launch& l) {
+  const Shape& x = *l.in[0].shape;
+  pack_outputs(l.threads, static_cast<size_t>(x[0]), static_cast<size_t>(x[1]),
+               static_cast<size_t>(x.elements(2, x.rank())), l.in[0].f32(), l.out[0].f32());
+}
+
+}  // namespace
+
+extern const Kernel kernel_fused_conv, kernel_pack_conv_weight;
+const Kernel kernel_fused_conv{.run = run_fused_conv, .workspace = workspace};
+const Kernel kernel_pack_conv_weight{.run = run_pack};
+
+}  // namespace bowline::cpu

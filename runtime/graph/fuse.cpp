@@ -1,0 +1,21 @@
+#include "graph/fuse.h"
+
+namespace bowline::graph {
+
+Result<bool> fuse(Graph& graph, const device::OpenDevice& device) {
+  BOWLINE_ASSIGN(bool any, fuse_convolutions(graph, device));
+  for (Node& node : graph.nodes) {
+    if (node.repeat) {
+      BOWLINE_ASSIGN(const bool inside, fuse(*node.repeat->body, device));
+      any = any || inside;
+    }
+  }
+  return any;
+}
+
+bool fusion_allows(const StepValue& value) {
+  return value.name != "training" ||
+         std::visit([](auto number) { return number == 0; }, value.number);
+}
+
+}  // namespace bowline::graph

@@ -1,0 +1,20 @@
+// Fusion: named rewrites of bound graphs that only run, one file each in rewrites/. What a graph computes stays, but for the order of
+// roundings. A rewrite asks the device for the kernels that it wants: without them the graph stays as it is.
+#pragma once
+
+#include "device/device.h"
+#include "graph/graph.h"
+
+namespace bowline::graph {
+
+// All rewrites, in bodies too. Returns whether there was anything to fuse.
+Result<bool> fuse(Graph& graph, const device::OpenDevice& device);
+
+// Whether a fused graph is right in a run that gives this step word.
+bool fusion_allows(const StepValue& value);
+
+// rewrites/convolution.cpp: Conv, BatchNorm and, if they follow, Add and Clip or Relu become FusedConv, with the channels last from one
+// to the next. Right only while `training` is 0: the running statistics are read, and written no more.
+Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);
+
+}  // namespace bowline::graph

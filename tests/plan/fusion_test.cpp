@@ -1,0 +1,391 @@
+// Plans that only run: fused ones compute what unfused ones do, and only where they may.
+#include <functional>
+
+#include "ties/seed_models.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+using Attributes = std::vector<Attribute>;
+
+// A network under construction: parameters are named by the order of their layers.
+class Net {
+ public:
+  Net() : g(model, "forward") {}
+
+  Value weight(const std::string& name, const Dims& shape, Init init = Init::normal(0.5f),
+               StorageRole role = StorageRole::weight) {
+    return g.parameter(must(model.parameter(name, shape, init, role)));
+  }
+  Value conv(Value x, const Dims& shape, const Attributes& attributes = {}) {
+    return g.op("Conv", {x, weight(next("window"), shape)}, attributes);
+  }
+  // With a momentum of 0 training leaves the running statistics.
+  Value norm(Value x, int64_t channels) {
+    const StorageRole running = StorageRole::running_statistic;
+    const Value scale = weight(next("scale"), {channels}, Init::uniform(2));
+    const Value bias = weight(next("bias"), {channels});
+    const Value mean = weight(next("mean"), {channels}, Init::normal(0.5f), running);
+    const Value variance = weight(next("variance"), {channels}, Init::ones(), running);
+    return g.op("BatchNorm", {x, scale, bias, mean, variance}, {{"momentum", 0}, {"eps", 1e-3}});
+  }
+  Value clip(Value x) { return g.op("Clip", {x}, {{"min", -0.5}, {"max", 2}}); }
+  // A convolution of size x size, its norm and its bounds.
+  Value layer(Value x, int64_t in, int64_t out, int64_t size = 1,
+              const Attributes& attributes = {}) {
+    return clip(norm(conv(x, {out, in, size, size}, attributes), out));
+  }
+  Value channelwise(Value x, int64_t channels, int64_t stride, int64_t pad = 1) {
+    return layer(
+        x, 1, channels, 3,
+        {{"groups", channels}, {"strides", {stride, stride}}, {"pads", {pad, pad, pad, pad}}});
+  }
+
+  Model model;
+  GraphBuilder g;
+
+ private:
+  std::string next(const std::string& what) { return what + std::to_string(count_++); }
+  int count_ = 0;
+};
+
+struct Case {
+  const char* name;
+  Dims shape;
+  int fused;  // convolutions, where the device has the kernel
+  std::function<void(Net&, Value)> build;
+  std::vector<StepValue> steps = {};  // but for `training`
+};
+
+const Case kCases[] = {
+    {"Chain",
+     {2, 5, 9, 7},
+     4,
+     [](Net& n, Value x) {
+       const Value a = n.layer(x, 5, 18);
+       const Value b = n.channelwise(a, 18, 2);
+       const Value c = n.norm(n.conv(b, {17, 18, 1, 1}), 17);
+       n.g.output("y", n.layer(c, 17, 33, 3, {{"pads", {1, 1, 1, 1}}, {"strides", {2, 1}}}));
+     }},
+    {"Residual",
+     {1, 17, 6, 5},
+     3,
+     [](Net& n, Value x) {
+       const Value a = n.layer(x, 17, 20);
+       const Value b = n.channelwise(a, 20, 1);
+       n.g.output("y", n.clip(n.g.op("Add", {n.norm(n.conv(b, {20, 20, 1, 1}), 20), a})));
+     }},
+    // Both sides of the sum are convolutions: one of them takes the other.
+    {"Shortcut",
+     {1, 4, 6, 5},
+     3,
+     [](Net& n, Value x) {
+       const Value a = n.layer(x, 4, 9);
+       const Value main = n.norm(n.conv(a, {7, 9, 1, 1}), 7);
+       const Value side = n.norm(n.conv(a, {7, 9, 1, 1}), 7);
+       n.g.output("y", n.g.op("Relu", {n.g.op("Add", {main, side})}));
+     }},
+    // An addend that no convolution makes stays a node of its own, as does one that is broadcast.
+    {"OtherSums",
+     {1, 4, 6, 5},
+     2,
+     [](Net& n, Value x) {
+       const Value a = n.g.op("Add", {n.norm(n.conv(x, {4, 4, 1, 1}), 4), x});
+       const Value b = n.norm(n.conv(a, {4, 4, 1, 1}), 4);
+       n.g.output("y", n.g.op("Add", {b, n.weight("shift", {4, 1, 1})}));
+     }},
+    {"Relu",
+     {1, 3, 4, 4},
+     1,
+     [](Net& n, Value x) {
+       n.g.output("y", n.g.op("Relu", {n.norm(n.conv(x, {5, 3, 1, 1}), 5)}));
+     }},
+    {"PlanesOfOne",
+     {3, 33, 1, 1},
+     2,
+     [](Net& n, Value x) { n.g.output("y", n.channelwise(n.layer(x, 33, 31), 31, 1)); }},
+    {"Dilation",
+     {1, 6, 9, 8},
+     2,
+     [](Net& n, Value x) {
+       const Value a = n.layer(x, 6, 6, 3, {{"dilations", {2, 1}}, {"pads", {2, 0, 1, 3}}});
+       n.g.output("y", n.layer(a, 1, 6, 3, {{"groups", 6}, {"dilations", {2, 2}}}));
+     }},
+    {"OtherGroups",
+     {1, 6, 5, 4},
+     1,
+     [](Net& n, Value x) {
+       const Value a = n.layer(x, 3, 8, 1, {{"groups", 2}});
+       const Value b = n.layer(a, 1, 16, 1, {{"groups", 8}});
+       n.g.output("y", n.layer(b, 16, 3));
+     }},
+    {"OneAxis",
+     {1, 6, 5},
+     0,
+     [](Net& n, Value x) {
+       n.g.output("y", n.clip(n.norm(n.conv(x, {4, 6, 3}), 4)));
+     }},
+    {"ConvWithBias",
+     {1, 6, 5, 4},
+     0,
+     [](Net& n, Value x) {
+       const Value w = n.weight("w", {4, 6, 1, 1}), b = n.weight("b", {4});
+       n.g.output("y", n.norm(n.g.op("Conv", {x, w, b}), 4));
+     }},
+    // Two readers: of what was clipped, of what is clipped, of what is normalised.
+    {"ReadTwice",
+     {1, 3, 5, 4},
+     3,
+     [](Net& n, Value x) {
+       const Value a = n.layer(x, 3, 6);
+       const Value b = n.norm(n.conv(a, {6, 6, 1, 1}), 6);
+       const Value c = n.conv(a, {6, 6, 1, 1});
+       n.g.output("y", n.g.op("Mul", {n.g.op("Mul", {a, n.clip(b)}), n.layer(b, 6, 6)}));
+       n.g.output("z", n.g.op("Mul", {n.norm(c, 6), c}));
+     }},
+    {"InnerOutputs",
+     {1, 3, 5, 4},
+     2,
+     [](Net& n, Value x) {
+       const Value a = n.norm(n.conv(x, {6, 3, 1, 1}), 6);
+       const Value b = n.conv(a, {6, 6, 1, 1});
+       n.g.output("a", a);
+       n.g.output("b", b);
+       n.g.output("y", n.layer(n.norm(b, 6), 6, 4));
+     }},
+    {"TiedWindow",
+     {1, 7, 5, 4},
+     2,
+     [](Net& n, Value x) {
+       const Parameter w = must(n.model.parameter("w", {7, 7, 1, 1}, Init::normal(0.5f)));
+       const Parameter tied = must(n.model.tied_parameter("tied", w));
+       const Value a = n.clip(n.norm(n.g.op("Conv", {x, n.g.parameter(w)}), 7));
+       n.g.output("y", n.norm(n.g.op("Conv", {a, n.g.parameter(tied)}), 7));
+     }},
+    // Each shape that shows the storage has a packed copy of its own.
+    {"ReshapedWindows",
+     {1, 3, 5, 4},
+     4,
+     [](Net& n, Value x) {
+       const Parameter w = must(n.model.parameter("w", {6, 4}, Init::normal(0.5f)));
+       const auto conv = [&](Value v, const std::string& name, const Dims& shape) {
+         View view;
+         view.shape = shape;
+         const Parameter tied = must(n.model.tied_parameter(name, w, view));
+         return n.clip(n.norm(n.g.op("Conv", {v, n.g.parameter(tied)}), shape[0]));
+       };
+       const Value a = conv(n.layer(x, 3, 4), "wide", {6, 4, 1, 1});
+       n.g.output("y", conv(conv(a, "narrow", {4, 6, 1, 1}), "high", {3, 4, 2, 1}));
+     }},
+    // Rows of a storage are no copy of all of it: they are packed in every run.
+    {"PartOfAStorage",
+     {1, 7, 5, 4},
+     1,
+     [](Net& n, Value x) {
+       const Parameter all = must(n.model.parameter("all", {9, 7, 1, 1}, Init::normal(0.5f)));
+       View rows;
+       rows.row_start = 2;
+       rows.rows = 5;
+       const Parameter part = must(n.model.tied_parameter("part", all, rows));
+       n.g.output("y", n.norm(n.g.op("Conv", {x, n.g.parameter(part)}), 5));
+     }},
+    {"TiedStatistics",
+     {1, 7, 5, 4},
+     1,
+     [](Net& n, Value x) {
+       const StorageRole running = StorageRole::running_statistic;
+       const Parameter mean = must(n.model.parameter("m", {5}, Init::normal(0.5f), running));
+       const Parameter tied = must(n.model.tied_parameter("tied", mean));
+       const Value before = n.g.op("Neg", {n.g.parameter(tied)});
+       const Value y = n.g.op("BatchNorm",
+                              {n.conv(x, {5, 7, 1, 1}), n.weight("s", {5}), n.weight("b", {5}),
+                               n.g.parameter(mean), n.weight("v", {5}, Init::ones(), running)},
+                              {{"momentum", 0}});
+       n.g.output("y", y);
+       n.g.output("mean", before);
+     }},
+    {"StatisticsRead",
+     {1, 7, 5, 4},
+     0,
+     [](Net& n, Value x) {
+       n.g.output("y", n.norm(n.conv(x, {5, 7, 1, 1}), 5));
+       n.g.output("mean", n.g.last_outputs()[1]);
+     }},
+    {"Repeat",
+     {1, 6, 5, 4},
+     2,
+     [](Net& n, Value x) {
+       ParameterList window, scale, bias, mean, variance;
+       const StorageRole running = StorageRole::running_statistic;
+       for (const char* i : {"0", "1", "2"}) {
+         const auto add = [&](ParameterList& list, const std::string& name, const Dims& shape,
+                              Init init, StorageRole role = StorageRole::weight) {
+           list.items.push_back(must(n.model.parameter(name + i, shape, init, role)));
+         };
+         add(window, "w", {6, 6, 1, 1}, Init::normal(0.5f));
+         add(scale, "s", {6}, Init::ones());
+         add(bias, "b", {6}, Init::normal(1));
+         add(mean, "m", {6}, Init::normal(1), running);
+         add(variance, "v", {6}, Init::ones(), running);
+       }
+       const auto body = [&](GraphBuilder& b, const std::vector<Value>& carried) {
+         const Value y = b.op("Conv", {carried[0], b.parameter(window)});
+         return std::vector<Value>{b.op(
+             "BatchNorm",
+             {y, b.parameter(scale), b.parameter(bias), b.parameter(mean), b.parameter(variance)},
+             {{"momentum", 0}})};
+       };
+       n.g.output("y", n.layer(n.g.repeat(3, {x}, body).at(0), 6, 4));
+     }},
+};
+
+int fused_convolutions(const Session& session) {
+  const std::string listing = must(session.listing("forward"));
+  int count = 0;
+  for (size_t at = listing.find("FusedConv("); at != listing.npos;
+       at = listing.find("FusedConv(", at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+// All outputs of a run, one after the other.
+Floats run(Session& session, const Case& c, uint32_t training) {
+  Floats x(static_cast<size_t>(Shape(c.shape).elements()));
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(i * 37 % 101) / 50 - 1;
+  }
+  const PlanInfo plan = must(session.describe());
+  std::vector<Floats> values;
+  values.reserve(plan.segments[0].outputs.size());
+  std::vector<Tensor> outputs;
+  for (const auto& o : plan.segments[0].outputs) {
+    const Dims shape(o.shape.begin(), o.shape.end());
+    values.emplace_back(static_cast<size_t>(Shape(shape).elements()));
+    outputs.push_back(tensor(o.name, shape, values.back()));
+  }
+  const Tensor input = tensor("x", c.shape, x);
+  std::vector<StepValue> steps = c.steps;
+  steps.push_back({"training", training});
+  EXPECT_OK(session.run({&input, 1}, outputs, steps));
+  Floats all;
+  for (const Floats& v : values) {
+    all.insert(all.end(), v.begin(), v.end());
+  }
+  return all;
+}
+
+void expect_near(const Floats& a, const Floats& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_NEAR(a[i], b[i], 2e-5 * std::max(1.0f, std::abs(b[i]))) << i;
+  }
+}
+
+Model model_of(const Case& c) {
+  Net n;
+  c.build(n, n.g.input("x", DType::f32, {c.shape.begin(), c.shape.end()}));
+  EXPECT_OK(n.g.finish());
+  EXPECT_OK(n.model.materialize(7));
+  return std::move(n.model);
+}
+
+class Fusion : public OnDevice {
+ protected:
+  bool fuses() const { return GetParam().find(':') == std::string::npos; }
+};
+BOWLINE_ON_ALL_DEVICES(Fusion);
+
+TEST_P(Fusion, ComputesWhatUnfusedPlansDo) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(c.name);
+    Model model = model_of(c);
+    ASSERT_OK(model.to(device_));
+    Session fused = must(Session::create(model, device_, "forward", {}));
+    Session plain = must(Session::create(model, device_, "forward", {}));
+    EXPECT_EQ(fused_convolutions(fused), fuses() ? c.fused : 0);
+    run(plain, c, 1);
+    EXPECT_EQ(fused_convolutions(plain), 0) << "statistics of the batch are wanted";
+    expect_near(run(fused, c, 0), run(plain, c, 0));
+    EXPECT_EQ(fused_convolutions(fused), fuses() ? c.fused : 0);
+    // What was packed is packed again.
+    const ModelInfo info = must(model.describe());
+    for (const ParameterInfo& p : info.parameters) {
+      Floats changed = values(model, p.name);
+      for (float& v : changed) {
+        v = std::abs(v) + 0.25f;
+      }
+      ASSERT_OK(set(model, p.name, {p.shape.begin(), p.shape.end()}, changed));
+    }
+    const Floats before = run(plain, c, 0);
+    expect_near(run(fused, c, 0), before);
+  }
+}
+
+TEST_P(Fusion, WritesNoStatistics) {
+  Model model = model_of(kCases[0]);
+  ASSERT_OK(model.to(device_));
+  Session session = must(Session::create(model, device_, "forward", {}));
+  run(session, kCases[0], 0);
+  const uint64_t builds = session.counters().plan_builds;
+  run(session, kCases[0], 0);
+  EXPECT_EQ(session.counters().plan_builds, builds);
+  if (fuses()) {
+    EXPECT_EQ(must(session.describe()).segments[0].writes.size(), 0u);
+  }
+}
+
+// A bound behind a node that writes what the norm in front of it reads.
+TEST_P(Fusion, ReadsWhatWasThereBeforeAWrite) {
+  const Case c{
+      "Written",
+      {1, 4, 5, 4},
+      1,
+      [](Net& n, Value x) {
+        const StorageRole running = StorageRole::running_statistic;
+        const Value bias = n.weight("bias", {4}, Init::ones(), running);
+        const Value y = n.g.op(
+            "BatchNorm",
+            {n.conv(x, {4, 4, 1, 1}), n.weight("s", {4}), bias,
+             n.weight("m", {4}, Init::ones(), running), n.weight("v", {4}, Init::ones(), running)},
+            {{"momentum", 0}});
+        n.g.output("bias", n.g.op("WriteRows", {bias, n.weight("rows", {2})}, {{"axis", 0}}));
+        n.g.output("y", n.clip(y));
+      },
+      {{"position", uint32_t{1}}}};
+  Model model = model_of(c);
+  ASSERT_OK(model.to(device_));
+  Session fused = must(Session::create(model, device_, "forward", {}));
+  Session plain = must(Session::create(model, device_, "forward", {}));
+  run(plain, c, 1);
+  const Floats ones(4, 1.0f);
+  ASSERT_OK(set(model, "bias", {4}, ones));
+  const Floats got = run(fused, c, 0);
+  EXPECT_EQ(fused_convolutions(fused), fuses() ? 1 : 0);
+  ASSERT_OK(set(model, "bias", {4}, ones));
+  expect_near(got, run(plain, c, 0));
+}
+
+// One plan more, for the rest of the session.
+TEST_P(Fusion, EndsWithTheFirstRunThatTrains) {
+  const Case& c = kCases[0];
+  Model model = model_of(c);
+  ASSERT_OK(model.to(device_));
+  Session session = must(Session::create(model, device_, "forward", {}));
+  for (const uint32_t training : {0u, 1u, 0u, 1u}) {
+    run(session, c, training);
+  }
+  EXPECT_EQ(session.counters().plan_builds, fuses() ? 2u : 1u);
+}
+
+TEST_P(Fusion, LeavesShortNumbers) {
+  Model model = model_of(kCases[0]);
+  ASSERT_OK(model.to(device_));
+  const BoundEntryPoint half{.name = "forward", .dims = {}, .compute = DType::bf16};
+  Session session = must(Session::create(model, device_, {&half, 1}));
+  EXPECT_EQ(fused_convolutions(session), 0);
+}
+
+}  // namespace
+}  // namespace bowline::test
