@@ -534,6 +534,32 @@ enum class LoadMode : uint8_t {
   assign,  // the storages take over dtype and shape too
 };
 
+// What tie() did.
+struct TieReport {
+  struct Tie {
+    std::string to;
+    std::string parameter;
+  };
+  // Nobody uses it any more: its bytes are gone.
+  struct Dropped {
+    uint32_t storage = 0;
+    StorageRole role = StorageRole::weight;
+    uint64_t bytes = 0;
+  };
+  std::vector<Tie> ties;  // but for those that were so before
+  std::vector<Dropped>
+      dropped;  // storages that lost their last parameter, and the moments and masters that they owned
+  // "tied "b" to "a"\ndropped storage 1 (weight, 256 bytes)\n", a line each.
+  std::string text() const;
+};
+
+struct ResizeReport {
+  uint32_t storages = 0;      // of another number of rows now
+  uint64_t bytes_before = 0;  // of these
+  uint64_t bytes_after = 0;
+  std::vector<TieReport::Dropped> dropped;  // what they owned and had another shape
+};
+
 struct CastReport {
   uint32_t storages = 0;      // of another dtype now
   uint64_t bytes_before = 0;  // of these
@@ -618,11 +644,32 @@ class Model {
   // Makes `b` share the storage of `a` through `view`, or show what `a` shows without one; the storage of `b`
   // becomes empty when `b` was its last parameter. Tying tied parameters again changes nothing. Errors  bad_argument: `b`
   // would change its shape, or be the only one of a list of a Repeat that is transposed, or that is not.
-  Status tie(std::string_view a, std::string_view b, const std::optional<View>& view = {});
+  Result<TieReport> tie(std::string_view a, std::string_view b,
+                        const std::optional<View>& view = {});
+  // Ties parameters that differ in one number alone to the one of the least number, in one call: "blocks.{}.mlp.{up,down}.*" ties
+  // "blocks.1.mlp.up.weight" to "blocks.0.mlp.up.weight". "{}" stands for the number, "{a,b}" for one of these, "*" for any
+  // characters, "?" for one. Errors  bad_argument: no two parameters match; as tie().
+  Result<TieReport> tie_numbered(std::string_view pattern);
   // Gives `name` an own storage, a copy; a transpose stays one. Returns the bytes that this costs, owned rows included.
   Result<uint64_t> untie(std::string_view name);
+  // What untie() would return.
+  Result<uint64_t> untie_cost(std::string_view name) const;
   // Writes the values of one parameter (through its view); every parameter of the tie sees them.
   Status set_value(std::string_view name, const Tensor& value);
+  // Gives the storage of a parameter dtype, shape and values of the tensor; its tie index, and so every other parameter and every
+  // optimizer that knows it, stays. Moments and masters of another shape go. Errors  bad_argument: the parameter shows a part of its
+  // storage, or another one would; an operator of an entry point would get operands that it does not take.
+  Status assign(std::string_view name, const Tensor& value);
+  // Exchanges what the storages of two parameters hold: dtype, shape, encoding, values, whether they are trained, and the moments and
+  // masters that they own. Names, ties and views stay: every holder of `a` sees the former `b`. Errors  bad_argument: a view, or an
+  // operator of an entry point, does not take the other shape or dtype.
+  Status swap(std::string_view a, std::string_view b);
+  // Gives the storages of the parameters that match `pattern` (as tie_numbered(), without "{}") so many rows along their first axis,
+  // once each: rows behind them are cut, new ones begin as materialize(seed) draws `init`. Moments get zeros there, masters the new
+  // values. Errors  bad_argument: nothing matches; a view, or an operator of an entry point, does not take the new shape; the storage
+  // is encoded or has no rows.
+  Result<ResizeReport> resize(std::string_view pattern, int64_t rows, Init init = Init::zeros(),
+                              uint64_t seed = 0);
   // The values of one parameter (through its view), into `out` of the right dtype and size.
   Status get_value(std::string_view name, const Tensor& out) const;
   // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the flag is the

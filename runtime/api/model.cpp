@@ -8,6 +8,7 @@
 #include "graph/load.h"
 #include "graph/save.h"
 #include "params/file.h"
+#include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
 
@@ -46,19 +47,26 @@ Status require_no_accumulation(const ModelState& model, std::string_view verb) {
   return {};
 }
 
-Status require_one_orientation(const ModelState& state, std::string_view a, std::string_view b,
-                               const std::optional<View>& view) {
-  BOWLINE_ASSIGN(const uint32_t first, state.table.require(a));
-  BOWLINE_ASSIGN(const uint32_t second, state.table.require(b));
-  const View wanted = view.value_or(state.table.parameters[first].view);
-  if (wanted.transpose == state.table.parameters[second].view.transpose) {
+Status require_one_orientation(const ModelState& state, const params::Pair& pair) {
+  const auto& parameters = state.table.parameters;
+  const bool transpose = pair.view.value_or(parameters[pair.first].view).transpose;
+  if (transpose == parameters[pair.second].view.transpose) {
     return {};
   }
   for (const graph::Graph& g : state.graphs) {
-    BOWLINE_TRY(graph::check_orientation(g, state.table, second, wanted.transpose)
-                    .at(format("While tying \"{}\" to \"{}\".", b, a)));
+    BOWLINE_TRY(graph::check_orientation(g, state.table, pair.second, transpose)
+                    .at(format("While tying \"{}\" to \"{}\".", parameters[pair.second].name,
+                               parameters[pair.first].name)));
   }
   return {};
+}
+
+Result<TieReport> tie(ModelState& state, std::span<const params::Pair> pairs) {
+  BOWLINE_TRY(require_no_accumulation(state, "tie()"));
+  for (const params::Pair& pair : pairs) {
+    BOWLINE_TRY(require_one_orientation(state, pair));
+  }
+  return params::tie(state.table, pairs, state.busy);
 }
 
 Status drop_training_state(ModelState& state) {
@@ -98,34 +106,55 @@ Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   return out;
 }
 
-Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mode, bool partial) {
-  if (mode == LoadMode::assign) {
-    BOWLINE_TRY(require_no_accumulation(state, "load()"));
+// A verb that may give storages other shapes and dtypes: the graphs are checked with them before anything changes.
+template <class Verb>
+auto reshaping(ModelState& state, std::string_view name, std::optional<DType> inputs,
+               const Verb& verb) -> decltype(verb(state.table)) {
+  BOWLINE_TRY(require_no_accumulation(state, name));
+  params::Table table = state.table;
+  auto result = verb(table);
+  if (!result.ok()) {
+    return result;
   }
+  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table, inputs));
+  state.table = std::move(table);
+  state.graphs = std::move(graphs);
+  return result;
+}
+
+Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mode, bool partial) {
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const params::Table source = params::read_table(model::Tables(*file));
   if (mode == LoadMode::copy) {
     return params::load(state.table, source, mode, partial, state.busy);
   }
-  // The storages may take over other shapes, so the graphs are checked with them before anything changes.
-  params::Table table = state.table;
-  BOWLINE_ASSIGN(LoadReport report, params::load(table, source, mode, partial, state.busy));
-  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table));
-  state.table = std::move(table);
-  state.graphs = std::move(graphs);
-  return report;
+  return reshaping(state, "load()", {}, [&](params::Table& table) {
+    return params::load(table, source, mode, partial, state.busy);
+  });
+}
+
+Status assign(ModelState& state, std::string_view name, const Tensor& value) {
+  BOWLINE_ASSIGN(const uint32_t index, state.table.require(name));
+  BOWLINE_ASSIGN(const Shape shape, Shape::checked(value.shape));
+  params::Storage row = state.table.storages[state.table.parameters[index].tie];
+  row.dtype = value.dtype;
+  row.shape = shape;
+  row.encoding = {};
+  BOWLINE_REQUIRE(value.data != nullptr || shape.elements() == 0,
+                  "The tensor for parameter \"{}\" has no data.", name);
+  const params::Bytes bytes(static_cast<const std::byte*>(value.data), row.bytes());
+  BOWLINE_ASSIGN(row.home, params::make_home(nullptr, bytes));
+  params::Table source;
+  source.add({std::string(name), 0, {}, {}}, std::move(row));
+  return reshaping(state, "assign()", {}, [&](params::Table& table) {
+    return params::load(table, source, LoadMode::assign, true, state.busy).status();
+  });
 }
 
 Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
-  BOWLINE_TRY(require_no_accumulation(state, "cast()"));
-  // The graphs are checked with the new dtypes before anything changes.
-  params::Table table = state.table;
-  BOWLINE_ASSIGN(CastReport report, params::cast(table, to, pattern, state.busy));
-  const std::optional<DType> inputs = pattern == "*" ? std::optional(to) : std::nullopt;
-  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table, inputs));
-  state.table = std::move(table);
-  state.graphs = std::move(graphs);
-  return report;
+  return reshaping(
+      state, "cast()", pattern == "*" ? std::optional(to) : std::nullopt,
+      [&](params::Table& table) { return params::cast(table, to, pattern, state.busy); });
 }
 
 Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
@@ -177,6 +206,17 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
 }
 
 }  // namespace
+
+std::string TieReport::text() const {
+  std::string out;
+  for (const Tie& t : ties) {
+    out += format("tied \"{}\" to \"{}\"\n", t.parameter, t.to);
+  }
+  for (const Dropped& d : dropped) {
+    out += format("dropped storage {} ({}, {} bytes)\n", d.storage, name_of(d.role), d.bytes);
+  }
+  return out;
+}
 
 Model::Model() {
   guarded([&] { return (state_ = std::make_shared<ModelState>()) != nullptr; });
@@ -284,11 +324,20 @@ Status Model::materialize(uint64_t seed) {
                  [&](ModelState& s) { return params::materialize(s.table, seed, s.busy); });
 }
 
-Status Model::tie(std::string_view a, std::string_view b, const std::optional<View>& view) {
-  return guarded(state_, "model", [&](ModelState& s) -> Status {
-    BOWLINE_TRY(require_no_accumulation(s, "tie()"));
-    BOWLINE_TRY(require_one_orientation(s, a, b, view));
-    return params::tie(s.table, a, b, view, s.busy);
+Result<TieReport> Model::tie(std::string_view a, std::string_view b,
+                             const std::optional<View>& view) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<TieReport> {
+    BOWLINE_ASSIGN(const uint32_t first, s.table.require(a));
+    BOWLINE_ASSIGN(const uint32_t second, s.table.require(b));
+    const params::Pair pair{first, second, view};
+    return bowline::tie(s, {&pair, 1});
+  });
+}
+
+Result<TieReport> Model::tie_numbered(std::string_view pattern) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<TieReport> {
+    BOWLINE_ASSIGN(const auto pairs, params::numbered_pairs(s.table, pattern));
+    return bowline::tie(s, pairs);
   });
 }
 
@@ -299,9 +348,34 @@ Result<uint64_t> Model::untie(std::string_view name) {
   });
 }
 
+Result<uint64_t> Model::untie_cost(std::string_view name) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return params::untie_cost(s.table, name); });
+}
+
 Status Model::set_value(std::string_view name, const Tensor& value) {
   return guarded(state_, "model",
                  [&](ModelState& s) { return params::set_value(s.table, name, value, s.busy); });
+}
+
+Status Model::assign(std::string_view name, const Tensor& value) {
+  return guarded(state_, "model", [&](ModelState& s) { return bowline::assign(s, name, value); });
+}
+
+Status Model::swap(std::string_view a, std::string_view b) {
+  return guarded(state_, "model", [&](ModelState& s) {
+    return reshaping(s, "swap()", {},
+                     [&](params::Table& table) { return params::swap(table, a, b, s.busy); });
+  });
+}
+
+Result<ResizeReport> Model::resize(std::string_view pattern, int64_t rows, Init init,
+                                   uint64_t seed) {
+  return guarded(state_, "model", [&](ModelState& s) {
+    return reshaping(s, "resize()", {}, [&](params::Table& table) {
+      return params::resize(table, pattern, rows, init, seed, s.busy);
+    });
+  });
 }
 
 Status Model::get_value(std::string_view name, const Tensor& out) const {

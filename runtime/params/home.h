@@ -18,6 +18,10 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
 // All of them.
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
 
+// What materialize() gives a storage: a function of (seed, tie index, element) alone. Errors  unsupported: it is encoded, or integers
+// are drawn.
+Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie);
+
 // Numbers of one float dtype as those of another, to nearest even.
 void convert_floats(Bytes from, DType from_type, std::span<std::byte> to, DType to_type);
 

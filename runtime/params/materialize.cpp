@@ -38,6 +38,8 @@ std::array<float, 4> draw(const Init& init, uint64_t seed, uint32_t tie, uint64_
   return out;
 }
 
+}  // namespace
+
 Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie) {
   BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
                        "Storage {} is stored as {}; load() gives it bytes.", tie, storage.encoding);
@@ -60,8 +62,6 @@ Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t se
   }
   return bytes;
 }
-
-}  // namespace
 
 Status materialize(Table& table, uint64_t seed, int busy) {
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "materialize()"));

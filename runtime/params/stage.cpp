@@ -22,8 +22,17 @@ Storage& Stage::storage(uint32_t tie) {
   return storages_.try_emplace(tie, target_.storages[tie]).first->second;
 }
 
-ParameterRow& Stage::parameter(uint32_t index) {
-  return parameters_.try_emplace(index, target_.parameters[index]).first->second;
+const ParameterRow& Stage::current_parameter(uint32_t index) const {
+  const auto staged = parameters_.find(index);
+  return staged == parameters_.end() ? target_.parameters[index] : staged->second;
+}
+
+void Stage::show(uint32_t index, uint32_t tie, View view) {
+  const auto [at, is_new] = parameters_.try_emplace(index, target_.parameters[index]);
+  uses_[at->second.tie] -= is_new ? 0 : 1;
+  ++uses_[tie];
+  at->second.tie = tie;
+  at->second.view = std::move(view);
 }
 
 uint32_t Stage::add(Storage row) {
@@ -44,22 +53,21 @@ void Stage::make_empty(uint32_t tie) {
   ++row.generation;
 }
 
-void Stage::retire(uint32_t tie) {
-  for (const auto& staged : parameters_) {
-    if (staged.second.tie == tie) {
-      return;
-    }
+bool Stage::retire(uint32_t tie) {
+  if (const auto uses = uses_.find(tie); uses != uses_.end() && uses->second > 0) {
+    return false;
   }
   // All that are not staged stay; the first one says so.
   for (const uint32_t parameter : target_.users(tie)) {
     if (!parameters_.contains(parameter)) {
-      return;
+      return false;
     }
   }
   for (const uint32_t row : owned_by(tie)) {
     make_empty(row);
   }
   make_empty(tie);
+  return true;
 }
 
 void Stage::commit() {

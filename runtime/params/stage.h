@@ -22,8 +22,9 @@ class Stage {
   const Storage& current(uint32_t tie) const;
   // The row as it will be, to be changed. The reference holds until the commit.
   Storage& storage(uint32_t tie);
-  // Of a parameter storage and view change, its name stays.
-  ParameterRow& parameter(uint32_t index);
+  const ParameterRow& current_parameter(uint32_t index) const;
+  // The parameter will show this of the storage.
+  void show(uint32_t index, uint32_t tie, View view);
   // Adds a row and returns its tie index.
   uint32_t add(Storage row);
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
@@ -32,8 +33,8 @@ class Stage {
   std::vector<uint32_t> owned_by(uint32_t owner) const;
   // Makes one row empty.
   void make_empty(uint32_t tie);
-  // Makes the row and those that it owns empty, if no parameter uses it any more.
-  void retire(uint32_t tie);
+  // Makes the row and those that it owns empty, if no parameter uses it any more. Returns whether that is so.
+  bool retire(uint32_t tie);
   // Reserves first; from there on nothing fails.
   void commit();
 
@@ -42,6 +43,7 @@ class Stage {
   Table& target_;
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<uint32_t, ParameterRow> parameters_;
+  std::unordered_map<uint32_t, size_t> uses_;  // of a storage by parameters_
   std::vector<Storage> added_;
   std::shared_ptr<device::OpenDevice> device_;
 };

@@ -26,14 +26,19 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
   return make_home(for_new, run);
 }
 
+// The shape of a copy of what `parameter` shows of a storage.
+Result<Shape> shape_of_copy(const ParameterRow& parameter, const Storage& storage) {
+  View flat = parameter.view;
+  flat.transpose = false;
+  return view_shape(flat, storage.shape);
+}
+
 // A new row with what `parameter` shows of row `tie`. Returns its bytes.
 Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t tie,
                           int32_t owner) {
   const Table& table = stage.before();
   Storage row = table.storages[tie];
-  View flat = parameter.view;
-  flat.transpose = false;
-  BOWLINE_ASSIGN(row.shape, view_shape(flat, row.shape));
+  BOWLINE_ASSIGN(row.shape, shape_of_copy(parameter, row));
   row.owner = owner;
   row.version = 0;
   row.generation = 0;
@@ -52,7 +57,7 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
 Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
   BOWLINE_ASSIGN(const uint32_t index, table.require(name));
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "untie()"));
-  ParameterRow& parameter = stage.parameter(index);
+  const ParameterRow& parameter = table.parameters[index];
   const uint32_t old = parameter.tie;
   if (!table.users(old).has_several()) {
     return uint64_t{0};
@@ -68,13 +73,29 @@ Result<uint64_t> untie(Table& table, std::string_view name, int busy) {
         format("While giving \"{}\" a copy of storage {}.", name, row)));
     cost += bytes.value();
   }
-  parameter.tie = fresh;
   // A transpose stays one: the list of a Repeat that the parameter is in shows all its storages alike.
-  const bool transpose = parameter.view.transpose;
-  parameter.view = {};
-  parameter.view.transpose = transpose;
+  View view;
+  view.transpose = parameter.view.transpose;
+  stage.show(index, fresh, std::move(view));
   ++stage.storage(old).generation;
   stage.commit();
+  return cost;
+}
+
+Result<uint64_t> untie_cost(const Table& table, std::string_view name) {
+  BOWLINE_ASSIGN(const uint32_t index, table.require(name));
+  const ParameterRow& parameter = table.parameters[index];
+  if (!table.users(parameter.tie).has_several()) {
+    return uint64_t{0};
+  }
+  std::vector<uint32_t> rows = sorted(table.owned(parameter.tie));
+  rows.push_back(parameter.tie);
+  uint64_t cost = 0;
+  for (const uint32_t row : rows) {
+    Storage copy = table.storages[row];
+    BOWLINE_ASSIGN(copy.shape, shape_of_copy(parameter, copy));
+    cost += copy.bytes();
+  }
   return cost;
 }
 

@@ -20,19 +20,41 @@ Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_
 // Gives every row without bytes its initial values, a function of (seed, tie index, element) alone.
 Status materialize(Table& table, uint64_t seed, int busy);
 
-// Makes `b` share the storage of `a` through `view` (none: through the view of `a`). Both show the
-// same shape before and after. The storage of `b` becomes empty when `b` was its last parameter.
-Status tie(Table& table, std::string_view a, std::string_view b, const std::optional<View>& view,
-           int busy);
+// `second` is to share the storage of `first` through `view` (none: through the view of `first`).
+struct Pair {
+  uint32_t first = 0;
+  uint32_t second = 0;
+  std::optional<View> view;
+};
+// Parameters that differ in the number alone that "{}" of the pattern stands for, each with the one of the least number.
+// Errors  bad_argument: there are none, or the pattern has not one "{}".
+Result<std::vector<Pair>> numbered_pairs(const Table& table, std::string_view pattern);
+
+// One pair after the other. Both show the same shape before and after. The storage of the second becomes empty when that was its last
+// parameter.
+Result<TieReport> tie(Table& table, std::span<const Pair> pairs, int busy);
+Result<TieReport> tie(Table& table, std::string_view a, std::string_view b,
+                      const std::optional<View>& view, int busy);
 // Gives `name` a storage of its own, a copy of what it shows, with the rows that the storage owns.
 // Returns the bytes of the new rows; 0 if the parameter shares its storage with no other.
 Result<uint64_t> untie(Table& table, std::string_view name, int busy);
+// What untie() would return.
+Result<uint64_t> untie_cost(const Table& table, std::string_view name);
 
 // Through the view of the parameter. A write keeps the address of a storage on a device: one copy.
 Status set_value(Table& table, std::string_view name, const Tensor& value, int busy);
 Status get_value(const Table& table, std::string_view name, const Tensor& out);
 // The values that `parameter` shows of `storage`.
 Status read_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out);
+
+// Exchanges what two storages hold: dtype, shape, encoding, values, flags, and the rows that they own. Their tie indices, names and
+// views stay.
+Status swap(Table& table, std::string_view a, std::string_view b, int busy);
+
+// Gives storages of parameters that match a pattern so many rows along their first axis: what is behind them is cut, new ones begin
+// as materialize() with `init` and `seed` would draw them. Moments get zeros, masters the new values.
+Result<ResizeReport> resize(Table& table, std::string_view pattern, int64_t rows, const Init& init,
+                            uint64_t seed, int busy);
 
 // Sets the flag of a storage. `all` says that every parameter of it is meant; without it thawing one of several is
 // refused, for another may be frozen on purpose.

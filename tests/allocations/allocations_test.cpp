@@ -211,7 +211,20 @@ const Call kCalls[] = {
     {"Materialize", with_parameter, [](World& w) { return w.seed.model.materialize(3); }},
     {"Untie", on_device, [](World& w) { return w.seed.model.untie("head").status(); }},
     {"Tie", [](World& w) { must(w.seed.model.untie("head")); },
-     [](World& w) { return w.seed.model.tie("embed", "head"); }},
+     [](World& w) { return w.seed.model.tie("embed", "head").status(); }},
+    {"TieNumbered",
+     [](World& w) {
+       must(w.seed.model.parameters("block.{}.weight", 5, {2, 2}, Init::ones()));
+     },
+     [](World& w) { return w.seed.model.tie_numbered("{block,other}.{}.weight").status(); }},
+    {"Assign", on_device,
+     [](World& w) {
+       Floats values(12, 0.5f);
+       return w.seed.model.assign("embed", tensor("", {6, 2}, values));
+     }},
+    {"Swap", [](World& w) { must(w.seed.model.untie("head")); },
+     [](World& w) { return w.seed.model.swap("embed", "head"); }},
+    {"Resize", on_device, [](World& w) { return w.seed.model.resize("embed", 4).status(); }},
     {"SetValue", nothing, set},
     {"SetValueOnDevice", on_device, set},
     {"GetValue", on_device, get},

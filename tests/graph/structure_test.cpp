@@ -132,7 +132,7 @@ TEST(Bind, AListOfARepeatIsTransposedAsAWhole) {
   View transposed;
   transposed.transpose = true;
   const auto before = model.ties();
-  const Status refused = model.tie("w.0", "w.1", transposed);
+  const Status refused = model.tie("w.0", "w.1", transposed).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_EQ(refused.message(),
             "Parameter \"w.1\" shows its storage transposed, but \"w.0\", in the same list of a "

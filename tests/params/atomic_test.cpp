@@ -81,6 +81,13 @@ TEST(AllOrNothing, SetValue) {
   }
 }
 
+TEST(AllOrNothing, Resize) {
+  const int calls = expect_all_or_nothing(on_device, [](Table& t, const auto&) {
+    return params::resize(t, "{emb,w}", 5, Init::normal(1), 1, 0).status();
+  });
+  EXPECT_EQ(calls, 9) << "out, room, in for two storages and a moment";
+}
+
 TEST(AllOrNothing, Materialize) {
   const int calls = expect_all_or_nothing(
       [](const auto& fault) {
@@ -126,10 +133,12 @@ TEST(AllOrNothing, Clone) {
   }
 }
 
-TEST(AllOrNothing, TieAndFreezeNeedNoDevice) {
+TEST(AllOrNothing, TieSwapAndFreezeNeedNoDevice) {
   const auto fault = std::make_shared<Fault>();
   Table t = on_device(fault);
   fault->arm(1);
+  EXPECT_TRUE(params::swap(t, "w", "b", 0).ok());
+  EXPECT_TRUE(params::swap(t, "w", "b", 0).ok());
   EXPECT_TRUE(params::tie(t, "w", "q", {}, 0).ok());
   EXPECT_TRUE(params::freeze(t, "w", true, false, 0).ok());
   EXPECT_EQ(fault->calls, 0);

@@ -92,9 +92,9 @@ TEST_P(Verbs, TieDropsTheOtherStorage) {
   transposed.transpose = true;
   ASSERT_TRUE(params::tie(t, "w", "q", transposed, 0).ok());
   EXPECT_EQ(values_of(t, "q"), (Floats{10, 12, 11, 13}));
-  EXPECT_EQ(params::tie(t, "w", "b", {}, 0).code(), Code::bad_argument);
+  EXPECT_EQ(params::tie(t, "w", "b", {}, 0).status().code(), Code::bad_argument);
   ASSERT_TRUE(params::freeze(t, "tail", true, false, 0).ok());
-  EXPECT_EQ(params::tie(t, "tail", "w", {}, 0).code(), Code::bad_argument)
+  EXPECT_EQ(params::tie(t, "tail", "w", {}, 0).status().code(), Code::bad_argument)
       << "frozen and trainable";
 }
 
@@ -104,6 +104,136 @@ TEST_P(Verbs, TieThenUntieGivesTheValuesBack) {
   ASSERT_TRUE(params::untie(t, "q", 0).ok());
   EXPECT_EQ(values_of(t, "q"), values_of(t, "w"));
   EXPECT_NE(t.parameters[6].tie, 4u) << "an empty row is never used again";
+}
+
+TEST_P(Verbs, UntieCostsWhatItSays) {
+  for (const char* name : {"head", "emb_t", "tail", "w"}) {
+    Table t = make_table(device());
+    const std::string before = state_of(t);
+    const uint64_t cost = params::untie_cost(t, name).value();
+    EXPECT_EQ(state_of(t), before);
+    EXPECT_EQ(params::untie(t, name, 0).value(), cost) << name;
+  }
+}
+
+Table numbered(std::initializer_list<const char*> names) {
+  Table t;
+  for (const char* name : names) {
+    EXPECT_TRUE(params::add_parameter(t, name, DType::f32, Shape{2}.dims(), Init::ones(), 0).ok());
+  }
+  return t;
+}
+
+TEST(TieNumbered, TakesTheLeastNumberWhateverTheOrder) {
+  Table t = numbered({"b.10.w", "b.2.w", "b.1.w", "b.1.bias", "b.2.bias", "c.2.w", "b.x.w"});
+  const auto pairs = params::numbered_pairs(t, "b.{}.*").value();
+  const TieReport report = params::tie(t, pairs, 0).value();
+  ASSERT_EQ(report.ties.size(), 3u);
+  EXPECT_EQ(report.text(),
+            "tied \"b.2.bias\" to \"b.1.bias\"\ntied \"b.2.w\" to \"b.1.w\"\ntied \"b.10.w\" to "
+            "\"b.1.w\"\ndropped storage 0 (weight, 8 bytes)\ndropped storage 1 (weight, 8 "
+            "bytes)\ndropped storage 4 (weight, 8 bytes)\n");
+  EXPECT_EQ(t.parameters[0].tie, 2u);
+  EXPECT_EQ(t.parameters[1].tie, 2u);
+  EXPECT_EQ(t.parameters[4].tie, 3u);
+  EXPECT_EQ(t.parameters[5].tie, 5u) << "of another name";
+  EXPECT_TRUE(t.storages[0].empty && t.storages[1].empty && t.storages[4].empty);
+  const std::string before = state_of(t);
+  EXPECT_TRUE(params::tie(t, pairs, 0).value().ties.empty());
+  EXPECT_EQ(state_of(t), before) << "tying again changes nothing";
+}
+
+TEST(TieNumbered, EqualsAChainOfPairs) {
+  const auto names = {"b.0.w", "b.1.w", "b.2.w", "b.3.w"};
+  Table a = numbered(names), b = numbered(names);
+  ASSERT_TRUE(params::tie(a, params::numbered_pairs(a, "b.{}.w").value(), 0).ok());
+  for (const auto& [i, j] :
+       {std::pair("b.0.w", "b.1.w"), std::pair("b.1.w", "b.2.w"), std::pair("b.2.w", "b.3.w")}) {
+    ASSERT_TRUE(params::tie(b, i, j, {}, 0).ok());
+  }
+  EXPECT_EQ(a.list_ties(), b.list_ties());
+}
+
+TEST(TieNumbered, NamesWhatDoesNotMatch) {
+  Table t = numbered({"b.0.w", "b.1.w", "b.0.v"});
+  const auto refusal = [&](const char* pattern) {
+    return params::numbered_pairs(t, pattern).status().message();
+  };
+  EXPECT_EQ(refusal("c.{}.w"),
+            "Of the 3 parameters no two match the pattern \"c.{}.w\" and differ "
+            "in its number alone.");
+  EXPECT_EQ(refusal("b.{}.v"),
+            "Of the 3 parameters no two match the pattern \"b.{}.v\" and differ "
+            "in its number alone.");
+  EXPECT_EQ(refusal("b.*.w"),
+            "The pattern \"b.*.w\" has not one \"{}\", which stands for the number.");
+  EXPECT_EQ(refusal("{}.{}.w"),
+            "The pattern \"{}.{}.w\" has not one \"{}\", which stands for the number.");
+  EXPECT_EQ(refusal("b.{}.{w"), "The pattern \"b.{}.{w\" has a brace without a partner.");
+}
+
+TEST_P(Verbs, SwapExchangesWhatStoragesHold) {
+  Table t = make_table(device());
+  const uint64_t version = t.storages[1].version, generation = t.storages[1].generation;
+  EXPECT_FALSE(params::swap(t, "emb", "w", 0).ok()) << "rows 1 to 3 of [2,2] there are not";
+  const std::string before = state_of(t);
+  ASSERT_TRUE(params::swap(t, "w", "q", 0).ok());
+  EXPECT_EQ(values_of(t, "w"), (Floats{20, 21, 22, 23}));
+  EXPECT_EQ(values_of(t, "q"), (Floats{10, 11, 12, 13}));
+  EXPECT_EQ(t.parameters[4].tie, 1u);
+  EXPECT_GT(t.storages[1].version, version);
+  EXPECT_GT(t.storages[1].generation, generation);
+  ASSERT_TRUE(params::swap(t, "w", "b", 0).ok());
+  EXPECT_EQ(values_of(t, "w"), (Floats{50, 51, 52, 53}));
+  EXPECT_EQ(t.storages[1].shape, (Shape{4}));
+  EXPECT_EQ(t.storages[3].shape, (Shape{2, 2}));
+}
+
+TEST_P(Verbs, SwapTakesTheMomentsAlong) {
+  Table t = make_table(device());
+  ASSERT_TRUE(params::untie(t, "head", 0).ok());
+  const uint32_t head = t.parameters[1].tie;
+  Floats other = {-1, -2, -3, -4, -5, -6};
+  ASSERT_TRUE(params::set_value(t, "head", tensor_of(other, {3, 2}), 0).ok());
+  const uint32_t of_head = *t.owned(head, params::Role::moment, 0);
+  ASSERT_TRUE(params::swap(t, "head", "emb", 0).ok());
+  EXPECT_EQ(values_of(t, "emb"), other);
+  EXPECT_EQ(values_of(t, "emb_t"), (Floats{-1, -3, -5, -2, -4, -6})) << "every holder sees it";
+  EXPECT_EQ(*t.owned(0, params::Role::moment, 0), of_head);
+  EXPECT_EQ(*t.owned(head, params::Role::moment, 0), 2u);
+}
+
+TEST_P(Verbs, ResizeKeepsRowsAndAddsNewOnes) {
+  Table t = make_table(device());
+  ASSERT_TRUE(params::untie(t, "tail", 0).ok());
+  const ResizeReport more = params::resize(t, "{emb,w}", 4, Init::ones(), 1, 0).value();
+  EXPECT_EQ(more.storages, 2u);
+  EXPECT_EQ(more.bytes_before, 24u + 16);
+  EXPECT_EQ(more.bytes_after, 32u + 32);
+  EXPECT_EQ(values_of(t, "emb"), (Floats{1, 2, 3, 4, 5, 6, 1, 1}));
+  EXPECT_EQ(values_of(t, "emb_t"), (Floats{1, 3, 5, 1, 2, 4, 6, 1}));
+  EXPECT_EQ(values_of(t, "w"), (Floats{10, 11, 12, 13, 1, 1, 1, 1}));
+  std::vector<std::byte> scratch;
+  const auto moment = params::read_all(t.storages[2], scratch).value();
+  Floats m(8);
+  ASSERT_EQ(moment.size(), 32u);
+  std::memcpy(m.data(), moment.data(), 32);
+  EXPECT_EQ(m, (Floats{100, 101, 102, 103, 104, 105, 0, 0}));
+  EXPECT_EQ(params::resize(t, "emb", 4, Init::ones(), 1, 0).value().storages, 0u);
+  ASSERT_TRUE(params::resize(t, "emb", 1, Init::ones(), 1, 0).ok());
+  EXPECT_EQ(values_of(t, "head"), (Floats{1, 2}));
+  EXPECT_EQ(t.storages[2].bytes(), 8u);
+}
+
+TEST_P(Verbs, ResizeNamesAViewThatHasNoPlace) {
+  Table t = make_table(device());
+  EXPECT_NE(params::resize(t, "emb", 2, Init::zeros(), 1, 0)
+                .status()
+                .message()
+                .find("The view of \"tail\""),
+            std::string::npos);
+  EXPECT_EQ(params::resize(t, "none*", 2, Init::zeros(), 1, 0).status().message(),
+            "The pattern \"none*\" matches none of the 7 parameters.");
 }
 
 TEST_P(Verbs, MaterializeDrawsOncePerStorage) {
@@ -197,7 +327,7 @@ TEST_P(Verbs, BusyRefusesWhatChangesStorages) {
   const std::string before = state_of(t);
   Floats v = {9, 9, 9, 9};
   EXPECT_EQ(params::set_value(t, "w", tensor_of(v, {2, 2}), 1).code(), Code::bad_argument);
-  EXPECT_EQ(params::tie(t, "w", "q", {}, 1).code(), Code::bad_argument);
+  EXPECT_EQ(params::tie(t, "w", "q", {}, 1).status().code(), Code::bad_argument);
   EXPECT_EQ(params::untie(t, "head", 1).status().code(), Code::bad_argument);
   EXPECT_EQ(params::move(t, test::host_device(), 1).status().code(), Code::bad_argument);
   EXPECT_EQ(params::load(t, make_table(), LoadMode::copy, false, 1).status().code(),

@@ -11,15 +11,21 @@
 
 namespace bowline::test {
 
-#define ASSERT_OK(call)                                 \
-  do {                                                  \
-    const ::bowline::Status ok_status = (call);         \
-    ASSERT_TRUE(ok_status.ok()) << ok_status.message(); \
+inline Status status_of(Status status) { return status; }
+template <class T>
+Status status_of(Result<T> result) {
+  return std::move(result).status();
+}
+
+#define ASSERT_OK(call)                                                   \
+  do {                                                                    \
+    const ::bowline::Status ok_status = ::bowline::test::status_of(call); \
+    ASSERT_TRUE(ok_status.ok()) << ok_status.message();                   \
   } while (false)
-#define EXPECT_OK(call)                                 \
-  do {                                                  \
-    const ::bowline::Status ok_status = (call);         \
-    EXPECT_TRUE(ok_status.ok()) << ok_status.message(); \
+#define EXPECT_OK(call)                                                   \
+  do {                                                                    \
+    const ::bowline::Status ok_status = ::bowline::test::status_of(call); \
+    EXPECT_TRUE(ok_status.ok()) << ok_status.message();                   \
   } while (false)
 
 // The value of a Result that the test counts on.

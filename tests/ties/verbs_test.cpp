@@ -121,6 +121,62 @@ TEST_P(Verbs, UntieAndTieAgain) {
   expect_number(loss(t, s), 2.1, {{2.72, "untied"}});
 }
 
+// Swapping with the value that a new parameter has, in the middle of training (recipe "Extension points in nn.Module").
+TEST_P(Verbs, AssignedValuesAreWhatTheOptimizerUpdates) {
+  Model model;
+  const Parameter w = must(model.parameter("w", {1, 2}, Init::zeros()));
+  GraphBuilder g(model, "loss");
+  const Value x = g.input("x", DType::f32, {1, 2});
+  g.output("loss", g.op("ReduceSum", {g.op("Mul", {x, g.parameter(w)})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(model.materialize(1));
+  ASSERT_OK(set(model, "w", {1, 2}, {1, 2}));
+  ASSERT_OK(model.to(device_));
+  Trainer t = must(Trainer::create(model, device_, plain_sgd(0.1f)));
+  Floats doubled = {2, 4};
+  ASSERT_OK(model.assign("w", tensor("", {1, 2}, doubled)));
+  Floats ones = {1, 1};
+  const Tensor batch = tensor("x", {1, 2}, ones);
+  const std::span<const Tensor> batches[] = {{&batch, 1}};
+  must(t.step(batches));
+  const Floats after = values(model, "w");
+  expect_number(after[0], 1.9, {{2, "the step went elsewhere"}});
+  expect_number(after[1], 3.9, {{4, "the step went elsewhere"}});
+}
+
+// transformers PR#43207: the head and its bias follow the embedding.
+TEST_P(Verbs, ResizedRowsAreThoseOfEveryUse) {
+  Seed s = lm32();
+  ASSERT_OK(s.model.to(device_));
+  Session session = must(Session::create(s.model, device_, "loss", {}));
+  ASSERT_OK(s.model.resize("embed", 4));
+  ASSERT_OK(s.model.materialize(9));
+  Floats logits(4), sum(1);
+  const std::vector<Tensor> outputs = {tensor("loss", {}, sum), tensor("logits", {1, 4}, logits)};
+  ASSERT_OK(session.run(s.batch(), outputs));
+  EXPECT_EQ(logits, Floats({1, 1, 2, 0}));
+  EXPECT_EQ(values(s.model, "head"), Floats({1, 0, 0, 1, 1, 1, 0, 0}));
+  EXPECT_TRUE(s.model.same_storage("embed", "head").value());
+  Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.1f)));
+  ASSERT_OK(s.model.resize("head", 3));
+  step(t, s);
+  expect_number(loss(t, s), 2.1, {{2.72, "untied"}});
+}
+
+TEST_P(Verbs, ShapesThatAGraphDoesNotTakeChangeNothing) {
+  Seed s = lm32();
+  ASSERT_OK(s.model.to(device_));
+  must(s.model.parameter("bias", {7}, Init::ones()));
+  ASSERT_OK(s.model.materialize(1));
+  const std::string before = s.model.parameters() + s.model.storages();
+  const Status swapped = s.model.swap("embed", "bias");
+  EXPECT_NE(swapped.message().find("While checking graph \"loss\""), std::string::npos)
+      << swapped.message();
+  Floats three(6, 1.0f);
+  EXPECT_FALSE(s.model.assign("embed", tensor("", {6}, three)).ok());
+  EXPECT_EQ(s.model.parameters() + s.model.storages(), before);
+}
+
 TEST_P(Verbs, FrozenIsAFlagOfTheStorage) {
   Seed s = lm32();
   ASSERT_OK(s.model.to(device_));

@@ -36,10 +36,10 @@ struct Verb {
 
 const Verb kVerbs[] = {
     {"step", [](Seed& s, Trainer& t) { return t.micro_step(s.batch()).status(); }},
-    {"tie", [](Seed& s, Trainer&) { return s.model.tie("embed", "head"); }},
+    {"tie", [](Seed& s, Trainer&) { return s.model.tie("embed", "head").status(); }},
     {"tie_untie",
      [](Seed& s, Trainer&) {
-       BOWLINE_TRY(s.model.tie("embed", "head"));
+       BOWLINE_TRY(s.model.tie("embed", "head").status());
        return s.model.untie("head").status();
      }},
     {"freeze", [](Seed& s, Trainer&) { return s.model.freeze("head"); }},

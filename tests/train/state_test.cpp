@@ -236,7 +236,7 @@ TEST(Accumulation, VerbsThatChangeWhatGradientsBelongToAreRefused) {
                      verb));
   };
   refused(s.model.untie("head").status(), "untie()");
-  refused(s.model.tie("embed", "head"), "tie()");
+  refused(s.model.tie("embed", "head").status(), "tie()");
   refused(s.model.freeze("head"), "freeze()");
   refused(s.model.freeze("head", false), "thaw()");
   refused(s.model.load(path, LoadMode::assign).status(), "load()");

@@ -141,7 +141,7 @@ Status tie_by_verb(Model& m, const Recipe& recipe) {
   for (size_t i = 0; i < recipe.parameters.size(); ++i) {
     const ParameterRow& row = recipe.parameters[i];
     if (row.by_verb) {
-      BOWLINE_TRY(m.tie(whole_name(recipe, row.storage), parameter_name(i), row.view));
+      BOWLINE_TRY(m.tie(whole_name(recipe, row.storage), parameter_name(i), row.view).status());
     }
   }
   return {};

@@ -106,7 +106,7 @@ class TableBench {
     BOWLINE_ASSIGN(to, std::move(from));
     return {};
   }
-  static Status tie(Model& model, int i) { return model.tie(name_of(i - 1), name_of(i)); }
+  static Status tie(Model& model, int i) { return model.tie(name_of(i - 1), name_of(i)).status(); }
   static Status untie(Model& model, int i) { return model.untie(name_of(i)).status(); }
 
   // All but the first, one by one.

@@ -1,0 +1,120 @@
+#include <cstring>
+#include <set>
+
+#include "core/pattern.h"
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+
+namespace bowline::params {
+namespace {
+
+// The same rows, and behind them those of `fill`, which holds all rows of the new shape.
+Status give_rows(Storage& row, const Shape& shape, std::vector<std::byte> fill) {
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes old, read_all(row, scratch));
+  const size_t kept = std::min(old.size(), fill.size());
+  if (kept > 0) {
+    std::memcpy(fill.data(), old.data(), kept);
+  }
+  BOWLINE_ASSIGN(Home home,
+                 make_home(row.home.block ? row.home.block->device_handle() : nullptr, fill));
+  row.shape = shape;
+  install(row, std::move(home));
+  return {};
+}
+
+class Resizing {
+ public:
+  Resizing(Stage& stage, int64_t rows, const Init& init, uint64_t seed, ResizeReport& report)
+      : stage_(stage), rows_(rows), init_(init), seed_(seed), report_(report) {}
+
+  Status resize(uint32_t tie) {
+    Storage& row = stage_.storage(tie);
+    const Shape before = row.shape;
+    BOWLINE_REQUIRE(row.encoding.is_plain(), "It is stored as {}.", row.encoding);
+    BOWLINE_REQUIRE(before.rank() >= 1, "It is one number and has no rows.");
+    if (before[0] == rows_) {
+      return {};
+    }
+    std::vector<int64_t> dims(before.dims().begin(), before.dims().end());
+    dims[0] = rows_;
+    BOWLINE_ASSIGN(const Shape after, Shape::checked(dims));
+    for (const uint32_t user : sorted(stage_.before().users(tie))) {
+      const ParameterRow& p = stage_.before().parameters[user];
+      BOWLINE_TRY(view_shape(p.view, after)
+                      .status()
+                      .at(format("The view of \"{}\" has no place in {}.", p.name, after)));
+    }
+    ++report_.storages;
+    report_.bytes_before += row.bytes();
+    if (!row.home.valid()) {
+      row.shape = after;
+      ++row.generation;
+    } else {
+      Storage drawn = row;
+      drawn.shape = after;
+      drawn.init = init_;
+      BOWLINE_ASSIGN(std::vector<std::byte> fill, initial_bytes(drawn, seed_, tie));
+      BOWLINE_TRY(give_rows(row, after, std::move(fill)));
+    }
+    report_.bytes_after += row.bytes();
+    for (const uint32_t owned : stage_.owned_by(tie)) {
+      BOWLINE_TRY(follow(owned, row, before));
+    }
+    return {};
+  }
+
+ private:
+  // Moments begin with zeros in the new rows, masters with the new values. What has another shape than its owner had goes.
+  Status follow(uint32_t tie, const Storage& owner, const Shape& before) {
+    Storage& row = stage_.storage(tie);
+    if (row.shape != before || !row.home.valid()) {
+      report_.dropped.push_back({tie, row.role, row.bytes()});
+      stage_.make_empty(tie);
+      return {};
+    }
+    Storage longer = row;
+    longer.shape = owner.shape;
+    BOWLINE_TRY(require_host_memory(longer.bytes()));
+    std::vector<std::byte> fill(longer.bytes());
+    if (row.role == Role::master) {
+      std::vector<std::byte> scratch;
+      BOWLINE_ASSIGN(const Bytes values, read_all(owner, scratch));
+      convert_floats(values, owner.dtype, fill, row.dtype);
+    }
+    return give_rows(row, owner.shape, std::move(fill));
+  }
+
+  Stage& stage_;
+  int64_t rows_;
+  Init init_;
+  uint64_t seed_;
+  ResizeReport& report_;
+};
+
+}  // namespace
+
+Result<ResizeReport> resize(Table& table, std::string_view pattern, int64_t rows, const Init& init,
+                            uint64_t seed, int busy) {
+  BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
+  BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "resize()"));
+  ResizeReport report;
+  Resizing resizing(stage, rows, init, seed, report);
+  std::set<uint32_t> chosen;
+  for (const ParameterRow& p : table.parameters) {
+    const bool named =
+        std::ranges::any_of(patterns, [&](const std::string& one) { return matches(one, p.name); });
+    if (named && chosen.insert(p.tie).second) {
+      BOWLINE_TRY(resizing.resize(p.tie).at(format("While giving \"{}\" {} rows.", p.name, rows)));
+    }
+  }
+  BOWLINE_REQUIRE(!chosen.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
+                  table.parameters.size());
+  if (report.storages > 0) {
+    stage.commit();
+  }
+  return report;
+}
+
+}  // namespace bowline::params
