@@ -1,9 +1,11 @@
 #include "core/encoding.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstring>
 
 #include "core/checked.h"
+#include "core/code_rows.h"
 #include "core/float16.h"
 #include "core/strides.h"
 
@@ -11,6 +13,7 @@ namespace bowline {
 
 struct EncodingForm {
   const char* name;
+  Encoding usual;  // what parse_encoding() begins with
   Status (*check)(const Encoding& e, DType dtype, const Shape& shape);
   uint64_t (*bytes)(const Encoding& e, DType dtype, const Shape& shape);
   Status (*check_view)(const Encoding& e, const View& view, const Shape& shape);
@@ -18,6 +21,8 @@ struct EncodingForm {
                  const Shape& shape, ElementRun run, std::span<float> to);
   void (*encode)(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
                  std::span<std::byte> to);
+  std::optional<CodeLayout> (*layout)(const Encoding& e, const Shape& shown);
+  CodePlace (*place)(const Encoding& e, DType dtype, const Shape& shape, uint64_t first);
 };
 
 namespace {
@@ -62,7 +67,18 @@ void encode_plain(const Encoding&, std::span<const float> from, DType dtype, con
   }
 }
 
-// -------------------------------------------------------------------------------------------- int8
+std::optional<CodeLayout> layout_plain(const Encoding&, const Shape&) { return std::nullopt; }
+
+CodePlace place_plain(const Encoding&, DType dtype, const Shape&, uint64_t first) {
+  return {first * size_of(dtype), 0, 0};
+}
+
+// -------------------------------------------------------------------------------- int8, and blocks
+
+// Elements of a row; a number is a row of itself.
+uint64_t columns_of(const Shape& shape) {
+  return shape.rank() == 0 ? 1 : static_cast<uint64_t>(shape.back());
+}
 
 // How the elements of a tensor fall into blocks: outer x length x inner elements, the middle one cut into blocks.
 struct Blocks {
@@ -126,13 +142,10 @@ uint64_t bytes_int8(const Encoding& e, DType, const Shape& shape) {
   return Int8Layout(e, shape).bytes;
 }
 
-Status check_view_int8(const Encoding& e, const View& view, const Shape& shape) {
+Status check_view_blocks(const Encoding& e, const View& view, const Shape& shape) {
   BOWLINE_ASSIGN(const Shape shown, view_shape(view, shape));
   const ElementRun run = view_run(view, shape);
   const Blocks b(e, shape);
-  if (b.count() <= 1) {
-    return {};  // every element has the scale of the tensor
-  }
   const int axis = positive_axis(e.axis, shape.rank());
   BOWLINE_REQUIRE(!view.transpose, "A view cannot transpose blocks along axis {}.", e.axis);
   BOWLINE_REQUIRE(view.shape.empty() || shown.back() == shape.back() || axis < shape.rank() - 1,
@@ -144,6 +157,12 @@ Status check_view_int8(const Encoding& e, const View& view, const Shape& shape) 
   BOWLINE_REQUIRE(axis != 0 || (run.first % line == 0 && rows % line == 0),
                   "A view of rows begins or ends inside a block of {} along axis 0.", e.block);
   return {};
+}
+
+Status check_view_int8(const Encoding& e, const View& view, const Shape& shape) {
+  // Every element of one block has the scale of the tensor.
+  return Blocks(e, shape).count() <= 1 ? view_shape(view, shape).status()
+                                       : check_view_blocks(e, view, shape);
 }
 
 void decode_int8(const Encoding& e, std::span<const std::byte> from, DType, const Shape& shape,
@@ -165,6 +184,8 @@ void decode_int8(const Encoding& e, std::span<const std::byte> from, DType, cons
 struct Extent {
   float least = 0;
   float most = 0;
+  // NaN stays, and of zeros alone it is no -0.
+  float magnitude() const { return std::max(-least, most) + 0.0f; }
   void add(float x) {
     if (!std::isfinite(x)) {
       least = NAN;
@@ -186,7 +207,7 @@ void encode_int8(const Encoding& e, std::span<const float> from, DType, const Sh
   }
   for (size_t b = 0; b < extents.size(); ++b) {
     const auto [least, most] = extents[b];
-    const float scale = e.symmetric ? std::max(-least, most) / 127 : (most - least) / 255;
+    const float scale = e.symmetric ? extents[b].magnitude() / 127 : (most - least) / 255;
     std::byte* const stored = to.data() + at.scales + b * size_of(e.scale_type);
     store_float(std::isfinite(scale) ? scale : 0, stored, e.scale_type);
     const float rounded = load_float(stored, e.scale_type);
@@ -205,9 +226,351 @@ void encode_int8(const Encoding& e, std::span<const float> from, DType, const Sh
   }
 }
 
-constexpr EncodingForm kForms[] = {
-    {"plain", check_plain, bytes_plain, check_view_plain, decode_plain, encode_plain},
-    {"int8", check_int8, bytes_int8, check_view_int8, decode_int8, encode_int8},
+// Blocks of the whole tensor are rows without strides of their own.
+std::optional<CodeLayout> layout_int8(const Encoding& e, const Shape& shown) {
+  const bool whole = e.block == 0;
+  if (!whole && positive_axis(e.axis, shown.rank()) != shown.rank() - 1) {
+    return std::nullopt;
+  }
+  CodeLayout out;
+  out.zero_points = !e.symmetric;
+  out.scale_type = e.scale_type;
+  out.columns = columns_of(shown);
+  out.row_bytes = out.columns;
+  out.block = whole ? out.columns : e.block;
+  out.block_bytes = out.block;
+  if (!whole) {
+    const uint64_t blocks = (out.columns + out.block - 1) / out.block;
+    out.scale_block = size_of(e.scale_type);
+    out.scale_row = blocks * out.scale_block;
+    out.zero_block = e.symmetric ? 0 : 1;
+    out.zero_row = e.symmetric ? 0 : blocks;
+  }
+  return out;
+}
+
+CodePlace place_int8(const Encoding& e, DType, const Shape& shape, uint64_t first) {
+  const Int8Layout at(e, shape);
+  const auto element = static_cast<int64_t>(first);
+  const bool end = element >= shape.elements();
+  const Blocks blocks(e, shape);
+  const auto block = static_cast<uint64_t>(end ? blocks.count() : blocks.block_of(element));
+  return {first, at.scales + block * size_of(e.scale_type), at.zeros + (e.symmetric ? 0 : block)};
+}
+
+// ---------------------------------------------------------------------- codes row by row: 4 bits, q8_0
+
+// Where the run begins in a storage whose parts begin at `base`: at a block.
+CodePlace advanced(const CodeLayout& l, const CodePlace& base, uint64_t first) {
+  const uint64_t row = l.columns == 0 ? 0 : first / l.columns;
+  const uint64_t block = l.columns == 0 ? 0 : first % l.columns / l.block;
+  return {base.codes + row * l.row_bytes + block * l.block_bytes,
+          base.scales + row * l.scale_row + block * l.scale_block,
+          base.zeros + row * l.zero_row + block * l.zero_block};
+}
+
+// The rows of blocks of a storage.
+struct Rows {
+  CodeLayout layout;
+  CodePlace base;
+  uint64_t rows;
+  uint64_t blocks;  // of a row
+
+  Rows(const Encoding& e, DType dtype, const Shape& shape)
+      : layout(*e.layout(shape)),
+        base(e.place(dtype, shape, 0)),
+        rows(shape.rank() == 0 ? 1 : static_cast<uint64_t>(shape.elements(0, shape.rank() - 1))),
+        blocks(layout.columns == 0 ? 0 : (layout.columns + layout.block - 1) / layout.block) {}
+
+  CodePlace block(uint64_t row, uint64_t number) const {
+    return advanced(layout, base, row * layout.columns + number * layout.block);
+  }
+  uint64_t length(uint64_t number) const {
+    return std::min(layout.block, layout.columns - number * layout.block);
+  }
+};
+
+// The byte of code i of a block, and the bits of it before the code.
+struct Nibble {
+  uint64_t byte;
+  uint32_t shift;
+};
+Nibble nibble(const CodeLayout& l, uint64_t i) {
+  return l.half != 0 ? Nibble{i % l.half, i < l.half ? 0u : 4u}
+                     : Nibble{i / 2, i % 2 == 0 ? 0u : 4u};
+}
+
+int code_at(const CodeLayout& l, std::span<const std::byte> from, uint64_t codes, uint64_t i) {
+  if (l.bits == 8) {
+    return static_cast<int8_t>(from[codes + i]);
+  }
+  const Nibble at = nibble(l, i);
+  return static_cast<int>(from[codes + at.byte]) >> at.shift & 15;
+}
+
+void put_code(const CodeLayout& l, std::span<std::byte> to, uint64_t codes, uint64_t i, int code) {
+  if (l.bits == 8) {
+    to[codes + i] = static_cast<std::byte>(code);
+  } else {
+    const Nibble at = nibble(l, i);
+    to[codes + at.byte] |= static_cast<std::byte>((code & 15) << at.shift);
+  }
+}
+
+void decode_rows(const Encoding& e, std::span<const std::byte> from, DType dtype,
+                 const Shape& shape, ElementRun run, std::span<float> to) {
+  const Rows rows(e, dtype, shape);
+  decode_codes(rows.layout, from, rows.base, static_cast<uint64_t>(run.first), to);
+}
+
+// How a form makes the scale of a block, as it is stored or as GGUF divides by it, and its codes.
+using EncodeBlock = void (*)(const Encoding& e, const CodeLayout& l, std::span<const float> from,
+                             std::span<std::byte> to, const CodePlace& at);
+
+void encode_rows(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
+                 std::span<std::byte> to, EncodeBlock encode) {
+  const Rows rows(e, dtype, shape);
+  std::fill(to.begin(), to.end(), std::byte{0});
+  for (uint64_t row = 0; row < rows.rows; ++row) {
+    for (uint64_t b = 0; b < rows.blocks; ++b) {
+      const uint64_t first = row * rows.layout.columns + b * rows.layout.block;
+      encode(e, rows.layout, from.subspan(first, rows.length(b)), to, rows.block(row, b));
+    }
+  }
+}
+
+Extent extent_of(std::span<const float> block) {
+  Extent out;
+  for (const float x : block) {
+    out.add(x);
+  }
+  return out;
+}
+
+uint64_t columns_rounded(const Shape& shape, uint64_t to) {
+  return (columns_of(shape) + to - 1) / to;
+}
+
+// -------------------------------------------------------------------------------------------- int4
+
+Status check_int4(const Encoding& e, DType dtype, const Shape& shape) {
+  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be int4: it stands for floats.", dtype);
+  BOWLINE_REQUIRE(is_float(e.scale_type), "The scales of int4 are {}, not floats.", e.scale_type);
+  BOWLINE_REQUIRE(e.axis == -1, "The blocks of int4 lie along the last axis, not {}.", e.axis);
+  BOWLINE_REQUIRE(e.block >= 2 && e.block % 2 == 0, "A block of int4 has {} elements.", e.block);
+  BOWLINE_REQUIRE(shape.rank() >= 1, "A storage of rank 0 has no blocks of {}.", e.block);
+  return {};
+}
+
+std::optional<CodeLayout> layout_int4(const Encoding& e, const Shape& shown) {
+  CodeLayout out;
+  out.bits = 4;
+  out.zero = 8;
+  out.zero_points = !e.symmetric;
+  out.scale_type = e.scale_type;
+  out.columns = columns_of(shown);
+  out.block = e.block;
+  out.row_bytes = columns_rounded(shown, 2);
+  out.block_bytes = e.block / 2;
+  const uint64_t blocks = columns_rounded(shown, e.block);
+  out.scale_block = size_of(e.scale_type);
+  out.scale_row = blocks * out.scale_block;
+  out.zero_block = e.symmetric ? 0 : 1;
+  out.zero_row = e.symmetric ? 0 : blocks;
+  return out;
+}
+
+// The begins of the scales and the zero points, and the end.
+CodePlace parts_int4(const Encoding& e, const Shape& shape, uint64_t& end) {
+  const auto rows = static_cast<uint64_t>(shape.elements(0, shape.rank() - 1));
+  const CodeLayout l = *layout_int4(e, shape);
+  const uint64_t scales = round_up(rows * l.row_bytes, size_of(e.scale_type));
+  const uint64_t zeros = scales + rows * l.scale_row;
+  end = zeros + rows * l.zero_row;
+  return {0, scales, zeros};
+}
+
+uint64_t bytes_int4(const Encoding& e, DType, const Shape& shape) {
+  uint64_t end = 0;
+  (void)parts_int4(e, shape, end);
+  return end;
+}
+
+CodePlace place_int4(const Encoding& e, DType, const Shape& shape, uint64_t first) {
+  uint64_t end = 0;
+  const CodePlace base = parts_int4(e, shape, end);
+  return advanced(*layout_int4(e, shape), base, first);
+}
+
+void encode_block_int4(const Encoding& e, const CodeLayout& l, std::span<const float> from,
+                       std::span<std::byte> to, const CodePlace& at) {
+  const Extent extent = extent_of(from);
+  const float least = extent.least;
+  const float scale = e.symmetric ? extent.magnitude() / 7 : (extent.most - least) / 15;
+  store_float(std::isfinite(scale) ? scale : 0, to.data() + at.scales, e.scale_type);
+  const float rounded = load_float(to.data() + at.scales, e.scale_type);
+  float zero = 8;
+  if (!e.symmetric) {
+    zero = rounded == 0 ? 0 : std::clamp(-std::nearbyint(least / rounded), 0.0f, 15.0f);
+    to[at.zeros] = static_cast<std::byte>(static_cast<int>(zero));
+  }
+  for (size_t i = 0; i < from.size(); ++i) {
+    const float code =
+        rounded == 0 ? zero : std::clamp(std::nearbyint(from[i] / rounded) + zero, 0.0f, 15.0f);
+    put_code(l, to, at.codes, i, static_cast<int>(code));
+  }
+}
+
+void encode_int4(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
+                 std::span<std::byte> to) {
+  encode_rows(e, from, dtype, shape, to, encode_block_int4);
+}
+
+// ------------------------------------------------------------------------------------ q8_0 and q4_0
+
+constexpr uint32_t kGgufBlock = 32;
+
+Status check_gguf(const Encoding& e, DType dtype, const Shape& shape) {
+  BOWLINE_REQUIRE(is_float(dtype), "A storage of {} cannot be {}: it stands for floats.", dtype,
+                  e.name());
+  BOWLINE_REQUIRE(e == e.form->usual, "The encoding \"{}\" has parameters of its own.", e.name());
+  BOWLINE_REQUIRE(shape.rank() >= 1 && shape.back() % kGgufBlock == 0,
+                  "Rows of {} are not whole blocks of {}, which {} has.", columns_of(shape),
+                  kGgufBlock, e.name());
+  return {};
+}
+
+// A scale and 32 codes.
+template <uint32_t kBits>
+std::optional<CodeLayout> layout_gguf(const Encoding&, const Shape& shown) {
+  CodeLayout out;
+  out.bits = kBits;
+  out.half = kBits == 4 ? kGgufBlock / 2 : 0;
+  out.zero = kBits == 4 ? 8 : 0;
+  out.scale_type = DType::f16;
+  out.columns = columns_of(shown);
+  out.block = kGgufBlock;
+  out.block_bytes = size_of(DType::f16) + kGgufBlock * kBits / 8;
+  out.row_bytes = columns_rounded(shown, kGgufBlock) * out.block_bytes;
+  out.scale_row = out.row_bytes;
+  out.scale_block = out.block_bytes;
+  return out;
+}
+
+template <uint32_t kBits>
+uint64_t bytes_gguf(const Encoding& e, DType, const Shape& shape) {
+  const auto rows = static_cast<uint64_t>(shape.elements(0, shape.rank() - 1));
+  return rows * layout_gguf<kBits>(e, shape)->row_bytes;
+}
+
+template <uint32_t kBits>
+CodePlace place_gguf(const Encoding& e, DType, const Shape& shape, uint64_t first) {
+  return advanced(*layout_gguf<kBits>(e, shape), {size_of(DType::f16), 0, 0}, first);
+}
+
+void encode_block_q8_0(const Encoding&, const CodeLayout& l, std::span<const float> from,
+                       std::span<std::byte> to, const CodePlace& at) {
+  const float largest = extent_of(from).magnitude();
+  const float d = std::isfinite(largest) ? largest / 127 : 0;
+  const float inverse = d == 0 ? 0 : 1 / d;
+  store_float(d, to.data() + at.scales, DType::f16);
+  for (size_t i = 0; i < from.size() && inverse != 0; ++i) {
+    put_code(l, to, at.codes, i, static_cast<int>(std::round(from[i] * inverse)));
+  }
+}
+
+void encode_block_q4_0(const Encoding&, const CodeLayout& l, std::span<const float> from,
+                       std::span<std::byte> to, const CodePlace& at) {
+  float most = 0;  // the first one of the largest magnitude
+  for (const float x : from) {
+    most = std::abs(x) > std::abs(most) ? x : most;
+  }
+  const bool finite = !std::isnan(extent_of(from).least);
+  const float d = finite ? most / -8 : 0;
+  const float inverse = d == 0 ? 0 : 1 / d;
+  store_float(d, to.data() + at.scales, DType::f16);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const float x = inverse == 0 ? 0 : from[i] * inverse;
+    put_code(l, to, at.codes, i, std::min(15, static_cast<int>(x + 8.5f)));
+  }
+}
+
+template <EncodeBlock kEncode>
+void encode_gguf(const Encoding& e, std::span<const float> from, DType dtype, const Shape& shape,
+                 std::span<std::byte> to) {
+  encode_rows(e, from, dtype, shape, to, kEncode);
+}
+
+// ---------------------------------------------------------------------------------- the registry
+
+extern const EncodingForm kForms[5];
+constexpr EncodingForm kForms[5] = {
+    {"plain",
+     {&kForms[0]},
+     check_plain,
+     bytes_plain,
+     check_view_plain,
+     decode_plain,
+     encode_plain,
+     layout_plain,
+     place_plain},
+    {"int8",
+     {&kForms[1]},
+     check_int8,
+     bytes_int8,
+     check_view_int8,
+     decode_int8,
+     encode_int8,
+     layout_int8,
+     place_int8},
+    {"int4",
+     {&kForms[2], 32, -1, DType::f16},
+     check_int4,
+     bytes_int4,
+     check_view_blocks,
+     decode_rows,
+     encode_int4,
+     layout_int4,
+     place_int4},
+    {"q8_0",
+     {&kForms[3], kGgufBlock, -1, DType::f16},
+     check_gguf,
+     bytes_gguf<8>,
+     check_view_blocks,
+     decode_rows,
+     encode_gguf<encode_block_q8_0>,
+     layout_gguf<8>,
+     place_gguf<8>},
+    {"q4_0",
+     {&kForms[4], kGgufBlock, -1, DType::f16},
+     check_gguf,
+     bytes_gguf<4>,
+     check_view_blocks,
+     decode_rows,
+     encode_gguf<encode_block_q4_0>,
+     layout_gguf<4>,
+     place_gguf<4>},
+};
+
+// Reads "int8 block 32 axis -1 scale f16 with zero points" word by word.
+class TextReader {
+ public:
+  explicit TextReader(std::string_view text) : rest_(text) {}
+
+  std::string_view word() {
+    rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));
+    const std::string_view out = rest_.substr(0, rest_.find(' '));
+    rest_.remove_prefix(out.size());
+    return out;
+  }
+  template <class T>
+  bool number(std::string_view text, T& to) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+    return error == std::errc() && end == text.data() + text.size();
+  }
+
+ private:
+  std::string_view rest_;
 };
 
 }  // namespace
@@ -220,6 +583,30 @@ const EncodingForm* find_encoding_form(std::string_view name) {
 }
 
 std::string_view Encoding::name() const { return form->name; }
+
+Encoding Encoding::for_shape(const Shape& shape) const {
+  Encoding out = *this;
+  if (block == kWholeRow) {
+    out.block = static_cast<uint32_t>(std::min<uint64_t>(columns_of(shape), kWholeRow - 1));
+  }
+  return out;
+}
+
+Encoding Encoding::simplest(const Shape& shape) const {
+  Encoding out = *this;
+  if (form == &kForms[1] && Blocks(*this, shape).count() <= 1) {
+    out.block = 0;
+    out.axis = -1;
+  }
+  return out;
+}
+
+std::optional<CodeLayout> Encoding::layout(const Shape& shown) const {
+  return form->layout(*this, shown);
+}
+CodePlace Encoding::place(DType dtype, const Shape& shape, uint64_t first_element) const {
+  return form->place(*this, dtype, shape, first_element);
+}
 
 Status Encoding::check(DType dtype, const Shape& shape) const {
   return form->check(*this, dtype, shape);
@@ -241,10 +628,68 @@ void Encoding::encode(std::span<const float> from, DType dtype, const Shape& sha
 
 void append_text(std::string& out, const Encoding& e) {
   out += e.name();
-  if (!e.is_plain()) {
-    out += e.block == 0 ? "" : format(" block {} axis {}", e.block, e.axis);
-    out += format(" scale {}{}", e.scale_type, e.symmetric ? "" : " with zero points");
+  if (e.is_plain() || e.form->check == check_gguf) {
+    return;
   }
+  if (e.block != 0) {
+    out +=
+        format(" block {} axis {}", e.block == kWholeRow ? "row" : format("{}", e.block), e.axis);
+  }
+  out += format(" scale {}{}", e.scale_type, e.symmetric ? "" : " with zero points");
+}
+
+Result<Encoding> parse_encoding(std::string_view text) {
+  TextReader in(text);
+  const std::string_view name = in.word();
+  const EncodingForm* const form = find_encoding_form(name);
+  std::string known;
+  for (const EncodingForm& f : kForms) {
+    known += format("{}{}", known.empty() ? "" : ", ", f.name);
+  }
+  BOWLINE_REQUIRE(form != nullptr, "There is no encoding \"{}\" but {}.", name, known);
+  Encoding out = form->usual;
+  for (std::string_view key = in.word(); !key.empty(); key = in.word()) {
+    const std::string_view value = in.word();
+    bool good = !out.is_plain() && form->check != check_gguf;
+    if (key == "block") {
+      out.block = kWholeRow;
+      good = good && (value == "row" || in.number(value, out.block));
+    } else if (key == "axis") {
+      good = good && in.number(value, out.axis);
+    } else if (key == "scale") {
+      good = good && (value == "f32" || value == "f16" || value == "bf16");
+      out.scale_type = value == "f16" ? DType::f16 : value == "bf16" ? DType::bf16 : DType::f32;
+    } else {
+      out.symmetric = false;
+      good = good && key == "with" && value == "zero" && in.word() == "points";
+    }
+    BOWLINE_REQUIRE(good, "\"{}\" is no encoding: \"{} {}\" says nothing of {}.", text, key, value,
+                    name);
+  }
+  return out;
+}
+
+void decode_codes(const CodeLayout& l, std::span<const std::byte> storage, const CodePlace& place,
+                  uint64_t skipped, std::span<float> to) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    const uint64_t element = skipped + i;
+    const CodePlace at = advanced(l, place, element);
+    const int zero = l.zero_points ? static_cast<int8_t>(storage[at.zeros]) : l.zero;
+    const int code = code_at(l, storage, at.codes, element % l.columns % l.block);
+    to[i] = load_float(storage.data() + at.scales, l.scale_type) * static_cast<float>(code - zero);
+  }
+}
+
+uint64_t codes_end(const CodeLayout& l, const CodePlace& place, const Shape& shown) {
+  const auto elements = static_cast<uint64_t>(shown.elements());
+  if (elements == 0) {
+    return 0;
+  }
+  const CodePlace last = advanced(l, place, elements - 1);
+  const uint64_t length = (l.columns - 1) % l.block + 1;
+  const uint64_t bytes = l.bits == 8 ? length : l.half != 0 ? l.half : (length + 1) / 2;
+  return std::max({last.codes + bytes, last.scales + size_of(l.scale_type),
+                   l.zero_points ? last.zeros + 1 : 0});
 }
 
 }  // namespace bowline

@@ -131,6 +131,7 @@ TEST(Encodings, WhatIsNoNumberIsAZero) {
   EXPECT_EQ(got[1], 0);
   EXPECT_NEAR(got[2], 3, 0.02);
   EXPECT_EQ(round_trip(int8(0, -1, DType::f32, false), {3}, {0, 0, 0}), (Floats{0, 0, 0}));
+  EXPECT_EQ(round_trip(int8(0), {3}, {5, NAN, 1}), (Floats{0, 0, 0}));
 }
 
 std::string refused(const Encoding& e, const View& view) {
@@ -159,6 +160,169 @@ TEST(Encodings, ViewsKeepBlocksWhole) {
   EXPECT_EQ(refused(int8(2, 0), {0, 3, {}, false}),
             "A view of rows begins or ends inside a block of 2 along axis 0.");
   EXPECT_EQ(refused(int8(2, 0), reshaped), "A view cannot reshape blocks along axis 0.");
+}
+
+Encoding encoding_of(std::string_view text) {
+  const Result<Encoding> parsed = parse_encoding(text);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return parsed.ok() ? parsed.value() : Encoding();
+}
+
+Bytes encoded(std::string_view text, const Shape& shape, const Floats& values) {
+  const Encoding e = encoding_of(text);
+  EXPECT_EQ(e.check(DType::f32, shape).message(), "");
+  Bytes bytes(e.bytes(DType::f32, shape));
+  e.encode(values, DType::f32, shape, bytes);
+  return bytes;
+}
+
+Floats decoded(std::string_view text, const Shape& shape, const Bytes& bytes) {
+  Floats out(static_cast<size_t>(shape.elements()));
+  encoding_of(text).decode(bytes, DType::f32, shape, {0, shape.elements()}, out);
+  return out;
+}
+
+Bytes bytes_of(std::initializer_list<int> values) {
+  Bytes out;
+  for (const int v : values) {
+    out.push_back(static_cast<std::byte>(v));
+  }
+  return out;
+}
+
+TEST(Encodings, AreReadFromTheirText) {
+  for (const char* text :
+       {"int8 scale f32", "int8 block 32 axis -1 scale f16",
+        "int8 block 3 axis 0 scale bf16 with zero points", "int8 block row axis -1 scale f32",
+        "int4 block 32 axis -1 scale f16", "q8_0", "q4_0", "plain"}) {
+    EXPECT_EQ(format("{}", encoding_of(text)), text);
+  }
+  EXPECT_EQ(encoding_of("int8"), int8(0));
+  EXPECT_EQ(format("{}", encoding_of("int4")), "int4 block 32 axis -1 scale f16");
+  EXPECT_EQ(encoding_of("int8 block row").for_shape({3, 5}), int8(5));
+  for (const char* text :
+       {"", "q9", "int8 block", "int8 block x", "int8 scale f64", "int8 with zero",
+        "int8 block 4294967296", "q8_0 scale f16", "plain block 2"}) {
+    EXPECT_FALSE(parse_encoding(text).ok()) << text;
+  }
+}
+
+TEST(Encodings, OneBlockIsTheWholeTensor) {
+  EXPECT_EQ(int8(5).simplest({1, 5}), int8(0));
+  EXPECT_EQ(int8(5).simplest({2, 5}), int8(5));
+  EXPECT_EQ(int8(4).simplest({1, 5}), int8(4));
+}
+
+// ties.md Q4.
+TEST(Encodings, Int4HasTheFirstCodeInTheLowBits) {
+  const Bytes symmetric = bytes_of({0x10, 0x32, 0x54, 0x76, 0x00, 0x3C});
+  EXPECT_EQ(decoded("int4 block 8", {8}, symmetric), (Floats{-8, -7, -6, -5, -4, -3, -2, -1}));
+  const Bytes zero = bytes_of({0x10, 0x32, 0x54, 0x76, 0x00, 0x3C, 0});
+  EXPECT_EQ(decoded("int4 block 8 with zero points", {8}, zero), (Floats{0, 1, 2, 3, 4, 5, 6, 7}));
+  Floats sixteen(16);
+  for (size_t i = 0; i < 16; ++i) {
+    sixteen[i] = static_cast<float>(i);
+  }
+  EXPECT_EQ(encoded("int4 block 16 with zero points", {16}, sixteen),
+            bytes_of({0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE, 0x00, 0x3C, 0}));
+  // Every row begins a byte; its last block may be shorter.
+  EXPECT_EQ(encoded("int4 block 2", {2, 3}, {7, -7, 14, 1, 0, 0}),
+            bytes_of({0x1F, 0x0F, 0x8F, 0x08, 0x00, 0x3C, 0x00, 0x40, 0x92, 0x30, 0x00, 0x00}));
+}
+
+// The bytes of ggml, by hand: a block is a scale and 32 codes.
+TEST(Encodings, AreBitExactAsGgufDefinesThem) {
+  Floats x(32);
+  x[0] = 127;
+  x[1] = -127;
+  x[2] = 0.5f;  // halves away from zero
+  x[3] = -0.5f;
+  x[4] = 1.4f;
+  x[5] = 2.5f;
+  Bytes q8 = bytes_of({0x00, 0x3C, 127, -127, 1, -1, 1, 3});
+  q8.resize(34);
+  EXPECT_EQ(encoded("q8_0", {32}, x), q8);
+
+  x.assign(32, 0);
+  x[0] = -8;
+  x[1] = 7;
+  x[2] = 0.5f;
+  x[3] = -0.5f;
+  x[16] = 1;
+  x[17] = -8;
+  x[18] = 7.6f;
+  Bytes q4 = bytes_of({0x00, 0x3C, 0x90, 0x0F, 0xF9, 0x88});
+  q4.resize(18, std::byte{0x88});
+  EXPECT_EQ(encoded("q4_0", {32}, x), q4);
+  const Floats back = decoded("q4_0", {32}, q4);
+  EXPECT_EQ((Floats{back[0], back[1], back[2], back[16], back[17], back[18], back[31]}),
+            (Floats{-8, 7, 1, 1, -8, 7, 0}));
+
+  x.assign(32, 0);
+  x[7] = 4;  // the scale has the sign of the extreme, turned
+  q4 = bytes_of({0x00, 0xB8});
+  q4.resize(18, std::byte{0x88});
+  q4[9] = std::byte{0x80};
+  EXPECT_EQ(encoded("q4_0", {32}, x), q4);
+  EXPECT_EQ(decoded("q4_0", {32}, q4), x);
+}
+
+TEST(Encodings, RowsOfGgufAreWholeBlocks) {
+  EXPECT_EQ(encoding_of("q8_0").check(DType::f32, {3, 33}).message(),
+            "Rows of 33 are not whole blocks of 32, which q8_0 has.");
+  EXPECT_EQ(encoding_of("q4_0").bytes(DType::f32, {3, 64}), 3u * 2 * 18);
+  Encoding other = encoding_of("q8_0");
+  other.block = 16;
+  EXPECT_EQ(other.check(DType::f32, {3, 32}).message(),
+            "The encoding \"q8_0\" has parameters of its own.");
+  EXPECT_EQ(encoding_of("int4 block 3").check(DType::f32, {3, 33}).message(),
+            "A block of int4 has 3 elements.");
+  EXPECT_EQ(encoding_of("int4 axis 0").check(DType::f32, {3, 33}).message(),
+            "The blocks of int4 lie along the last axis, not 0.");
+  EXPECT_EQ(encoding_of("int4").bytes(DType::f32, {3, 33}), 3u * 17 + 1 + 3 * 2 * 2);
+}
+
+// Half a step, and the rounding of the scale; what is decoded from the middle is what stands there.
+TEST(Encodings, FourBitsAreHalfAStepAway) {
+  const Shape shape = {4, 64};
+  const Floats values = drawn(256);
+  const std::pair<const char*, float> steps[] = {{"int4", 8.0f / 7},
+                                                 {"int4 block 6 scale f32", 8.0f / 7},
+                                                 {"int4 with zero points", 16.0f / 15},
+                                                 {"q8_0", 8.0f / 127},
+                                                 {"q4_0", 1.0f}};
+  for (const auto& [text, step] : steps) {
+    SCOPED_TRACE(text);
+    const Encoding e = encoding_of(text);
+    const Bytes bytes = encoded(text, shape, values);
+    const Floats got = decoded(text, shape, bytes);
+    // The code 8 of the positive half of q4_0 is not there: up to one step.
+    const float most = e.name() == "q4_0" ? 1.01f * step : 0.51f * step + 0.01f;
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_NEAR(got[i], values[i], most) << i;
+    }
+    Floats part(40);
+    e.decode(bytes, DType::f32, shape, {70, 40}, part);
+    EXPECT_EQ(part, Floats(got.begin() + 70, got.begin() + 110));
+  }
+}
+
+TEST(Encodings, FourBitsThatAreNoNumbersAreZeros) {
+  Floats values(64, 1.0f);
+  values[3] = NAN;
+  values[40] = INFINITY;
+  for (const char* text : {"int4", "int4 with zero points", "q8_0", "q4_0"}) {
+    EXPECT_EQ(decoded(text, {2, 32}, encoded(text, {2, 32}, values)), Floats(64)) << text;
+  }
+}
+
+TEST(Encodings, RowsOfFourBitsAreShownWhole) {
+  EXPECT_EQ(refused(encoding_of("int4 block 2"), {1, 2, {}, false}), "");
+  EXPECT_EQ(refused(encoding_of("int4 block 2"), {0, -1, {2, 2, 6}, false}), "");
+  EXPECT_EQ(refused(encoding_of("int4 block 2"), {0, -1, {}, true}),
+            "A view cannot transpose blocks along axis -1.");
+  EXPECT_EQ(refused(encoding_of("int4 block 2"), {0, -1, {24}, false}),
+            "A view cannot reshape the axis along which blocks of 2 lie.");
 }
 
 }  // namespace

@@ -83,6 +83,20 @@ const Hostile kStorages[] = {
        encode(row(s, 1), "int8", 0, -1);
        row(s, 1).encoding->scale_dtype = file::DType::i32;
      }},
+    {"int4_without_a_block", "CVE-2021-29586: division by a zero block",
+     "A block of int4 has 0 elements", [](Sample& s) { encode(row(s, 1), "int4", 0, -1); }},
+    {"int4_blocks_that_share_a_byte", "an offset that is no whole number", "has 3 elements",
+     [](Sample& s) { encode(row(s, 1), "int4", 3, -1); }},
+    {"int4_across_rows", "index past the end of the shape", "along the last axis, not 0",
+     [](Sample& s) { encode(row(s, 1), "int4", 2, 0); }},
+    {"rows_that_end_inside_a_block_of_gguf", "GGUF readers: rows that are no whole blocks",
+     "not whole blocks of 32",
+     [](Sample& s) {
+       encode(row(s, 1), "q8_0", 32, -1);
+       row(s, 1).encoding->scale_dtype = file::DType::f16;
+     }},
+    {"gguf_with_other_blocks", "parameters that mean nothing", "has parameters of its own",
+     [](Sample& s) { encode(row(s, 1), "q4_0", 16, -1); }},
     {"codes_that_train", "a gradient written over codes", "codes have no gradient",
      [](Sample& s) {
        encode(row(s, 1), "int8", 0, -1);
