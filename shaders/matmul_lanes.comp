@@ -1,13 +1,16 @@
-//! variants LAYOUT=nt,nn,tn,any
+//! variants LAYOUT=nt,nn,tn,any,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // Matrix product for devices whose lanes are vector elements of a CPU. A workgroup is one subgroup and has no
 // barrier; it keeps a tile of TM rows x S * TC columns in registers and passes A between lanes by shuffles with
 // constant indices. Rows and columns past the edge are clamped while loading and skipped while storing.
-// Pairs of neighbours are loaded as 64 bits: K is even for nt, K and N for nn, M and N for tn. `any` has no such need.
+// Pairs of neighbours are loaded as 64 bits: K is even for nt, K and N for nn, M and N for tn. `any` and `codes` have no such need.
 #include "common.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
+#if defined(LAYOUT_codes)
+#define CODES
+#endif
 #include "matmul.glsl"
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Pairs { uint64_t v[]; };
@@ -18,7 +21,7 @@ const uint S = gl_WorkGroupSize.x;           // lanes
 
 vec2 as_pair(uint64_t x) { return uintBitsToFloat(unpackUint2x32(x)); }
 
-#if defined(LAYOUT_nt) || defined(LAYOUT_any)
+#if defined(LAYOUT_nt) || defined(LAYOUT_any) || defined(LAYOUT_codes)
 // Columns of a lane lie S apart.
 uint column(uint first, uint lane, uint j) { return first + lane + S * j; }
 #else
@@ -176,6 +179,26 @@ void main() {
       [[unroll]] for (uint j = 0; j < TC / 2; ++j) {
         acc[i * TC + 2 * j] += x * br[j].x;
         acc[i * TC + 2 * j + 1] += x * br[j].y;
+      }
+    }
+  }
+#elif defined(LAYOUT_codes)
+  for (uint k = 0; k < p.k; k += S) {
+    A ar[TM];
+    [[unroll]] for (uint i = 0; i < TM; ++i) {
+      const A x = load_a(o.a, min(m0 + i, p.m - 1), min(k + lane, p.k - 1));
+      ar[i] = k + lane < p.k ? x : 0;
+    }
+    for (uint kk = 0; kk < min(S, p.k - k); ++kk) {
+      A br[TC];
+      [[unroll]] for (uint j = 0; j < TC; ++j) {
+        br[j] = load_b(o.b, k + kk, min(column(n0, lane, j), p.n - 1));
+      }
+      [[unroll]] for (uint i = 0; i < TM; ++i) {
+        const A x = subgroupShuffle(ar[i], kk);
+        [[unroll]] for (uint j = 0; j < TC; ++j) {
+          acc[i * TC + j] += x * br[j];
+        }
       }
     }
   }

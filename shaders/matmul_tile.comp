@@ -1,11 +1,18 @@
-//! variants
+//! variants B=plain,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // Matrix product for GPUs: a workgroup of 256 invocations makes a tile of 64 x 64, each invocation 4 x 4 of it, with
 // tiles of A and B of depth 16 in shared memory. The next tiles are loaded into registers before the current ones are
 // multiplied, so that a load has the whole multiplication to arrive.
 #include "common.glsl"
+#if defined(B_codes)
+#define CODES
+#endif
 #include "matmul.glsl"
+#if !defined(CODES)
+A load_a(uint first, uint m, uint k) { return p.a.v[first + m * p.a_m + k * p.a_k]; }
+A load_b(uint first, uint k, uint n) { return p.b.v[first + k * p.b_k + n * p.b_n]; }
+#endif
 
 const uint TM = 64;
 const uint TN = 64;
@@ -49,8 +56,8 @@ void main() {
         const uint bn = b_along_k ? at / TK : at % TN;
         const bool a_in = k0 + ak < p.k && m0 + am < p.m;
         const bool b_in = k0 + bk < p.k && n0 + bn < p.n;
-        next_a[e] = a_in ? p.a.v[o.a + (m0 + am) * p.a_m + (k0 + ak) * p.a_k] : 0;
-        next_b[e] = b_in ? p.b.v[o.b + (k0 + bk) * p.b_k + (n0 + bn) * p.b_n] : 0;
+        next_a[e] = a_in ? load_a(o.a, m0 + am, k0 + ak) : 0;
+        next_b[e] = b_in ? load_b(o.b, k0 + bk, n0 + bn) : 0;
       }
     }
     if (k0 > 0) {

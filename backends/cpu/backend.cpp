@@ -96,6 +96,9 @@ class CpuRecording : public Recording {
       arg.list = lists_[o.table];
       if (iteration < arg.list.size()) {
         arg.entry = arg.list[iteration];
+        const device::TableEntry& entry = program_.tables[o.table].entries[iteration];
+        arg.scales = bases_[entry.slot] + entry.scales;
+        arg.zeros = bases_[entry.slot] + entry.zeros;
       }
       arg.data = reinterpret_cast<std::byte*>(arg.entry.data);
       return arg;
@@ -103,6 +106,8 @@ class CpuRecording : public Recording {
     const uint64_t step =
         o.modulo == 0 ? 0 : ((uint64_t{iteration} + o.shift) % o.modulo) * o.step_bytes;
     arg.data = bases_[o.slot] + o.offset + step;
+    arg.scales = bases_[o.slot] + o.scales;
+    arg.zeros = bases_[o.slot] + o.zeros;
     return arg;
   }
 

@@ -2,6 +2,7 @@
 // bears the stem of its op or claims several in its head ("//! ops Add Sub Mul", "//! ops(f16, bf16) MatMul").
 #pragma once
 
+#include "compute/codes.h"
 #include "device/backend.h"
 #include "device/kernel_table.h"
 #include "threads.h"
@@ -21,6 +22,9 @@ struct Arg {
   const Shape* shape = nullptr;
   ListItem entry;                  // of a table operand: the entry of the iteration
   std::span<const ListItem> list;  // of a list operand
+  // Of codes (device::Operand::encoding).
+  const std::byte* scales = nullptr;
+  const std::byte* zeros = nullptr;
 
   template <class T>
   T* as() const {
@@ -53,6 +57,11 @@ struct Launch {
                                         reinterpret_cast<const std::byte*>(&head) + o.count_at)}
                                   : o.shape[axis];
   }
+  // Input i is codes, which Codes says how to read.
+  bool is_encoded(size_t i) const { return !record.inputs[i].encoding.is_plain(); }
+  Codes codes(size_t i) const {
+    return {in[i].data, in[i].scales, in[i].zeros, *record.inputs[i].encoding.layout(*in[i].shape)};
+  }
   bool is_gradient(size_t i) const { return (record.accumulate >> i & 1) != 0; }
   // Notes an index outside its range: the first node that does is named, not those that read its indices again, as gradients do.
   // The access itself has been made harmless.
@@ -79,6 +88,7 @@ struct Kernel {
   void (*make_constant)(const device::Record& record, Threads& threads,
                         std::byte* constant) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient (device::Record::accumulate)
+  uint32_t encoded = 0;      // bit i: input i may be codes (Encoding::layout)
 };
 
 extern const device::KernelTable<Kernel> kKernels;

@@ -1,5 +1,5 @@
 // Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage dtype of the node become f32 in the
-// workspace, and its results of that dtype are rounded once, at the end.
+// workspace, and its results of that dtype are rounded once, at the end. Codes stay codes.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline uint64_t wide_bytes(const Shape& shape) {
 inline uint64_t wide_operand_bytes(const device::NodeQuery& node) {
   uint64_t bytes = 0;
   for (const auto& in : node.inputs) {
-    bytes += in.dtype == node.type ? wide_bytes(in.shape) : 0;
+    bytes += in.dtype == node.type && in.encoding.is_plain() ? wide_bytes(in.shape) : 0;
   }
   for (const auto& out : node.outputs) {
     bytes += out.dtype == node.type ? wide_bytes(out.shape) : 0;
@@ -41,7 +41,7 @@ void run_wide(const Launch& l) {
   };
   for (size_t i = 0; i < l.in.size(); ++i) {
     in[i] = l.in[i];
-    if (l.record.inputs[i].dtype == l.record.type) {
+    if (l.record.inputs[i].dtype == l.record.type && !l.is_encoded(i)) {
       in[i] = take(l.in[i]);
       widen(l.threads, static_cast<size_t>(l.in[i].elements()), l.in[i].as<const T>(), in[i].f32());
     }

@@ -93,6 +93,17 @@ class Launch {
   float* out(size_t i) const { return reinterpret_cast<float*>(at(record_.outputs[i])); }
   float* workspace() const { return reinterpret_cast<float*>(at(record_.workspace)); }
   uint64_t workspace_bytes() const { return record_.workspace.bytes(); }
+  // Input i is codes: what Encoding::layout and Encoding::place say of it.
+  struct CodeParts {
+    const uint8_t* codes;
+    const uint8_t* scales;
+    const uint8_t* zeros;
+  };
+  bool is_encoded(size_t i) const { return !record_.inputs[i].encoding.is_plain(); }
+  CodeLayout code_layout(size_t i) const {
+    return *record_.inputs[i].encoding.layout(record_.inputs[i].shape);
+  }
+  CodeParts code_parts(size_t i) const;
   // The head of the step buffer in device memory: written by the host before each submission, read back after it.
   device::StepHead* head() const {
     return reinterpret_cast<device::StepHead*>(context_.slots[device::kStepSlot]);
@@ -158,6 +169,7 @@ struct Kernel {
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
   uint32_t accumulates = 0;  // bit i: output i may be a gradient
+  uint32_t encoded = 0;      // bit i: input i may be codes (Encoding::layout)
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_CUDA_KERNEL(add, .run = add);

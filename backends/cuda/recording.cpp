@@ -46,6 +46,17 @@ std::byte* Launch::at(const Operand& o) const {
   return context_.slots[o.slot] + o.offset + step;
 }
 
+Launch::CodeParts Launch::code_parts(size_t i) const {
+  const Operand& o = record_.inputs[i];
+  const bool listed = o.table != kNoTable;
+  const std::byte* const base = context_.slots[listed ? entry(o).slot : o.slot];
+  const auto at = [base](uint64_t offset) {
+    return reinterpret_cast<const uint8_t*>(base + offset);
+  };
+  return listed ? CodeParts{at(entry(o).offset), at(entry(o).scales), at(entry(o).zeros)}
+                : CodeParts{at(o.offset), at(o.scales), at(o.zeros)};
+}
+
 std::vector<ListEntry> Launch::in_entries(size_t i) const {
   std::vector<ListEntry> out;
   for (const device::TableEntry& e : context_.program.tables[record_.inputs[i].table].entries) {

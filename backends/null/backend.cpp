@@ -8,6 +8,8 @@
 #include <cstring>
 #include <map>
 
+#include "core/code_rows.h"
+
 namespace bowline::null {
 namespace {
 
@@ -147,6 +149,12 @@ class NullDevice : public device::Device {
     return {};
   }
 
+  Status check_codes(Buffer buffer, const Operand& o, const CodePlace& place) const {
+    const std::optional<CodeLayout> layout = o.encoding.layout(o.shape);
+    BOWLINE_REQUIRE(layout.has_value(), "No kernel reads {}.", o.encoding);
+    return check(buffer, 0, codes_end(*layout, place, o.shape));
+  }
+
   Status check_operand(const Program& program, std::span<const Buffer> buffers, const Operand& o,
                        const Record* repeat) const {
     if (o.counted_axis >= 0) {
@@ -164,12 +172,18 @@ class NullDevice : public device::Device {
                       repeat == nullptr ? 0 : repeat->count);
       for (const device::TableEntry& e : entries) {
         BOWLINE_REQUIRE(e.slot < buffers.size(), "Slot {} does not exist.", e.slot);
-        BOWLINE_TRY(check(buffers[e.slot], e.offset, e.elements * size_of(o.dtype)));
+        const CodePlace place{e.offset, e.scales, e.zeros};
+        BOWLINE_TRY(o.encoding.is_plain()
+                        ? check(buffers[e.slot], e.offset, e.elements * size_of(o.dtype))
+                        : check_codes(buffers[e.slot], o, place));
       }
       return {};
     }
     BOWLINE_REQUIRE(o.slot < buffers.size(), "Slot {} does not exist.", o.slot);
     BOWLINE_REQUIRE(o.modulo == 0 || repeat != nullptr, "An operand steps outside a Repeat.");
+    if (!o.encoding.is_plain()) {
+      return check_codes(buffers[o.slot], o, {o.offset, o.scales, o.zeros});
+    }
     const uint64_t steps = o.modulo == 0 ? 0 : (o.modulo - 1) * o.step_bytes;
     return check(buffers[o.slot], o.offset + steps, o.bytes());
   }

@@ -58,6 +58,38 @@ Place Launch::place(const device::Operand& operand) const {
   return place(operand.slot, offset);
 }
 
+std::vector<uint32_t> Launch::code_words(size_t i) const {
+  const device::Operand& o = record().inputs[i];
+  const CodeLayout layout = *o.encoding.layout(o.shape);
+  uint32_t slot = o.slot;
+  CodePlace at{o.offset, o.scales, o.zeros};
+  if (o.table != device::kNoTable) {
+    const device::TableEntry& entry = program_.tables[o.table].entries[iteration_];
+    slot = entry.slot;
+    at = {entry.offset, entry.scales, entry.zeros};
+  }
+  // An address that no lane uses is valid too (shaders/README.md).
+  at.zeros = layout.zero_points ? at.zeros : at.codes;
+  std::vector<uint32_t> words;
+  const auto add = [&](uint64_t value) { words.push_back(static_cast<uint32_t>(value)); };
+  for (const uint64_t offset : {at.codes, at.scales, at.zeros}) {
+    const VkDeviceAddress address = place(slot, offset / 4 * 4).address;
+    add(address);
+    add(address >> 32);
+  }
+  for (const uint64_t offset : {at.codes, at.scales, at.zeros}) {
+    add(offset % 4);
+  }
+  for (const uint64_t value :
+       {uint64_t{layout.bits}, uint64_t{layout.half}, static_cast<uint64_t>(layout.zero),
+        uint64_t{layout.zero_points}, static_cast<uint64_t>(layout.scale_type), layout.block,
+        layout.row_bytes, layout.block_bytes, layout.scale_row, layout.scale_block, layout.zero_row,
+        layout.zero_block}) {
+    add(value);
+  }
+  return words;
+}
+
 std::vector<ListEntry> Launch::list(const device::Operand& operand) const {
   std::vector<ListEntry> entries;
   if (operand.table == device::kNoTable) {

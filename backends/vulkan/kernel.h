@@ -67,7 +67,7 @@ class Push {
  private:
   alignas(8) char data_[kPushBytes] = {};
   uint32_t bytes_ = 0;
-  uint32_t tables_[2] = {};
+  uint32_t tables_[3] = {};
   uint32_t table_count_ = 0;
 };
 
@@ -136,6 +136,9 @@ class Launch {
   VkDeviceAddress out(size_t i) const { return place(record().outputs[i]).address; }
   Place in_place(size_t i) const { return place(record().inputs[i]); }
   Place out_place(size_t i) const { return place(record().outputs[i]); }
+  // Input i is codes; what shaders read them by, for table() (lib/codes.glsl).
+  bool is_encoded(size_t i) const { return !record().inputs[i].encoding.is_plain(); }
+  std::vector<uint32_t> code_words(size_t i) const;
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
   Place workspace_place() const { return place(record().workspace); }
   // The step buffer, for kernels that look at its head alone.
@@ -227,6 +230,7 @@ struct Kernel {
   uint64_t (*workspace)(const NodeView& node) = nullptr;
   // (optional) a sentence why the node cannot run here, or null.
   const char* (*refusal)(const NodeView& node) = nullptr;
+  uint32_t encoded = 0;  // bit i: input i may be codes (Encoding::layout)
 };
 
 // Defines the kernel of the operator with this stem: BOWLINE_VULKAN_KERNEL(add, .launch = add);

@@ -32,11 +32,14 @@ constexpr uint32_t kFirstStorageSlot = 3;
 
 struct Operand {
   uint32_t slot = kArenaSlot;
-  uint64_t offset = 0;
   DType dtype = DType::f32;
-  Encoding
-      encoding;  // of a storage: what the bytes behind the slot are; `offset` counts in its codes
-  Shape shape;   // of a list operand: [elements of its largest entry]
+  uint64_t offset = 0;
+  // Of a storage: what the bytes behind the slot are. Of an encoded one `offset` is that of its codes, and its scales and zero
+  // points begin at these (Encoding::place).
+  Encoding encoding;
+  uint64_t scales = 0;
+  uint64_t zeros = 0;
+  Shape shape;  // of a list operand: [elements of its largest entry]
   uint32_t table = kNoTable;
   uint32_t modulo = 0;
   uint32_t shift = 0;
@@ -57,6 +60,8 @@ struct TableEntry {
   // Of a gradient: this is the first contribution of the submission, so it overwrites unless StepHead::accumulate is set. An entry
   // of 0 elements is a frozen storage: the contribution is dropped.
   bool first = false;
+  uint64_t scales = 0;  // as Operand::scales
+  uint64_t zeros = 0;
 };
 
 struct Table {

@@ -13,9 +13,11 @@ namespace {
 // The part of the storage that parameter `index` shows.
 StorageUse use_of(const params::Table& table, uint32_t index) {
   const params::ParameterRow& row = table.parameters[index];
-  const Shape& shape = table.storages[row.tie].shape;
+  const params::Storage& storage = table.storages[row.tie];
+  const Shape& shape = storage.shape;
   const int64_t row_elements = shape.rank() == 0 ? 1 : shape.elements(1, shape.rank());
-  return {row.tie, static_cast<uint64_t>(row.view.row_start * row_elements), 0};
+  const auto first = static_cast<uint64_t>(row.view.row_start * row_elements);
+  return {row.tie, first, 0, storage.encoding.place(storage.dtype, shape, first)};
 }
 
 Shape swapped(Shape shape) {
@@ -268,16 +270,17 @@ Status set_parameters(ValueInfo& info, const params::Table& table) {
     const params::Storage& storage = table.storages[row.tie];
     BOWLINE_ASSIGN(const Shape shape, params::view_shape(row.view, storage.shape));
     const params::ParameterRow& first = table.parameters[info.parameters[0]];
+    const Encoding encoding = storage.encoding.simplest(storage.shape);
     if (i == 0) {
       info.name = row.name;
       info.shape = shape;
       info.dtype = storage.dtype;
-      info.encoding = storage.encoding;
+      info.encoding = encoding;
     }
     BOWLINE_TRY(check_alike(row, row.view.transpose, first));
-    BOWLINE_REQUIRE(storage.encoding == info.encoding,
+    BOWLINE_REQUIRE(encoding == info.encoding,
                     "Parameter \"{}\" is stored as {}, but \"{}\", the first of its list, as {}.",
-                    row.name, storage.encoding, info.name, info.encoding);
+                    row.name, encoding, info.name, info.encoding);
     BOWLINE_REQUIRE(shape == info.shape && storage.dtype == info.dtype,
                     "Parameter \"{}\" is {}{}, but \"{}\", the first of its list, {}{}.", row.name,
                     storage.dtype, shape, info.name, info.dtype, info.shape);

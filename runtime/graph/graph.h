@@ -22,6 +22,7 @@ struct StorageUse {
   uint32_t tie = 0;
   uint64_t first_element = 0;
   uint64_t elements = 0;
+  CodePlace place = {};  // of an encoded storage
   bool operator==(const StorageUse&) const = default;
 };
 

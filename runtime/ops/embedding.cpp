@@ -4,6 +4,7 @@
 //
 // Shapes    table [rows, C], ids i32 [...]  ->  y [..., C].
 // Errors    an id outside [0, rows) gives a row of zeros and sets the error word.
+// Codes     the table may be encoded, where it is frozen: y has the numbers that the codes stand for.
 // Gradient  EmbeddingGrad; the ids get none.
 #include "ops/counted.h"
 #include "ops/op.h"
@@ -58,6 +59,7 @@ const OpDef op_embedding{
     .name = "Embedding",
     .inputs = 2,
     .types = "F, i32 -> F",
+    .encoded_inputs = 0b1,
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,

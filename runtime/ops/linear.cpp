@@ -4,6 +4,7 @@
 //
 // Shapes    x [..., in], w [out, in], bias [out] (optional)  ->  y [..., out].
 // Numerics  accumulated in f32.
+// Codes     w may be encoded, where it is frozen; it is decoded while it is read.
 // Gradient  dx = dy w and dw = dy^T x as MatMuls over all rows, dbias = SumTo of dy.
 #include <cmath>
 
@@ -87,6 +88,7 @@ const OpDef op_linear{
     .inputs = 2,
     .optional_inputs = 1,
     .costly = true,
+    .encoded_inputs = 0b10,
     .infer = infer,
     .counted = counted::rows,
     .with_transposed = with_transposed,

@@ -6,6 +6,7 @@
 // Shapes    a [..., M, K], b [..., K, N] (or [..., K, M], [..., N, K] where transposed)  ->  y [..., M, N].
 //           Rank >= 2; the batch axes broadcast by the rules of numpy.
 // Numerics  accumulated in f32. A sum over K = 0 is 0.
+// Codes     a and b may be encoded, where they are frozen; they are decoded while they are read.
 // Gradient  two MatMuls; summed over the batch axes that were broadcast. One matrix b for all of a takes the rows of a as one
 //           matrix, so that the sum over the batch is part of the product.
 #include <cmath>
@@ -140,6 +141,7 @@ const OpDef op_mat_mul{
     .name = "MatMul",
     .inputs = 2,
     .costly = true,
+    .encoded_inputs = 0b11,
     .infer = infer,
     .counted = counted_axes,
     .with_transposed = with_transposed,

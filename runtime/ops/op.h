@@ -300,6 +300,8 @@ struct OpDef {
   InPlace in_place[2] = {};
   // Output i is a storage that input j held before: the operator writes state.
   InPlace updates[4] = {};
+  // (optional) Bit i: input i may be codes (Encoding::layout), as the parameter of a frozen storage is.
+  uint32_t encoded_inputs = 0;
   // (optional) The kernel stops at the counts of its inputs that `counted` asks for (device::Operand::counted_axis).
   bool reads_counts = false;
   // (optional) What MaskTail is: found by op_with().

@@ -19,6 +19,11 @@ bool shows_all(const ValueInfo& v, const params::Table& table) {
   });
 }
 
+// Codes stand for numbers of any float dtype: those of another one need no copy.
+bool reads_the_codes(const ValueInfo& from, const ValueInfo& result) {
+  return !from.encoding.is_plain() && is_float(result.dtype) && from.shape == result.shape;
+}
+
 // The result of the node becomes a parameter of that form. False: the node stays.
 bool derive(Graph& graph, const Node& node, const params::Table& table) {
   const DerivedCopy kind = op_def(node.op).derived_copy;
@@ -26,12 +31,19 @@ bool derive(Graph& graph, const Node& node, const params::Table& table) {
     return false;
   }
   const ValueInfo& from = graph[node.inputs[0]];
-  if (from.kind != ValueKind::parameter || from.form != nullptr || !shows_all(from, table)) {
+  if (from.kind != ValueKind::parameter || from.form != nullptr) {
     return false;
   }
   ValueInfo copy = from;
   ValueInfo& result = graph[node.outputs[0]];
   copy.dtype = result.dtype;
+  if (kind == DerivedCopy::by_element && reads_the_codes(from, result)) {
+    result = std::move(copy);
+    return true;
+  }
+  if (!shows_all(from, table)) {
+    return false;
+  }
   copy.encoding = {};
   copy.shape = result.shape;
   params::Form form{node.op, node.attributes, result.dtype, {}};

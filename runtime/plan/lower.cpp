@@ -12,7 +12,14 @@ using graph::ValueId;
 using graph::ValueInfo;
 using graph::ValueKind;
 
-namespace {}  // namespace
+namespace {
+
+// In the storage, or in its copy of another form.
+CodePlace place_of(const ValueInfo& v, const StorageUse& use) {
+  return v.encoding.is_plain() ? CodePlace{use.first_element * size_of(v.dtype), 0, 0} : use.place;
+}
+
+}  // namespace
 
 Status set_type(Record& record) {
   std::vector<DType> inputs, outputs;
@@ -41,8 +48,9 @@ uint32_t Lowering::slot_of(uint32_t tie, const std::shared_ptr<const params::For
 uint32_t Lowering::table_of(const ValueInfo& v) {
   device::Table table;
   for (const StorageUse& use : v.uses) {
+    const CodePlace at = place_of(v, use);
     table.entries.push_back(
-        {slot_of(use.tie, v.form), use.first_element * size_of(v.dtype), use.elements, false});
+        {slot_of(use.tie, v.form), at.codes, use.elements, false, at.scales, at.zeros});
   }
   plan_.program.tables.push_back(std::move(table));
   return static_cast<uint32_t>(plan_.program.tables.size() - 1);
@@ -72,6 +80,17 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
   return out;
 }
 
+// A kernel finds the scales of codes by the rows that they were encoded in.
+Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Operand& o) {
+  const ValueInfo& root = f.graph[f.root(v)];
+  const Shape& encoded = root.kind == ValueKind::parameter ? root.shape : f.location(v).place.shape;
+  BOWLINE_REQUIRE_CODE(o.encoding.is_plain() || o.shape == encoded, Code::unsupported,
+                       "{} reads a storage that is stored as {} in another shape ({}) than that of "
+                       "its parameter ({}).",
+                       describe(f.graph, n), o.encoding, o.shape, encoded);
+  return {};
+}
+
 // `o` at the storages of a parameter: in a body, and for lists and gradients, through a table.
 Operand Lowering::parameter_operand(const Frame& f, const Node& node, const ValueInfo& v,
                                     Operand o) {
@@ -79,7 +98,10 @@ Operand Lowering::parameter_operand(const Frame& f, const Node& node, const Valu
   const bool list = def.takes_lists;
   if (f.outer == nullptr && !list && def.gradient_rows == GradientRows::none) {
     o.slot = slot_of(v.uses[0].tie, v.form);
-    o.offset = v.uses[0].first_element * size_of(v.dtype);
+    const CodePlace at = place_of(v, v.uses[0]);
+    o.offset = at.codes;
+    o.scales = at.scales;
+    o.zeros = at.zeros;
     return o;
   }
   o.slot = device::kArenaSlot;
@@ -209,6 +231,7 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
   for (const ValueId v : node.inputs) {
     Operand o = operand(f, v, index, position++);
     const ValueInfo& info = g[f.root(v)];
+    BOWLINE_TRY(require_whole_rows(f, n, v, o));
     record.inputs.push_back(info.kind == ValueKind::parameter ? parameter_operand(f, node, info, o)
                                                               : o);
   }

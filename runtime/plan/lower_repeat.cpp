@@ -138,6 +138,7 @@ void Lowering::place_inputs(Frame& f, Frame& inner, const Node& node) {
     if (outer.kind == ValueKind::parameter) {
       in.place = parameter_operand(f, node, outer, Operand{});
       in.place.encoding = outer.encoding;
+      in.place.shape = outer.shape;
     }
   }
 }

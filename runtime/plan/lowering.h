@@ -106,6 +106,8 @@ class Lowering {
   bool write_into_gradient(Frame& f, uint32_t n);
   void choose_result_locations(Frame& f, uint32_t n);
   device::Operand operand(Frame& f, graph::ValueId v, size_t record, int position);
+  static Status require_whole_rows(Frame& f, uint32_t n, graph::ValueId v,
+                                   const device::Operand& o);
   device::Operand parameter_operand(const Frame& f, const graph::Node& node,
                                     const graph::ValueInfo& v, device::Operand o);
   uint32_t table_of(const graph::ValueInfo& v);

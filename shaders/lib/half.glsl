@@ -1,4 +1,6 @@
 // f16 and bf16 as 16 bits, from and to f32 to nearest even: the rounding and the denormals of a driver's own conversions are open.
+#if !defined(HALF_GLSL)
+#define HALF_GLSL
 float half_to_float(uint h) {
   const uint sign = (h & 0x8000u) << 16;
   const uint exponent = (h >> 10) & 31u;
@@ -32,3 +34,4 @@ uint float_to_bhalf(float x) {
   return (bits & 0x7FFFFFFFu) > 0x7F800000u ? bits >> 16 | 0x40u
                                             : (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
 }
+#endif

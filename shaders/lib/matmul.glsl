@@ -20,6 +20,9 @@ layout(push_constant, scalar) uniform Push {
   uint a_k;
   uint b_k;
   uint b_n;
+#if defined(CODES)
+  uint encoded;     // bits: a is codes, b is, a is transposed, b is; the address of codes is that of their CodeTable
+#endif
 } p;
 
 struct BatchOffsets {
@@ -41,3 +44,24 @@ BatchOffsets batch_offsets(uint z) {
   }
   return o;
 }
+
+#if defined(CODES)
+#include "codes.glsl"
+// Elements of op(A) and op(B); `first` is the offset of the matrix.
+A load_a(uint first, uint m, uint k) {
+  const bool turned = (p.encoded & 4) != 0;
+  if ((p.encoded & 1) == 0) {
+    return p.a.v[first + m * p.a_m + k * p.a_k];
+  }
+  const uint row = first / (turned ? p.m : p.k) + (turned ? k : m);
+  return decode(CodeTable(p.a), row, turned ? m : k);
+}
+A load_b(uint first, uint k, uint n) {
+  const bool turned = (p.encoded & 8) != 0;
+  if ((p.encoded & 2) == 0) {
+    return p.b.v[first + k * p.b_k + n * p.b_n];
+  }
+  const uint row = first / (turned ? p.k : p.n) + (turned ? n : k);
+  return decode(CodeTable(p.b), row, turned ? k : n);
+}
+#endif

@@ -252,8 +252,48 @@ class Setup {
         def_.updates, [&](const InPlace& u) { return u.input == static_cast<int>(input); });
   }
 
+  // A storage of codes for every iteration, with a row in front of what the operand shows where it shows rows.
+  void add_codes(const Encoding& encoding, const Array& array) {
+    const bool as_table = placement_.repeat != 0;
+    const uint64_t before =
+        placement_.rows ? static_cast<uint64_t>(array.shape.elements(1, array.shape.rank())) : 0;
+    Shape stored = array.shape;
+    stored[0] += placement_.rows ? 1 : 0;
+    std::vector<float> numbers(before);
+    numbers.insert(numbers.end(), array.values.begin(), array.values.end());
+    const std::vector<float> zeros(numbers.size());
+    Image& image = images_[kFirstStorageSlot];
+    const CodePlace place = encoding.place(array.dtype, stored, before);
+    Operand o;
+    o.dtype = array.dtype;
+    o.shape = array.shape;
+    o.encoding = encoding.simplest(stored);
+    o.slot = kFirstStorageSlot;
+    device::Table table;
+    for (uint32_t k = 0; k < copies(); ++k) {
+      const uint64_t bytes = encoding.bytes(array.dtype, stored);
+      const uint64_t at = image.place(bytes);
+      encoding.encode(k == last_copy(as_table) ? numbers : zeros, array.dtype, stored,
+                      image.at(at, bytes));
+      o.offset = at + place.codes;
+      o.scales = at + place.scales;
+      o.zeros = at + place.zeros;
+      table.entries.push_back({o.slot, o.offset, array.values.size(), false, o.scales, o.zeros});
+    }
+    if (as_table) {
+      o.table = static_cast<uint32_t>(program_.tables.size());
+      program_.tables.push_back(std::move(table));
+    }
+    record_.inputs.push_back(std::move(o));
+    inputs_.emplace_back();
+  }
+
   void add_input(size_t i, const Array& array) {
     const Input& in = c_.inputs[i];
+    if (in.codes) {
+      add_codes(encoding_of_input(c_, i), array);
+      return;
+    }
     std::vector<uint64_t> elements;
     if (in.is_list) {
       elements.assign(in.entries.begin(), in.entries.end());

@@ -141,6 +141,8 @@ Result<Input> input_of(std::string_view text, const Scope& scope) {
     const std::string_view word = text.substr(colon + 1);
     if (const auto dtype = dtype_named(word)) {
       out.dtype = dtype;
+    } else if (word == "codes") {
+      out.codes = true;
     } else {
       BOWLINE_ASSIGN(out.values, values_named(word));
     }
@@ -212,6 +214,12 @@ Status set_option(Case& c, std::string_view name, std::string_view text, const S
     const auto dtype = dtype_named(text);
     BOWLINE_REQUIRE(dtype.has_value(), "There is no dtype \"{}\".", text);
     c.dtype = *dtype;
+    return {};
+  }
+  if (name == "encoding") {
+    std::string words(text);
+    std::ranges::replace(words, '+', ' ');
+    BOWLINE_ASSIGN(c.encoding, parse_encoding(words));
     return {};
   }
   BOWLINE_ASSIGN(const double v, number(text, scope));

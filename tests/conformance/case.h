@@ -17,6 +17,7 @@
 //                ...{a..b,c}     i32 between a and b; with more items, each is drawn now and then
 //                ...:kind        f32 of another kind than the option `values`
 //                ...:dtype       of this dtype
+//                ...:codes       stored in the option `encoding`; the numbers are those that the codes stand for
 //                ...=(1,nan,-2)  these values, last
 //                ([a],[b])       a list of storages of a and b elements
 //                =Op.k(0,1)      output k of the oracle of Op, with these attributes, on inputs 0
@@ -26,6 +27,7 @@
 //                values  normal, integers, positive, offset, tiny, large, zeros,
 //   special (NaN, infinities, signed zeros,
 //                        denormals), nan (the same without infinities)
+//                encoding  of the inputs with :codes, as parse_encoding() reads it with + for a space
 //                seeds   so many draws of the values
 //                accumulate first error   what the step buffer and the table entries say (OracleContext::Facts)
 //                learning_rate ...        any step word that the operator declares
@@ -36,6 +38,7 @@
 
 #include <optional>
 
+#include "core/encoding.h"
 #include "graph/op_table.h"
 
 namespace bowline::conformance {
@@ -65,6 +68,7 @@ struct Input {
   bool is_list = false;
   std::optional<Values> values;
   std::optional<DType> dtype;
+  bool codes = false;
   bool is_index = false;  // integers in [low, high], or one of `others`
   int64_t low = 0;
   int64_t high = 0;
@@ -87,6 +91,7 @@ struct Case {
   std::vector<Input> inputs;
   Values values = Values::normal;
   DType dtype = DType::f32;
+  Encoding encoding;  // of inputs that are codes
   uint32_t draw = 0;  // which of the seeds
   Step step;
   bool refused = false;

@@ -139,6 +139,24 @@ double fit(DType dtype, double x) {
                                  : whole;
 }
 
+// The numbers that the codes of these stand for. Encoding those again gives the same ones, if need be after a few times.
+Status encode(const Encoding& encoding, Array& a) {
+  constexpr int kTimes = 16;
+  BOWLINE_TRY(encoding.check(a.dtype, a.shape));
+  std::vector<float> numbers(a.values.begin(), a.values.end());
+  for (int i = 0; i < kTimes; ++i) {
+    const std::vector<float> before = numbers;
+    std::vector<std::byte> codes(encoding.bytes(a.dtype, a.shape));
+    encoding.encode(before, a.dtype, a.shape, codes);
+    encoding.decode(codes, a.dtype, a.shape, {0, a.shape.elements()}, numbers);
+    if (before == numbers) {
+      a.values.assign(numbers.begin(), numbers.end());
+      return {};
+    }
+  }
+  return Status(Code::bad_argument, format("The numbers of {} do not settle.", encoding));
+}
+
 // What lies behind a count must not matter.
 void hide_tail(Array& a) {
   if (a.counted_axis < 0 || !is_float(a.dtype)) {
@@ -172,6 +190,10 @@ DType dtype_of_input(const Case& c, size_t i) {
   }
   const std::span<const DType> types = types_of_input(op_def(c.op).types, i);
   return std::ranges::find(types, c.dtype) == types.end() ? DType::f32 : c.dtype;
+}
+
+Encoding encoding_of_input(const Case& c, size_t i) {
+  return c.inputs[i].codes ? c.encoding.for_shape(c.inputs[i].shape) : Encoding();
 }
 
 std::vector<double> draw(Values kind, size_t length, uint64_t key, uint32_t stream, DType dtype) {
@@ -263,6 +285,9 @@ Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed) {
                                     static_cast<uint32_t>(i), a.dtype);
     }
     hide_tail(a);
+    if (in.codes) {
+      BOWLINE_TRY(encode(encoding_of_input(c, i), a));
+    }
     BOWLINE_REQUIRE(a.values.size() == length, "Input {} has {} values for shape {}.", i,
                     a.values.size(), in.shape);
     out[i] = std::move(a);

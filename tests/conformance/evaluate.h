@@ -22,6 +22,9 @@ Result<Signature> infer(Op op, const Attributes& attributes, std::span<const Sha
 // The dtype of input i of a case: its own, i32 of an index, that of the case where the operator lets it choose.
 DType dtype_of_input(const Case& c, size_t i);
 
+// How input i of a case is stored.
+Encoding encoding_of_input(const Case& c, size_t i);
+
 // Outputs in double precision, with what rounding errors are measured against.
 struct Expected {
   std::vector<Array> outputs;
@@ -37,7 +40,7 @@ Result<Expected> run_oracle(Oracle oracle, Op op, const Attributes& attributes,
 // Errors  bad_argument: one that it reads has neither a default nor a number; or none of its type.
 Result<std::vector<uint64_t>> words_of(Op op, const Step& step);
 
-// The inputs of a case, each exact in its dtype. The same seed and case text give the same numbers.
+// The inputs of a case, each exact in its dtype; what is stored as codes is what they stand for, and encoding it gives them again. The same seed and case text give the same numbers.
 Result<std::vector<Array>> draw_inputs(const Case& c, uint64_t seed);
 
 // `length` numbers of a kind, exact in the dtype; `stream` tells apart the inputs of a case.

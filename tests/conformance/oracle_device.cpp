@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "conformance/elements.h"
+#include "core/code_rows.h"
 
 namespace bowline::conformance {
 namespace {
@@ -119,8 +120,24 @@ class OracleDevice : public device::Device {
     return out;
   }
 
+  static Array load_codes(OracleRecording& r, const Operand& o, uint32_t iteration) {
+    uint32_t slot = o.slot;
+    CodePlace place{o.offset, o.scales, o.zeros};
+    if (o.table != kNoTable) {
+      const device::TableEntry& entry = r.program.tables[o.table].entries[iteration];
+      slot = entry.slot;
+      place = {entry.offset, entry.scales, entry.zeros};
+    }
+    std::vector<float> numbers(static_cast<size_t>(o.shape.elements()));
+    decode_codes(*o.encoding.layout(o.shape), *r.slots[slot], place, 0, numbers);
+    return {o.shape, {numbers.begin(), numbers.end()}, o.dtype};
+  }
+
   static Array load(OracleRecording& r, const Operand& o, uint32_t iteration, bool in_repeat,
                     bool is_list) {
+    if (!o.encoding.is_plain()) {
+      return load_codes(r, o, iteration);
+    }
     Array out;
     out.dtype = o.dtype;
     for (const Part& p : parts(r, o, iteration, in_repeat)) {

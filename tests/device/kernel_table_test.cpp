@@ -6,7 +6,9 @@
 namespace bowline::device {
 namespace {
 
-struct FakeKernel {};
+struct FakeKernel {
+  uint32_t encoded = 0;
+};
 
 class KernelTables : public testing::Test {
  protected:

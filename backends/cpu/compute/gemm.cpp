@@ -17,6 +17,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "compute/gemm-inl.h"
+#include "compute/codes-inl.h"
 // clang-format on
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
@@ -30,6 +31,11 @@ constexpr size_t kDepth = 256;
 // cache.
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
+// Rows of A for which dot products with rows of codes are faster than tiles: decoding costs the same.
+constexpr size_t kFewRowsOfCodes = 16;
+// Elements of a row of codes that are decoded at a time, a quarter of the L1 cache.
+constexpr size_t kDecoded = 2048;
+
 struct Job {
   GemmShape shape;
   const float* a;
@@ -39,10 +45,11 @@ struct Job {
 };
 
 // Floats of scratch of one thread. The widest panel of any instruction set has 64 columns.
-size_t thread_scratch_floats(const GemmShape& s) {
+size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
   const size_t depth = std::min(s.k, kDepth);
   const size_t b = depth * std::min(round_up(s.n, 64), kColumns);
-  const size_t a = transposed_a(s.layout) ? depth * std::min(round_up(s.m, 6), kRows) : 0;
+  const size_t a =
+      transposed_a(s.layout) || a_codes ? depth * std::min(round_up(s.m, 6), kRows) : 0;
   return round_up(a + b + 16, 16);
 }
 
@@ -94,6 +101,40 @@ void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t r
   }
 }
 
+// Columns of B [k, n] or [n, k] that are codes, to a panel.
+void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t width,
+                float* HWY_RESTRICT panel) {
+  const size_t columns = tile_columns();
+  if (!transposed_b(job.shape.layout)) {
+    for (size_t i = 0; i < depth; ++i) {
+      float* const row = panel + i * columns;
+      decode_run(*job.options.b_codes, k + i, column, width, row);
+      std::fill(row + width, row + columns, 0.0f);
+    }
+    return;
+  }
+  constexpr size_t kTogether = 4;
+  alignas(64) float rows[kTogether * kDepth];
+  for (size_t j = 0; j < columns; j += kTogether) {
+    const size_t some = j < width ? HWY_MIN(width - j, kTogether) : 0;
+    for (size_t i = 0; i < some; ++i) {
+      decode_run(*job.options.b_codes, column + j + i, k, depth, rows + i * kDepth);
+    }
+    transpose(rows, kDepth, some, depth, panel + j, columns, kTogether);
+  }
+}
+
+// Rows of A that are codes: as they lie, [rows][depth] or [depth][rows].
+void unpack_a(const Job& job, Range rows, size_t k, size_t depth, float* HWY_RESTRICT out) {
+  const bool turned = transposed_a(job.shape.layout);
+  const Range lines = turned ? Range{k, k + depth} : rows;
+  const Range along = turned ? rows : Range{k, k + depth};
+  for (size_t i = lines.begin; i < lines.end; ++i) {
+    decode_run(*job.options.a_codes, i, along.begin, along.size(), out);
+    out += along.size();
+  }
+}
+
 // One block of k: rows of A against the packed panels.
 void multiply_panels(const Job& job, Range rows, size_t column, size_t width, size_t k,
                      size_t depth, const float* panels, float* strips) {
@@ -102,8 +143,11 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
   const size_t lanes = hn::Lanes(TileTag());
   const bool accumulate = job.options.accumulate || k > 0;
   const bool last = k + depth == s.k;
-  const bool strip_a = transposed_a(s.layout);
-  if (strip_a) {
+  const bool codes_a = job.options.a_codes != nullptr;
+  const bool strip_a = transposed_a(s.layout) && !codes_a;
+  if (codes_a) {
+    unpack_a(job, rows, k, depth, strips);
+  } else if (strip_a) {
     pack_strips(job.a + k * s.lda + rows.begin, s.lda, depth, rows.end - rows.begin, strips);
   }
   for (size_t j = 0; j < width; j += columns) {
@@ -113,9 +157,16 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
         last && job.options.bias != nullptr ? job.options.bias + column + j : nullptr;
     for (size_t i = rows.begin; i < rows.end; i += kTileRows) {
       TileOperands tile;
-      tile.a = strip_a ? strips + (i - rows.begin) * depth : job.a + i * s.lda + k;
-      tile.a_row = strip_a ? 1 : s.lda;
-      tile.a_k = strip_a ? kTileRows : 1;
+      if (codes_a) {
+        const bool turned = transposed_a(s.layout);
+        tile.a = strips + (i - rows.begin) * (turned ? 1 : depth);
+        tile.a_row = turned ? 1 : depth;
+        tile.a_k = turned ? rows.size() : 1;
+      } else {
+        tile.a = strip_a ? strips + (i - rows.begin) * depth : job.a + i * s.lda + k;
+        tile.a_row = strip_a ? 1 : s.lda;
+        tile.a_k = strip_a ? kTileRows : 1;
+      }
       tile.b = panels + j * depth;
       tile.b_k = columns;
       tile.c = job.c + i * s.ldc + column + j;
@@ -136,7 +187,9 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
       const size_t depth = HWY_MIN(s.k - k, kDepth);
       for (size_t j = 0; j < width; j += panel) {
         const size_t panel_width = HWY_MIN(width - j, panel);
-        if (transposed_b(s.layout)) {
+        if (job.options.b_codes != nullptr) {
+          pack_codes(job, column + j, k, depth, panel_width, scratch + j * depth);
+        } else if (transposed_b(s.layout)) {
           transpose(job.b + (column + j) * s.ldb + k, s.ldb, panel_width, depth,
                     scratch + j * depth, panel, panel);
         } else {
@@ -144,7 +197,8 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
         }
       }
       float* strips = scratch + round_up(width, panel) * depth;
-      const size_t row_block = transposed_a(s.layout) ? kRows : rows.end - rows.begin;
+      const bool packs_a = transposed_a(s.layout) || job.options.a_codes != nullptr;
+      const size_t row_block = packs_a ? kRows : rows.end - rows.begin;
       for (size_t row = rows.begin; row < rows.end; row += row_block) {
         multiply_panels(job, {row, HWY_MIN(row + row_block, rows.end)}, column, width, k, depth,
                         scratch, strips);
@@ -153,13 +207,13 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
   }
 }
 
-// Few rows, B [n, k]: each element is a dot product along k.
+// Few rows, B [n, k]: each element is a dot product along k. `b` holds the elements `deep` of row n of B; what is in front of them
+// is added already.
 template <size_t kRowsAtOnce>
-void dot_rows(const Job& job, size_t row, size_t n) {
+void dot_rows(const Job& job, const float* HWY_RESTRICT b, Range deep, size_t row, size_t n) {
   const TileTag d;
   const size_t lanes = hn::Lanes(d);
   const GemmShape& s = job.shape;
-  const float* HWY_RESTRICT b = job.b + n * s.ldb;
   hn::Vec<TileTag> sum[kRowsAtOnce][2];
   HWY_UNROLL(6)
   for (size_t r = 0; r < kRowsAtOnce; ++r) {
@@ -167,12 +221,12 @@ void dot_rows(const Job& job, size_t row, size_t n) {
     sum[r][1] = hn::Zero(d);
   }
   size_t k = 0;
-  for (; k + 2 * lanes <= s.k; k += 2 * lanes) {
+  for (; k + 2 * lanes <= deep.size(); k += 2 * lanes) {
     const auto b0 = hn::LoadU(d, b + k);
     const auto b1 = hn::LoadU(d, b + k + lanes);
     HWY_UNROLL(6)
     for (size_t r = 0; r < kRowsAtOnce; ++r) {
-      const float* a = job.a + (row + r) * s.lda + k;
+      const float* a = job.a + (row + r) * s.lda + deep.begin + k;
       sum[r][0] = hn::MulAdd(hn::LoadU(d, a), b0, sum[r][0]);
       sum[r][1] = hn::MulAdd(hn::LoadU(d, a + lanes), b1, sum[r][1]);
     }
@@ -180,38 +234,38 @@ void dot_rows(const Job& job, size_t row, size_t n) {
   HWY_UNROLL(6)
   for (size_t r = 0; r < kRowsAtOnce; ++r) {
     float out = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum[r][0], sum[r][1])));
-    const float* a = job.a + (row + r) * s.lda;
-    for (size_t i = k; i < s.k; ++i) {
+    const float* a = job.a + (row + r) * s.lda + deep.begin;
+    for (size_t i = k; i < deep.size(); ++i) {
       out += a[i] * b[i];
     }
     float* c = job.c + (row + r) * s.ldc + n;
-    out = job.options.accumulate ? *c + out : out;
-    *c = job.options.bias != nullptr ? out + job.options.bias[n] : out;
+    out = job.options.accumulate || deep.begin > 0 ? *c + out : out;
+    *c = job.options.bias != nullptr && deep.end == s.k ? out + job.options.bias[n] : out;
+  }
+}
+
+void dot_all_rows(const Job& job, const float* b, Range deep, size_t n) {
+  static constexpr void (*kDots[kFewRows])(const Job&, const float*, Range, size_t, size_t) = {
+      dot_rows<1>, dot_rows<2>, dot_rows<3>, dot_rows<4>, dot_rows<5>, dot_rows<6>};
+  for (size_t row = 0; row < job.shape.m; row += kFewRows) {
+    kDots[HWY_MIN(job.shape.m - row, kFewRows) - 1](job, b, deep, row, n);
   }
 }
 
 void dot_columns(const Job& job, Range columns) {
+  const size_t k = job.shape.k;
+  if (job.options.b_codes == nullptr) {
+    for (size_t n = columns.begin; n < columns.end; ++n) {
+      dot_all_rows(job, job.b + n * job.shape.ldb, {0, k}, n);
+    }
+    return;
+  }
+  alignas(64) float row[kDecoded];
   for (size_t n = columns.begin; n < columns.end; ++n) {
-    for (size_t row = 0; row < job.shape.m; row += kFewRows) {
-      switch (HWY_MIN(job.shape.m - row, kFewRows)) {
-        case 1:
-          dot_rows<1>(job, row, n);
-          break;
-        case 2:
-          dot_rows<2>(job, row, n);
-          break;
-        case 3:
-          dot_rows<3>(job, row, n);
-          break;
-        case 4:
-          dot_rows<4>(job, row, n);
-          break;
-        case 5:
-          dot_rows<5>(job, row, n);
-          break;
-        default:
-          dot_rows<6>(job, row, n);
-      }
+    for (size_t begin = 0; begin < k; begin += kDecoded) {
+      const Range deep{begin, HWY_MIN(begin + kDecoded, k)};
+      decode_run(*job.options.b_codes, n, deep.begin, deep.size(), row);
+      dot_all_rows(job, row, deep, n);
     }
   }
 }
@@ -262,6 +316,16 @@ void multiply_nothing(const Job& job) {
   }
 }
 
+// Few rows: B is not packed.
+bool reads_b_directly(const Job& job) {
+  const GemmShape& s = job.shape;
+  if (transposed_a(s.layout) || job.options.a_codes != nullptr) {
+    return false;
+  }
+  return job.options.b_codes == nullptr ? s.m <= kFewRows
+                                        : s.m <= kFewRowsOfCodes && transposed_b(s.layout);
+}
+
 void multiply_few_rows(const Job& job, Range columns, float* scratch) {
   if (transposed_b(job.shape.layout)) {
     HWY_DYNAMIC_DISPATCH(dot_columns)(job, columns);
@@ -278,7 +342,7 @@ void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t pan
   if (rows.begin == rows.end || columns.begin == columns.end) {
     return;
   }
-  if (s.m <= kFewRows && !transposed_a(s.layout)) {
+  if (reads_b_directly(job)) {
     multiply_few_rows(job, columns, scratch);
   } else {
     HWY_DYNAMIC_DISPATCH(multiply_part)(job, rows, columns, scratch);
@@ -287,8 +351,8 @@ void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t pan
 
 }  // namespace
 
-size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads) {
-  return thread_scratch_floats(shape) * sizeof(float) * threads.count();
+size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads, bool a_codes) {
+  return thread_scratch_floats(shape, a_codes) * sizeof(float) * threads.count();
 }
 
 void gemm(Threads& threads, const GemmShape& shape, const float* a, const float* b, float* c,
@@ -303,7 +367,7 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
   }
   const size_t panel = HWY_DYNAMIC_DISPATCH(panel_columns)();
   const Grid grid = choose_grid(shape, threads.count(), panel);
-  const size_t floats = thread_scratch_floats(shape);
+  const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {
     multiply(job, grid, task, static_cast<float*>(scratch) + thread * floats, panel);
   });
@@ -319,7 +383,7 @@ void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const 
     return;
   }
   const size_t panel = HWY_DYNAMIC_DISPATCH(panel_columns)();
-  const size_t floats = thread_scratch_floats(shape);
+  const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   threads.parallel_for(batch, [&](size_t i, size_t thread) {
     const Job job{shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options};
     multiply(job, Grid{}, 0, static_cast<float*>(scratch) + thread * floats, panel);

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 
+#include "compute/codes.h"
 #include "threads.h"
 
 namespace bowline::cpu {
@@ -34,11 +35,14 @@ struct GemmShape {
 struct GemmOptions {
   bool accumulate = false;      // add to what C holds
   const float* bias = nullptr;  // (optional) [n], default none
+  // (optional) The operand is these codes: lda, ldb and the address are not used. They become f32 in blocks, in the caches.
+  const Codes* a_codes = nullptr;
+  const Codes* b_codes = nullptr;
 };
 
 // Bytes of scratch for any product of this shape with this pool. The scratch is aligned to 64
 // bytes.
-size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads);
+size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads, bool a_codes = false);
 
 void gemm(Threads& threads, const GemmShape& shape, const float* a, const float* b, float* c,
           const GemmOptions& options, void* scratch);

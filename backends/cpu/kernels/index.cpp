@@ -9,13 +9,12 @@
 namespace bowline::cpu {
 namespace {
 
-// T has the bytes of an element.
-template <class T>
-void run_embedding(const Launch& l) {
+// `copy` writes row ids[i] of the table to row i of y.
+template <class T, class Copy>
+void copy_rows(const Launch& l, const Copy& copy) {
   const int64_t rows = (*l.in[0].shape)[0];
   const int64_t n = (*l.in[0].shape)[1];
   const int32_t* ids = l.in[1].i32();
-  const T* table = l.in[0].as<const T>();
   T* y = l.out[0].as<T>();
   const int64_t count = l.in[1].elements();
   for (int64_t i = 0; i < count; ++i) {
@@ -27,12 +26,39 @@ void run_embedding(const Launch& l) {
                   [&](int64_t begin, int64_t end) {
                     for (int64_t i = begin; i < end; ++i) {
                       if (ids[i] < 0 || ids[i] >= rows) {
-                        std::fill_n(y + i * n, n, T{0});
+                        std::fill_n(y + i * n, n, T{});
                       } else {
-                        std::copy_n(table + ids[i] * n, n, y + i * n);
+                        copy(ids[i], y + i * n);
                       }
                     }
                   });
+}
+
+void store_floats(const float* from, size_t n, float* to) { std::copy_n(from, n, to); }
+template <class T>
+void store_floats(const float* from, size_t n, T* to) {
+  narrow(n, from, to);
+}
+
+template <class T>
+void run_embedding(const Launch& l) {
+  const auto n = static_cast<size_t>((*l.in[0].shape)[1]);
+  if (!l.is_encoded(0)) {
+    const T* const table = l.in[0].as<const T>();
+    copy_rows<T>(
+        l, [=](int32_t id, T* to) { std::copy_n(table + static_cast<size_t>(id) * n, n, to); });
+    return;
+  }
+  const Codes codes = l.codes(0);
+  copy_rows<T>(l, [&](int32_t id, T* to) {
+    constexpr size_t kAtOnce = 512;
+    float some[kAtOnce];
+    for (size_t i = 0; i < n; i += kAtOnce) {
+      const size_t count = std::min(kAtOnce, n - i);
+      decode(codes, static_cast<size_t>(id), i, count, some);
+      store_floats(some, count, to + i);
+    }
+  });
 }
 
 // Each task owns a range of columns of every row, so that the order of the sum is that of the positions.
@@ -63,9 +89,9 @@ void run_embedding_grad(const Launch& l) {
 }  // namespace
 
 extern const Kernel kernel_embedding, kernel_embedding_f16, kernel_embedding_bf16;
-const Kernel kernel_embedding{.run = run_embedding<uint32_t>};
-const Kernel kernel_embedding_f16{.run = run_embedding<uint16_t>};
-const Kernel kernel_embedding_bf16{.run = run_embedding<uint16_t>};
+const Kernel kernel_embedding{.run = run_embedding<float>, .encoded = 0b1};
+const Kernel kernel_embedding_f16{.run = run_embedding<f16>, .encoded = 0b1};
+const Kernel kernel_embedding_bf16{.run = run_embedding<bf16>, .encoded = 0b1};
 BOWLINE_CPU_WIDE_KERNELS(embedding_grad, run_embedding_grad, no_workspace);
 
 }  // namespace bowline::cpu

@@ -3,7 +3,7 @@
 #include "compute/gemm.h"
 #include "compute/gemm16.h"
 #include "core/element_types.h"
-#include "kernel.h"
+#include "wide.h"
 
 namespace bowline::cpu {
 namespace {
@@ -28,7 +28,16 @@ GemmShape matmul_shape(const MatMulAttributes& t, const Shape& a, const Shape& b
   return s;
 }
 
+bool reads_codes(const device::NodeQuery& node) {
+  return !node.inputs[0].encoding.is_plain() || !node.inputs[1].encoding.is_plain();
+}
+
+// Products with codes are of f32, for every dtype.
 uint64_t workspace_of(const device::NodeQuery& node, const GemmShape& s, const Threads& threads) {
+  if (reads_codes(node)) {
+    const uint64_t wide = node.type == DType::f32 ? 0 : wide_operand_bytes(node);
+    return wide + gemm_scratch_bytes(s, threads, !node.inputs[0].encoding.is_plain());
+  }
   return node.type == DType::f32 ? gemm_scratch_bytes(s, threads)
                                  : gemm16_scratch_bytes(s, threads);
 }
@@ -56,6 +65,28 @@ int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
   return offset;
 }
 
+// Of an f32 node, or one whose other operands are f32 already.
+void multiply_codes(const Launch& l, const GemmShape& s, int64_t batch, GemmOptions options) {
+  const Shape& out = *l.out[0].shape;
+  for (int64_t i = 0; i < batch; ++i) {
+    const float* matrices[2];
+    Codes codes[2];
+    for (size_t side = 0; side < 2; ++side) {
+      const Shape& shape = *l.in[side].shape;
+      const int64_t offset = batch_offset(shape, out, i);
+      matrices[side] = l.is_encoded(side) ? nullptr : l.in[side].f32() + offset;
+      if (l.is_encoded(side)) {
+        const int64_t row = shape.back() == 0 ? 0 : offset / shape.back();
+        codes[side] = l.codes(side).from_row(static_cast<size_t>(row));
+      }
+    }
+    options.a_codes = l.is_encoded(0) ? &codes[0] : nullptr;
+    options.b_codes = l.is_encoded(1) ? &codes[1] : nullptr;
+    gemm(l.threads, s, matrices[0], matrices[1],
+         l.out[0].f32() + i * static_cast<int64_t>(s.m * s.n), options, l.workspace);
+  }
+}
+
 template <class T>
 void run_matmul(const Launch& l) {
   GemmOptions options;
@@ -70,6 +101,14 @@ void run_matmul(const Launch& l) {
   const Shape& out = *l.out[0].shape;
   const GemmShape s = matmul_shape(l.attributes<MatMulAttributes>(), shape_a, shape_b);
   const int64_t batch = out.elements(0, out.rank() - 2);
+  if (l.is_encoded(0) || l.is_encoded(1)) {
+    if constexpr (std::same_as<T, float>) {
+      multiply_codes(l, s, batch, options);
+    } else {
+      run_wide<T, run_matmul<float>>(l);
+    }
+    return;
+  }
   for (int64_t i = 0; i < batch; ++i) {
     const T* const a = l.in[0].as<const T>() + batch_offset(shape_a, out, i);
     const T* const b = l.in[1].as<const T>() + batch_offset(shape_b, out, i);
@@ -101,6 +140,14 @@ uint64_t linear_workspace(const device::NodeQuery& node, const Threads& threads)
 template <class T>
 void run_linear(const Launch& l) {
   const GemmShape s = linear_shape(*l.in[0].shape, *l.in[1].shape);
+  if (l.is_encoded(1)) {
+    if constexpr (std::same_as<T, float>) {
+      multiply_codes(l, s, 1, {false, l.has_input(2) ? l.in[2].f32() : nullptr});
+    } else {
+      run_wide<T, run_linear<float>>(l);
+    }
+    return;
+  }
   const T* const x = l.in[0].as<const T>();
   const T* const w = l.in[1].as<const T>();
   const T* const bias = l.has_input(2) ? l.in[2].as<const T>() : nullptr;
@@ -115,13 +162,18 @@ void run_linear(const Launch& l) {
 
 extern const Kernel kernel_mat_mul, kernel_mat_mul_f16, kernel_mat_mul_bf16;
 const Kernel kernel_mat_mul{
-    .run = run_matmul<float>, .workspace = matmul_workspace, .accumulates = 1};
-const Kernel kernel_mat_mul_f16{.run = run_matmul<f16>, .workspace = matmul_workspace};
-const Kernel kernel_mat_mul_bf16{.run = run_matmul<bf16>, .workspace = matmul_workspace};
+    .run = run_matmul<float>, .workspace = matmul_workspace, .accumulates = 1, .encoded = 0b11};
+const Kernel kernel_mat_mul_f16{
+    .run = run_matmul<f16>, .workspace = matmul_workspace, .encoded = 0b11};
+const Kernel kernel_mat_mul_bf16{
+    .run = run_matmul<bf16>, .workspace = matmul_workspace, .encoded = 0b11};
 
 extern const Kernel kernel_linear, kernel_linear_f16, kernel_linear_bf16;
-const Kernel kernel_linear{.run = run_linear<float>, .workspace = linear_workspace};
-const Kernel kernel_linear_f16{.run = run_linear<f16>, .workspace = linear_workspace};
-const Kernel kernel_linear_bf16{.run = run_linear<bf16>, .workspace = linear_workspace};
+const Kernel kernel_linear{
+    .run = run_linear<float>, .workspace = linear_workspace, .encoded = 0b10};
+const Kernel kernel_linear_f16{
+    .run = run_linear<f16>, .workspace = linear_workspace, .encoded = 0b10};
+const Kernel kernel_linear_bf16{
+    .run = run_linear<bf16>, .workspace = linear_workspace, .encoded = 0b10};
 
 }  // namespace bowline::cpu

@@ -1,5 +1,6 @@
 // Kernels of f16 and bf16 that are those of f32 between conversions: the operands of the storage dtype of the node become f32 in the
-// workspace, and its results of that dtype are rounded once, at the end. Of an f32 node the operands are as they lie.
+// workspace, and its results of that dtype are rounded once, at the end. Of an f32 node the operands are as they lie,
+// and so are codes.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ class Wide {
   explicit Wide(Launch& l) : l_(l), workspace_(l.workspace()) {
     for (size_t i = 0; i < l.inputs(); ++i) {
       in_.push_back(l.in(i));
-      if (is_narrow(l.in_type(i))) {
+      if (is_narrow(l.in_type(i)) && !l.is_encoded(i)) {
         float* const wide = take(l.in_shape(i));
         convert(l, l.in(i), l.type(), wide, DType::f32, elements(l.in_shape(i)));
         in_.back() = wide;
@@ -47,7 +48,8 @@ class Wide {
   static uint64_t bytes(const NodeView& node) {
     uint64_t sum = 0;
     const auto add = [&](const device::Operand& o) {
-      const bool narrow = node.query.type != DType::f32 && o.dtype == node.query.type;
+      const bool narrow =
+          node.query.type != DType::f32 && o.dtype == node.query.type && o.encoding.is_plain();
       sum += narrow ? floats(o.shape) * sizeof(float) : 0;
     };
     for (const device::Operand& in : node.query.inputs) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "blas.h"
+#include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/loops.cuh"
 #include "device/wide.cuh"
@@ -20,7 +21,8 @@ struct Side {
   int64_t ld;  // between lines: rows if along_k, else steps of k
   int rows;
   bool along_k;
-  bool four;  // lines start at multiples of 16 bytes
+  bool four;    // lines start at multiples of 16 bytes
+  Codes codes;  // (optional) the matrix, instead of data
 };
 
 // How results are written: over what is there or, into a gradient, by the rule of AccumulateGrad.
@@ -82,6 +84,12 @@ struct Patch {
       }
     }
   }
+  __device__ void load(const Codes& from, int64_t row, int64_t column, int lines, int columns) {
+    for (int i = 0; i < 4; ++i) {
+      decode4(from, row + (i < lines ? i : 0), static_cast<uint32_t>(column),
+              static_cast<uint32_t>(i < lines && columns > 0 ? column + columns : 0), v[i]);
+    }
+  }
   __device__ float4 line(int i) const { return make_float4(v[i][0], v[i][1], v[i][2], v[i][3]); }
   __device__ float4 column(int j) const { return make_float4(v[0][j], v[1][j], v[2][j], v[3][j]); }
 };
@@ -97,7 +105,8 @@ struct Fragment {
   }
 };
 
-template <int kTile, int kEach, int kTeams>
+// kCodes: a side may be codes.
+template <int kTile, int kEach, int kTeams, bool kCodes>
 __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
     product_kernel(Product p) {
   using T = Tiling<kTile, kEach, kTeams>;
@@ -130,14 +139,25 @@ __global__ void __launch_bounds__(Tiling<kTile, kEach, kTeams>::kThreads)
   const int rows_left = side.rows - row;
   int k_left = end - begin - team * T::kStep - 4 * at_k;
   const int64_t k0 = end - k_left;
-  const float* from = side.data + (which == 0 ? offsets[0] : offsets[1]) +
-                      (side.along_k ? row * side.ld + k0 : k0 * side.ld + row);
-  const int64_t advance = int64_t{kTeams * T::kStep} * (side.along_k ? 1 : side.ld);
+  const int64_t first = which == 0 ? offsets[0] : offsets[1];
+  const bool codes = kCodes && side.codes.codes != nullptr;
+  const float* from =
+      codes ? nullptr
+            : side.data + first + (side.along_k ? row * side.ld + k0 : k0 * side.ld + row);
+  const int64_t advance = codes ? 0 : int64_t{kTeams * T::kStep} * (side.along_k ? 1 : side.ld);
+  int64_t line = codes ? first / side.ld + (side.along_k ? row : k0) : 0;
+  int64_t along = side.along_k ? k0 : row;
 
   Patch moving;
   const auto load = [&] {
-    moving.load(from, side.ld, side.four, side.along_k ? rows_left : k_left,
-                side.along_k ? k_left : rows_left);
+    const int lines = side.along_k ? rows_left : k_left;
+    const int columns = side.along_k ? k_left : rows_left;
+    if (codes) {
+      moving.load(side.codes, line, along, lines, columns);
+      (side.along_k ? along : line) += kTeams * T::kStep;
+    } else {
+      moving.load(from, side.ld, side.four, lines, columns);
+    }
     from += advance;
     k_left -= kTeams * T::kStep;
   };
@@ -269,16 +289,25 @@ __global__ void add_splits_kernel(const float* parts, unsigned splits, const flo
 constexpr int kFewRows = 4;
 constexpr int kFewWarps = 4;
 
+template <bool kCodes>
 __global__ void __launch_bounds__(32 * kFewWarps)
-    few_rows_kernel(const float* a, const float* b, const float* bias, float* y, int m, int n,
-                    int k, bool four) {
+    few_rows_kernel(const float* a, const float* b, Codes codes, const float* bias, float* y, int m,
+                    int n, int k, bool four) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int column = static_cast<int>(blockIdx.x * kFewWarps + threadIdx.x / 32);
-  const float* const weights = b + int64_t{column < n ? column : n - 1} * k;
+  const int64_t row = column < n ? column : n - 1;
+  const float* const weights = kCodes ? nullptr : b + row * k;
   float sum[kFewRows] = {};
   if (four) {
     for (int i = 4 * lane; i < k; i += 128) {
-      const float4 w = load4(weights + i);
+      float4 w;
+      if (kCodes) {
+        float v[4];
+        decode4(codes, row, static_cast<uint32_t>(i), static_cast<uint32_t>(k), v);
+        w = make_float4(v[0], v[1], v[2], v[3]);
+      } else {
+        w = load4(weights + i);
+      }
       for (int r = 0; r < kFewRows; ++r) {
         if (r < m) {
           const float4 x = load4(a + int64_t{r} * k + i);
@@ -288,9 +317,10 @@ __global__ void __launch_bounds__(32 * kFewWarps)
     }
   } else {
     for (int i = lane; i < k; i += 32) {
+      const float w = kCodes ? decode(codes, row, static_cast<uint32_t>(i)) : weights[i];
       for (int r = 0; r < kFewRows; ++r) {
         if (r < m) {
-          sum[r] += a[int64_t{r} * k + i] * weights[i];
+          sum[r] += a[int64_t{r} * k + i] * w;
         }
       }
     }
@@ -427,16 +457,20 @@ uint64_t workspace_of(const Form& f, const Blas* blas) {
 
 template <int kTile, int kEach, int kTeams>
 void launch_tiles(Launch& l, Product p, int64_t batch) {
+  const bool codes = p.sides[0].codes.codes != nullptr || p.sides[1].codes.codes != nullptr;
   for (int i = 0; i < 2; ++i) {
     p.tiles[i] = static_cast<unsigned>(tiles_along(p.sides[i].rows, kTile));
   }
   const unsigned blocks = p.tiles[0] * p.tiles[1] * p.splits * static_cast<unsigned>(batch);
-  l.launch("product", product_kernel<kTile, kEach, kTeams>, blocks,
-           Tiling<kTile, kEach, kTeams>::kThreads, p);
+  l.launch("product",
+           codes ? product_kernel<kTile, kEach, kTeams, true>
+                 : product_kernel<kTile, kEach, kTeams, false>,
+           blocks, Tiling<kTile, kEach, kTeams>::kThreads, p);
 }
 
 // Where a product finds its operands and its scratch.
 struct Places {
+  Codes codes[2];  // of a and b
   const float* a;
   const float* b;
   const float* bias;
@@ -460,14 +494,17 @@ void multiply(Launch& l, const Form& f, const Places& at) {
   const int m = static_cast<int>(s.m);
   const int n = static_cast<int>(s.n);
   const int k = static_cast<int>(s.k);
-  if (of_few_rows(s) && !gradient) {
-    l.launch("few rows", few_rows_kernel, blocks_for(static_cast<uint64_t>(n), kFewWarps),
-             32 * kFewWarps, a, b, bias, y, m, n, k, k % 4 == 0 && aligned16(a, b));
+  if (of_few_rows(s) && !gradient && at.codes[0].codes == nullptr) {
+    const bool codes = at.codes[1].codes != nullptr;
+    l.launch("few rows", codes ? few_rows_kernel<true> : few_rows_kernel<false>,
+             blocks_for(static_cast<uint64_t>(n), kFewWarps), 32 * kFewWarps, a, b, at.codes[1],
+             bias, y, m, n, k, k % 4 == 0 && aligned16(a, codes ? a : b));
     return;
   }
   BlasProduct theirs = s;
   theirs.adds = gradient;
-  if (l.blas() != nullptr && f.regular && k > 0 &&
+  const bool has_codes = at.codes[0].codes != nullptr || at.codes[1].codes != nullptr;
+  if (l.blas() != nullptr && f.regular && k > 0 && !has_codes &&
       l.blas()->multiply(theirs, a, b, bias, y, l.one(),
                          is_first ? &l.head()->accumulate_factor : l.one(), at.workspace,
                          at.workspace_bytes, l.stream())) {
@@ -475,13 +512,13 @@ void multiply(Launch& l, const Form& f, const Places& at) {
     return;
   }
   const Plan plan = plan_of(s);
-  const auto side = [&](const float* data, int rows, bool along_k) {
+  const auto side = [&](const float* data, int rows, bool along_k, const Codes& codes) {
     const int ld = along_k ? k : rows;
-    return Side{data, ld, rows, along_k, ld % 4 == 0 && aligned16(data)};
+    return Side{data, ld, rows, along_k, ld % 4 == 0 && aligned16(data), k > 0 ? codes : Codes{}};
   };
   Product p;
-  p.sides[0] = side(a, m, !s.transpose_a);
-  p.sides[1] = side(b, n, s.transpose_b);
+  p.sides[0] = side(a, m, !s.transpose_a, at.codes[0]);
+  p.sides[1] = side(b, n, s.transpose_b, at.codes[1]);
   p.k = k;
   p.batches = f.batches;
   p.splits = plan.splits;
@@ -521,8 +558,13 @@ void product(Launch& l) {
   Wide wide(l);
   const Form f = form_of(l);
   multiply(l, f,
-           {wide.in(0), wide.in(1), f.sizes.bias ? wide.in(2) : nullptr, wide.out(0),
-            wide.workspace(), wide.workspace_bytes()});
+           {{codes_of(l, 0), codes_of(l, 1)},
+            wide.in(0),
+            wide.in(1),
+            f.sizes.bias ? wide.in(2) : nullptr,
+            wide.out(0),
+            wide.workspace(),
+            wide.workspace_bytes()});
   wide.finish();
 }
 uint64_t workspace(const NodeView& v) { return Wide::bytes(v) + workspace_of(form_of(v), v.blas); }
@@ -531,9 +573,12 @@ const char* refusal(const NodeView& v) { return refusal_of(form_of(v).sizes); }
 }  // namespace
 
 BOWLINE_CUDA_KERNEL(mat_mul, .run = product, .workspace = workspace, .refusal = refusal,
-                    .accumulates = 1);
-BOWLINE_CUDA_KERNEL(mat_mul_f16, .run = product, .workspace = workspace, .refusal = refusal);
-BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = product, .workspace = workspace, .refusal = refusal);
-BOWLINE_CUDA_KERNELS(linear, .run = product, .workspace = workspace, .refusal = refusal);
+                    .accumulates = 1, .encoded = 0b11);
+BOWLINE_CUDA_KERNEL(mat_mul_f16, .run = product, .workspace = workspace, .refusal = refusal,
+                    .encoded = 0b11);
+BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = product, .workspace = workspace, .refusal = refusal,
+                    .encoded = 0b11);
+BOWLINE_CUDA_KERNELS(linear, .run = product, .workspace = workspace, .refusal = refusal,
+                     .encoded = 0b10);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/random.h"
+#include "device/codes.cuh"
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
@@ -31,12 +32,38 @@ __global__ void embedding_kernel(const T* table, const int32_t* ids, T* y, devic
       [](uint64_t) {});
 }
 
+// The same from codes. T is the dtype of y.
+template <class T>
+__global__ void encoded_embedding_kernel(Codes table, const int32_t* ids, T* y,
+                                         device::StepHead* head, uint32_t node, uint64_t n,
+                                         int64_t rows, uint64_t width) {
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        const int32_t id = ids[i / width];
+        const auto column = static_cast<uint32_t>(i % width);
+        const bool good = id >= 0 && id < rows;
+        if (!good && column == 0) {
+          bad_index(head, node, id);
+        }
+        write(y + i, good ? decode(table, id, column) : 0.0f);
+      },
+      [](uint64_t) {});
+}
+
 template <class T>
 void embedding(Launch& l) {
   const Shape& table = l.in_shape(0);
   const uint64_t n = static_cast<uint64_t>(l.out_shape(0).elements());
-  l.launch("embedding", embedding_kernel<T>, element_blocks(n), kElementThreads, l.in_as<T>(0),
-           l.in_i32(1), l.out_as<T>(0), l.head(), l.node(), n, table[0],
+  if (l.is_encoded(0)) {
+    l.launch("embedding", encoded_embedding_kernel<T>, element_blocks(n), kElementThreads,
+             codes_of(l, 0), l.in_i32(1), l.out_as<T>(0), l.head(), l.node(), n, table[0],
+             static_cast<uint64_t>(table[1]));
+    return;
+  }
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>;
+  l.launch("embedding", embedding_kernel<Bits>, element_blocks(n), kElementThreads,
+           l.in_as<Bits>(0), l.in_i32(1), l.out_as<Bits>(0), l.head(), l.node(), n, table[0],
            static_cast<uint64_t>(table[1]));
 }
 
@@ -164,9 +191,9 @@ void dropout(Launch& l) {
 
 }  // namespace
 
-BOWLINE_CUDA_KERNEL(embedding, .run = embedding<uint32_t>);
-BOWLINE_CUDA_KERNEL(embedding_f16, .run = embedding<uint16_t>);
-BOWLINE_CUDA_KERNEL(embedding_bf16, .run = embedding<uint16_t>);
+BOWLINE_CUDA_KERNEL(embedding, .run = embedding<float>, .encoded = 0b1);
+BOWLINE_CUDA_KERNEL(embedding_f16, .run = embedding<__half>, .encoded = 0b1);
+BOWLINE_CUDA_KERNEL(embedding_bf16, .run = embedding<__nv_bfloat16>, .encoded = 0b1);
 BOWLINE_CUDA_KERNEL(embedding_grad, .run = embedding_grad<float>);
 BOWLINE_CUDA_KERNEL(embedding_grad_f16, .run = embedding_grad<__half>);
 BOWLINE_CUDA_KERNEL(embedding_grad_bf16, .run = embedding_grad<__nv_bfloat16>);

@@ -19,7 +19,10 @@ struct Product {
   int64_t k = 0;
   bool transpose_a = false;
   bool transpose_b = false;
-  Loops batch{2};  // strides of A and B in elements
+  Loops batch{2};                  // strides of A and B in elements
+  std::vector<uint32_t> codes[2];  // of A and B: Launch::code_words(), or none
+
+  bool has_codes() const { return !codes[0].empty() || !codes[1].empty(); }
 };
 
 struct Choice {
@@ -40,9 +43,12 @@ bool all_even(const Product& p, std::initializer_list<int64_t> lengths) {
 
 Choice choose(const Launch& l, const Product& p) {
   if (!l.physical().prefers_lanes()) {
-    return {shader::matmul_tile, 64, 64};
+    return {p.has_codes() ? shader::matmul_tile_codes : shader::matmul_tile_plain, 64, 64};
   }
   const uint32_t columns = 4 * l.lanes();
+  if (p.has_codes()) {
+    return {shader::matmul_lanes_codes, 16, columns};
+  }
   if (!p.transpose_a && p.transpose_b && all_even(p, {p.k})) {
     return {shader::matmul_lanes_nt, 16, columns};
   }
@@ -60,20 +66,30 @@ void multiply(Launch& l, Product p) {
   if (p.k == 0) {
     p.a = p.c;  // empty operands may lie at the end of a buffer; nothing that is read is used
     p.b = p.c;
+    p.codes[0].clear();
+    p.codes[1].clear();
   }
   const int64_t batches = p.batch.elements();
   const Choice choice = choose(l, p);
   const auto m = static_cast<uint64_t>(p.m);
   const auto n = static_cast<uint64_t>(p.n);
   Grid grid;
-  grid.local = choice.shader == shader::matmul_tile ? 256 : l.lanes();
+  const bool tiles = !l.physical().prefers_lanes();
+  grid.local = tiles ? 256 : l.lanes();
   const uint64_t groups_x = (n + choice.columns - 1) / choice.columns;
   const uint64_t groups_y = (m + choice.rows - 1) / choice.rows;
   grid.groups = groups_x * groups_y * static_cast<uint64_t>(batches);
   std::vector<uint32_t> words;
   p.batch.append_to(&words);
   Push push;
-  push.add(p.a).add(p.b).add(p.c).add(p.bias).table(l.table(words));
+  for (const size_t side : {size_t{0}, size_t{1}}) {
+    if (p.codes[side].empty()) {
+      push.add(side == 0 ? p.a : p.b);
+    } else {
+      push.table(l.table(p.codes[side]));
+    }
+  }
+  push.add(p.c).add(p.bias).table(l.table(words));
   push.u32(m)
       .u32(n)
       .u32(static_cast<uint64_t>(p.k))
@@ -84,12 +100,31 @@ void multiply(Launch& l, Product p) {
       .u32(static_cast<uint64_t>(p.transpose_a ? p.m : 1));
   push.u32(static_cast<uint64_t>(p.transpose_b ? 1 : p.n))
       .u32(static_cast<uint64_t>(p.transpose_b ? p.k : 1));
+  if (p.has_codes()) {
+    push.u32((p.codes[0].empty() ? 0u : 1u) | (p.codes[1].empty() ? 0u : 2u) |
+             (p.transpose_a ? 4u : 0u) | (p.transpose_b ? 8u : 0u));
+  }
   const double products =
       static_cast<double>(batches) * static_cast<double>(p.m) * static_cast<double>(p.n);
   const std::initializer_list<uint32_t> rows = {choice.rows};
-  l.dispatch(choice.shader,
-             choice.shader == shader::matmul_tile ? std::initializer_list<uint32_t>{} : rows, push,
-             grid, products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
+  l.dispatch(choice.shader, tiles ? std::initializer_list<uint32_t>{} : rows, push, grid,
+             products * 2 * static_cast<double>(std::max<int64_t>(p.k, 1)), products * 4);
+}
+
+void add_codes(const Launch& l, Product& p) {
+  for (const size_t side : {size_t{0}, size_t{1}}) {
+    if (l.is_encoded(side)) {
+      p.codes[side] = l.code_words(side);
+    }
+  }
+}
+
+// Offsets inside codes have 32 bits.
+const char* refusal(const NodeView& v) {
+  const bool fits = std::ranges::all_of(v.query.inputs, [](const device::Operand& o) {
+    return o.encoding.is_plain() || o.bytes() <= UINT32_MAX;
+  });
+  return fits ? nullptr : "The codes of a matrix have more than 2^32 bytes.";
 }
 
 // `p` has the addresses.
@@ -137,6 +172,7 @@ void matmul(Launch& l) {
   p.a = wide.in(0);
   p.b = wide.in(1);
   p.c = wide.out(0);
+  add_codes(l, p);
   matmul(l, p);
   wide.finish();
 }
@@ -148,6 +184,7 @@ void linear(Launch& l) {
   p.a = wide.in(0);
   p.b = wide.in(1);
   p.c = wide.out(0);
+  add_codes(l, p);
   p.bias = l.inputs() > 2 ? wide.in(2) : 0;
   p.transpose_b = true;
   p.m = l.out_shape(0).rows();
@@ -161,7 +198,9 @@ void linear(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNELS(mat_mul, .launch = matmul, .workspace = Wide::bytes);
-BOWLINE_VULKAN_KERNELS(linear, .launch = linear, .workspace = Wide::bytes);
+BOWLINE_VULKAN_KERNELS(mat_mul, .launch = matmul, .workspace = Wide::bytes, .refusal = refusal,
+                       .encoded = 0b11);
+BOWLINE_VULKAN_KERNELS(linear, .launch = linear, .workspace = Wide::bytes, .refusal = refusal,
+                       .encoded = 0b10);
 
 }  // namespace bowline::vulkan

@@ -17,14 +17,30 @@ void embedding(Launch& l) {
   const Shape& table = l.in_shape(0);
   const uint64_t count = elements(l.in_shape(1));
   Push push;
-  push.add(l.in(0)).add(l.in(1)).add(l.out(0)).add(l.step());
+  if (l.is_encoded(0)) {
+    push.table(l.table(l.code_words(0)));
+  } else {
+    push.add(l.in(0));
+  }
+  push.add(l.in(1)).add(l.out(0)).add(l.step());
   push.u32(count)
       .u32(static_cast<uint64_t>(table[0]))
       .u32(static_cast<uint64_t>(table[1]))
       .u32(l.node());
-  l.dispatch(of_type(l.type(), shader::embedding_4, shader::embedding_2, shader::embedding_2), {},
-             push, l.over_rows(count), 0,
+  const uint32_t moving =
+      of_type(l.type(), shader::embedding_4, shader::embedding_2, shader::embedding_2);
+  const uint32_t decoding = of_type(l.type(), shader::embedding_codes_f32,
+                                    shader::embedding_codes_f16, shader::embedding_codes_bf16);
+  l.dispatch(l.is_encoded(0) ? decoding : moving, {}, push, l.over_rows(count), 0,
              static_cast<double>(elements(l.out_shape(0))) * 2 * l.element_bytes());
+}
+
+// Offsets inside codes have 32 bits.
+const char* refusal(const NodeView& v) {
+  const device::Operand& table = v.query.inputs[0];
+  return table.encoding.is_plain() || table.bytes() <= UINT32_MAX
+             ? nullptr
+             : "The codes of the table have more than 2^32 bytes.";
 }
 
 void embedding_grad(Launch& l) {
@@ -91,7 +107,7 @@ void dropout(Launch& l) {
 
 }  // namespace
 
-BOWLINE_VULKAN_KERNELS(embedding, .launch = embedding);
+BOWLINE_VULKAN_KERNELS(embedding, .launch = embedding, .refusal = refusal, .encoded = 0b1);
 BOWLINE_VULKAN_KERNELS(embedding_grad, .launch = embedding_grad, .workspace = Wide::bytes);
 BOWLINE_VULKAN_KERNELS(dropout, .launch = dropout);
 

@@ -1,0 +1,25 @@
+// Rows of codes (core/encoding.h), decoded a run of elements at a time.
+#pragma once
+
+#include <cstddef>
+
+#include "core/encoding.h"
+
+namespace bowline::cpu {
+
+struct Codes {
+  const std::byte* codes = nullptr;
+  const std::byte* scales = nullptr;
+  const std::byte* zeros = nullptr;
+  CodeLayout layout;
+
+  Codes from_row(size_t row) const {
+    return {codes + row * layout.row_bytes, scales + row * layout.scale_row,
+            zeros + row * layout.zero_row, layout};
+  }
+};
+
+// Elements [first, first + count) of a row.
+void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out);
+
+}  // namespace bowline::cpu

@@ -1,0 +1,122 @@
+// Codes (core/encoding.h) as numbers: element by element, and four neighbours at a time.
+#pragma once
+
+#include "device/storage.cuh"
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
+
+// Rows of codes in device memory; `codes` null: the operand is plain.
+struct Codes {
+  const uint8_t* codes = nullptr;
+  const uint8_t* scales = nullptr;
+  const uint8_t* zeros = nullptr;
+  uint32_t bits = 0;
+  uint32_t half = 0;
+  int32_t zero = 0;
+  bool zero_points = false;
+  DType scale_type = DType::f32;
+  uint32_t block = 0;
+  int block_shift = -1;  // of a block that is a power of two
+  bool four =
+      false;  // four neighbours from a multiple of four on have one scale and begin at a byte
+  int64_t columns = 0;
+  int64_t row_bytes = 0;
+  int64_t block_bytes = 0;
+  int64_t scale_row = 0;
+  int64_t scale_block = 0;
+  int64_t zero_row = 0;
+  int64_t zero_block = 0;
+
+  __device__ const void* scale_at(int64_t row, uint32_t number) const {
+    return scales + row * scale_row + number * scale_block;
+  }
+};
+
+// Input i of a launch.
+inline Codes codes_of(const Launch& l, size_t i) {
+  Codes out;
+  if (!l.is_encoded(i)) {
+    return out;
+  }
+  const CodeLayout layout = l.code_layout(i);
+  const Launch::CodeParts parts = l.code_parts(i);
+  out.codes = parts.codes;
+  out.scales = parts.scales;
+  out.zeros = parts.zeros;
+  out.bits = layout.bits;
+  out.half = layout.half;
+  out.zero = layout.zero;
+  out.zero_points = layout.zero_points;
+  out.scale_type = layout.scale_type;
+  out.block = static_cast<uint32_t>(layout.block);
+  for (int shift = 0; shift < 31; ++shift) {
+    out.block_shift = out.block == 1u << shift ? shift : out.block_shift;
+  }
+  out.four = layout.block % 4 == 0 || layout.block == layout.columns;
+  out.columns = static_cast<int64_t>(layout.columns);
+  out.row_bytes = static_cast<int64_t>(layout.row_bytes);
+  out.block_bytes = static_cast<int64_t>(layout.block_bytes);
+  out.scale_row = static_cast<int64_t>(layout.scale_row);
+  out.scale_block = static_cast<int64_t>(layout.scale_block);
+  out.zero_row = static_cast<int64_t>(layout.zero_row);
+  out.zero_block = static_cast<int64_t>(layout.zero_block);
+  return out;
+}
+
+// A block of a row: where its codes are, and what they mean.
+struct CodeBlock {
+  const uint8_t* codes;
+  float scale;
+  int zero;
+  uint32_t first;  // column
+};
+
+__device__ inline float scale_of(const Codes& c, int64_t row, uint32_t number) {
+  const void* const at = c.scale_at(row, number);
+  return c.scale_type == DType::f32   ? read(static_cast<const float*>(at))
+         : c.scale_type == DType::f16 ? read(static_cast<const __half*>(at))
+                                      : read(static_cast<const __nv_bfloat16*>(at));
+}
+
+__device__ inline CodeBlock code_block(const Codes& c, int64_t row, uint32_t column) {
+  const uint32_t number = c.block_shift >= 0 ? column >> c.block_shift : column / c.block;
+  const int zero = c.zero_points
+                       ? static_cast<int8_t>(c.zeros[row * c.zero_row + number * c.zero_block])
+                       : c.zero;
+  return {c.codes + row * c.row_bytes + number * c.block_bytes, scale_of(c, row, number), zero,
+          number * c.block};
+}
+
+__device__ inline float decode(const Codes& c, const CodeBlock& b, uint32_t column) {
+  const uint32_t i = column - b.first;
+  if (c.bits == 8) {
+    return b.scale * static_cast<float>(static_cast<int8_t>(b.codes[i]) - b.zero);
+  }
+  const uint32_t byte = c.half == 0 ? i / 2 : i % c.half;
+  const uint32_t shift = 4 * (c.half == 0 ? i % 2 : i / c.half);
+  return b.scale * static_cast<float>((b.codes[byte] >> shift & 15) - b.zero);
+}
+
+__device__ inline float decode(const Codes& c, int64_t row, uint32_t column) {
+  return decode(c, code_block(c, row, column), column);
+}
+
+// Columns [column, column + 4) of a row, those from `columns` on as zeros; `column` is a multiple of four where c.four.
+__device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uint32_t columns,
+                               float (&to)[4]) {
+  if (column >= columns) {
+    for (float& x : to) {
+      x = 0;
+    }
+    return;
+  }
+  CodeBlock b = code_block(c, row, column);
+  for (uint32_t j = 0; j < 4; ++j) {
+    if (!c.four && j > 0 && column + j < columns) {
+      b = code_block(c, row, column + j);
+    }
+    to[j] = column + j < columns ? decode(c, b, column + j) : 0.0f;
+  }
+}
+
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE

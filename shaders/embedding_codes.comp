@@ -1,0 +1,35 @@
+//! variants T=f32,f16,bf16
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// y[i] = table[ids[i]] of a table of codes, one subgroup per id. An id outside the table reads as zeros and sets the error word.
+#include "common.glsl"
+#include "codes.glsl"
+#include "step.glsl"
+#include "bad_index.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  CodeTable table;
+  Ints ids;
+  Elements y;
+  Step step;
+  uint count;
+  uint rows;
+  uint n;  // elements per row
+  uint node;
+} p;
+
+void main() {
+  const uint i = clamp_index(subgroup_index(), p.count);
+  if (subgroup_index() >= p.count) {
+    return;
+  }
+  const int id = p.ids.v[i];
+  const bool inside = id >= 0 && uint(id) < p.rows;
+  const uint row = inside ? uint(id) : 0;
+  for (uint c = gl_SubgroupInvocationID; c < p.n; c += gl_SubgroupSize) {
+    write(p.y, i * p.n + c, inside ? decode(p.table, row, c) : 0);
+  }
+  if (!inside && subgroupElect()) {
+    bad_index(p.step, p.node, id);
+  }
+}

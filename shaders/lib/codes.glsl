@@ -1,0 +1,53 @@
+// Codes (core/encoding.h) as numbers, element by element: x = scale * (code - zero). The words are those of Launch::code_words().
+#include "half.glsl"
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer CodeTable {
+  Words codes;
+  Words scales;
+  Words zeros;
+  uint codes_at;  // bytes
+  uint scales_at;
+  uint zeros_at;
+  uint bits;
+  uint half_block;  // 0: neighbours share a byte
+  int zero;
+  uint zero_points;
+  uint scale_type;  // a DType
+  uint block;
+  uint row_bytes;
+  uint block_bytes;
+  uint scale_row;
+  uint scale_block;
+  uint zero_row;
+  uint zero_block;
+};
+
+const uint kScaleF32 = 0;
+const uint kScaleF16 = 1;
+
+uint code_byte(Words words, uint at) { return words.v[at / 4] >> (8 * (at & 3)) & 255u; }
+int signed_byte(uint byte) { return int(byte << 24) >> 24; }
+
+float code_scale(CodeTable c, uint at) {
+  const uint word = c.scales.v[at / 4];
+  const uint bits16 = word >> (8 * (at & 2)) & 65535u;
+  return c.scale_type == kScaleF32   ? uintBitsToFloat(word)
+         : c.scale_type == kScaleF16 ? half_to_float(bits16)
+                                     : bhalf_to_float(bits16);
+}
+
+float decode(CodeTable c, uint row, uint column) {
+  const uint number = column / c.block;
+  const uint i = column - number * c.block;
+  const uint begin = c.codes_at + row * c.row_bytes + number * c.block_bytes;
+  const float scale = code_scale(c, c.scales_at + row * c.scale_row + number * c.scale_block);
+  int zero = c.zero;
+  if (c.zero_points != 0) {
+    zero = signed_byte(code_byte(c.zeros, c.zeros_at + row * c.zero_row + number * c.zero_block));
+  }
+  const bool whole = c.bits == 8;
+  const uint byte = whole ? i : c.half_block == 0 ? i / 2 : i % c.half_block;
+  const uint shift = c.half_block == 0 ? 4 * (i & 1) : 4 * (i / c.half_block);
+  const uint bits = code_byte(c.codes, begin + byte);
+  return scale * float((whole ? signed_byte(bits) : int(bits >> shift & 15u)) - zero);
+}
