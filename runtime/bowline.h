@@ -567,6 +567,17 @@ struct CastReport {
   std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
 };
 
+// What quantize() or dequantize() did.
+struct QuantizeReport {
+  uint32_t storages = 0;          // in another encoding now
+  uint64_t bytes_before = 0;      // of these
+  uint64_t bytes_after = 0;       // of their codes and scales, or of their numbers
+  std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
+  std::vector<TieReport::Dropped> dropped;  // masters and moments of these
+  // "1 storage: 131072 bytes before, 36864 after\nkept "b" ...\ndropped storage 3 (moment, 256 bytes)\n".
+  std::string text() const;
+};
+
 struct LoadReport {
   uint32_t storages = 0;                // loaded
   std::vector<std::string> missing;     // parameters of the model that the file does not supply
@@ -687,11 +698,27 @@ class Model {
   // matches.
   Status to(const Device& device, std::string_view pattern);
   // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once per storage and so for every
-  // parameter of a tie, to nearest even. Integers, encoded storages and running statistics (floor f32) stay and are reported; so do
-  // moments. With the pattern "*" float inputs of the entry points become of that dtype too, and a plan made afterwards is the plan
-  // of a model that was built in it. Errors  bad_argument: nothing matches, the dtype is no float; an operator of an entry point
+  // parameter of a tie, to nearest even. Integers and running statistics (floor f32) stay and are reported; so do moments.
+  // Codes and their scales stay as they are, and stand for numbers of the new dtype. With the pattern "*" float inputs of the entry
+  // points become of that dtype too, and a plan made afterwards is the plan of a model that was built in it. Errors  bad_argument: nothing matches, the dtype is no float; an operator of an entry point
   // would get operands of two dtypes: the node is named. over_budget, out_of_memory: old and new storages do not fit.
   Result<CastReport> cast(DType to, std::string_view pattern = "*");
+  // Stores what the parameters that match `pattern` show as codes, once per storage and so for every parameter of a tie, and freezes it:
+  // codes have no gradient. `encoding` is
+  //   "int8"                     one scale
+  //   "int8 block row"           a scale per row; "int8 block 32": of the last axis
+  //   "int4", "int4 with zero points"   blocks of 32 along the last axis, scales f16
+  //   "q8_0", "q4_0"             the bytes of GGUF
+  // with "scale f16" (f32, bf16) and "with zero points" behind int8 and int4. A storage is encoded where all that reads it can read
+  // the codes: Linear its weight, Embedding its table, MatMul its matrices, through views that keep blocks whole. One that
+  // something else reads, that is no weight or constant, has rank below 2, or would not shrink, stays plain and is reported with the
+  // reason; so is one that has no bytes. A storage in this encoding already is not touched. Moments and masters go.
+  // Errors  bad_argument: a Trainer lives; nothing matches; there is no such encoding; a storage has another one: dequantize() first; the
+  // parameters of one list of a Repeat would differ.
+  Result<QuantizeReport> quantize(std::string_view encoding, std::string_view pattern = "*");
+  // Gives encoded storages of parameters that match `pattern` the numbers that they stand for, in f32, f16 or bf16, to nearest even.
+  // They stay frozen; freeze(name, false) trains them. Errors  bad_argument: a Trainer lives, nothing matches, the dtype is no float; as cast().
+  Result<QuantizeReport> dequantize(std::string_view pattern = "*", DType to = DType::f32);
   // Without training state.
   Result<Model> clone() const;
   // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with training state, also

@@ -6,6 +6,7 @@
 #include "device/device.h"
 #include "graph/bind.h"
 #include "graph/load.h"
+#include "graph/readers.h"
 #include "graph/save.h"
 #include "params/file.h"
 #include "params/home.h"
@@ -157,6 +158,30 @@ Result<CastReport> cast(ModelState& state, DType to, std::string_view pattern) {
       [&](params::Table& table) { return params::cast(table, to, pattern, state.busy); });
 }
 
+// Moments and gradients are those of numbers.
+Status require_no_trainer(const ModelState& state, std::string_view verb) {
+  BOWLINE_REQUIRE(state.trainer == nullptr,
+                  "The model is busy: a Trainer lives, and {} would change what it trains.", verb);
+  return {};
+}
+
+Result<QuantizeReport> quantize(ModelState& state, std::string_view text,
+                                std::string_view pattern) {
+  BOWLINE_TRY(require_no_trainer(state, "quantize()"));
+  BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(text));
+  const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
+  return reshaping(state, "quantize()", {}, [&](params::Table& table) {
+    return params::quantize(table, encoding, pattern, plain, state.busy);
+  });
+}
+
+Result<QuantizeReport> dequantize(ModelState& state, std::string_view pattern, DType to) {
+  BOWLINE_TRY(require_no_trainer(state, "dequantize()"));
+  return reshaping(state, "dequantize()", {}, [&](params::Table& table) {
+    return params::dequantize(table, to, pattern, state.busy);
+  });
+}
+
 Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
   BOWLINE_TRY(check_name(key, "A metadata entry"));
   BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
@@ -207,15 +232,33 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
 
 }  // namespace
 
+namespace {
+
+std::string text_of(const std::vector<TieReport::Dropped>& dropped) {
+  std::string out;
+  for (const TieReport::Dropped& d : dropped) {
+    out += format("dropped storage {} ({}, {} bytes)\n", d.storage, name_of(d.role), d.bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string TieReport::text() const {
   std::string out;
   for (const Tie& t : ties) {
     out += format("tied \"{}\" to \"{}\"\n", t.parameter, t.to);
   }
-  for (const Dropped& d : dropped) {
-    out += format("dropped storage {} ({}, {} bytes)\n", d.storage, name_of(d.role), d.bytes);
+  return out + text_of(dropped);
+}
+
+std::string QuantizeReport::text() const {
+  std::string out = format("{} storage{}: {} bytes before, {} after\n", storages,
+                           storages == 1 ? "" : "s", bytes_before, bytes_after);
+  for (const std::string& k : kept) {
+    out += format("kept {}\n", k);
   }
-  return out;
+  return out + text_of(dropped);
 }
 
 Model::Model() {
@@ -399,6 +442,16 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
 
 Result<CastReport> Model::cast(DType to, std::string_view pattern) {
   return guarded(state_, "model", [&](ModelState& s) { return bowline::cast(s, to, pattern); });
+}
+
+Result<QuantizeReport> Model::quantize(std::string_view encoding, std::string_view pattern) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::quantize(s, encoding, pattern); });
+}
+
+Result<QuantizeReport> Model::dequantize(std::string_view pattern, DType to) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::dequantize(s, pattern, to); });
 }
 
 Status Model::to(const Device& device) {

@@ -15,9 +15,6 @@ std::string why_it_stays(const Storage& s, DType to) {
   if (!is_float(s.dtype)) {
     return format("is {}", s.dtype);
   }
-  if (!s.encoding.is_plain()) {
-    return format("is stored as {}", s.encoding);
-  }
   if (const auto floor = floor_dtype(s.role); floor && size_of(to) < size_of(*floor)) {
     return format("is a {}, which stays {}", name_of(s.role), *floor);
   }
@@ -35,8 +32,9 @@ void convert(Bytes from, std::span<std::byte> to) {
   }
 }
 
+// Codes and scales stay: they stand for numbers of any float dtype.
 Status cast_row(Storage& row, DType to) {
-  if (row.home.valid()) {
+  if (row.home.valid() && row.encoding.is_plain()) {
     std::vector<std::byte> scratch;
     BOWLINE_ASSIGN(const Bytes old, read_all(row, scratch));
     const auto elements = static_cast<uint64_t>(row.shape.elements());
@@ -84,7 +82,8 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
     const std::string why = why_it_stays(row, to);
     if (!why.empty()) {
       report.kept.push_back(format("\"{}\" {}", entry.second, why));
-    } else if (row.dtype != to && row.home.block && row.home.block->device_handle() == device) {
+    } else if (row.dtype != to && row.encoding.is_plain() && row.home.block &&
+               row.home.block->device_handle() == device) {
       demand.add(static_cast<uint64_t>(row.shape.elements()) * size_of(to),
                  device::MemoryKind::device);
     }

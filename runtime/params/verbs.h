@@ -5,6 +5,8 @@
 // with bad_argument.
 #pragma once
 
+#include <map>
+
 #include "params/table.h"
 
 namespace bowline::params {
@@ -69,6 +71,12 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
 
 // Gives the storages of parameters that match a pattern another float dtype, once per storage, to nearest even; their masters go.
 Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy);
+
+// Gives the storages of parameters that match a pattern codes, or numbers again. See Model::quantize(). `plain` are
+// storages that cannot be codes for what reads them, each with the reason: "is read by ...".
+Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::string_view pattern,
+                                const std::map<uint32_t, std::string>& plain, int busy);
+Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern, int busy);
 
 // Makes the rows of a training empty.
 void drop_training(Table& table);

@@ -112,5 +112,37 @@ TEST(Memory, OfTheCpuIsTheResidentSet) {
   EXPECT_NEAR(resident, predicted, kClose * predicted);
 }
 
+// A tied embedding and head of 65536 x 256 in int8: one forward over 8 tokens makes no copy of it in f32, nor a second one.
+TEST(Memory, OfCodesIsThatOfTheCodes) {
+  const Device device = open_test_device("cpu");
+  Model m;
+  const Parameter embedding = must(m.parameter("embed", Dims{65536, 256}, Init::normal(1)));
+  const Parameter head = must(m.tied_parameter("head", embedding));
+  GraphBuilder g(m, "forward");
+  const Value tokens = g.input("tokens", DType::i32, {8});
+  g.output("logits", g.op("Linear", {g.op("Embedding", {g.parameter(embedding), tokens}),
+                                     g.parameter(head)}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.quantize("int8"));
+  ASSERT_OK(m.to(device));
+  std::vector<int32_t> ids = {0, 1, 2, 3, 4, 5, 65534, 65535};
+  Floats logits(size_t{8} * 65536);
+  const Dims eight = {8}, shape = {8, 65536};
+  const Tensor in[] = {tensor("tokens", eight, ids)};
+  const Tensor out[] = {tensor("logits", shape, logits)};
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  std::ofstream("/proc/self/clear_refs") << "5";
+  const uint64_t before = status_bytes("VmRSS");
+  Session session = must(Session::create(m, device, "forward", {}));
+  ASSERT_OK(session.run(in, out));
+  const uint64_t grown = status_bytes("VmHWM") - before;
+  const uint64_t logits_bytes = logits.size() * sizeof(float);
+  EXPECT_LE(weight_bytes(m) + grown - logits_bytes, uint64_t{18} << 20)
+      << weight_bytes(m) << " + " << grown << " - " << logits_bytes;
+}
+
 }  // namespace
 }  // namespace bowline::test

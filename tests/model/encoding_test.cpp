@@ -1,4 +1,4 @@
-// A storage that is stored as int8: kept by open and save, read as numbers, and refused by name where it does not fit yet.
+// A storage that is stored as int8: kept by open and save, read as numbers, and refused by name where it does not fit.
 #include "core/encoding.h"
 
 #include <gtest/gtest.h>
@@ -132,18 +132,16 @@ TEST_F(Encoded, IsLoaded) {
   expect_numbers(model);
 }
 
-TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
+// MatMul reads its right side in codes, a parameter of each iteration; other operators do not.
+TEST_F(Encoded, RunsWhereItsReadersTakeCodes) {
   const Device cpu = must(Device::open("cpu"));
   ASSERT_OK(model_->materialize(1));
   ASSERT_OK(model_->to(cpu));
   const BoundDim dims[] = {{"batch", 2}};
-  const Status refused = Session::create(*model_, cpu, "forward", dims).status();
-  EXPECT_EQ(refused.code(), Code::unsupported);
-  EXPECT_NE(
-      refused.message().find(
-          "Input 1 is stored as int8 block 2 axis -1 scale f16, which no kernel of MatMul reads."),
-      std::string::npos)
-      << refused.message();
+  EXPECT_OK(Session::create(*model_, cpu, "forward", dims));
+}
+
+TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
   const float zeros[4] = {};
   EXPECT_EQ(model_->set_value("l0", {{}, DType::f32, {2, 2}, const_cast<float*>(zeros)}).message(),
             "The encoding \"int8\" is not written element by element.");

@@ -70,6 +70,25 @@ TEST(AllOrNothing, Untie) {
   }
 }
 
+TEST(AllOrNothing, QuantizeAndDequantize) {
+  const Encoding int8 = parse_encoding("int8 block row scale f16").value();
+  EXPECT_GE(expect_all_or_nothing(on_device,
+                                  [&](Table& t, const auto&) {
+                                    return params::quantize(t, int8, "*", {}, 0).status();
+                                  }),
+            3);
+  const auto quantized = [&](const auto& fault) {
+    Table t = on_device(fault);
+    EXPECT_TRUE(params::quantize(t, int8, "*", {}, 0).ok());
+    return t;
+  };
+  EXPECT_GE(expect_all_or_nothing(quantized,
+                                  [](Table& t, const auto&) {
+                                    return params::dequantize(t, DType::f32, "*", 0).status();
+                                  }),
+            3);
+}
+
 TEST(AllOrNothing, SetValue) {
   for (const auto& written : {std::pair("emb_t", std::vector<int64_t>{2, 3}),
                               std::pair("tail", std::vector<int64_t>{2, 2})}) {

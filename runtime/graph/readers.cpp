@@ -1,0 +1,73 @@
+#include "graph/readers.h"
+
+#include "graph/op_table.h"
+
+namespace bowline::graph {
+namespace {
+
+class Readers {
+ public:
+  explicit Readers(const ModelState& model) : model_(model) {}
+
+  void add(const Graph& graph, std::string_view entry) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (!takes_codes(graph, node, i)) {
+          note(graph, node.inputs[i],
+               format("is read by {} of \"{}\", which takes no codes", describe(graph, n), entry));
+        }
+      }
+      if (node.repeat) {
+        add(*node.repeat->body, entry);
+      }
+    }
+    for (const ValueId v : graph.outputs) {
+      note(graph, v, format("is an output of \"{}\"", entry));
+    }
+  }
+
+  std::map<uint32_t, std::string> found;
+
+ private:
+  // A transposed view is read by the operator that reads it as it lies; where there is none, by a copy.
+  bool takes_codes(const Graph& graph, const Node& node, size_t i) const {
+    const OpDef* def = &op_def(node.op);
+    const ValueInfo& value = graph[node.inputs[i]];
+    if (value.kind == ValueKind::parameter &&
+        model_.table.parameters[value.parameters[0]].view.transpose) {
+      if (def->with_transposed == nullptr) {
+        return false;
+      }
+      const TransposedInput lies = def->with_transposed(node.attributes, static_cast<int>(i));
+      for (size_t other = 0; other < node.inputs.size(); ++other) {
+        const bool is_addend = std::cmp_equal(other, lies.addend);
+        if (!is_addend && graph[node.inputs[other]].shape.rank() < 2) {
+          return false;
+        }
+      }
+      def = &op_def(lies.op);
+    }
+    return (def->encoded_inputs >> i & 1) != 0;
+  }
+
+  void note(const Graph& graph, ValueId v, const std::string& why) {
+    for (const uint32_t p : graph[v].parameters) {
+      found.try_emplace(model_.table.parameters[p].tie, why);
+    }
+  }
+
+  const ModelState& model_;
+};
+
+}  // namespace
+
+std::map<uint32_t, std::string> plain_readers(const ModelState& model) {
+  Readers readers(model);
+  for (const Graph& graph : model.graphs) {
+    readers.add(graph, graph.name);
+  }
+  return std::move(readers.found);
+}
+
+}  // namespace bowline::graph

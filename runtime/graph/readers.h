@@ -1,0 +1,14 @@
+// Who reads a storage as numbers alone, so that it cannot be codes.
+#pragma once
+
+#include <map>
+
+#include "graph/model_state.h"
+
+namespace bowline::graph {
+
+// By tie index: 'is read by node 3 (Add) of "forward", which takes no codes'. Storages that are not there are read by operators that
+// take codes (OpDef::encoded_inputs), or by nobody.
+std::map<uint32_t, std::string> plain_readers(const ModelState& model);
+
+}  // namespace bowline::graph
