@@ -22,6 +22,7 @@ struct MatmulOptions {
   uint64_t memory_budget = 0;
   std::string layout = "nt";
   std::string dtype = "f32";
+  std::string encoding;
   std::string device = "best";
   std::string format = "text";
 };
@@ -30,15 +31,19 @@ Result<int> matmul(const MatmulOptions& o) {
   BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   const DType dtype = compute_of(o.dtype).value_or(DType::f32);
   double seconds = 0;
+  uint64_t b_bytes = 0;
   {
-    BOWLINE_ASSIGN(Product product, Product::create(device, o.m, o.n, o.k, o.layout, dtype));
+    BOWLINE_ASSIGN(Product product,
+                   Product::create(device, o.m, o.n, o.k, o.layout, dtype, o.encoding));
+    b_bytes = product.b_bytes();
     BOWLINE_ASSIGN(seconds, median_seconds(o.runs, 3, [&] { return product.run(); }));
   }
   BOWLINE_ASSIGN(const Machine machine, measure_machine(device, 64 << 20, dtype));
   const double flops =
       2.0 * static_cast<double>(o.m) * static_cast<double>(o.n) * static_cast<double>(o.k);
   const double bytes =
-      static_cast<double>(size_of(dtype)) * static_cast<double>(o.m * o.k + o.k * o.n + o.m * o.n);
+      static_cast<double>(size_of(dtype)) * static_cast<double>(o.m * o.k + o.m * o.n) +
+      static_cast<double>(b_bytes);
   // This product is itself a candidate for the fastest one.
   const double best = std::max(machine.flops, flops / seconds);
   const double floor = std::max(flops / best, bytes / machine.bandwidth);
@@ -49,6 +54,8 @@ Result<int> matmul(const MatmulOptions& o) {
                               {"k", o.k},
                               {"layout", o.layout},
                               {"dtype", o.dtype},
+                              {"encoding", o.encoding.empty() ? "plain" : o.encoding},
+                              {"b_bytes", b_bytes},
                               {"runs", o.runs},
                               {"time_ms", 1e3 * seconds},
                               {"gflops", flops / seconds / 1e9},
@@ -84,6 +91,9 @@ void add_matmul(CLI::App* bench, Context& context) {
   verb->add_option("--dtype", o->dtype, "Of all three matrices")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
+  verb->add_option("--encoding", o->encoding,
+                   "How b is stored, as 'bowline quantize' takes it: int8, int4, ... (default: as "
+                   "its dtype)");
   verb->add_option("--runs", o->runs, "Timed runs, after 3 others")
       ->check(CLI::Range(7, 1000))
       ->capture_default_str();

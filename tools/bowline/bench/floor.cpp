@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "common/report.h"
+#include "common/require.h"
 #include "conformance/conformance.h"
 
 namespace bowline::command {
@@ -98,7 +99,8 @@ Result<double> median_seconds(int runs, int warmup, const std::function<Status()
 }
 
 Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int64_t k,
-                                const std::string& layout, DType dtype) {
+                                const std::string& layout, DType dtype,
+                                const std::string& encoding) {
   const bool transpose_a = layout == "tn";
   const bool transpose_b = layout == "nt";
   Product p;
@@ -118,6 +120,12 @@ Result<Product> Product::create(const Device& device, int64_t m, int64_t n, int6
                       {"transpose_b", transpose_b ? 1.0 : 0.0}}));
   BOWLINE_TRY(g.finish());
   BOWLINE_TRY(p.model_->materialize(1));
+  if (!encoding.empty()) {
+    BOWLINE_ASSIGN(const QuantizeReport report, p.model_->quantize(encoding, "b"));
+    BOWLINE_REQUIRE(report.storages == 1, "The matrix stays plain: {}", report.text());
+  }
+  BOWLINE_ASSIGN(const ModelInfo info, p.model_->describe());
+  p.b_bytes_ = info.storages[1].bytes;
   BOWLINE_TRY(p.model_->to(device));
   BOWLINE_ASSIGN(Session session, Session::create(*p.model_, device, "product", {}));
   p.session_ = std::make_unique<Session>(std::move(session));

@@ -20,16 +20,20 @@ struct Machine {
 Result<double> median_seconds(int runs, int warmup, const std::function<Status()>& call);
 
 // A model of one matrix product y = a b with weights a and b on a device, all in `dtype`. Layout  nt: b is
-// transposed, tn: a is.
+// transposed, tn: a is. `encoding`: how b is stored, as Model::quantize() takes it; empty: plain.
 class Product {
  public:
   static Result<Product> create(const Device& device, int64_t m, int64_t n, int64_t k,
-                                const std::string& layout, DType dtype = DType::f32);
+                                const std::string& layout, DType dtype = DType::f32,
+                                const std::string& encoding = {});
   Status run() { return session_->run({}, {}); }
   Counters counters() const { return session_->counters(); }
+  // Of b as it is stored.
+  uint64_t b_bytes() const { return b_bytes_; }
 
  private:
   Product() = default;
+  uint64_t b_bytes_ = 0;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Session> session_;
 };

@@ -78,6 +78,7 @@ json storages_of(const ModelInfo& model) {
       row.update({{"dtype", std::string(name_of(s.dtype))},
                   {"shape", dims_of(s.shape)},
                   {"bytes", s.bytes},
+                  {"encoding", s.encoding},
                   {"role", std::string(name_of(s.role))},
                   {"trainable", s.trainable}});
     }

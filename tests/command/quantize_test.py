@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""bowline quantize: weights become codes once per storage, the file shrinks by what the report says, and what runs and trains goes on."""
+
+import json
+import unittest
+
+import harness
+from harness import OK, USAGE, run
+
+
+class Quantize(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "codes.bowline"
+
+    def inspect(self, path):
+        return json.loads(self.expect(run("inspect", path, "-o", "json"), OK).stdout)
+
+    def bits_per_byte(self, path):
+        result = self.expect(run("eval", path, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu", "-o", "json"), OK)
+        return json.loads(result.stdout)["bits_per_byte"]
+
+    def test_the_file_shrinks_and_the_model_stays(self):
+        whole = self.inspect(self.model)
+        plain = self.bits_per_byte(self.model)
+        for encoding, most, difference in (("int8 block row", 0.35, 0.05), ("int4", 0.2, 0.5)):
+            with self.subTest(encoding=encoding):
+                result = self.expect(run("quantize", self.model, "--out", self.out, "--encoding", encoding, "--force", "-o", "json"), OK)
+                report = json.loads(result.stdout)
+                self.assertGreater(report["storages"], 0)
+                self.assertLess(report["storage_bytes"], most * report["storage_bytes_before"])
+                info = self.inspect(self.out)
+                self.assertEqual([t["parameters"] for t in info["ties"]], [t["parameters"] for t in whole["ties"]])
+                self.assertEqual(whole["sizes"]["bytes"] - info["sizes"]["bytes"], report["storage_bytes_before"] - report["storage_bytes"])
+                self.assertEqual(self.out.stat().st_size, report["bytes"])
+                self.assertLess(abs(self.bits_per_byte(self.out) - plain), difference)
+
+    def test_a_quantized_base_is_finetuned_around_and_stays(self):
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8", "--pattern", "blocks.*.mlp.*"), OK, " storages: ")
+        tuned = self.folder / "tuned.bowline"
+        self.expect(run("finetune", self.out, *self.with_defaults(("--steps", 3, "--out", tuned))), OK)
+        before, after = (self.weights(p) for p in (self.out, tuned))
+        changed = {name for name in before if before[name] != after[name]}
+        self.assertTrue(changed)
+        self.assertTrue(self.codes(self.out))
+        self.assertFalse(changed & self.codes(self.out))
+
+    def codes(self, path):
+        """The files of the storages that are codes."""
+        listing = self.inspect(path)["storages"]
+        return {f"storage_{s['tie']}.bin" for s in listing if s.get("encoding", "plain") != "plain"}
+
+    def weights(self, path):
+        folder = self.folder / ("weights_" + path.name)
+        self.expect(run("export", path, "--weights", folder), OK)
+        return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def test_numbers_again(self):
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8"), OK)
+        again = self.folder / "again.bowline"
+        self.expect(run("quantize", self.out, "--out", again, "--encoding", "plain"), OK)
+        self.assertEqual(self.inspect(again)["sizes"]["bytes"], self.inspect(self.model)["sizes"]["bytes"])
+        self.assertEqual(self.bits_per_byte(again), self.bits_per_byte(self.out))
+
+    def test_what_is_wrong_writes_nothing(self):
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "q9"), USAGE, 'There is no encoding "q9"')
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8", "--pattern", "none"), USAGE, '"none" matches none')
+        self.assertFalse(self.out.exists())
+        self.out.write_text("mine")
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8"), USAGE, "--force")
+        self.assertEqual(self.out.read_text(), "mine")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,87 @@
+// bowline quantize: a model whose weights are codes, once per storage, or numbers again.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "common/flags.h"
+#include "common/report.h"
+#include "common/require.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+using nlohmann::json;
+
+struct QuantizeOptions {
+  std::string model;
+  std::string out;
+  std::string encoding;
+  std::string pattern = "*";
+  std::string format = "text";
+  bool force = false;
+};
+
+Result<QuantizeReport> apply(const QuantizeOptions& o, Model& model) {
+  return o.encoding == "plain" ? model.dequantize(o.pattern)
+                               : model.quantize(o.encoding, o.pattern);
+}
+
+void print_report(const QuantizeOptions& o, const QuantizeReport& report) {
+  const uint64_t before = std::filesystem::file_size(o.model);
+  const uint64_t after = std::filesystem::file_size(o.out);
+  if (o.format == "json") {
+    print_json({{"file", o.model},
+                {"out", o.out},
+                {"encoding", o.encoding},
+                {"storages", report.storages},
+                {"storage_bytes_before", report.bytes_before},
+                {"storage_bytes", report.bytes_after},
+                {"kept", report.kept},
+                {"bytes_before", before},
+                {"bytes", after}});
+    return;
+  }
+  print("{}", report.text());
+  print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
+}
+
+Result<int> run(const QuantizeOptions& o) {
+  if (const Status s = check_new(o.out, o.force); !s.ok()) {
+    return fail_flags(s);
+  }
+  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  const Result<QuantizeReport> report = apply(o, model);
+  if (!report.ok()) {
+    return fail_flags(report.status());
+  }
+  BOWLINE_TRY(model.save(o.out));  // without the training
+  print_report(o, report.value());
+  return static_cast<int>(kOk);
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Context& context) {
+  CLI::App* verb =
+      add_verb(app, "quantize", "Writes a model whose weights are codes",
+               "bowline quantize base.bowline --out base8.bowline --encoding int8\n"
+               "bowline quantize base.bowline --out base4.bowline --encoding \"int4 with "
+               "zero points\" --pattern \"blocks.*\"");
+  auto o = std::make_shared<QuantizeOptions>();
+  verb->add_option("model", o->model, "Model file or checkpoint")->required();
+  verb->add_option("--out", o->out, "Where the model is written, without moments and gradients")
+      ->required();
+  verb->add_option("--encoding", o->encoding,
+                   "int8 (one scale), \"int8 block row\", \"int8 block 32\", int4 (blocks of 32), "
+                   "q8_0, q4_0 (as GGUF); behind int8 and int4 \"scale f16\" and \"with zero "
+                   "points\". plain: f32 numbers again. A storage that something reads which takes "
+                   "no codes stays as it is and is listed")
+      ->required();
+  verb->add_option("--pattern", o->pattern, "Only storages of parameters that match")
+      ->capture_default_str();
+  verb->add_flag("--force", o->force, "Replace what is there");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return run(*o); });
+}
+
+}  // namespace bowline::command
