@@ -1,6 +1,7 @@
 // The members of bowline::Model: each forwards to a verb of the table, or to load and save.
 #include "api/describe.h"
 #include "api/internals.h"
+#include "api/reshaping.h"
 #include "core/boundary.h"
 #include "core/rules.h"
 #include "device/device.h"
@@ -38,15 +39,6 @@ class Declaring {
   size_t parameters_;
   bool done_ = false;
 };
-
-// The gradients of an unfinished step belong to the partition, shapes and flags that they were made with.
-Status require_no_accumulation(const ModelState& model, std::string_view verb) {
-  BOWLINE_REQUIRE(model.trainer == nullptr || !model.trainer->accumulates(),
-                  "The model is busy: an accumulation is open, and {} would change what its "
-                  "gradients belong to. Finish the step, or call Trainer::restart_step().",
-                  verb);
-  return {};
-}
 
 Status require_one_orientation(const ModelState& state, const params::Pair& pair) {
   const auto& parameters = state.table.parameters;
@@ -105,22 +97,6 @@ Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   out->self_tests = state.self_tests;
   out->base = state.base;
   return out;
-}
-
-// A verb that may give storages other shapes and dtypes: the graphs are checked with them before anything changes.
-template <class Verb>
-auto reshaping(ModelState& state, std::string_view name, std::optional<DType> inputs,
-               const Verb& verb) -> decltype(verb(state.table)) {
-  BOWLINE_TRY(require_no_accumulation(state, name));
-  params::Table table = state.table;
-  auto result = verb(table);
-  if (!result.ok()) {
-    return result;
-  }
-  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table, inputs));
-  state.table = std::move(table);
-  state.graphs = std::move(graphs);
-  return result;
 }
 
 Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mode, bool partial) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "graph/adapters.h"
 #include "graph/precision.h"
 #include "graph/updates.h"
 
@@ -240,6 +241,7 @@ Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
     BOWLINE_ASSIGN(graph[v].shape, bind_shape(graph[v].dims, dims));
   }
   BOWLINE_TRY(bind_attributes(graph, model, dims));
+  BOWLINE_TRY(add_adapters(graph, model.table));
   if (compute && *compute != DType::f32) {
     BOWLINE_TRY(refresh_parameters(graph, model.table));
     BOWLINE_TRY(infer(graph, dims));
@@ -321,7 +323,11 @@ Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table
     const auto infer_it = [&]() -> Status {
       BOWLINE_TRY(refresh_parameters(out.back(), table));
       BOWLINE_TRY(written_storages(out.back(), table).status());
-      return infer(out.back(), probes);
+      BOWLINE_TRY(infer(out.back(), probes));
+      Graph adapted = deep_copy(out.back());
+      BOWLINE_TRY(add_adapters(adapted, table));
+      BOWLINE_TRY(refresh_parameters(adapted, table));
+      return infer(adapted, probes);
     };
     BOWLINE_TRY(infer_it().at(format("While checking graph \"{}\".", graph.name)));
   }

@@ -28,7 +28,7 @@ class User {
 };
 
 struct ModelState {
-  const uint64_t id = next_id();  // of the handles of its parameters
+  uint64_t id = next_id();  // of the handles of its parameters
   params::Table table;
   std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
   std::vector<NamedDim> dims;
@@ -52,6 +52,9 @@ struct ModelState {
                                  : "The parameter belongs to another model.");
     return p.index;
   }
+
+  // The numbers of parameters change: handles are not valid any more.
+  void renumbered() { id = next_id(); }
 
   const Graph* find_graph(std::string_view name) const {
     for (const Graph& g : graphs) {

@@ -69,6 +69,11 @@ void with_masters(World& w) {
 }
 void with_parameter(World& w) { must(w.seed.model.parameter("fresh", {40, 30}, Init::normal(1))); }
 
+void with_adapter(World& w) {
+  on_device(w);
+  must(w.seed.model.add_adapter("ad", {.rank = 2, .target = "embed"}));
+}
+
 std::string bits_of(const Model& model) {
   std::string out = model.parameters() + model.storages() + model.ties() + model.metadata("k");
   for (const params::Storage& s : Internals::state(model)->table.storages) {
@@ -220,12 +225,35 @@ const Call kCalls[] = {
      [](World& w) { return w.seed.model.tie_numbered("{block,other}.{}.weight").status(); }},
     {"Assign", on_device,
      [](World& w) {
-       Floats values(12, 0.5f);
-       return w.seed.model.assign("embed", tensor("", {6, 2}, values));
+       test::Floats values(12, 0.5f);
+       return w.seed.model.assign("embed", test::tensor("", {6, 2}, values));
      }},
     {"Swap", [](World& w) { must(w.seed.model.untie("head")); },
      [](World& w) { return w.seed.model.swap("embed", "head"); }},
     {"Resize", on_device, [](World& w) { return w.seed.model.resize("embed", 4).status(); }},
+    {"AddAdapter", on_device,
+     [](World& w) {
+       return guarded([&] { return w.seed.model.add_adapter("ad", {.target = "head"}).status(); });
+     }},
+    {"SetAdapterWeight", with_adapter,
+     [](World& w) { return w.seed.model.set_adapter_weight("ad", 0.5f); }},
+    {"RemoveAdapter", with_adapter, [](World& w) { return w.seed.model.remove_adapter("ad"); }},
+    {"MergeAdapter", with_adapter, [](World& w) { return w.seed.model.merge_adapter("ad"); }},
+    {"SaveAdapter", with_adapter,
+     [](World& w) { return w.seed.model.save_adapter("ad", w.saved); }},
+    {"LoadAdapter",
+     [](World& w) {
+       with_adapter(w);
+       EXPECT_OK(w.seed.model.save_adapter("ad", w.file));
+       EXPECT_OK(w.seed.model.remove_adapter("ad"));
+     },
+     [](World& w) { return w.seed.model.load_adapter(w.file).status(); }},
+    {"RunAdapter",
+     [](World& w) {
+       with_adapter(w);
+       w.session = must(Session::create(w.seed.model, w.device, "loss", {}));
+     },
+     run_session},
     {"SetValue", nothing, set},
     {"SetValueOnDevice", on_device, set},
     {"GetValue", on_device, get},

@@ -1,0 +1,120 @@
+// The adapters of a Model.
+#include "graph/adapters.h"
+
+#include "api/reshaping.h"
+#include "core/boundary.h"
+#include "graph/load.h"
+#include "graph/save.h"
+#include "params/adapter.h"
+#include "params/file.h"
+
+namespace bowline {
+
+using graph::ModelState;
+
+namespace {
+
+std::string hex(std::span<const uint8_t> bytes) {
+  std::string out;
+  for (const uint8_t b : bytes) {
+    out += "0123456789abcdef"[b >> 4];
+    out += "0123456789abcdef"[b & 15];
+  }
+  return out;
+}
+
+// Nothing fails once the table is there.
+Status remove_adapter(ModelState& state, std::string_view name, const params::Table& from) {
+  std::vector<uint32_t> numbers;
+  BOWLINE_ASSIGN(params::Table table, params::without_adapter(from, name, state.busy, numbers));
+  std::vector<graph::Graph> graphs;
+  for (const graph::Graph& g : state.graphs) {
+    graphs.push_back(graph::deep_copy(g));
+    graph::renumber_parameters(graphs.back(), numbers);
+  }
+  state.table = std::move(table);
+  state.graphs = std::move(graphs);
+  state.renumbered();
+  return {};
+}
+
+Status merge_adapter(ModelState& state, std::string_view name) {
+  BOWLINE_TRY(require_no_accumulation(state, "merge_adapter()"));
+  params::Table table = state.table;
+  BOWLINE_TRY(params::merge_adapter(table, name, state.busy));
+  return remove_adapter(state, name, table);
+}
+
+Status save_adapter(const ModelState& state, std::string_view name, const std::string& path) {
+  ModelState alone;
+  BOWLINE_ASSIGN(alone.table, params::adapter_alone(state.table, name));
+  BOWLINE_ASSIGN(std::vector<uint8_t> digest, params::digest(state.table));
+  const auto named =
+      std::ranges::find(state.metadata, "name", [](const auto& m) { return m.first; });
+  alone.base = BaseInfo{std::move(digest), named == state.metadata.end() ? "base" : named->second};
+  return graph::save_model(alone, path, nullptr);
+}
+
+Result<std::string> load_adapter(ModelState& state, const std::string& path) {
+  BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
+  const model::Tables tables(*file);
+  const std::optional<BaseInfo> base = tables.base();
+  BOWLINE_REQUIRE(base.has_value(), "\"{}\" holds no adapter: it names no base.", path);
+  BOWLINE_ASSIGN(const std::vector<uint8_t> digest, params::digest(state.table));
+  BOWLINE_REQUIRE(base->digest == digest,
+                  "The adapter \"{}\" is of the base \"{}\" with the digest {}, but that of this "
+                  "model is {}.",
+                  path, base->name, hex(base->digest), hex(digest));
+  const params::Table source = params::read_table(tables);
+  return reshaping(state, "load_adapter()", {}, [&](params::Table& table) {
+    return params::install_adapter(table, source, state.busy);
+  });
+}
+
+}  // namespace
+
+Result<AdapterReport> Model::add_adapter(std::string_view name, const AdapterOptions& options) {
+  return guarded(state_, "model", [&](ModelState& s) {
+    return reshaping(s, "add_adapter()", {}, [&](params::Table& table) {
+      return params::add_adapter(table, name, options, graph::readings(s.graphs, table), s.busy);
+    });
+  });
+}
+
+std::vector<std::string> Model::adapters() const {
+  return guarded(state_, "model",
+                 [](const ModelState& s) { return params::adapter_names(s.table); });
+}
+
+Status Model::set_adapter_weight(std::string_view name, float weight) {
+  return guarded(state_, "model", [&](ModelState& s) {
+    return params::set_adapter_weight(s.table, name, weight, s.busy);
+  });
+}
+
+Result<float> Model::adapter_weight(std::string_view name) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return params::adapter_weight(s.table, name); });
+}
+
+Status Model::remove_adapter(std::string_view name) {
+  return guarded(state_, "model", [&](ModelState& s) -> Status {
+    BOWLINE_TRY(require_no_accumulation(s, "remove_adapter()"));
+    return bowline::remove_adapter(s, name, s.table);
+  });
+}
+
+Status Model::merge_adapter(std::string_view name) {
+  return guarded(state_, "model", [&](ModelState& s) { return bowline::merge_adapter(s, name); });
+}
+
+Status Model::save_adapter(std::string_view name, const std::string& path) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return bowline::save_adapter(s, name, path); });
+}
+
+Result<std::string> Model::load_adapter(const std::string& path) {
+  return guarded(state_, "model", [&](ModelState& s) { return bowline::load_adapter(s, path); });
+}
+
+}  // namespace bowline

@@ -1,0 +1,34 @@
+// What verbs of a Model ask first, and the frame of those that change what graphs read.
+#pragma once
+
+#include "graph/bind.h"
+#include "graph/model_state.h"
+
+namespace bowline {
+
+// The gradients of an unfinished step belong to the partition, shapes and flags that they were made with.
+inline Status require_no_accumulation(const graph::ModelState& model, std::string_view verb) {
+  BOWLINE_REQUIRE(model.trainer == nullptr || !model.trainer->accumulates(),
+                  "The model is busy: an accumulation is open, and {} would change what its "
+                  "gradients belong to. Finish the step, or call Trainer::restart_step().",
+                  verb);
+  return {};
+}
+
+// A verb that may give storages other shapes and dtypes: the graphs are checked with them before anything changes.
+template <class Verb>
+auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DType> inputs,
+               const Verb& verb) -> decltype(verb(state.table)) {
+  BOWLINE_TRY(require_no_accumulation(state, name));
+  params::Table table = state.table;
+  auto result = verb(table);
+  if (!result.ok()) {
+    return result;
+  }
+  BOWLINE_ASSIGN(std::vector<graph::Graph> graphs, graph::inferred(state, table, inputs));
+  state.table = std::move(table);
+  state.graphs = std::move(graphs);
+  return result;
+}
+
+}  // namespace bowline

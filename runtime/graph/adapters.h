@@ -1,0 +1,21 @@
+// Adapters in a bound graph: a node that reads a matrix W that one changes reads it as before, and gets scale * (x v) u added,
+// where W is to change by u v.
+#pragma once
+
+#include "graph/graph.h"
+#include "params/adapter.h"
+
+namespace bowline::graph {
+
+// By parameter, over the generic graphs of a model.
+std::vector<params::Reading> readings(std::span<const Graph> graphs, const params::Table& table);
+
+// Adds the nodes to a generic graph, whose file stays as it is. In a Repeat whose iterations see different adapters, the others
+// multiply what some iteration sees by 0. Shapes are to be inferred again.
+// Errors  bad_argument: a parameter that an adapter changes is read in another way than as a matrix: the node is named.
+Status add_adapters(Graph& graph, const params::Table& table);
+
+// Parameters get other numbers, in bodies too.
+void renumber_parameters(Graph& graph, std::span<const uint32_t> numbers);
+
+}  // namespace bowline::graph

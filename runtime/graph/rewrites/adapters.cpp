@@ -1,0 +1,263 @@
+#include "graph/adapters.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace bowline::graph {
+namespace {
+
+using file::CastAttributesT;
+using file::MatMulAttributesT;
+using file::NoAttributesT;
+using params::Reading;
+
+// Which input of a node is a matrix that an adapter may change, or none.
+std::optional<size_t> matrix_input(Op op) {
+  switch (op) {
+    case Op::Linear:
+    case Op::MatMul:
+      return 1;
+    case Op::Embedding:
+      return 0;
+    default:
+      return std::nullopt;
+  }
+}
+
+void read(const Graph& graph, ValueId v, bool as_matrix, std::vector<Reading>& out) {
+  for (const uint32_t p : graph[v].parameters) {
+    Reading& reading = out[p];
+    reading = as_matrix && reading != Reading::other ? Reading::matrix : Reading::other;
+  }
+}
+
+void add_readings(const Graph& graph, std::vector<Reading>& out) {
+  for (const Node& node : graph.nodes) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      read(graph, node.inputs[i], matrix_input(node.op) == i, out);
+    }
+    if (node.repeat) {
+      add_readings(*node.repeat->body, out);
+    }
+  }
+  for (const ValueId v : graph.outputs) {
+    read(graph, v, false, out);
+  }
+}
+
+// The change that one adapter makes of a value, an entry per iteration.
+struct Change {
+  std::string name;  // "head.sql"
+  ValueId u = kNoValue;
+  ValueId v = kNoValue;
+  ValueId scale = kNoValue;
+};
+
+class Adapting {
+ public:
+  Adapting(Graph& graph, const params::Table& table, std::span<const std::string> adapters)
+      : graph_(graph), table_(table), adapters_(adapters) {}
+
+  Status rewrite() {
+    std::vector<Node> before = std::move(graph_.nodes);
+    for (size_t n = 0; n < before.size(); ++n) {
+      if (before[n].repeat) {
+        BOWLINE_TRY(Adapting(*before[n].repeat->body, table_, adapters_).rewrite());
+      }
+      BOWLINE_TRY(add(std::move(before[n])));
+    }
+    for (const ValueId v : graph_.outputs) {
+      BOWLINE_TRY(require_unchanged(v, "an output"));
+    }
+    nodes_.insert(nodes_.begin(), std::make_move_iterator(casts_.begin()),
+                  std::make_move_iterator(casts_.end()));
+    graph_.nodes = std::move(nodes_);
+    renumber(graph_);
+    return {};
+  }
+
+ private:
+  Status add(Node node) {
+    const std::optional<size_t> matrix = matrix_input(node.op);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (matrix != i) {
+        BOWLINE_TRY(require_unchanged(node.inputs[i], format("{} \"{}\"", node.op, node.name)));
+      }
+    }
+    if (!matrix) {
+      nodes_.push_back(std::move(node));
+      return {};
+    }
+    BOWLINE_ASSIGN(const std::vector<Change> changes, changes_of(node.inputs[*matrix]));
+    const Node base = node;
+    if (!changes.empty()) {
+      node.outputs[0] = graph_.add_value({});  // the last sum takes its place
+    }
+    nodes_.push_back(std::move(node));
+    ValueId sum = nodes_.back().outputs[0];
+    for (const Change& change : changes) {
+      const bool last = &change == &changes.back();
+      const ValueId added = product(base, change);
+      sum = append(change, Op::Add, {sum, added}, Attributes::of(NoAttributesT{}),
+                   last ? base.outputs[0] : graph_.add_value({}));
+    }
+    return {};
+  }
+
+  // What the node would make of u v instead of its matrix, times the scale.
+  ValueId product(const Node& of, const Change& c) {
+    const auto step = [&](Op op, std::vector<ValueId> inputs, const Attributes& attributes) {
+      return append(c, op, std::move(inputs), attributes, graph_.add_value({}));
+    };
+    const auto scaled = [&](ValueId x) {
+      return step(Op::Mul, {x, c.scale}, Attributes::of(NoAttributesT{}));
+    };
+    const Attributes none = Attributes::of(NoAttributesT{});
+    if (of.op == Op::Linear) {
+      return step(Op::Linear, {scaled(step(Op::Linear, {of.inputs[0], c.v}, none)), c.u}, none);
+    }
+    if (of.op == Op::Embedding) {
+      const ValueId rows = scaled(step(Op::Embedding, {c.u, of.inputs[1]}, none));
+      return step(Op::MatMul, {rows, c.v}, Attributes::of(MatMulAttributesT{}));
+    }
+    const bool transposed = of.attributes.as<file::MatMulAttributes>().transpose_b();
+    MatMulAttributesT second;
+    second.transpose_b = transposed;
+    const ValueId narrow =
+        scaled(step(Op::MatMul, {of.inputs[0], transposed ? c.v : c.u}, of.attributes));
+    return step(Op::MatMul, {narrow, transposed ? c.u : c.v}, Attributes::of(second));
+  }
+
+  ValueId append(const Change& of, Op op, std::vector<ValueId> inputs, const Attributes& attributes,
+                 ValueId output) {
+    Node node;
+    node.op = op;
+    node.attributes = attributes;
+    node.inputs = std::move(inputs);
+    node.outputs = {output};
+    node.name = of.name;
+    nodes_.push_back(std::move(node));
+    return output;
+  }
+
+  bool changes(uint32_t parameter, std::string_view adapter) const {
+    return params::low_rank(table_, parameter, adapter).has_value();
+  }
+
+  Status require_unchanged(ValueId v, std::string_view reader) const {
+    for (const uint32_t p : graph_[v].parameters) {
+      for (const std::string& adapter : adapters_) {
+        BOWLINE_REQUIRE(!changes(p, adapter),
+                        "Adapter \"{}\" changes \"{}\", which {} reads, and not as the matrix of "
+                        "Linear, Embedding or MatMul.",
+                        adapter, table_.parameters[p].name, reader);
+      }
+    }
+    return {};
+  }
+
+  Result<std::vector<Change>> changes_of(ValueId matrix) {
+    const auto known = changes_.find(matrix);
+    if (known != changes_.end()) {
+      return known->second;
+    }
+    std::vector<Change> out;
+    const std::vector<uint32_t> parameters = graph_[matrix].parameters;
+    for (const std::string& adapter : adapters_) {
+      const auto first =
+          std::ranges::find_if(parameters, [&](uint32_t p) { return changes(p, adapter); });
+      if (first != parameters.end()) {
+        BOWLINE_ASSIGN(out.emplace_back(), change_of(parameters, *first, adapter));
+      }
+    }
+    changes_[matrix] = out;
+    return out;
+  }
+
+  // An iteration whose parameter the adapter does not change takes the factors of `some`, times 0.
+  Result<Change> change_of(const std::vector<uint32_t>& parameters, uint32_t some,
+                           std::string_view adapter) {
+    BOWLINE_ASSIGN(const uint32_t scale, params::scale_of(table_, adapter));
+    BOWLINE_ASSIGN(const uint32_t zero, params::zero_of(table_, adapter));
+    std::vector<uint32_t> u, v, scales;
+    for (const uint32_t p : parameters) {
+      const auto own = params::low_rank(table_, p, adapter);
+      const params::LowRank factors = own ? *own : *params::low_rank(table_, some, adapter);
+      u.push_back(factors.u);
+      v.push_back(factors.v);
+      scales.push_back(own ? scale : zero);
+    }
+    const DType dtype = table_.storages[table_.parameters[some].tie].dtype;
+    return Change{format("{}.{}", table_.parameters[some].name, adapter),
+                  value_of(std::move(u), dtype), value_of(std::move(v), dtype),
+                  value_of(std::move(scales), dtype)};
+  }
+
+  // The parameters in the dtype of the matrix.
+  ValueId value_of(std::vector<uint32_t> parameters, DType dtype) {
+    const auto [at, is_new] = values_.try_emplace({parameters, dtype}, kNoValue);
+    if (!is_new) {
+      return at->second;
+    }
+    const params::ParameterRow& first = table_.parameters[parameters[0]];
+    ValueInfo info;
+    info.kind = ValueKind::parameter;
+    info.parameters = std::move(parameters);
+    ValueId value = graph_.add_value(std::move(info));
+    if (table_.storages[first.tie].dtype != dtype) {
+      CastAttributesT to;
+      to.to = static_cast<file::DType>(dtype);
+      Node cast;
+      cast.op = Op::Cast;
+      cast.attributes = Attributes::of(to);
+      cast.inputs = {value};
+      cast.outputs = {graph_.add_value({})};
+      cast.name = first.name + ".cast";
+      value = cast.outputs[0];
+      casts_.push_back(std::move(cast));
+    }
+    return at->second = value;
+  }
+
+  Graph& graph_;
+  const params::Table& table_;
+  std::span<const std::string> adapters_;
+  std::map<ValueId, std::vector<Change>> changes_;
+  std::map<std::pair<std::vector<uint32_t>, DType>, ValueId> values_;
+  std::vector<Node> casts_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace
+
+std::vector<Reading> readings(std::span<const Graph> graphs, const params::Table& table) {
+  std::vector<Reading> out(table.parameters.size(), Reading::none);
+  for (const Graph& graph : graphs) {
+    add_readings(graph, out);
+  }
+  return out;
+}
+
+Status add_adapters(Graph& graph, const params::Table& table) {
+  const std::vector<std::string> adapters = params::adapter_names(table);
+  if (adapters.empty()) {
+    return {};
+  }
+  return Adapting(graph, table, adapters).rewrite();
+}
+
+void renumber_parameters(Graph& graph, std::span<const uint32_t> numbers) {
+  for (ValueInfo& info : graph.values) {
+    for (uint32_t& p : info.parameters) {
+      p = numbers[p];
+    }
+  }
+  for (Node& node : graph.nodes) {
+    if (node.repeat) {
+      renumber_parameters(*node.repeat->body, numbers);
+    }
+  }
+}
+
+}  // namespace bowline::graph

@@ -1,0 +1,497 @@
+#include "params/adapter.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "core/pattern.h"
+#include "core/rules.h"
+#include "params/home.h"
+#include "params/stage.h"
+#include "params/verbs.h"
+
+namespace bowline::params {
+namespace {
+
+constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
+constexpr std::string_view kScale = ".lora_scale", kAlpha = ".lora_alpha", kZero = ".lora_zero";
+
+// The adapter that a parameter belongs to; nothing of one that belongs to none.
+std::string_view adapter_of(const ParameterRow& p) {
+  std::string_view name = p.name;
+  if (p.target.empty()) {
+    return {};
+  }
+  for (const std::string_view end : {kA, kB}) {
+    if (name.ends_with(end) && name.starts_with(p.target + ".") &&
+        name.size() > p.target.size() + 1 + end.size()) {
+      name.remove_prefix(p.target.size() + 1);
+      return name.substr(0, name.size() - end.size());
+    }
+  }
+  for (const std::string_view end : {kScale, kAlpha, kZero}) {
+    if (name.ends_with(end)) {
+      return name.substr(0, name.size() - end.size());
+    }
+  }
+  return {};
+}
+
+Result<uint32_t> part_of(const Table& table, std::string_view adapter, std::string_view end) {
+  const std::optional<uint32_t> index = table.find(format("{}{}", adapter, end));
+  BOWLINE_REQUIRE(index && adapter_of(table.parameters[*index]) == adapter,
+                  "There is no adapter \"{}\".", adapter);
+  return *index;
+}
+
+Result<float> number_of(const Table& table, std::string_view adapter, std::string_view end) {
+  BOWLINE_ASSIGN(const uint32_t index, part_of(table, adapter, end));
+  const Storage& row = table.storages[table.parameters[index].tie];
+  BOWLINE_REQUIRE(row.shape == Shape{1} && is_float(row.dtype) && row.encoding.is_plain(),
+                  "Parameter \"{}\" is {}{}, not one number.", table.parameters[index].name,
+                  row.dtype, row.shape);
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
+  float number = 0;
+  convert_floats(bytes, row.dtype, std::as_writable_bytes(std::span(&number, 1)), DType::f32);
+  return number;
+}
+
+// Rows of the adapter that the target sees, b and a as the table names them.
+struct Factors {
+  uint32_t a = 0;
+  uint32_t b = 0;
+};
+
+std::optional<Factors> pair_of(const Table& table, uint32_t target, std::string_view adapter) {
+  const std::string& name = table.parameters[target].name;
+  const auto a = table.find(format("{}.{}{}", name, adapter, kA));
+  const auto b = table.find(format("{}.{}{}", name, adapter, kB));
+  if (!a || !b || table.parameters[*a].target != name || table.parameters[*b].target != name) {
+    return std::nullopt;
+  }
+  return Factors{*a, *b};
+}
+
+std::shared_ptr<device::OpenDevice> device_of(const Storage& row) {
+  return row.home.block ? row.home.block->device_handle() : nullptr;
+}
+
+// One change of a storage, and the parameters that see it.
+struct Change {
+  uint32_t base = 0;
+  bool of_use = false;
+  std::vector<uint32_t> targets;
+};
+
+class Adding {
+ public:
+  Adding(Table& table, std::string_view name, const AdapterOptions& options,
+         std::span<const Reading> readings)
+      : table_(table), name_(name), options_(options), readings_(readings) {}
+
+  Result<AdapterReport> add() {
+    BOWLINE_TRY(check());
+    BOWLINE_ASSIGN(const std::vector<Change> changes, choose());
+    for (const Change& change : changes) {
+      BOWLINE_TRY(add(change).at(format("While adding adapter \"{}\" to \"{}\".", name_,
+                                        table_.parameters[change.targets[0]].name)));
+    }
+    const Storage& first = table_.storages[changes[0].base];
+    const std::string target = table_.parameters[changes[0].targets[0]].name;
+    const float scale = options_.alpha / static_cast<float>(options_.rank);
+    for (const auto& [end, value] :
+         {std::pair(kScale, scale), std::pair(kAlpha, options_.alpha), std::pair(kZero, 0.0f)}) {
+      BOWLINE_TRY(add_number(end, value, target, first));
+    }
+    if (options_.freeze_others) {
+      freeze_others();
+    }
+    return std::move(report_);
+  }
+
+ private:
+  Status check() const {
+    BOWLINE_TRY(check_name(name_, "An adapter"));
+    BOWLINE_REQUIRE(options_.rank >= 1, "Adapter \"{}\" has a rank of {}.", name_, options_.rank);
+    BOWLINE_REQUIRE(std::isfinite(options_.alpha), "Adapter \"{}\" has an alpha of {}.", name_,
+                    options_.alpha);
+    const std::vector<std::string> names = adapter_names(table_);
+    BOWLINE_REQUIRE(std::ranges::find(names, name_) == names.end(),
+                    "There is an adapter \"{}\" already.", name_);
+    return {};
+  }
+
+  bool is_matrix(uint32_t index) const {
+    const ParameterRow& p = table_.parameters[index];
+    const Storage& row = table_.storages[p.tie];
+    return row.role == Role::weight && is_float(row.dtype) && row.shape.rank() == 2 &&
+           p.view.shape.empty() && p.target.empty() && readings_[index] == Reading::matrix;
+  }
+
+  Result<std::set<uint32_t>> matching() const {
+    BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(options_.target));
+    std::set<uint32_t> out;
+    for (uint32_t i = 0; i < table_.parameters.size(); ++i) {
+      const ParameterRow& p = table_.parameters[i];
+      if (p.target.empty() && std::ranges::any_of(patterns, [&](const std::string& pattern) {
+            return matches(pattern, p.name);
+          })) {
+        out.insert(i);
+      }
+    }
+    BOWLINE_REQUIRE(!out.empty(), "The pattern \"{}\" matches none of the {} parameters.",
+                    options_.target, table_.parameters.size());
+    return out;
+  }
+
+  Result<std::vector<Change>> choose() const {
+    BOWLINE_ASSIGN(std::set<uint32_t> chosen, matching());
+    const size_t matched = chosen.size();
+    std::erase_if(chosen, [&](uint32_t index) { return !is_matrix(index); });
+    BOWLINE_REQUIRE(!chosen.empty(),
+                    "Of the {} parameters that match the pattern \"{}\" none is a weight of rank 2 "
+                    "that Linear, Embedding or MatMul alone read as their matrix.",
+                    matched, options_.target);
+    std::vector<Change> out;
+    std::set<uint32_t> seen;
+    for (const uint32_t index : chosen) {
+      const uint32_t tie = table_.parameters[index].tie;
+      if (options_.per_use) {
+        out.push_back({tie, true, {index}});
+      } else if (seen.insert(tie).second) {
+        out.push_back({tie, false, sorted(table_.users(tie))});
+        BOWLINE_TRY(check_users(index, out.back().targets));
+      }
+    }
+    return out;
+  }
+
+  Status check_users(uint32_t chosen, const std::vector<uint32_t>& users) const {
+    for (const uint32_t user : users) {
+      const ParameterRow& p = table_.parameters[user];
+      BOWLINE_REQUIRE(p.view.shape.empty() && readings_[user] != Reading::other,
+                      "Adapter \"{}\" would change \"{}\", which shares the storage of \"{}\" and "
+                      "is read in another way than as the matrix of Linear, Embedding or MatMul; "
+                      "per_use changes \"{}\" alone.",
+                      name_, p.name, table_.parameters[chosen].name,
+                      table_.parameters[chosen].name);
+    }
+    return {};
+  }
+
+  Status add(const Change& change) {
+    const Storage base = table_.storages[change.base];
+    const View whole = {};
+    BOWLINE_ASSIGN(
+        const Shape shape,
+        view_shape(change.of_use ? rows_of(change.targets[0], false) : whole, base.shape));
+    const float bound = 1 / std::sqrt(static_cast<float>(std::max<int64_t>(shape[1], 1)));
+    BOWLINE_ASSIGN(const uint32_t a, add_storage(base, Role::adapter_a, {options_.rank, shape[1]},
+                                                 Init::uniform(bound)));
+    BOWLINE_ASSIGN(const uint32_t b,
+                   add_storage(base, Role::adapter_b, {shape[0], options_.rank}, Init::zeros()));
+    for (const uint32_t target : change.targets) {
+      const bool transpose = table_.parameters[target].view.transpose;
+      View of_a;
+      of_a.transpose = transpose;
+      BOWLINE_TRY(add_parameter(target, kA, a, of_a));
+      BOWLINE_TRY(add_parameter(target, kB, b, change.of_use ? of_a : rows_of(target, transpose)));
+      report_.targets.push_back(table_.parameters[target].name);
+    }
+    return {};
+  }
+
+  View rows_of(uint32_t target, bool transpose) const {
+    View view = table_.parameters[target].view;
+    view.transpose = transpose;
+    return view;
+  }
+
+  Result<uint32_t> add_storage(const Storage& base, Role role, std::initializer_list<int64_t> dims,
+                               const Init& init) {
+    Storage row;
+    row.role = role;
+    row.dtype = base.dtype;
+    row.init = init;
+    BOWLINE_ASSIGN(row.shape, Shape::checked(std::vector<int64_t>(dims)));
+    if (base.home.valid()) {
+      const auto tie = static_cast<uint32_t>(table_.storages.size());
+      BOWLINE_ASSIGN(const auto bytes, initial_bytes(row, options_.seed, tie));
+      BOWLINE_ASSIGN(Home home, make_home(device_of(base), bytes));
+      bowline::params::install(row, std::move(home));
+    }
+    report_.bytes += row.bytes();
+    return table_.add(std::move(row));
+  }
+
+  Status add_parameter(uint32_t target, std::string_view end, uint32_t tie, View view) {
+    const std::string& of = table_.parameters[target].name;
+    return enter({format("{}.{}{}", of, name_, end), tie, std::move(view), of});
+  }
+
+  Status add_number(std::string_view end, float value, const std::string& target,
+                    const Storage& beside) {
+    Storage row;
+    row.role = Role::constant;
+    row.trainable = false;
+    row.shape = {1};
+    BOWLINE_ASSIGN(Home home, make_home(device_of(beside), std::as_bytes(std::span(&value, 1))));
+    bowline::params::install(row, std::move(home));
+    report_.bytes += row.bytes();
+    const uint32_t tie = table_.add(std::move(row));
+    return enter({format("{}{}", name_, end), tie, {}, target});
+  }
+
+  Status enter(ParameterRow row) {
+    BOWLINE_TRY(check_name(row.name, "A parameter"));
+    BOWLINE_REQUIRE(!table_.find(row.name), "There is a parameter \"{}\" already.", row.name);
+    table_.add(std::move(row));
+    return {};
+  }
+
+  void freeze_others() {
+    for (uint32_t tie = 0; tie < table_.storages.size(); ++tie) {
+      if (table_.storages[tie].role == Role::weight && table_.storages[tie].trainable) {
+        Storage row = table_.storages[tie];
+        row.trainable = false;
+        ++row.generation;
+        table_.put(tie, std::move(row));
+      }
+    }
+  }
+
+  Table& table_;
+  std::string_view name_;
+  const AdapterOptions& options_;
+  std::span<const Reading> readings_;
+  AdapterReport report_;
+};
+
+// All parameters of the storage see one change of all of its rows, with the same two storages.
+Result<Factors> change_of(const Table& table, uint32_t base, std::string_view adapter,
+                          uint32_t target) {
+  const Factors pair = *pair_of(table, target, adapter);
+  const ParameterRow& adapted = table.parameters[target];
+  for (const uint32_t user : sorted(table.users(base))) {
+    const ParameterRow& p = table.parameters[user];
+    const auto other = pair_of(table, user, adapter);
+    const bool same = other && table.parameters[other->a].tie == table.parameters[pair.a].tie &&
+                      table.parameters[other->b].tie == table.parameters[pair.b].tie;
+    if (!same) {
+      BOWLINE_ASSIGN(const uint64_t cost, untie_cost(table, adapted.name));
+      return Status(Code::bad_argument,
+                    format("Adapter \"{}\" changes \"{}\", but \"{}\", which shares its storage, "
+                           "does not see that change, and would. untie(\"{}\") costs {} bytes.",
+                           adapter, adapted.name, p.name, adapted.name, cost));
+    }
+  }
+  const Storage& a = table.storages[table.parameters[pair.a].tie];
+  const Storage& b = table.storages[table.parameters[pair.b].tie];
+  const Shape& whole = table.storages[base].shape;
+  const bool fits = a.shape.rank() == 2 && b.shape.rank() == 2 && whole.rank() == 2 &&
+                    a.shape[0] == b.shape[1] && b.shape[0] == whole[0] && a.shape[1] == whole[1];
+  BOWLINE_REQUIRE(fits, "Adapter \"{}\" of \"{}\" is {} times {}, its storage {}.", adapter,
+                  adapted.name, b.shape, a.shape, whole);
+  return pair;
+}
+
+Result<std::vector<float>> floats_of(const Storage& row) {
+  BOWLINE_REQUIRE(is_float(row.dtype), "It is {}, and not of floats.", row.dtype);
+  BOWLINE_REQUIRE(row.encoding.is_plain(),
+                  "It is stored as {}: decode it first, or keep the adapter beside it.",
+                  row.encoding);
+  const auto elements = static_cast<size_t>(row.shape.elements());
+  BOWLINE_TRY(require_host_memory(2 * elements * sizeof(float)));
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
+  std::vector<float> out(elements);
+  convert_floats(bytes, row.dtype, std::as_writable_bytes(std::span(out)), DType::f32);
+  return out;
+}
+
+// base + scale b a, rounded to the dtype of the storage once.
+Status merge(Table& table, uint32_t base, const Factors& pair, float scale) {
+  Storage row = table.storages[base];
+  const Storage& a = table.storages[table.parameters[pair.a].tie];
+  const Storage& b = table.storages[table.parameters[pair.b].tie];
+  BOWLINE_ASSIGN(std::vector<float> sum, floats_of(row));
+  BOWLINE_ASSIGN(const std::vector<float> right, floats_of(a));
+  BOWLINE_ASSIGN(const std::vector<float> left, floats_of(b));
+  const auto width = static_cast<size_t>(a.shape[1]), rank = static_cast<size_t>(a.shape[0]);
+  for (size_t at = 0; at < sum.size(); ++at) {
+    float delta = 0;
+    for (size_t k = 0; k < rank; ++k) {
+      delta += left[at / width * rank + k] * right[k * width + at % width];
+    }
+    sum[at] += scale * delta;
+  }
+  std::vector<std::byte> bytes(row.bytes());
+  convert_floats(std::as_bytes(std::span(sum)), DType::f32, bytes, row.dtype);
+  BOWLINE_ASSIGN(Home home, make_home(device_of(row), bytes));
+  install(row, std::move(home));
+  table.put(base, std::move(row));
+  return {};
+}
+
+bool belongs_to(const ParameterRow& p, std::string_view adapter) {
+  return !p.target.empty() && adapter_of(p) == adapter;
+}
+
+}  // namespace
+
+std::vector<std::string> adapter_names(const Table& table) {
+  std::vector<std::string> out;
+  for (const ParameterRow& p : table.parameters) {
+    if (!p.target.empty() && std::string_view(p.name).ends_with(kScale)) {
+      out.emplace_back(adapter_of(p));
+    }
+  }
+  return out;
+}
+
+std::optional<LowRank> low_rank(const Table& table, uint32_t target, std::string_view adapter) {
+  const std::optional<Factors> pair = pair_of(table, target, adapter);
+  if (!pair) {
+    return std::nullopt;
+  }
+  return table.parameters[target].view.transpose ? LowRank{pair->a, pair->b}
+                                                 : LowRank{pair->b, pair->a};
+}
+
+Result<uint32_t> scale_of(const Table& table, std::string_view adapter) {
+  return part_of(table, adapter, kScale);
+}
+Result<uint32_t> zero_of(const Table& table, std::string_view adapter) {
+  return part_of(table, adapter, kZero);
+}
+
+Result<AdapterReport> add_adapter(Table& table, std::string_view name,
+                                  const AdapterOptions& options, std::span<const Reading> readings,
+                                  int busy) {
+  BOWLINE_TRY(require_idle(busy, "add_adapter()"));
+  return Adding(table, name, options, readings).add();
+}
+
+namespace {
+
+// alpha / rank.
+Result<float> unit_of(const Table& table, std::string_view name) {
+  BOWLINE_ASSIGN(const float alpha, number_of(table, name, kAlpha));
+  for (const ParameterRow& p : table.parameters) {
+    const Shape& a = table.storages[p.tie].shape;
+    const bool is_a = belongs_to(p, name) && table.storages[p.tie].role == Role::adapter_a;
+    if (is_a && a.rank() == 2 && a[0] > 0) {
+      return alpha / static_cast<float>(a[0]);
+    }
+  }
+  return Status(Code::bad_argument, format("Adapter \"{}\" changes nothing.", name));
+}
+
+}  // namespace
+
+Status set_adapter_weight(Table& table, std::string_view name, float weight, int busy) {
+  BOWLINE_REQUIRE(std::isfinite(weight), "The weight of adapter \"{}\" is {}.", name, weight);
+  BOWLINE_ASSIGN(const float unit, unit_of(table, name));
+  BOWLINE_TRY(number_of(table, name, kScale).status());
+  BOWLINE_ASSIGN(const uint32_t index, scale_of(table, name));
+  const Storage& row = table.storages[table.parameters[index].tie];
+  const float scale = weight * unit;
+  std::byte bytes[sizeof(float)] = {};
+  convert_floats(std::as_bytes(std::span(&scale, 1)), DType::f32,
+                 std::span(bytes).first(size_of(row.dtype)), row.dtype);
+  const int64_t one[] = {1};
+  return set_value(table, table.parameters[index].name, Tensor{"", row.dtype, one, bytes}, busy);
+}
+
+Result<float> adapter_weight(const Table& table, std::string_view name) {
+  BOWLINE_ASSIGN(const float unit, unit_of(table, name));
+  BOWLINE_ASSIGN(const float scale, number_of(table, name, kScale));
+  return unit == 0 ? scale : scale / unit;
+}
+
+Result<Table> without_adapter(const Table& table, std::string_view name, int busy,
+                              std::vector<uint32_t>& numbers) {
+  BOWLINE_TRY(require_idle(busy, "remove_adapter()"));
+  BOWLINE_TRY(scale_of(table, name).status());
+  Table out(std::vector<Storage>(table.storages.begin(), table.storages.end()));
+  out.set_device(table.device());
+  for (const ParameterRow& p : table.parameters) {
+    numbers.push_back(belongs_to(p, name) ? UINT32_MAX : out.add(ParameterRow(p)));
+  }
+  for (const ParameterRow& p : table.parameters) {
+    if (belongs_to(p, name) && out.users(p.tie).begin() == out.users(p.tie).end()) {
+      for (const uint32_t row : sorted(out.owned(p.tie))) {
+        out.make_empty(row);
+      }
+      out.make_empty(p.tie);
+    }
+  }
+  return out;
+}
+
+Status merge_adapter(Table& table, std::string_view name, int busy) {
+  BOWLINE_TRY(require_idle(busy, "merge_adapter()"));
+  BOWLINE_ASSIGN(const float scale, number_of(table, name, kScale));
+  std::map<uint32_t, Factors> changes;  // by storage
+  for (uint32_t i = 0; i < table.parameters.size(); ++i) {
+    const uint32_t tie = table.parameters[i].tie;
+    if (pair_of(table, i, name) && !changes.contains(tie)) {
+      BOWLINE_ASSIGN(changes[tie], change_of(table, tie, name, i));
+    }
+  }
+  for (const auto& [tie, pair] : changes) {
+    BOWLINE_TRY(merge(table, tie, pair, scale)
+                    .at(format("While merging adapter \"{}\" into storage {}.", name, tie)));
+  }
+  return {};
+}
+
+Result<Table> adapter_alone(const Table& table, std::string_view name) {
+  BOWLINE_TRY(scale_of(table, name).status());
+  Table out;
+  std::map<uint32_t, uint32_t> ties;
+  for (const ParameterRow& p : table.parameters) {
+    if (!belongs_to(p, name)) {
+      continue;
+    }
+    const auto [at, is_new] = ties.try_emplace(p.tie, 0);
+    if (is_new) {
+      at->second = out.add(Storage(table.storages[p.tie]));
+    }
+    out.add({p.name, at->second, p.view, p.target});
+  }
+  return out;
+}
+
+Result<std::string> install_adapter(Table& table, const Table& adapter, int busy) {
+  BOWLINE_TRY(require_idle(busy, "load_adapter()"));
+  const std::vector<std::string> names = adapter_names(adapter);
+  BOWLINE_REQUIRE(names.size() == 1, "The file holds {} adapters, not one.", names.size());
+  std::map<uint32_t, uint32_t> ties;
+  for (const ParameterRow& p : adapter.parameters) {
+    BOWLINE_REQUIRE(belongs_to(p, names[0]), "Parameter \"{}\" is none of adapter \"{}\".", p.name,
+                    names[0]);
+    BOWLINE_REQUIRE(!table.find(p.name), "There is a parameter \"{}\" already.", p.name);
+    BOWLINE_ASSIGN(const uint32_t target, table.require(p.target));
+    const auto [at, is_new] = ties.try_emplace(p.tie, 0);
+    if (is_new) {
+      Storage row = adapter.storages[p.tie];
+      BOWLINE_REQUIRE(row.owner == kNoOwner && !is_training(row.role) && row.home.valid(),
+                      "Parameter \"{}\" is a {} without values of its own.", p.name,
+                      name_of(row.role));
+      const auto device = device_of(table.storages[table.parameters[target].tie]);
+      if (device != nullptr && row.home.valid()) {
+        std::vector<std::byte> scratch;
+        BOWLINE_ASSIGN(const Bytes bytes, read_all(row, scratch));
+        BOWLINE_ASSIGN(row.home, make_home(device, bytes));
+      }
+      at->second = table.add(std::move(row));
+    }
+    table.add({p.name, at->second, p.view, p.target});
+  }
+  return names[0];
+}
+
+}  // namespace bowline::params
