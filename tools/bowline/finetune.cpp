@@ -111,6 +111,24 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
       ->check(real_number(0, 1e9));
 }
 
+void add_lora(CLI::App* verb, FinetuneOptions& o) {
+  CLI::Option* rank =
+      verb->add_option("--lora-rank", o.lora_rank,
+                       "Train an adapter of this rank, not the weights: --out holds it alone, for "
+                       "--adapter of 'bowline eval' and 'bowline run' (default: 0, no adapter)")
+          ->check(whole_number(0, 1 << 16));
+  verb->add_option("--lora-alpha", o.lora_alpha,
+                   "What the adapter adds is multiplied by this number over the rank")
+      ->check(real_number(0, 1e6))
+      ->needs(rank)
+      ->capture_default_str();
+  verb->add_option("--lora-target", o.lora_target,
+                   "Pattern over parameters, as 'bowline inspect' lists them: the matrices that "
+                   "the adapter changes, such as \"blocks.*.{query,value}.weight\"")
+      ->needs(rank)
+      ->capture_default_str();
+}
+
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option(
           "--eval-every", o.eval_every,
@@ -169,6 +187,7 @@ void add_finetune(CLI::App& app, Context& context) {
   add_files(verb, *options);
   add_training(verb, *options);
   add_optimizer(verb, *options);
+  add_lora(verb, *options);
   add_evaluation(verb, *options);
   add_checkpoints(verb, *options);
   add_rest(verb, *options);

@@ -96,6 +96,27 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
   return *entry;
 }
 
+void add_adapters(CLI::App* verb, std::vector<std::string>& adapters) {
+  verb->add_option("--adapter", adapters,
+                   "FILE or FILE=WEIGHT of an adapter of this model, as 'bowline finetune "
+                   "--lora-rank' writes it; several add up");
+}
+
+Status load_adapters(Model& model, const std::vector<std::string>& adapters) {
+  for (const std::string& flag : adapters) {
+    const size_t equals = flag.rfind('=');
+    float weight = 1;
+    const char* const end = flag.data() + flag.size();
+    const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
+    const auto [stop, error] = std::from_chars(begin, end, weight);
+    const bool weighted = begin != end && error == std::errc() && stop == end;
+    BOWLINE_ASSIGN(const std::string name,
+                   model.load_adapter(weighted ? flag.substr(0, equals) : flag));
+    BOWLINE_TRY(weighted ? model.set_adapter_weight(name, weight) : Status());
+  }
+  return {};
+}
+
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name) {
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_REQUIRE_CODE(find_entry_point(info, name) != nullptr, Code::bad_file,

@@ -47,6 +47,11 @@ std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims)
 // A model file that the command was given. Errors  bad_file, also where it cannot be read.
 Result<Model> open_model(const std::string& path);
 
+// --adapter FILE[=WEIGHT], any number of them.
+void add_adapters(CLI::App* verb, std::vector<std::string>& adapters);
+// Errors  those of Model::load_adapter().
+Status load_adapters(Model& model, const std::vector<std::string>& adapters);
+
 // The entry point that is trained. Errors  bad_file: the model has none of this name.
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name);
 

@@ -54,6 +54,10 @@ struct FinetuneOptions {
   std::optional<float> eps2;
   std::optional<float> update_clip;
   bool centered = false;
+  // 0: the weights themselves are trained.
+  int64_t lora_rank = 0;
+  float lora_alpha = AdapterOptions{}.alpha;
+  std::string lora_target = AdapterOptions{}.target;
   float clip = TrainOptions{}.clip_norm;
   std::string compute = "f32";
   float loss_scale = TrainPrecision{}.loss_scale;

@@ -25,6 +25,9 @@ Status Run::open_model() {
   BOWLINE_ASSIGN(Model model, open_text_model(o_.model));
   model_.emplace(std::move(model));
   BOWLINE_ASSIGN(run_id_, run_id(config_, *model_));
+  if (o_.lora_rank != 0) {
+    BOWLINE_TRY(model_->add_adapter(kAdapter, adapter_options(o_)).status());
+  }
   BOWLINE_TRY(model_->to(*device_));
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_)));
   trainer_.emplace(std::move(trainer));

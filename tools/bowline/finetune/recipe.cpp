@@ -47,6 +47,15 @@ Optimizer optimizer(const FinetuneOptions& o) {
 
 }  // namespace
 
+AdapterOptions adapter_options(const FinetuneOptions& o) {
+  AdapterOptions a;
+  a.rank = o.lora_rank;
+  a.alpha = o.lora_alpha;
+  a.target = o.lora_target;
+  a.seed = o.seed;
+  return a;
+}
+
 TrainOptions train_options(const FinetuneOptions& o) {
   TrainOptions t;
   t.dims = {{"batch", o.batch}, {"seq", o.seq}};
@@ -100,6 +109,11 @@ Config run_config(const FinetuneOptions& o, const TrainingData& data) {
     c.emplace_back(kSteps, std::to_string(o.steps));
   }
   // Runs from before there was a choice have no such entries.
+  if (o.lora_rank != 0) {
+    c.emplace_back("lora-rank", std::to_string(o.lora_rank));
+    c.emplace_back("lora-alpha", fmt::format("{:.9g}", o.lora_alpha));
+    c.emplace_back("lora-target", o.lora_target);
+  }
   if (o.compute != FinetuneOptions{}.compute) {
     c.emplace_back("compute", o.compute);
   }

@@ -7,6 +7,10 @@
 
 namespace bowline::command {
 
+// The adapter that is trained instead of the weights.
+constexpr std::string_view kAdapter = "lora";
+AdapterOptions adapter_options(const FinetuneOptions& o);
+
 TrainOptions train_options(const FinetuneOptions& options);
 Evaluation evaluation(const FinetuneOptions& options);
 
