@@ -42,6 +42,13 @@ class Samples(harness.Case):
             self.assertEqual(len(line), 72, done.stdout)
             self.assertGreater(len(set(line)), 8, done.stdout)
 
+    def test_finetune_lora_learns_and_turns_off(self):
+        model = TEXT.parents[1] / "finetune_text/base.bowline"
+        for device in harness.real_devices():
+            done = run(model, TEXT, device, program=os.environ["FINETUNE_LORA"], timeout=300)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertTrue(done.stdout.startswith(f"{device}: 10 matrices, "), done.stdout)
+
     def test_make_model_usage(self):
         for call in ([], ["--layers"], ["--layers", 0, "x"], ["--heads", 3, "x"], ["--colour", 1, "x"]):
             self.assertEqual(run(*call, program=harness.MAKE_MODEL).returncode, USAGE)
