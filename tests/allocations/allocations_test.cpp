@@ -225,8 +225,9 @@ const Call kCalls[] = {
      [](World& w) { return w.seed.model.tie_numbered("{block,other}.{}.weight").status(); }},
     {"Assign", on_device,
      [](World& w) {
-       test::Floats values(12, 0.5f);
-       return w.seed.model.assign("embed", test::tensor("", {6, 2}, values));
+       float values[12] = {0.5f, 1, 2};
+       const int64_t shape[] = {6, 2};
+       return w.seed.model.assign("embed", {"", DType::f32, shape, values});
      }},
     {"Swap", [](World& w) { must(w.seed.model.untie("head")); },
      [](World& w) { return w.seed.model.swap("embed", "head"); }},
