@@ -382,6 +382,8 @@ struct StorageInfo {
   // XXH3 (64 bits) of the bytes as the file states it, while they lie there.
   std::optional<uint64_t> file_checksum;
   std::vector<CopyInfo> copies;  // that plans read now
+  uint32_t block = 0;            // storages with the same number lie in one allocation
+  std::string format;            // the weight format by which they do; empty: none
 };
 
 struct ParameterInfo {
@@ -534,6 +536,33 @@ enum class LoadMode : uint8_t {
   assign,  // the storages take over dtype and shape too
 };
 
+// A parameter that a file supplies, beside the one of the model that it is for.
+struct LoadedParameter {
+  ParameterInfo here;
+  StorageInfo storage_here;  // what it shows
+  ParameterInfo file;
+  StorageInfo storage_file;
+};
+// Values in the order of the elements.
+struct LoadedValue {
+  DType dtype = DType::f32;
+  TensorShape shape;
+  std::vector<std::byte> bytes;
+};
+// Gets the values that the file has for a parameter, and returns what is loaded instead, or none: these. Called once for all names
+// that show the same of one storage of the file and are for one storage of the model.
+using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
+                                                                  const Tensor& value)>;
+
+struct LoadOptions {
+  LoadMode mode = LoadMode::copy;
+  bool partial =
+      false;  // what the file does not supply stays, and what the model does not have is left out
+  // Parameters of the file, and what they are called in the model.
+  std::vector<std::pair<std::string, std::string>> aliases = {};
+  LoadHook hook = {};
+};
+
 // What tie() did.
 struct TieReport {
   struct Tie {
@@ -577,11 +606,50 @@ struct ResizeReport {
   std::vector<TieReport::Dropped> dropped;  // what they owned and had another shape
 };
 
+// Where each storage of a group begins in one allocation of so many bytes. What lies between them is zero.
+struct FormatLayout {
+  uint64_t bytes = 0;
+  std::vector<uint64_t> offsets;  // multiples of the size of an element
+};
+// How the storages of a group lie in one allocation. Parameters, values, files and optimizers do not see it.
+struct WeightFormat {
+  std::string name;
+  std::vector<std::string>
+      ops;  // kinds of operators, one of which reads a parameter of the group; empty: any
+  std::string device = "*";  // pattern of the names of devices that it is for
+  std::string about;
+  std::function<Result<FormatLayout>(std::span<const StorageInfo>)> layout;
+};
+struct FormatReport {
+  std::string format;
+  std::vector<uint32_t> ties;  // of the group, ascending
+  uint64_t bytes = 0;          // of the allocation
+};
+struct FormatInfo {
+  std::string name;
+  std::vector<std::string> ops;
+  std::string device;
+  std::string about;
+};
+
+// Of what was made of storages since the model was made, or the counters were reset.
+struct ModelCounters {
+  uint64_t packs = 0;      // groups that set_format() laid out
+  uint64_t repacks = 0;    // and that were laid out again after a verb that gave them other bytes
+  uint64_t fallbacks = 0;  // groups that could not be, and lie apart again
+};
+
 struct CastReport {
   uint32_t storages = 0;      // of another dtype now
   uint64_t bytes_before = 0;  // of these
   uint64_t bytes_after = 0;
   std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
+};
+
+struct CompactReport {
+  uint32_t dropped = 0;  // rows of the table that no parameter uses any more
+  // Tie indices before, and in the file.
+  std::vector<std::pair<uint32_t, uint32_t>> renumbered;
 };
 
 // What quantize() or dequantize() did.
@@ -737,12 +805,27 @@ class Model {
   // new bytes, of materialize() or untie(), go where the last move of all storages went. Errors  as above; bad_argument: nothing
   // matches.
   Status to(const Device& device, std::string_view pattern);
+  // Takes these storages from their devices into host memory, one transfer each; to() brings them back. Sessions that read them wait
+  // for that. Errors  as to().
+  Status offload(std::string_view pattern = "*");
   // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once per storage and so for every
   // parameter of a tie, to nearest even. Integers and running statistics (floor f32) stay and are reported; so do moments.
   // Codes and their scales stay as they are, and stand for numbers of the new dtype. With the pattern "*" float inputs of the entry
   // points become of that dtype too, and a plan made afterwards is the plan of a model that was built in it. Errors  bad_argument: nothing matches, the dtype is no float; an operator of an entry point
   // would get operands of two dtypes: the node is named. over_budget, out_of_memory: old and new storages do not fit.
   Result<CastReport> cast(DType to, std::string_view pattern = "*");
+  // Lays the storages of the parameters that match `pattern` into one allocation of their device, as the weight format says. Writes
+  // and updates go there, files are in the standard layout, and verbs keep it: what gets other bytes is laid out again, on the device
+  // that it moves to. That it is so already changes nothing. Errors  bad_argument: the format is not known (those that are are
+  // named), or for other devices or operators; nothing matches; a storage lies on no device.
+  Result<FormatReport> set_format(std::string_view format, std::string_view pattern = "*");
+  // Gives these storages allocations of their own again. Returns the groups.
+  Result<uint32_t> restore_format(std::string_view pattern = "*");
+  // Adds a format to those that the library has. Errors  bad_argument: the name is taken, or there is no layout.
+  Status register_format(WeightFormat format);
+  std::vector<FormatInfo> formats() const;
+  ModelCounters counters() const;
+  void reset_counters();
   // Stores what the parameters that match `pattern` show as codes, once per storage and so for every parameter of a tie, and freezes it:
   // codes have no gradient. `encoding` is
   //   "int8"                     one scale
@@ -764,9 +847,12 @@ class Model {
   // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with training state, also
   // if the model was opened from a checkpoint: that is Trainer::save.
   Status save(const std::string& path) const;
-  // Values of another file, by parameter name; one supplied name of a tie satisfies all of them.
-  Result<LoadReport> load(const std::string& path, LoadMode mode = LoadMode::copy,
-                          bool partial = false);
+  // The same without the rows of the table that are empty, so that storages behind them get other tie indices in the file. The model
+  // keeps its own.
+  Result<CompactReport> save_compacted(const std::string& path) const;
+  // Values of another file, by parameter name; one supplied name of a tie satisfies all of them. Errors  bad_argument: dtypes or
+  // shapes differ, a tie gets two different payloads, names are missing or unexpected, an alias is of no parameter of the file.
+  Result<LoadReport> load(const std::string& path, const LoadOptions& options = {});
 
   // Drops moments, gradients and the position that a checkpoint file brought. Those of a live Trainer go with it; while it
   // lives this is refused.
@@ -900,6 +986,7 @@ struct Counters {
   // Copies of storages in other dtypes that were made again, since the storage was written: once per version, in front of the
   // submission that reads the copy.
   uint64_t refreshes = 0;
+  uint64_t hook_fires = 0;  // calls of a GradientHook
   // What the device is given to run for one training step (accumulation counted), or for one run: kernels, library calls,
   // copies and fills on the device. 0: it is given nothing one by one.
   uint64_t launches = 0;
@@ -1059,14 +1146,18 @@ class Session {
   // Steps    numbers for step words of this one run. Those that are not given have their defaults: Dropout is the identity, as
   //          its `training` is 0; with `training` 1 the elements follow from `seed` and `counter`. WriteRows needs a `position`.
   //          A counted dim that no input has is given by its name; its default is the capacity.
+  // Overrides  values that parameters have in this one run, by name, of their dtype and shape: every use of the tie sees them, and the
+  //          model is left as it is. Their storages are copied and the plan is recorded anew, so this is for the odd run.
   // Errors   index_out_of_range: an id or label is outside its range, rows end behind a state; the node is named. bad_argument:
   //          an input or a step word is unknown, missing or of another kind, a counted dim lies outside its limits, no plan takes
-  //          inputs of these shapes, the session has several entry points and none is named; nothing ran. As create() where it
+  //          inputs of these shapes, the session has several entry points and none is named; an override is of an unknown parameter,
+  //          of values that another one has too, or of a storage that the entry point writes; nothing ran. As create() where it
   //          plans.
   Status run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-             std::span<const StepValue> steps = {});
+             std::span<const StepValue> steps = {}, std::span<const Tensor> overrides = {});
   Status run(std::string_view entry_point, std::span<const Tensor> inputs,
-             std::span<const Tensor> outputs, std::span<const StepValue> steps = {});
+             std::span<const Tensor> outputs, std::span<const StepValue> steps = {},
+             std::span<const Tensor> overrides = {});
 
   // A run with the device's clock around every node, in the order of execution. Nodes do not overlap then, so it takes
   // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile runs on it.
@@ -1228,6 +1319,18 @@ struct ResumeOptions {
   bool extend = false;
 };
 
+// A trained storage whose gradient a hook sees.
+struct GradientInfo {
+  uint32_t tie = 0;
+  std::vector<std::string> parameters;  // all names of the storage
+  TensorShape shape;                    // of the storage
+  uint64_t step = 0;                    // 1-based, of the update that takes it
+};
+// Is called once per step for each trained storage, however many names and uses it has, between the last micro-batch and the
+// update. `gradient` is the mean over the micro-batches, before the clip; what the hook writes there the update takes. A failure
+// ends the step, and state() says how to go on.
+using GradientHook = std::function<Status(const GradientInfo& of, std::span<float> gradient)>;
+
 namespace train {
 class TrainerState;
 }
@@ -1253,8 +1356,10 @@ class Trainer {
   // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
   // report of the finished step, or none. Errors  index_out_of_range: the weights are as before the
   // step, which begins anew with the next micro-batch. cancelled. device_lost. After any failure state() says how to go
-  // on; a call that is made again then gives the bits of a run without failure.
-  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
+  // on; a call that is made again then gives the bits of a run without failure. `overrides`: as in Session::run(); the gradient is
+  // taken where they are, and the update is that of the weights as they stand.
+  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
+                                               std::span<const Tensor> overrides = {});
   // A whole step: `batches` holds one batch per micro-batch. It goes on after those that the unfinished step has, so a
   // call that failed can be made again.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
@@ -1270,6 +1375,8 @@ class Trainer {
   // unfinished step or, between two steps, of the last one; over all uses of its storage, before the mean and the clip.
   // Errors  bad_argument: the parameter is not trained, or no micro-batch was run since the start or the last restore.
   Status gradient(std::string_view name, const Tensor& out) const;
+  // Null: none. Steps with a hook are submitted in two parts.
+  void set_gradient_hook(GradientHook hook);
   // The rate of the next steps instead of the schedule's; none: the schedule's again. A checkpoint keeps it.
   Status set_learning_rate(std::optional<float> rate);
 

@@ -98,14 +98,14 @@ Result<float> Model::adapter_weight(std::string_view name) const {
 }
 
 Status Model::remove_adapter(std::string_view name) {
-  return guarded(state_, "model", [&](ModelState& s) -> Status {
+  return changing(state_, [&](ModelState& s) -> Status {
     BOWLINE_TRY(require_no_accumulation(s, "remove_adapter()"));
     return bowline::remove_adapter(s, name, s.table);
   });
 }
 
 Status Model::merge_adapter(std::string_view name) {
-  return guarded(state_, "model", [&](ModelState& s) { return bowline::merge_adapter(s, name); });
+  return changing(state_, [&](ModelState& s) { return bowline::merge_adapter(s, name); });
 }
 
 Status Model::save_adapter(std::string_view name, const std::string& path) const {

@@ -9,10 +9,12 @@
 #include "graph/load.h"
 #include "graph/readers.h"
 #include "graph/save.h"
+#include "params/chosen.h"
 #include "params/file.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
+#include "params/weight_format.h"
 
 namespace bowline {
 namespace {
@@ -71,10 +73,9 @@ Status drop_training_state(ModelState& state) {
   return {};
 }
 
-// Moves all storages, or those that a pattern names.
-Status to(ModelState& state, const Device& to, std::optional<std::string_view> pattern) {
-  const std::shared_ptr<device::OpenDevice>& device = Internals::open(to);
-  BOWLINE_REQUIRE(device != nullptr, "The device is empty: it was moved from.");
+// Moves all storages, or those that a pattern names; null: to host memory.
+Status move(ModelState& state, const std::shared_ptr<device::OpenDevice>& device,
+            std::optional<std::string_view> pattern) {
   BOWLINE_ASSIGN(const bool moved, pattern ? params::move(state.table, device, *pattern, state.busy)
                                            : params::move(state.table, device, state.busy));
   if (moved) {
@@ -85,9 +86,17 @@ Status to(ModelState& state, const Device& to, std::optional<std::string_view> p
   return {};
 }
 
-Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
+Status to(ModelState& state, const Device& to, std::optional<std::string_view> pattern) {
+  const std::shared_ptr<device::OpenDevice>& device = Internals::open(to);
+  BOWLINE_REQUIRE(device != nullptr, "The device is empty: it was moved from.");
+  return move(state, device, pattern);
+}
+
+// The same model over another table.
+std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table table) {
   auto out = std::make_shared<ModelState>();
-  BOWLINE_ASSIGN(out->table, params::clone(state.table));
+  out->table = std::move(table);
+  out->formats = state.formats;
   for (const graph::Graph& g : state.graphs) {
     out->graphs.push_back(graph::deep_copy(g));
   }
@@ -99,15 +108,29 @@ Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   return out;
 }
 
-Result<LoadReport> load(ModelState& state, const std::string& path, LoadMode mode, bool partial) {
+Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
+  BOWLINE_ASSIGN(params::Table table, params::clone(state.table));
+  table.set_formats(state.table.formats(), {});
+  params::keep_formats(table);
+  return with_table(state, std::move(table));
+}
+
+Result<CompactReport> save_compacted(const ModelState& state, const std::string& path) {
+  params::Compacted compact = params::compacted(state.table);
+  BOWLINE_TRY(graph::save_model(*with_table(state, std::move(compact.table)), path, nullptr));
+  return std::move(compact.report);
+}
+
+Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOptions& options) {
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
-  const params::Table source = params::read_table(model::Tables(*file));
-  if (mode == LoadMode::copy) {
-    return params::load(state.table, source, mode, partial, state.busy);
+  params::Table source = params::read_table(model::Tables(*file));
+  if (options.hook || !options.aliases.empty()) {
+    BOWLINE_ASSIGN(source, params::substituted(state.table, source, options));
   }
-  return reshaping(state, "load()", {}, [&](params::Table& table) {
-    return params::load(table, source, mode, partial, state.busy);
-  });
+  const auto into = [&](params::Table& table) {
+    return params::load(table, source, options.mode, options.partial, state.busy);
+  };
+  return options.mode == LoadMode::copy ? into(state.table) : reshaping(state, "load()", {}, into);
 }
 
 Status assign(ModelState& state, std::string_view name, const Tensor& value) {
@@ -204,6 +227,65 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
   BOWLINE_REQUIRE(tie < table.storages.size() && table.storages[tie].home.valid(),
                   "There is no storage {} with bytes.", tie);
   return params::read_bytes(table.storages[tie]);
+}
+
+// Whether a node of one of these operators, in the graph or in a body, reads one of these storages.
+bool reads(const params::Table& table, const graph::Graph& g, std::span<const std::string> ops,
+           std::span<const uint32_t> ties) {
+  return std::ranges::any_of(g.nodes, [&](const graph::Node& node) {
+    if (node.repeat) {
+      return reads(table, *node.repeat->body, ops, ties);
+    }
+    return std::ranges::find(ops, op_def(node.op).name) != ops.end() &&
+           std::ranges::any_of(node.inputs, [&](graph::ValueId v) {
+             return std::ranges::any_of(g.values[v].parameters, [&](uint32_t p) {
+               return std::ranges::find(ties, table.parameters[p].tie) != ties.end();
+             });
+           });
+  });
+}
+
+std::string listed(std::span<const std::string> names) {
+  std::string out;
+  for (const std::string& name : names) {
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+std::string known(const std::vector<std::shared_ptr<const WeightFormat>>& formats) {
+  std::string out;
+  for (const auto& f : formats) {
+    out += format("{}\"{}\"", out.empty() ? "" : ", ", f->name);
+  }
+  return out;
+}
+
+Result<FormatReport> set_format(ModelState& state, std::string_view name,
+                                std::string_view pattern) {
+  const auto found = std::ranges::find(state.formats, name, [](const auto& f) { return f->name; });
+  BOWLINE_REQUIRE(found != state.formats.end(), "There is no weight format \"{}\"; there are {}.",
+                  name, known(state.formats));
+  const std::vector<std::string>& ops = (*found)->ops;
+  BOWLINE_ASSIGN(const std::vector<params::Chosen> storages, params::chosen(state.table, pattern));
+  std::vector<uint32_t> ties;
+  std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
+  const bool fits = ops.empty() || std::ranges::any_of(state.graphs, [&](const graph::Graph& g) {
+                      return reads(state.table, g, ops, ties);
+                    });
+  BOWLINE_REQUIRE(fits, "The weight format \"{}\" is for {}, and none reads a parameter of \"{}\".",
+                  name, listed(ops), pattern);
+  return params::set_format(state.table, *found, pattern, state.busy);
+}
+
+Status register_format(ModelState& state, WeightFormat kind) {
+  BOWLINE_TRY(check_name(kind.name, "A weight format"));
+  BOWLINE_REQUIRE(kind.layout != nullptr, "The weight format \"{}\" has no layout.", kind.name);
+  const bool taken =
+      std::ranges::any_of(state.formats, [&](const auto& f) { return f->name == kind.name; });
+  BOWLINE_REQUIRE(!taken, "There is a weight format \"{}\" already.", kind.name);
+  state.formats.push_back(std::make_shared<const WeightFormat>(std::move(kind)));
+  return {};
 }
 
 }  // namespace
@@ -339,13 +421,13 @@ Status Model::dim(std::string_view name, const DimLimits& limits) {
 }
 
 Status Model::materialize(uint64_t seed) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return params::materialize(s.table, seed, s.busy); });
+  return changing(state_,
+                  [&](ModelState& s) { return params::materialize(s.table, seed, s.busy); });
 }
 
 Result<TieReport> Model::tie(std::string_view a, std::string_view b,
                              const std::optional<View>& view) {
-  return guarded(state_, "model", [&](ModelState& s) -> Result<TieReport> {
+  return changing(state_, [&](ModelState& s) -> Result<TieReport> {
     BOWLINE_ASSIGN(const uint32_t first, s.table.require(a));
     BOWLINE_ASSIGN(const uint32_t second, s.table.require(b));
     const params::Pair pair{first, second, view};
@@ -354,14 +436,14 @@ Result<TieReport> Model::tie(std::string_view a, std::string_view b,
 }
 
 Result<TieReport> Model::tie_numbered(std::string_view pattern) {
-  return guarded(state_, "model", [&](ModelState& s) -> Result<TieReport> {
+  return changing(state_, [&](ModelState& s) -> Result<TieReport> {
     BOWLINE_ASSIGN(const auto pairs, params::numbered_pairs(s.table, pattern));
     return bowline::tie(s, pairs);
   });
 }
 
 Result<uint64_t> Model::untie(std::string_view name) {
-  return guarded(state_, "model", [&](ModelState& s) -> Result<uint64_t> {
+  return changing(state_, [&](ModelState& s) -> Result<uint64_t> {
     BOWLINE_TRY(require_no_accumulation(s, "untie()"));
     return params::untie(s.table, name, s.busy);
   });
@@ -378,11 +460,11 @@ Status Model::set_value(std::string_view name, const Tensor& value) {
 }
 
 Status Model::assign(std::string_view name, const Tensor& value) {
-  return guarded(state_, "model", [&](ModelState& s) { return bowline::assign(s, name, value); });
+  return changing(state_, [&](ModelState& s) { return bowline::assign(s, name, value); });
 }
 
 Status Model::swap(std::string_view a, std::string_view b) {
-  return guarded(state_, "model", [&](ModelState& s) {
+  return changing(state_, [&](ModelState& s) {
     return reshaping(s, "swap()", {},
                      [&](params::Table& table) { return params::swap(table, a, b, s.busy); });
   });
@@ -390,7 +472,7 @@ Status Model::swap(std::string_view a, std::string_view b) {
 
 Result<ResizeReport> Model::resize(std::string_view pattern, int64_t rows, Init init,
                                    uint64_t seed) {
-  return guarded(state_, "model", [&](ModelState& s) {
+  return changing(state_, [&](ModelState& s) {
     return reshaping(s, "resize()", {}, [&](params::Table& table) {
       return params::resize(table, pattern, rows, init, seed, s.busy);
     });
@@ -417,25 +499,62 @@ Status Model::freeze_storage(std::string_view name, bool frozen) {
 }
 
 Result<CastReport> Model::cast(DType to, std::string_view pattern) {
-  return guarded(state_, "model", [&](ModelState& s) { return bowline::cast(s, to, pattern); });
+  return changing(state_, [&](ModelState& s) { return bowline::cast(s, to, pattern); });
 }
 
 Result<QuantizeReport> Model::quantize(std::string_view encoding, std::string_view pattern) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::quantize(s, encoding, pattern); });
+  return changing(state_, [&](ModelState& s) { return bowline::quantize(s, encoding, pattern); });
 }
 
 Result<QuantizeReport> Model::dequantize(std::string_view pattern, DType to) {
-  return guarded(state_, "model",
-                 [&](ModelState& s) { return bowline::dequantize(s, pattern, to); });
+  return changing(state_, [&](ModelState& s) { return bowline::dequantize(s, pattern, to); });
 }
 
 Status Model::to(const Device& device) {
-  return guarded(state_, "model", [&](ModelState& s) { return bowline::to(s, device, {}); });
+  return changing(state_, [&](ModelState& s) { return bowline::to(s, device, {}); });
 }
 
 Status Model::to(const Device& device, std::string_view pattern) {
-  return guarded(state_, "model", [&](ModelState& s) { return bowline::to(s, device, pattern); });
+  return changing(state_, [&](ModelState& s) { return bowline::to(s, device, pattern); });
+}
+
+Status Model::offload(std::string_view pattern) {
+  return changing(state_, [&](ModelState& s) { return move(s, nullptr, pattern); });
+}
+
+Result<FormatReport> Model::set_format(std::string_view name, std::string_view pattern) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::set_format(s, name, pattern); });
+}
+
+Result<uint32_t> Model::restore_format(std::string_view pattern) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return params::restore_format(s.table, pattern, s.busy); });
+}
+
+Status Model::register_format(WeightFormat kind) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::register_format(s, std::move(kind)); });
+}
+
+std::vector<FormatInfo> Model::formats() const {
+  return guarded(state_, "model", [](const ModelState& s) {
+    std::vector<FormatInfo> out;
+    for (const auto& f : s.formats) {
+      out.push_back({f->name, f->ops, f->device, f->about});
+    }
+    return out;
+  });
+}
+
+ModelCounters Model::counters() const {
+  return guarded(state_, "model", [](const ModelState& s) { return s.table.counters(); });
+}
+
+void Model::reset_counters() {
+  if (state_ != nullptr) {
+    state_->table.set_formats(state_->table.formats(), {});
+  }
 }
 
 Result<Model> Model::clone() const {
@@ -450,9 +569,14 @@ Status Model::save(const std::string& path) const {
                  [&](const ModelState& s) { return graph::save_model(s, path, nullptr); });
 }
 
-Result<LoadReport> Model::load(const std::string& path, LoadMode mode, bool partial) {
-  return guarded(state_, "model", [&](ModelState& s) -> Result<LoadReport> {
-    Result<LoadReport> report = bowline::load(s, path, mode, partial);
+Result<CompactReport> Model::save_compacted(const std::string& path) const {
+  return guarded(state_, "model",
+                 [&](const ModelState& s) { return bowline::save_compacted(s, path); });
+}
+
+Result<LoadReport> Model::load(const std::string& path, const LoadOptions& options) {
+  return changing(state_, [&](ModelState& s) -> Result<LoadReport> {
+    Result<LoadReport> report = bowline::load(s, path, options);
     if (!report.ok()) {  // after a success nothing may fail, not even a sentence
       return std::move(report).status().at(format("While loading \"{}\" into a model.", path));
     }

@@ -1,6 +1,7 @@
 // What verbs of a Model ask first, and the frame of those that change what graphs read.
 #pragma once
 
+#include "core/boundary.h"
 #include "graph/bind.h"
 #include "graph/model_state.h"
 
@@ -29,6 +30,22 @@ auto reshaping(graph::ModelState& state, std::string_view name, std::optional<DT
   state.table = std::move(table);
   state.graphs = std::move(graphs);
   return result;
+}
+
+// As guarded(), of a verb that gives storages other bytes: weight formats that were set follow them.
+template <class Verb>
+auto changing(const std::shared_ptr<graph::ModelState>& state, const Verb& verb) {
+  return guarded(state, "model", [&](graph::ModelState& s) {
+    auto result = verb(s);
+    if (result.ok()) {
+      // What has no memory for that keeps the storages as they are.
+      (void)guarded([&] {
+        params::keep_formats(s.table);
+        return Status();
+      });
+    }
+    return result;
+  });
 }
 
 }  // namespace bowline

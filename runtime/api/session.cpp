@@ -34,14 +34,17 @@ Result<Session> Session::create(const Model& model, const Device& device,
 }
 
 Status Session::run(std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                    std::span<const StepValue> steps) {
-  return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.run({}, inputs, outputs, steps); });
+                    std::span<const StepValue> steps, std::span<const Tensor> overrides) {
+  return guarded(state_, "session", [&](exec::SessionState& s) {
+    return s.run({}, inputs, outputs, steps, overrides);
+  });
 }
 Status Session::run(std::string_view entry_point, std::span<const Tensor> inputs,
-                    std::span<const Tensor> outputs, std::span<const StepValue> steps) {
-  return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.run(entry_point, inputs, outputs, steps); });
+                    std::span<const Tensor> outputs, std::span<const StepValue> steps,
+                    std::span<const Tensor> overrides) {
+  return guarded(state_, "session", [&](exec::SessionState& s) {
+    return s.run(entry_point, inputs, outputs, steps, overrides);
+  });
 }
 MemoryReport Session::memory() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.memory(); });

@@ -22,8 +22,16 @@ Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainO
 
 using train::TrainerState;
 
-Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> batch) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.micro_step(batch); });
+Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> batch,
+                                                      std::span<const Tensor> overrides) {
+  return guarded(state_, "trainer",
+                 [&](TrainerState& s) { return s.micro_step(batch, overrides); });
+}
+
+void Trainer::set_gradient_hook(GradientHook hook) {
+  if (state_ != nullptr) {
+    state_->set_gradient_hook(std::move(hook));
+  }
 }
 
 Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {

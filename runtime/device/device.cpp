@@ -333,4 +333,67 @@ Result<std::shared_ptr<Block>> Block::allocate(const std::shared_ptr<OpenDevice>
   return block;
 }
 
+std::shared_ptr<Block> Block::part(std::shared_ptr<const Block> whole, uint64_t offset,
+                                   uint64_t bytes) {
+  std::shared_ptr<Block> block(new Block(whole->device_));
+  block->buffer_ = whole->buffer_;
+  block->offset_ = whole->offset_ + offset;
+  block->bytes_ = bytes;
+  block->whole_ = std::move(whole);
+  return block;
+}
+
+Status Block::write(uint64_t at, std::span<const std::byte> from) const {
+  return from.empty() ? Status() : device_->copy_in(buffer_, offset_ + at, from);
+}
+
+Status Block::read(uint64_t at, std::span<std::byte> to) const {
+  return to.empty() ? Status() : device_->copy_out(to, buffer_, offset_ + at);
+}
+
+Status Block::fill(std::byte value) const {
+  return bytes_ == 0 ? Status() : device_->fill(buffer_, offset_, bytes_, value);
+}
+
+Status Block::copy(uint64_t at, const Block& from, uint64_t from_at, uint64_t count) const {
+  return count == 0
+             ? Status()
+             : device_->copy(buffer_, offset_ + at, from.buffer_, from.offset_ + from_at, count);
+}
+
+namespace {
+
+// Offsets that count from the begin of a block, as offsets of its allocation.
+Program in_allocations(const Program& program, std::span<const Block* const> slots) {
+  Program out = program;
+  const auto shift = [&](Operand& o) {
+    if (o.table == kNoTable) {
+      o.offset += slots[o.slot]->offset();
+    }
+  };
+  for (Record& r : out.records) {
+    std::ranges::for_each(r.inputs, shift);
+    std::ranges::for_each(r.outputs, shift);
+    shift(r.workspace);
+  }
+  for (Table& table : out.tables) {
+    for (TableEntry& e : table.entries) {
+      e.offset += slots[e.slot]->offset();
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Recording>> record(OpenDevice& device, const Program& program,
+                                          std::span<const Block* const> slots) {
+  std::vector<Buffer> buffers;
+  for (const Block* block : slots) {
+    buffers.push_back(block->buffer());
+  }
+  const bool parts = std::ranges::any_of(slots, [](const Block* b) { return b->offset() != 0; });
+  return device.record(parts ? in_allocations(program, slots) : program, buffers);
+}
+
 }  // namespace bowline::device

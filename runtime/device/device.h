@@ -81,13 +81,16 @@ class OpenDevice {
   std::vector<RecordingTimes>* clock_ = nullptr;
 };
 
-// Device memory with an owner: freed with the last reference.
+// Device memory with an owner: freed with the last reference. An allocation of its own, or a part of one.
 class Block {
  public:
   static Result<std::shared_ptr<Block>> allocate(const std::shared_ptr<OpenDevice>& device,
                                                  uint64_t bytes, MemoryKind kind);
+  // Bytes [offset, offset + bytes) of `whole`, which lives as long.
+  static std::shared_ptr<Block> part(std::shared_ptr<const Block> whole, uint64_t offset,
+                                     uint64_t bytes);
   ~Block() {
-    if (buffer_.valid()) {
+    if (buffer_.valid() && whole_ == nullptr) {
       device_->free(buffer_, bytes_);
     }
   }
@@ -96,15 +99,32 @@ class Block {
 
   OpenDevice& device() const { return *device_; }
   const std::shared_ptr<OpenDevice>& device_handle() const { return device_; }
+  // The allocation, and where in it the block begins.
   Buffer buffer() const { return buffer_; }
+  uint64_t offset() const { return offset_; }
   uint64_t bytes() const { return bytes_; }
+  // The allocation that it is a part of, or itself.
+  const Block& whole() const { return whole_ ? *whole_ : *this; }
+
+  // Nothing is asked of the device for no bytes.
+  Status write(uint64_t at, std::span<const std::byte> from) const;
+  Status read(uint64_t at, std::span<std::byte> to) const;
+  Status fill(std::byte value) const;
+  // From a block of the same device.
+  Status copy(uint64_t at, const Block& from, uint64_t from_at, uint64_t count) const;
 
  private:
   explicit Block(std::shared_ptr<OpenDevice> device) : device_(std::move(device)) {}
   std::shared_ptr<OpenDevice> device_;
+  std::shared_ptr<const Block> whole_;
   Buffer buffer_;
+  uint64_t offset_ = 0;
   uint64_t bytes_ = 0;
 };
+
+// As OpenDevice::record(), with the block of each slot.
+Result<std::unique_ptr<Recording>> record(OpenDevice& device, const Program& program,
+                                          std::span<const Block* const> slots);
 
 // Every device of every backend with its name and, if it cannot be used, the reason.
 std::vector<DeviceInfo> list_devices();

@@ -53,11 +53,11 @@ Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot
     BOWLINE_ASSIGN(std::shared_ptr<device::Block> block,
                    device::Block::allocate(device_, slot.form->bytes(storage.shape),
                                            device::MemoryKind::device));
-    const device::Buffer from = storage.home.block->buffer();
+    const device::Block* const from = storage.home.block.get();
     // The program uses the last two slots alone.
-    const device::Buffer buffers[] = {from, from, from, from, block->buffer()};
+    const device::Block* const slots[] = {from, from, from, from, block.get()};
     BOWLINE_ASSIGN(std::unique_ptr<device::Recording> refresh,
-                   device_->record(copy.refresh.program, buffers));
+                   device::record(*device_, copy.refresh.program, slots));
     copy.residency = std::make_shared<params::Residency>(*slot.form, storage.generation,
                                                          std::move(block), std::move(refresh));
     table.add_copy(slot.tie, copy.residency);
@@ -72,14 +72,14 @@ Result<Segment> Segment::record(plan::Plan plan, params::Table& table,
   Segment s;
   s.device_ = device;
   s.workspace_ = workspace;
-  std::vector<device::Buffer> buffers = {workspace.arena->buffer(), workspace.io->buffer(),
-                                         workspace.step->buffer()};
+  std::vector<const device::Block*> slots = {workspace.arena.get(), workspace.io.get(),
+                                             workspace.step.get()};
   for (const plan::StorageSlot& slot : plan.storages) {
     BOWLINE_ASSIGN(std::shared_ptr<device::Block> block, s.block_of(slot, table));
-    buffers.push_back(block->buffer());
+    slots.push_back(block.get());
     s.blocks_.push_back(std::move(block));
   }
-  BOWLINE_ASSIGN(s.recording_, device->record(plan.program, buffers));
+  BOWLINE_ASSIGN(s.recording_, device::record(*device, plan.program, slots));
   std::vector<std::byte>& laid_out = *workspace.laid_out;
   laid_out.resize(std::max<uint64_t>(laid_out.size(), largest_counted(plan)));
   s.plan_ = std::move(plan);

@@ -2,9 +2,11 @@
 
 #include <set>
 
+#include "exec/override.h"
 #include "exec/profile.h"
 #include "graph/counted.h"
 #include "graph/fuse.h"
+#include "params/weight_format.h"
 #include "plan/listing.h"
 
 namespace bowline::exec {
@@ -21,6 +23,7 @@ void complete(MemoryReport& report, const params::Table& table, const device::Op
           copy == nullptr ? 0 : copy->block()->bytes() + copy->refresh()->overhead_bytes();
     }
   }
+  report.storage_bytes += params::padding_of_formats(table, device);
   report.staging_bytes = device == nullptr ? 0 : device->capabilities().staging_bytes;
   report.predicted_bytes = report.storage_bytes + report.copy_bytes + report.arena_bytes +
                            report.io_bytes + report.backend_bytes + report.staging_bytes;
@@ -192,7 +195,7 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
 
 Status SessionState::run(std::optional<std::string_view> entry_point,
                          std::span<const Tensor> inputs, std::span<const Tensor> outputs,
-                         std::span<const StepValue> steps) {
+                         std::span<const StepValue> steps, std::span<const Tensor> overrides) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
   if (fused_ && !std::ranges::all_of(steps, graph::fusion_allows)) {
@@ -208,13 +211,30 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
   }
   BOWLINE_TRY(entry->steps.check(plan));
   BOWLINE_TRY(set_counts(plan, inputs, entry->steps));
-  BOWLINE_ASSIGN(const uint32_t refreshes, exec::run(*device_, workspace_, entry->forward,
-                                                     model_->table, inputs, entry->steps));
+  BOWLINE_ASSIGN(const uint32_t refreshes, overrides.empty()
+                                               ? exec::run(*device_, workspace_, entry->forward,
+                                                           model_->table, inputs, entry->steps)
+                                               : run_with(overrides, *entry, inputs));
   ++counters_.submits;
   counters_.refreshes += refreshes;
   counters_.launches = entry->forward.recording()->launches();
   BOWLINE_TRY(check_error(entry->steps.head(), plan));
   return read_outputs(*device_, workspace_, plan, outputs, entry->steps);
+}
+
+Result<uint32_t> SessionState::run_with(std::span<const Tensor> overrides, Entry& entry,
+                                        std::span<const Tensor> inputs) {
+  const plan::Plan& plan = entry.forward.plan();
+  BOWLINE_ASSIGN(params::Table seen, overridden(model_->table, overrides, plan.written, device_));
+  BOWLINE_ASSIGN(const Segment segment, Segment::record(plan, seen, device_, workspace_));
+  ++counters_.recordings;
+  Result<uint32_t> refreshes = exec::run(*device_, workspace_, segment, seen, inputs, entry.steps);
+  for (const uint32_t tie : plan.written) {
+    if (seen.storages[tie].version != model_->table.storages[tie].version) {
+      model_->table.wrote(tie);
+    }
+  }
+  return refreshes;
 }
 
 Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,

@@ -20,7 +20,8 @@ class SessionState final : public graph::User {
   Status prepare(std::optional<const device::OpenDevice*> wanted = {});
   // None: the one entry point that there is.
   Status run(std::optional<std::string_view> entry_point, std::span<const Tensor> inputs,
-             std::span<const Tensor> outputs, std::span<const StepValue> steps);
+             std::span<const Tensor> outputs, std::span<const StepValue> steps,
+             std::span<const Tensor> overrides = {});
   Result<std::vector<NodeTime>> profile(std::optional<std::string_view> entry_point,
                                         std::span<const Tensor> inputs);
   void leave_device() override;
@@ -54,6 +55,9 @@ class SessionState final : public graph::User {
   // The plan that a run is for.
   Result<Entry*> entry_for(std::optional<std::string_view> entry_point,
                            std::span<const Tensor> inputs);
+  // As exec::run(), with values that parameters have in this run alone. Returns the refreshes.
+  Result<uint32_t> run_with(std::span<const Tensor> overrides, Entry& entry,
+                            std::span<const Tensor> inputs);
 
   std::shared_ptr<graph::ModelState> model_;
   const std::vector<BoundEntryPoint> entry_points_;

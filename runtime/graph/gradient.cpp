@@ -93,7 +93,8 @@ Marks Differentiator::reached(const Graph& graph, const Marks& inputs) const {
       }
       continue;
     }
-    const bool any = std::ranges::any_of(node.inputs, [&](ValueId v) { return marks[v] != 0; });
+    const bool any = !op_def(node.op).stops_gradient &&
+                     std::ranges::any_of(node.inputs, [&](ValueId v) { return marks[v] != 0; });
     for (const ValueId v : node.outputs) {
       marks[v] = any && is_float(graph[v].dtype);
     }

@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "model/description.h"
 #include "params/table.h"
+#include "params/weight_format.h"
 
 namespace bowline::graph {
 
@@ -32,6 +33,9 @@ struct ModelState {
   params::Table table;
   std::vector<Graph> graphs;  // entry points; Repeat bodies hang on their nodes
   std::vector<NamedDim> dims;
+
+  std::vector<std::shared_ptr<const WeightFormat>> formats = {
+      std::make_shared<const WeightFormat>(params::flat_format())};
 
   std::atomic<int> busy = 0;  // who reads the storages now; verbs that would change them refuse
   std::vector<User*> users;

@@ -278,6 +278,8 @@ struct OpDef {
   int (*count_outputs)(const Attributes& attributes) = nullptr;
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
+  // (optional) No gradient goes from its outputs to its inputs, which may be trained by other uses.
+  bool stops_gradient = false;
   // (optional) What the library adds by itself, found by op_with(): the copy of a value, the sum of two of one shape, a transpose,
   // and the node that runs a body again and again.
   bool is_copy = false;

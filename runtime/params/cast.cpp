@@ -1,8 +1,7 @@
 #include <cstring>
-#include <map>
 
 #include "core/element_types.h"
-#include "core/pattern.h"
+#include "params/chosen.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -67,21 +66,14 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
   BOWLINE_REQUIRE(is_float(to), "cast() makes f32, f16 or bf16 of storages, not {}.", to);
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "cast()"));
   CastReport report;
-  std::map<uint32_t, std::string_view> chosen;  // the first parameter with a match
-  for (const ParameterRow& p : table.parameters) {
-    if (matches(pattern, p.name)) {
-      chosen.try_emplace(p.tie, p.name);
-    }
-  }
-  BOWLINE_REQUIRE(!chosen.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
-                  table.parameters.size());
+  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   device::Demand demand;
   const std::shared_ptr<device::OpenDevice>& device = table.device();
-  std::erase_if(chosen, [&](const auto& entry) {
-    const Storage& row = table.storages[entry.first];
+  std::erase_if(storages, [&](const Chosen& entry) {
+    const Storage& row = table.storages[entry.tie];
     const std::string why = why_it_stays(row, to);
     if (!why.empty()) {
-      report.kept.push_back(format("\"{}\" {}", entry.second, why));
+      report.kept.push_back(format("\"{}\" {}", entry.name, why));
     } else if (row.dtype != to && row.encoding.is_plain() && row.home.block &&
                row.home.block->device_handle() == device) {
       demand.add(static_cast<uint64_t>(row.shape.elements()) * size_of(to),
@@ -92,7 +84,7 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
   if (device) {
     BOWLINE_TRY(device->require_room(demand).at("While making room for the cast storages."));
   }
-  for (const auto& [tie, name] : chosen) {
+  for (const auto& [tie, name] : storages) {
     Storage& row = stage.storage(tie);
     report.bytes_before += row.bytes();
     BOWLINE_TRY(

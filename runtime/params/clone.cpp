@@ -17,11 +17,7 @@ Result<Table> clone(const Table& table) {
     Result<std::shared_ptr<device::Block>> block =
         device::Block::allocate(from->device_handle(), from->bytes(), device::MemoryKind::device);
     BOWLINE_TRY(std::move(block).status().at(place));
-    if (from->bytes() > 0) {
-      BOWLINE_TRY(from->device()
-                      .copy(block.value()->buffer(), 0, from->buffer(), 0, from->bytes())
-                      .at(place));
-    }
+    BOWLINE_TRY(block.value()->copy(0, *from, 0, from->bytes()).at(place));
     Home home;
     home.block = std::move(block).value();
     out.set_home(tie, std::move(home));

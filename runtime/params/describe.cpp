@@ -1,5 +1,7 @@
 #include "params/describe.h"
 
+#include <unordered_map>
+
 namespace bowline::params {
 namespace {
 
@@ -15,7 +17,10 @@ Shape shown_shape(const ParameterRow& p, const Storage& s) {
   return shape.ok() ? shape.value() : s.shape;
 }
 
-StorageInfo describe(const Storage& s, uint32_t tie) {
+}  // namespace
+
+StorageInfo describe_storage(const Table& table, uint32_t tie) {
+  const Storage& s = table.storages[tie];
   StorageInfo out;
   out.tie = tie;
   out.empty = s.empty;
@@ -44,10 +49,13 @@ StorageInfo describe(const Storage& s, uint32_t tie) {
   if (s.home.file) {
     out.file_checksum = s.home.file->xxh3;
   }
+  for (const FormatGroup& g : table.formats()) {
+    if (g.whole && s.home.block && &s.home.block->whole() == g.whole.get()) {
+      out.format = g.format->name;
+    }
+  }
   return out;
 }
-
-}  // namespace
 
 std::vector<ParameterInfo> describe_parameters(const Table& table) {
   std::vector<ParameterInfo> out;
@@ -64,8 +72,13 @@ std::vector<StorageInfo> describe_storages(const Table& table) {
   std::vector<StorageInfo> out;
   const auto rows = static_cast<uint32_t>(table.used_rows());
   out.reserve(rows);
+  std::unordered_map<const void*, uint32_t> blocks;
   for (uint32_t tie = 0; tie < rows; ++tie) {
-    out.push_back(describe(table.storages[tie], tie));
+    out.push_back(describe_storage(table, tie));
+    const Storage& s = table.storages[tie];
+    // Where there is no block, a number that no other has.
+    const void* const block = s.home.block ? static_cast<const void*>(&s.home.block->whole()) : &s;
+    out.back().block = blocks.emplace(block, static_cast<uint32_t>(blocks.size())).first->second;
   }
   return out;
 }

@@ -29,9 +29,7 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
   }
   BOWLINE_TRY(require_host_memory(count));
   scratch.resize(count);
-  if (count > 0) {
-    BOWLINE_TRY(home.block->device().copy_out(scratch, home.block->buffer(), first));
-  }
+  BOWLINE_TRY(home.block->read(first, scratch));
   return Bytes(scratch);
 }
 
@@ -71,9 +69,7 @@ Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes 
   }
   BOWLINE_ASSIGN(home.block,
                  device::Block::allocate(device, bytes.size(), device::MemoryKind::device));
-  if (!bytes.empty()) {
-    BOWLINE_TRY(device->copy_in(home.block->buffer(), 0, bytes));
-  }
+  BOWLINE_TRY(home.block->write(0, bytes));
   return home;
 }
 

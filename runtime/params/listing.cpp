@@ -51,6 +51,9 @@ std::string Table::list_storages() const {
     }
     out += format("{} version {} generation {} {}", s.trainable ? "" : " frozen", s.version,
                   s.generation, s.where);
+    if (!s.format.empty()) {
+      out += format(" in block {} ({})", s.block, s.format);
+    }
     for (const CopyInfo& c : s.copies) {
       out += format(", as {} {}", c.dtype,
                     c.version ? format("version {}", *c.version) : "to be made");

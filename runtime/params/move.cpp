@@ -1,7 +1,6 @@
 #include <numeric>
-#include <set>
 
-#include "core/pattern.h"
+#include "params/chosen.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -67,16 +66,9 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
 
 Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& device,
                   std::string_view pattern, int busy) {
-  std::set<uint32_t> ties;
-  for (const ParameterRow& p : table.parameters) {
-    if (matches(pattern, p.name)) {
-      ties.insert(p.tie);
-    }
-  }
-  BOWLINE_REQUIRE(!ties.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
-                  table.parameters.size());
+  BOWLINE_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
   std::vector<uint32_t> rows;
-  for (const uint32_t tie : ties) {
+  for (const auto& [tie, name] : storages) {
     const std::vector<uint32_t> owned = sorted(table.owned(tie));
     rows.push_back(tie);
     rows.insert(rows.end(), owned.begin(), owned.end());

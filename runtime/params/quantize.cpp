@@ -1,4 +1,4 @@
-#include "core/pattern.h"
+#include "params/chosen.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -7,20 +7,6 @@ namespace bowline::params {
 namespace {
 
 using Floats = std::vector<float>;
-
-// The storages of the parameters that match, each with the first of them.
-Result<std::map<uint32_t, std::string_view>> chosen_by(const Table& table,
-                                                       std::string_view pattern) {
-  std::map<uint32_t, std::string_view> out;
-  for (const ParameterRow& p : table.parameters) {
-    if (matches(pattern, p.name)) {
-      out.try_emplace(p.tie, p.name);
-    }
-  }
-  BOWLINE_REQUIRE(!out.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
-                  table.parameters.size());
-  return out;
-}
 
 // Why a storage cannot be codes whoever reads it, or nothing.
 std::string why_it_stays(const Table& table, uint32_t tie, const Encoding& encoding) {
@@ -100,11 +86,11 @@ class Recoding {
 };
 
 // Room on the device for what is made, before anything is.
-Status require_room(const Table& table, const std::map<uint32_t, std::string_view>& chosen,
-                    const Encoding& encoding, std::optional<DType> dtype) {
+Status require_room(const Table& table, std::span<const Chosen> storages, const Encoding& encoding,
+                    std::optional<DType> dtype) {
   const std::shared_ptr<device::OpenDevice>& device = table.device();
   device::Demand demand;
-  for (const auto& [tie, name] : chosen) {
+  for (const auto& [tie, name] : storages) {
     const Storage& row = table.storages[tie];
     if (row.home.block && row.home.block->device_handle() == device) {
       demand.add(encoding.for_shape(row.shape).bytes(dtype.value_or(row.dtype), row.shape),
@@ -120,32 +106,32 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
                                 const std::map<uint32_t, std::string>& plain, int busy) {
   BOWLINE_REQUIRE(!encoding.is_plain(), "quantize() makes codes; dequantize() makes numbers.");
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
-  BOWLINE_ASSIGN(auto chosen, chosen_by(table, pattern));
+  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   Recoding recoding(stage);
   Status failed;
-  std::erase_if(chosen, [&](const auto& entry) {
-    const Storage& row = table.storages[entry.first];
+  std::erase_if(storages, [&](const Chosen& entry) {
+    const Storage& row = table.storages[entry.tie];
     const Encoding wanted = encoding.for_shape(row.shape);
     if (!row.encoding.is_plain()) {
       if (row.encoding != wanted && failed.ok()) {
         failed = Status(Code::bad_argument,
                         format("\"{}\" is stored as {}, not {}; dequantize() gives it numbers.",
-                               entry.second, row.encoding, wanted));
+                               entry.name, row.encoding, wanted));
       }
       return true;
     }
-    std::string why = why_it_stays(table, entry.first, wanted);
-    if (const auto reader = plain.find(entry.first); why.empty() && reader != plain.end()) {
+    std::string why = why_it_stays(table, entry.tie, wanted);
+    if (const auto reader = plain.find(entry.tie); why.empty() && reader != plain.end()) {
       why = reader->second;
     }
     if (!why.empty()) {
-      recoding.report.kept.push_back(format("\"{}\" {}", entry.second, why));
+      recoding.report.kept.push_back(format("\"{}\" {}", entry.name, why));
     }
     return !why.empty();
   });
   BOWLINE_TRY(std::move(failed));
-  BOWLINE_TRY(require_room(table, chosen, encoding, {}));
-  for (const auto& [tie, name] : chosen) {
+  BOWLINE_TRY(require_room(table, storages, encoding, {}));
+  for (const auto& [tie, name] : storages) {
     const Storage& row = table.storages[tie];
     BOWLINE_TRY(recoding.recode(tie, encoding.for_shape(row.shape), row.dtype)
                     .at(format("While quantizing storage {} (\"{}\").", tie, name)));
@@ -159,12 +145,12 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
 Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern, int busy) {
   BOWLINE_REQUIRE(is_float(to), "dequantize() makes f32, f16 or bf16 of codes, not {}.", to);
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "dequantize()"));
-  BOWLINE_ASSIGN(auto chosen, chosen_by(table, pattern));
-  std::erase_if(chosen,
-                [&](const auto& entry) { return table.storages[entry.first].encoding.is_plain(); });
-  BOWLINE_TRY(require_room(table, chosen, {}, to));
+  BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
+  std::erase_if(storages,
+                [&](const Chosen& entry) { return table.storages[entry.tie].encoding.is_plain(); });
+  BOWLINE_TRY(require_room(table, storages, {}, to));
   Recoding recoding(stage);
-  for (const auto& [tie, name] : chosen) {
+  for (const auto& [tie, name] : storages) {
     BOWLINE_TRY(recoding.recode(tie, {}, to)
                     .at(format("While dequantizing storage {} (\"{}\").", tie, name)));
   }

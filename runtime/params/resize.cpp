@@ -1,7 +1,6 @@
 #include <cstring>
-#include <set>
 
-#include "core/pattern.h"
+#include "params/chosen.h"
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -97,20 +96,13 @@ class Resizing {
 
 Result<ResizeReport> resize(Table& table, std::string_view pattern, int64_t rows, const Init& init,
                             uint64_t seed, int busy) {
-  BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
+  BOWLINE_ASSIGN(const std::vector<Chosen> storages, chosen(table, pattern));
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "resize()"));
   ResizeReport report;
   Resizing resizing(stage, rows, init, seed, report);
-  std::set<uint32_t> chosen;
-  for (const ParameterRow& p : table.parameters) {
-    const bool named =
-        std::ranges::any_of(patterns, [&](const std::string& one) { return matches(one, p.name); });
-    if (named && chosen.insert(p.tie).second) {
-      BOWLINE_TRY(resizing.resize(p.tie).at(format("While giving \"{}\" {} rows.", p.name, rows)));
-    }
+  for (const auto& [tie, name] : storages) {
+    BOWLINE_TRY(resizing.resize(tie).at(format("While giving \"{}\" {} rows.", name, rows)));
   }
-  BOWLINE_REQUIRE(!chosen.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
-                  table.parameters.size());
   if (report.storages > 0) {
     stage.commit();
   }

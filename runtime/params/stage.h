@@ -28,6 +28,10 @@ class Stage {
   // Adds a row and returns its tie index.
   uint32_t add(Storage row);
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
+  void set_formats(std::vector<FormatGroup> formats, const ModelCounters& counters) {
+    formats_ = std::move(formats);
+    counters_ = counters;
+  }
 
   // Rows that belong to `owner`.
   std::vector<uint32_t> owned_by(uint32_t owner) const;
@@ -39,13 +43,19 @@ class Stage {
   void commit();
 
  private:
-  explicit Stage(Table& table) : target_(table), device_(table.device()) {}
+  explicit Stage(Table& table)
+      : target_(table),
+        device_(table.device()),
+        formats_(table.formats()),
+        counters_(table.counters()) {}
   Table& target_;
   std::unordered_map<uint32_t, Storage> storages_;
   std::unordered_map<uint32_t, ParameterRow> parameters_;
   std::unordered_map<uint32_t, size_t> uses_;  // of a storage by parameters_
   std::vector<Storage> added_;
   std::shared_ptr<device::OpenDevice> device_;
+  std::vector<FormatGroup> formats_;
+  ModelCounters counters_;
 };
 
 }  // namespace bowline::params

@@ -68,6 +68,14 @@ struct ParameterRow {
   std::string target;  // of an adapter: the parameter that it changes
 };
 
+// Storages that lie in one allocation (params/weight_format.h).
+struct FormatGroup {
+  std::shared_ptr<const WeightFormat> format;
+  std::vector<uint32_t> ties;
+  std::shared_ptr<const device::Block>
+      whole;  // null: they do not lie on one device that the format is for
+};
+
 // Rows that everybody reads and the table alone changes.
 template <class Row>
 class Rows {
@@ -137,6 +145,13 @@ class Table {
   const std::shared_ptr<device::OpenDevice>& device() const { return device_; }
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
 
+  const std::vector<FormatGroup>& formats() const { return formats_; }
+  const ModelCounters& counters() const { return counters_; }
+  void set_formats(std::vector<FormatGroup> formats, const ModelCounters& counters) {
+    formats_ = std::move(formats);
+    counters_ = counters;
+  }
+
   std::string list_parameters() const;
   std::string list_storages() const;
   std::string list_ties() const;
@@ -146,6 +161,8 @@ class Table {
   void enter(uint32_t tie);
 
   std::shared_ptr<device::OpenDevice> device_;
+  std::vector<FormatGroup> formats_;
+  ModelCounters counters_;
   Names names_;   // of parameters
   Groups users_;  // parameters by their storage
   Groups owned_;  // storages by their owner

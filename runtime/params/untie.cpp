@@ -15,10 +15,7 @@ Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
     Home home;
     BOWLINE_ASSIGN(home.block,
                    device::Block::allocate(device, window.count, device::MemoryKind::device));
-    if (window.count > 0) {
-      BOWLINE_TRY(device->copy(home.block->buffer(), 0, storage.home.block->buffer(), window.first,
-                               window.count));
-    }
+    BOWLINE_TRY(home.block->copy(0, *storage.home.block, window.first, window.count));
     return home;
   }
   std::vector<std::byte> scratch;

@@ -52,10 +52,7 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
   }
   if (storage.home.block) {
     // The last thing that can fail: it has no effect then.
-    if (!run.empty()) {
-      BOWLINE_TRY(
-          storage.home.block->device().copy_in(storage.home.block->buffer(), window.first, run));
-    }
+    BOWLINE_TRY(storage.home.block->write(window.first, run));
     ++storage.version;
   } else if (!storage.home.valid() && table.device()) {
     BOWLINE_REQUIRE(window.count == storage.bytes(), "Storage {} of \"{}\" has no bytes yet.",

@@ -81,8 +81,18 @@ Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view patte
 // Makes the rows of a training empty.
 void drop_training(Table& table);
 
+// The table without its empty rows, and the numbers that the others get. It shares the bytes.
+struct Compacted {
+  Table table;
+  CompactReport report;
+};
+Compacted compacted(const Table& table);
+
 // The same rows with bytes of their own, on the same device, without those of a training.
 Result<Table> clone(const Table& table);
+
+// `source` as a load of it into `table` sees it: under the names of the aliases, with the values that the hook gives.
+Result<Table> substituted(const Table& table, const Table& source, const LoadOptions& options);
 
 // Values of `source` by parameter name, per storage of `table`. Unless `partial`, every element of
 // every parameter must be supplied and every name known. Optimizer rows are not loaded. Errors

@@ -299,12 +299,12 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
     if (row.empty || (row.role == Role::gradient && !pending)) {
       continue;  // between two steps gradients are not kept
     }
-    device::OpenDevice& device = row.home.block->device();
+    const device::Block& block = *row.home.block;
     if (const Storage* from = counterpart(saved, staged, tie); from != nullptr) {
       BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(*from, scratch));
-      BOWLINE_TRY(bytes.empty() ? Status() : device.copy_in(row.home.block->buffer(), 0, bytes));
+      BOWLINE_TRY(block.write(0, bytes));
     } else if (row.role != Role::master) {
-      BOWLINE_TRY(device.fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
+      BOWLINE_TRY(block.fill(std::byte{0}));
     }
     staged.wrote(tie);
     fault_ = TrainState::damaged;

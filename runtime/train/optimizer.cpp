@@ -274,7 +274,7 @@ Status place_waiting(params::Table& table) {
     } else {
       BOWLINE_ASSIGN(row.home.block,
                      device::Block::allocate(device, row.bytes(), device::MemoryKind::device));
-      BOWLINE_TRY(device->fill(row.home.block->buffer(), 0, row.bytes(), std::byte{0}));
+      BOWLINE_TRY(row.home.block->fill(std::byte{0}));
     }
     table.put(tie, std::move(row));
   }

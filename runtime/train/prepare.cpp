@@ -136,7 +136,7 @@ Status TrainerState::fill_masters() {
     BOWLINE_TRY(params::require_host_memory(master.bytes()));
     std::vector<std::byte> wide(master.bytes());
     params::convert_floats(values, storage.dtype, wide, master.dtype);
-    BOWLINE_TRY(master.home.block->device().copy_in(master.home.block->buffer(), 0, wide));
+    BOWLINE_TRY(master.home.block->write(0, wide));
     model_->table.wrote(*row);
     masters_[tie] = storage.version;
   }

@@ -99,7 +99,7 @@ Status TrainerState::restore() {
       if (bytes.empty() || live != (row.home.block == model_->table.storages[tie].home.block)) {
         continue;
       }
-      BOWLINE_TRY(row.home.block->device().copy_in(row.home.block->buffer(), 0, bytes));
+      BOWLINE_TRY(row.home.block->write(0, bytes));
       staged.wrote(tie);
       if (live) {
         unread_.reset();

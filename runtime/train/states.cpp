@@ -39,7 +39,7 @@ Status TrainerState::keep_states() {
   states_kept_ = false;
   for (State& s : states_) {
     const device::Block& block = *model_->table.storages[s.tie].home.block;
-    BOWLINE_TRY(block.device().copy_out(s.bytes, block.buffer(), 0));
+    BOWLINE_TRY(block.read(0, s.bytes));
   }
   states_kept_ = true;
   return {};
@@ -49,7 +49,7 @@ Status TrainerState::put_back_states() {
   for (const State& s : states_) {
     if (states_kept_) {
       const device::Block& block = *model_->table.storages[s.tie].home.block;
-      const Status written = block.device().copy_in(block.buffer(), 0, s.bytes);
+      const Status written = block.write(0, s.bytes);
       model_->table.wrote(s.tie);
       if (!written.ok()) {
         fault_ = TrainState::damaged;

@@ -1,7 +1,9 @@
 // One training step.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "exec/override.h"
 #include "exec/profile.h"
 #include "model/checksum.h"
 #include "train/trainer.h"
@@ -125,7 +127,8 @@ Result<float> TrainerState::read_loss(const plan::Plan& plan) const {
   return loss;
 }
 
-Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch) {
+Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch,
+                                                           std::span<const Tensor> overrides) {
   const graph::Running running(*model_);
   if (unread_) {
     BOWLINE_REQUIRE(hash_of(batch) == unread_->batch,
@@ -142,17 +145,29 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   const bool last = state_.micro_step + 1 == options_.accumulation;
-  exec::Submission submission(model_->table);
-  submission.add(*accumulate_);
-  if (last) {
+  const bool hooked = last && hook_ != nullptr;
+  params::Table seen;  // what the overrides make of the table
+  if (!overrides.empty()) {
+    const plan::Plan& plan = accumulate_->plan();
+    BOWLINE_ASSIGN(seen, exec::overridden(model_->table, overrides, plan.written, device_));
+    BOWLINE_ASSIGN(exec::Segment segment, exec::Segment::record(plan, seen, device_, workspace_));
+    overridden_.emplace(std::move(segment));
+    ++counters_.recordings;
+  }
+  exec::Submission submission(overrides.empty() ? model_->table : seen);
+  submission.add(overrides.empty() ? *accumulate_ : *overridden_);
+  if (last && !hooked) {
     submission.add(*update_);
   }
   BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch, *steps_));
   fill(*steps_);
   BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
   if (Status s = submission.submit(*device_); !s.ok()) {
-    look_after_failed_submit(last);
+    look_after_failed_submit(last && !hooked);
     return s;
+  }
+  if (hooked) {
+    BOWLINE_TRY(update_after_hook());
   }
   ++counters_.submits;
   counters_.refreshes += submission.refreshes();
@@ -160,9 +175,70 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   const AtTheEnd remember_what_is_unread([&] {
     if (unread_) {
       unread_->batch = hash_of(batch);
+    } else {
+      overridden_.reset();
     }
   });
   return read_back(batch);
+}
+
+Status TrainerState::update_after_hook() {
+  const auto before = [&]() -> Status {
+    BOWLINE_TRY(device_->wait());
+    BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
+    const params::Table& table = model_->table;
+    for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+      const auto row = table.owned(tie, params::Role::gradient, 0);
+      // After a bad index the gradients mean nothing, and the update does nothing.
+      if (row && !table.storages[*row].empty && steps_->head().error == 0) {
+        BOWLINE_TRY(call_hook(tie, *row));
+      }
+    }
+    return {};
+  };
+  if (Status s = before(); !s.ok()) {
+    look_after_failed_submit(false);
+    return s;
+  }
+  exec::Submission update(model_->table);
+  update.add(*update_);
+  if (Status s = update.submit(*device_); !s.ok()) {
+    look_after_failed_submit(true);
+    return s;
+  }
+  ++counters_.submits;
+  return {};
+}
+
+Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
+  const params::Table& table = model_->table;
+  const params::Storage& storage = table.storages[row];
+  BOWLINE_ASSIGN(std::vector<std::byte> bytes, params::read_bytes(storage));
+  std::vector<float> gradient(bytes.size() / sizeof(float));
+  // The row is the sum over the micro-batches, times the loss scale.
+  const float share =
+      1 / (static_cast<float>(options_.accumulation) * state_.loss_scale.value_or(1));
+  std::memcpy(gradient.data(), bytes.data(), bytes.size());
+  for (float& g : gradient) {
+    g *= share;
+  }
+  const std::vector<float> seen = gradient;
+  GradientInfo info{tie, {}, storage.shape.dims(), state_.step + 1};
+  for (const uint32_t user : params::sorted(table.users(tie))) {
+    info.parameters.push_back(table.parameters[user].name);
+  }
+  ++counters_.hook_fires;
+  BOWLINE_TRY(hook_(info, gradient));
+  if (std::memcmp(seen.data(), gradient.data(), bytes.size()) == 0) {
+    return {};
+  }
+  for (size_t i = 0; i < gradient.size(); ++i) {
+    if (std::memcmp(&seen[i], &gradient[i], sizeof(float)) != 0) {
+      const float value = gradient[i] / share;
+      std::memcpy(bytes.data() + i * sizeof(float), &value, sizeof(float));
+    }
+  }
+  return storage.home.block->write(0, bytes);
 }
 
 Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor> batch) {

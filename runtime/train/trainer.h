@@ -18,7 +18,9 @@ class TrainerState final : public graph::User {
 
   // Checks the options, makes rows and plans. A failure leaves the model as it was. `device` null: one that was moved from.
   Status start(const device::OpenDevice* device);
-  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
+  Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
+                                               std::span<const Tensor> overrides = {});
+  void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
@@ -120,6 +122,9 @@ class TrainerState final : public graph::User {
   // Errors  bad_argument: what an earlier failure left does not allow `call`.
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
   void look_after_failed_submit(bool last);
+  // The update in a submission of its own, after the hook saw what the accumulate segment left.
+  Status update_after_hook();
+  Status call_hook(uint32_t tie, uint32_t row);
   // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
   // can be called again.
   Result<std::optional<StepReport>> read_back(std::span<const Tensor> batch);
@@ -183,6 +188,9 @@ class TrainerState final : public graph::User {
   std::optional<exec::Segment> accumulate_;
   std::optional<exec::Segment> update_;
   std::optional<exec::Segment> evaluate_;
+  std::optional<exec::Segment>
+      overridden_;  // accumulate_ of a micro-batch with overrides, until it was read back
+  GradientHook hook_;
   std::optional<exec::StepValues> steps_;  // of the plans; after a submission, what came back
   std::unique_ptr<exec::SessionState>
       outputs_;  // for evaluate() with outputs, from its first use on

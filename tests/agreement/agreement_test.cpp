@@ -52,7 +52,7 @@ void nudge(Model& model, uint32_t run) {
       std::memcpy(bytes.data() + 4 * i, &w, 4);
     }
     const params::Home& home = storages[tie].home;
-    ASSERT_OK(home.block->device().copy_in(home.block->buffer(), 0, bytes));
+    ASSERT_OK(home.block->write(0, bytes));
   }
 }
 

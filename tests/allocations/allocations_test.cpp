@@ -193,6 +193,57 @@ Status create_trainer(World& w) {
   return std::move(t).status();
 }
 
+// Storages one behind the other.
+void with_format(World& w) {
+  on_device(w);
+  WeightFormat row;
+  row.name = "row";
+  row.layout = [](std::span<const StorageInfo> group) -> Result<FormatLayout> {
+    FormatLayout out;
+    for (const StorageInfo& s : group) {
+      out.offsets.push_back(out.bytes);
+      out.bytes += s.bytes;
+    }
+    return out;
+  };
+  must(w.seed.model.register_format(std::move(row)));
+}
+
+Status set_format(World& w) { return w.seed.model.set_format("row", "embed").status(); }
+
+// Made before allocations fail, but for what the hook makes.
+const LoadOptions& hooked() {
+  static const LoadOptions options = [] {
+    LoadOptions o;
+    o.aliases = {{"embed", "embed"}};
+    o.hook = [](const LoadedParameter&, const Tensor& value) -> Result<std::optional<LoadedValue>> {
+      LoadedValue same{value.dtype, value.shape, std::vector<std::byte>(24)};
+      std::memcpy(same.bytes.data(), value.data, 24);
+      return std::optional(std::move(same));
+    };
+    return o;
+  }();
+  return options;
+}
+
+Status run_with_override(World& w) {
+  int32_t id = 2;
+  float values[6] = {6, 5, 4, 3, 2, 1}, sum = 0;
+  const Tensor in[] = {{"x", DType::i32, {1}, &id}}, out[] = {{"loss", DType::f32, {}, &sum}};
+  const Tensor other[] = {{"head", DType::f32, {3, 2}, values}};
+  return read(w, w.session->run(in, out, {}, other), {&sum, 1});
+}
+
+Status step_with_override(World& w) {
+  int32_t id = 2;
+  float values[6] = {6, 5, 4, 3, 2, 1};
+  const Tensor in[] = {{"x", DType::i32, {1}, &id}};
+  const Tensor other[] = {{"head", DType::f32, {3, 2}, values}};
+  const auto report = w.trainer->micro_step(in, other);
+  const float norm = report.ok() && report.value() ? report.value()->grad_norm : 0;
+  return read(w, report.status(), {&norm, 1});
+}
+
 const Call kCalls[] = {
     {"Open", with_file, [](World& w) { return make(w, Model::open(w.file)); }},
     {"OpenRead", with_file,
@@ -260,11 +311,27 @@ const Call kCalls[] = {
     {"GetValue", on_device, get},
     {"Freeze", nothing, [](World& w) { return w.seed.model.freeze("head"); }},
     {"To", nothing, [](World& w) { return w.seed.model.to(w.device); }},
+    {"Offload", on_device, [](World& w) { return w.seed.model.offload(); }},
+    {"SetFormat", with_format, set_format},
+    {"RestoreFormat",
+     [](World& w) {
+       with_format(w);
+       must(set_format(w));
+     },
+     [](World& w) { return w.seed.model.restore_format().status(); }},
+    {"LoadHook",
+     [](World& w) {
+       with_file(w);
+       hooked();
+     },
+     [](World& w) { return w.seed.model.load(w.file, hooked()).status(); }},
+    {"RunOverride", with_session, run_with_override},
+    {"LastMicroStepOverride", with_trainer, step_with_override},
     {"Clone", with_trainer, [](World& w) { return make(w, w.seed.model.clone()); }},
     {"Save", on_device, [](World& w) { return w.seed.model.save(w.saved); }},
     {"Load", with_file, [](World& w) { return w.seed.model.load(w.file).status(); }},
     {"LoadAssign", with_file,
-     [](World& w) { return w.seed.model.load(w.file, LoadMode::assign).status(); }},
+     [](World& w) { return w.seed.model.load(w.file, {.mode = LoadMode::assign}).status(); }},
     {"Metadata", nothing,
      [](World& w) { return w.seed.model.set_metadata("k", "a text that is long enough"); }},
     {"Quantize", nothing,

@@ -133,6 +133,14 @@ class Outcome(harness.Case):
         self.expect(run("bench", "matmul", "--m", 64, "--n", 64, "--k", 64, "--runs", 7, *device, "1KiB"), FAILED, "budget is 1024.")
         self.expect(run("bench", "train", self.model, *dims, "--steps", 1, *device, "1MiB"), FAILED, "--no-floor leaves it out")
 
+    def test_bench_ties(self):
+        call = run("bench", "ties", "--repeats", 3, "--runs", 1, "--ties", 5, "-o", "json")
+        times = json.loads(self.expect(call, OK).stdout)["times"]
+        self.assertEqual(list(times), ["open and plan", "run", "training step"])
+        for row in times.values():
+            self.assertAlmostEqual(row["ratio"], row["tied_ms"] / row["plain_ms"])
+        self.assertIn("3 repeats", self.expect(run("bench", "ties", "--repeats", 3, "--runs", 1, "--ties", 5), OK).stdout)
+
     def test_the_table_bench(self):
         times = json.loads(self.expect(run("bench", "table", "--parameters", 50, "-o", "json"), OK).stdout)["time_ms"]
         self.assertEqual(sorted(times), sorted(["build", "save", "open", "to the device", "plan to run", "plan to train", "clone",

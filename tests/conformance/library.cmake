@@ -31,4 +31,4 @@ target_compile_options(bowline_conformance PRIVATE ${BOWLINE_WARNINGS} -fno-exce
 target_compile_definitions(bowline_conformance PUBLIC BOWLINE_ORACLES)
 target_include_directories(bowline_conformance PUBLIC "${PROJECT_SOURCE_DIR}/tests" PRIVATE "${conformance_generated}")
 target_precompile_headers(bowline_conformance PRIVATE <cmath> <conformance/suite.h>)
-target_link_libraries(bowline_conformance PUBLIC bowline_checked)
+target_link_libraries(bowline_conformance PUBLIC bowline_recipes bowline_checked)

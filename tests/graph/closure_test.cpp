@@ -295,7 +295,7 @@ TEST(Closure, AnAssignedShapeThatTheGraphCannotTakeIsRefused) {
   ASSERT_OK(other.materialize(1));
   ASSERT_OK(other.save(folder / "five"));
   const std::string before = model.parameters() + model.storages();
-  const Status status = model.load(folder / "five", LoadMode::assign).status();
+  const Status status = model.load(folder / "five", {.mode = LoadMode::assign}).status();
   EXPECT_EQ(status.code(), Code::bad_argument);
   EXPECT_NE(status.message().find("While checking node 1 (Add)"), std::string::npos)
       << status.message();

@@ -106,7 +106,7 @@ TEST_F(Encoded, IsLoaded) {
   std::vector<float> got(4);
   ASSERT_OK(other.get_value("l1", {{}, DType::f32, {2, 2}, got.data()}));
   EXPECT_NEAR(got[0], 1, 0.1f);
-  ASSERT_OK(other.load(path_, LoadMode::copy, true).status());
+  ASSERT_OK(other.load(path_, {.mode = LoadMode::copy, .partial = true}).status());
   expect_numbers(other);
 
   const Bytes plain = make_sample().bytes();
@@ -115,7 +115,9 @@ TEST_F(Encoded, IsLoaded) {
   Model model = must(Model::open(plain_path));
   const std::string before = model.storages();
   const auto load = [&](LoadMode mode) {
-    return model.load(path_, mode, true).status().message();  // one has no bytes in the file
+    return model.load(path_, {.mode = mode, .partial = true})
+        .status()
+        .message();  // one has no bytes in the file
   };
   EXPECT_NE(load(LoadMode::copy)
                 .find("Parameter \"l0\" is stored as plain here and as int8 block 2 "

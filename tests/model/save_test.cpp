@@ -192,7 +192,7 @@ TEST(Save, OneNameOfATieIsEnoughForALoad) {
   ASSERT_TRUE(one.save(folder / "head").ok());
   EXPECT_EQ(model.load(folder / "head").status().code(), Code::bad_argument);
   const std::string ties = model.ties();
-  const auto report = model.load(folder / "head", LoadMode::copy, true);
+  const auto report = model.load(folder / "head", {.mode = LoadMode::copy, .partial = true});
   ASSERT_TRUE(report.ok()) << report.status().message();
   std::vector<float> a(66), b(66);
   Tensor ta{"", DType::f32, table, a.data()}, tb{"", DType::f32, table, b.data()};

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "params/table_fixture.h"
+#include "params/weight_format.h"
 
 namespace bowline {
 namespace {
@@ -105,6 +106,36 @@ TEST(AllOrNothing, Resize) {
     return params::resize(t, "{emb,w}", 5, Init::normal(1), 1, 0).status();
   });
   EXPECT_EQ(calls, 9) << "out, room, in for two storages and a moment";
+}
+
+// Storages one behind the other.
+std::shared_ptr<const WeightFormat> row_format() {
+  WeightFormat row;
+  row.name = "row";
+  row.layout = [](std::span<const StorageInfo> group) -> Result<FormatLayout> {
+    FormatLayout out;
+    for (const StorageInfo& s : group) {
+      out.offsets.push_back(out.bytes);
+      out.bytes += s.bytes;
+    }
+    return out;
+  };
+  return std::make_shared<const WeightFormat>(std::move(row));
+}
+
+TEST(AllOrNothing, Formats) {
+  const auto set = [](Table& t, const auto&) {
+    return params::set_format(t, row_format(), "{emb,w}", 0).status();
+  };
+  EXPECT_EQ(expect_all_or_nothing(on_device, set), 4) << "room, zeros, and a copy of each storage";
+  const auto packed = [&](const auto& fault) {
+    Table t = on_device(fault);
+    EXPECT_TRUE(set(t, fault).ok());
+    return t;
+  };
+  const int calls = expect_all_or_nothing(
+      packed, [](Table& t, const auto&) { return params::restore_format(t, "emb", 0).status(); });
+  EXPECT_EQ(calls, 4) << "room and a copy for each storage";
 }
 
 TEST(AllOrNothing, Materialize) {

@@ -1,9 +1,10 @@
-// Devices that keep the contract and no more: two prove that ties are not pointers, one that a plan says what depends on what.
-// Each wraps another device.
+// Devices that keep the contract and no more: four prove that ties are neither pointers nor bytes in some layout, one that a plan
+// says what depends on what. Each wraps another device.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 
 #include "faults/wrapped_device.h"
@@ -112,6 +113,170 @@ class MovingDevice : public WrappedDevice {
  private:
   std::map<uint64_t, uint64_t> live_;  // buffer -> bytes
   std::multimap<uint64_t, device::Buffer> freed_;
+};
+
+// Remembers what it is asked to do, and does it when somebody waits or reads: a value that is looked at too early, or a write that
+// overtakes a run, is seen.
+class LazyDevice : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+  ~LazyDevice() override { (void)flush(); }
+
+  void free(device::Buffer buffer) override {
+    (void)flush();
+    WrappedDevice::free(buffer);
+  }
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    later_.push_back([this, to, offset, bytes = std::vector(from.begin(), from.end())] {
+      return WrappedDevice::copy_in(to, offset, bytes);
+    });
+    return {};
+  }
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
+    BOWLINE_TRY(flush());
+    return WrappedDevice::copy_out(to, from, offset);
+  }
+  Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
+    later_.push_back(
+        [=, this] { return WrappedDevice::copy(to, to_offset, from, from_offset, bytes); });
+    return {};
+  }
+  Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    later_.push_back([=, this] { return WrappedDevice::fill(to, offset, bytes, value); });
+    return {};
+  }
+  Result<std::unique_ptr<device::Recording>> record(
+      const device::Program& program, std::span<const device::Buffer> buffers) override {
+    BOWLINE_ASSIGN(auto inner, WrappedDevice::record(program, buffers));
+    return std::unique_ptr<device::Recording>(std::make_unique<Kept>(*this, std::move(inner)));
+  }
+  Status submit(std::span<device::Recording* const> recordings) override {
+    for (device::Recording* r : recordings) {
+      later_.push_back([this, r] {
+        device::Recording* const inner[] = {static_cast<Kept*>(r)->inner.get()};
+        return WrappedDevice::submit(inner);
+      });
+    }
+    return {};
+  }
+  Status wait() override {
+    BOWLINE_TRY(flush());
+    return WrappedDevice::wait();
+  }
+  Result<std::vector<device::RecordTime>> timestamps(device::Recording& recording) override {
+    BOWLINE_TRY(flush());
+    return WrappedDevice::timestamps(*static_cast<Kept&>(recording).inner);
+  }
+
+ private:
+  struct Kept : device::Recording {
+    Kept(LazyDevice& of, std::unique_ptr<device::Recording> recorded)
+        : device(of), inner(std::move(recorded)) {}
+    ~Kept() override { (void)device.flush(); }
+    uint64_t overhead_bytes() const override { return inner->overhead_bytes(); }
+    uint32_t launches() const override { return inner->launches(); }
+    LazyDevice& device;
+    std::unique_ptr<device::Recording> inner;
+  };
+
+  Status flush() {
+    const std::vector<std::function<Status()>> now = std::exchange(later_, {});
+    for (const auto& one : now) {
+      BOWLINE_TRY(one());
+    }
+    return WrappedDevice::wait();
+  }
+  std::vector<std::function<Status()>> later_;
+};
+
+// Keeps every buffer in blocks, last to first, with padding between them. Only while it runs do the bytes lie as the contract says;
+// else what lies there is NaN. What takes the bytes of a device for those of a parameter, or counts them, errs here.
+class PackedDevice : public WrappedDevice {
+ public:
+  using WrappedDevice::WrappedDevice;
+
+  Result<device::Buffer> allocate(uint64_t bytes, device::MemoryKind kind) override {
+    BOWLINE_ASSIGN(const device::Buffer buffer, WrappedDevice::allocate(bytes, kind));
+    packed_[buffer.id] = {
+        bytes, std::vector<std::byte>((bytes + kBlock - 1) / kBlock * 2 * kBlock, std::byte{0xFF})};
+    return buffer;
+  }
+  void free(device::Buffer buffer) override {
+    packed_.erase(buffer.id);
+    WrappedDevice::free(buffer);
+  }
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    BOWLINE_ASSIGN(Packed* const p, range(to, offset, from.size()));
+    for (uint64_t i = 0; i < from.size(); ++i) {
+      p->at(offset + i) = from[i];
+    }
+    return {};
+  }
+  Status copy_out(std::span<std::byte> to, device::Buffer from, uint64_t offset) override {
+    BOWLINE_ASSIGN(Packed* const p, range(from, offset, to.size()));
+    for (uint64_t i = 0; i < to.size(); ++i) {
+      to[i] = p->at(offset + i);
+    }
+    return {};
+  }
+  Status copy(device::Buffer to, uint64_t to_offset, device::Buffer from, uint64_t from_offset,
+              uint64_t bytes) override {
+    std::vector<std::byte> host(bytes);
+    BOWLINE_TRY(copy_out(host, from, from_offset));
+    return copy_in(to, to_offset, host);
+  }
+  Status fill(device::Buffer to, uint64_t offset, uint64_t bytes, std::byte value) override {
+    return copy_in(to, offset, std::vector<std::byte>(bytes, value));
+  }
+  Status submit(std::span<device::Recording* const> recordings) override {
+    BOWLINE_TRY(each([this](device::Buffer buffer, Packed& p) {
+      std::vector<std::byte> plain(p.bytes);
+      for (uint64_t i = 0; i < p.bytes; ++i) {
+        plain[i] = p.at(i);
+      }
+      return WrappedDevice::copy_in(buffer, 0, plain);
+    }));
+    BOWLINE_TRY(WrappedDevice::submit(recordings));
+    BOWLINE_TRY(WrappedDevice::wait());
+    return each([this](device::Buffer buffer, Packed& p) -> Status {
+      std::vector<std::byte> plain(p.bytes);
+      BOWLINE_TRY(WrappedDevice::copy_out(plain, buffer, 0));
+      for (uint64_t i = 0; i < p.bytes; ++i) {
+        p.at(i) = plain[i];
+      }
+      return WrappedDevice::fill(buffer, 0, p.bytes, std::byte{0xFF});
+    });
+  }
+
+ private:
+  static constexpr uint64_t kBlock = 16;
+  struct Packed {
+    uint64_t bytes = 0;
+    std::vector<std::byte> blocks;
+    std::byte& at(uint64_t i) {
+      const uint64_t count = blocks.size() / (2 * kBlock);
+      return blocks[(count - 1 - i / kBlock) * 2 * kBlock + i % kBlock];
+    }
+  };
+
+  Result<Packed*> range(device::Buffer buffer, uint64_t offset, uint64_t bytes) {
+    const auto it = packed_.find(buffer.id);
+    BOWLINE_REQUIRE(
+        it != packed_.end() && offset <= it->second.bytes && bytes <= it->second.bytes - offset,
+        "There are no {} bytes at {} of buffer {}.", bytes, offset, buffer.id);
+    return &it->second;
+  }
+  template <class Do>
+  Status each(const Do& work) {
+    for (auto& [id, packed] : packed_) {
+      if (packed.bytes > 0) {
+        BOWLINE_TRY(work(device::Buffer{id}, packed));
+      }
+    }
+    return {};
+  }
+  std::map<uint64_t, Packed> packed_;
 };
 
 // Runs the records of each level last to first: they do not depend on each other. A record that shares a level with one that

@@ -111,7 +111,7 @@ TEST_P(Quantized, EveryVerbKeepsTheCodesAndTheTie) {
     expect_q8(copy, device_);
     EXPECT_EQ(copy.ties(), ties);
   }
-  ASSERT_OK(m.load(path, LoadMode::copy));
+  ASSERT_OK(m.load(path, {.mode = LoadMode::copy}));
   expect_q8(m, device_);
   ASSERT_OK(m.dequantize());
   EXPECT_EQ(must(m.describe()).storages[0].encoding, "plain");

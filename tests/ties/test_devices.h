@@ -21,7 +21,13 @@ inline std::vector<std::string> computing_device_names() {
   return out;
 }
 
-// These, and the wrappers of cpu: "opaque", "moving".
+// The wrappers of cpu that ties are tested on.
+inline constexpr std::string_view kMocks[] = {"opaque", "moving", "lazy", "packed"};
+inline bool is_mock(std::string_view name) {
+  return std::ranges::find(kMocks, name) != std::end(kMocks);
+}
+
+// Devices that compute, and two mocks.
 inline std::vector<std::string> device_names() {
   std::vector<std::string> out = computing_device_names();
   out.insert(out.end(), {"opaque", "moving"});
@@ -30,12 +36,11 @@ inline std::vector<std::string> device_names() {
 
 // A wrapper needs the device that it wraps.
 inline std::string why_test_device_missing(const std::string& name) {
-  return why_missing(name == "opaque" || name == "moving" ? "cpu" : name);
+  return why_missing(is_mock(name) ? "cpu" : name);
 }
 
-// Those of device_names() that are there, for a test on all of them at once.
-inline std::vector<std::string> usable_device_names() {
-  std::vector<std::string> out = device_names();
+// Those of `out` that are there, for a test on all of them at once.
+inline std::vector<std::string> usable(std::vector<std::string> out) {
   std::erase_if(out, [](const std::string& name) {
     const std::string missing = why_test_device_missing(name);
     EXPECT_TRUE(missing.empty() || !strict()) << missing;
@@ -43,6 +48,7 @@ inline std::vector<std::string> usable_device_names() {
   });
   return out;
 }
+inline std::vector<std::string> usable_device_names() { return usable(device_names()); }
 
 inline std::unique_ptr<device::Device> open_cpu(int threads = 1) {
   DeviceOptions options;
@@ -75,6 +81,12 @@ inline Device open_test_device(const std::string& name, int threads = 1,
   }
   if (name == "moving") {
     return wrap(name, std::make_unique<MovingDevice>(open_cpu(threads)), memory_budget);
+  }
+  if (name == "lazy") {
+    return wrap(name, std::make_unique<LazyDevice>(open_cpu(threads)), memory_budget);
+  }
+  if (name == "packed") {
+    return wrap(name, std::make_unique<PackedDevice>(open_cpu(threads)), memory_budget);
   }
   if (name == "reordering") {
     return wrap(name, std::make_unique<ReorderingDevice>(open_cpu(threads)), memory_budget);

@@ -50,7 +50,7 @@ const Verb kVerbs[] = {
     {"assign",
      [](Seed& s, Trainer&) {
        const std::string path = wide_file();
-       const Status loaded = s.model.load(path, LoadMode::assign).status();
+       const Status loaded = s.model.load(path, {.mode = LoadMode::assign}).status();
        std::filesystem::remove(path);
        return loaded;
      }},

@@ -239,7 +239,7 @@ TEST(Accumulation, VerbsThatChangeWhatGradientsBelongToAreRefused) {
   refused(s.model.tie("embed", "head").status(), "tie()");
   refused(s.model.freeze("head"), "freeze()");
   refused(s.model.freeze("head", false), "thaw()");
-  refused(s.model.load(path, LoadMode::assign).status(), "load()");
+  refused(s.model.load(path, {.mode = LoadMode::assign}).status(), "load()");
   EXPECT_EQ(s.model.storages() + s.model.parameters(), before);
   EXPECT_EQ(t.accumulated(), 1u);
   ASSERT_OK(t.restart_step());

@@ -1,9 +1,10 @@
-// bowline bench: times matrix products and training steps, beside the floor of the machine; and work on large tables.
+// bowline bench: times matrix products and training steps, beside the floor of the machine; work on large tables, and with ties.
 
 #include <nlohmann/json.hpp>
 
 #include "bench/floor.h"
 #include "bench/table.h"
+#include "bench/ties.h"
 #include "bench/train.h"
 #include "common/flags.h"
 #include "common/report.h"
@@ -145,16 +146,37 @@ void add_table(CLI::App* bench, Context& context) {
   on_run(verb, context, [o] { return bench_table(*o); });
 }
 
+void add_ties(CLI::App* bench, Context& context) {
+  CLI::App* verb = add_verb(*bench, "ties",
+                            "Times runs, steps and plans with tied weights beside the same without",
+                            "bowline bench ties --repeats 16");
+  auto o = std::make_shared<BenchTiesOptions>();
+  verb->add_option("--repeats", o->repeats, "Of one block, each tied to the one before it")
+      ->check(CLI::Range(2, 4096))
+      ->capture_default_str();
+  verb->add_option("--runs", o->runs, "Of each side, by turns; their medians are shown")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  verb->add_option("--ties", o->ties, "Of the model that is opened and planned")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  add_device(verb, o->device);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_ties(*o); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
-  CLI::App* bench = add_verb(
-      app, "bench", "Times matrix products and training steps, beside the floor; and large tables",
-      "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
+  CLI::App* bench =
+      add_verb(app, "bench",
+               "Times matrix products and training steps, beside the floor; large tables, and ties",
+               "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
   add_train(bench, context);
   add_table(bench, context);
+  add_ties(bench, context);
 }
 
 }  // namespace bowline::command

@@ -513,6 +513,9 @@ Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
   if (recipe.loss.shape(recipe.loss.outputs[0]).rank() != 0) {
     return unusable("The loss is no scalar.");  // as shrinking may make it
   }
+  if (std::ranges::all_of(recipe.storages, [](const StorageRow& s) { return s.frozen; })) {
+    return unusable("No storage is trained.");
+  }
   BOWLINE_ASSIGN(const Tape loss, make_tape(recipe, recipe.loss, as_repeat));
   BOWLINE_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
   std::vector<Observation> lanes;

@@ -1,0 +1,38 @@
+// StopGradient: the same values, for which nothing in front of them is trained.
+//
+//   y = x
+//
+// Shapes    any x -> y of the same shape.
+// Gradient  None goes to x: a parameter is trained by its other uses alone, whatever it is tied to. One that has no other is
+//           refused by a Trainer; freeze() it instead. View y is the bytes of x: no kernel.
+#include "ops/counted.h"
+#include "ops/op.h"
+
+namespace bowline {
+namespace {
+
+Status infer(InferContext& c) { return c.out(0, c.in(0)); }
+
+[[maybe_unused]] void oracle(const OracleContext& c) {
+  for (size_t i = 0; i < c.in(0).size(); ++i) {
+    c.out(0)[i] = c.in(0)[i];
+  }
+}
+
+Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
+
+}  // namespace
+
+extern const OpDef op_stop_gradient;
+const OpDef op_stop_gradient{
+    .name = "StopGradient",
+    .is_view = true,
+    .stops_gradient = true,
+    .types = "A -> A",
+    .infer = infer,
+    .counted = counted::elementwise,
+    .oracle = BOWLINE_ORACLE(oracle),
+    .tolerance = tolerance,
+};
+
+}  // namespace bowline

@@ -1,0 +1,26 @@
+#include "params/chosen.h"
+
+#include <map>
+
+#include "core/pattern.h"
+
+namespace bowline::params {
+
+Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern) {
+  BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
+  std::map<uint32_t, std::string_view> found;
+  for (const ParameterRow& p : table.parameters) {
+    if (std::ranges::any_of(patterns, [&](const std::string& o) { return matches(o, p.name); })) {
+      found.try_emplace(p.tie, p.name);
+    }
+  }
+  BOWLINE_REQUIRE(!found.empty(), "The pattern \"{}\" matches none of the {} parameters.", pattern,
+                  table.parameters.size());
+  std::vector<Chosen> out;
+  for (const auto& [tie, name] : found) {
+    out.push_back({tie, name});
+  }
+  return out;
+}
+
+}  // namespace bowline::params

@@ -1,0 +1,17 @@
+// The topics of the recipes, a file each.
+#pragma once
+
+#include "ties/recipe.h"
+
+namespace bowline::test {
+
+std::span<const Recipe> recipes_of_models();
+std::span<const Recipe> recipes_of_transfer();
+std::span<const Recipe> recipes_of_optimizers();
+std::span<const Recipe> recipes_of_precision();
+std::span<const Recipe> recipes_of_files();
+std::span<const Recipe> recipes_of_graphs();
+std::span<const Recipe> recipes_of_formats();
+std::span<const Recipe> recipes_of_peers();
+
+}  // namespace bowline::test

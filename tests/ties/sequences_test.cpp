@@ -1,0 +1,646 @@
+// Random models with random ties, random sequences of verbs and training steps on random devices: after each of them the partition
+// and the values are those of a plain model that does the same by hand.
+//
+// BOWLINE_SEQUENCES says how many (default 60), BOWLINE_SEQUENCE_SEED where they begin. A failure names the seed and prints the
+// shortest part of the sequence that still fails.
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "conformance/random/dice.h"
+#include "ties/plain_model.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+using conformance::random::Dice;
+
+// One verb of a sequence: what it does follows from its seed and the model that it meets.
+struct Action {
+  enum class Kind : uint8_t {
+    tie,
+    untie,
+    write,
+    swap,
+    assign,
+    round,  // to bf16 and back
+    move,
+    move_one,
+    offload,
+    reopen,
+    clone,
+    load,
+    freeze,
+    thaw,
+    lay_out,
+    restore,
+    step,
+    run_overridden,
+    roll_back,
+  };
+  static constexpr const char* kNames[] = {
+      "tie",      "untie", "write",   "swap",    "assign", "round",
+      "move",     "move1", "offload", "reopen",  "clone",  "load",
+      "freeze",   "thaw",  "layout",  "restore", "step",   "run with an override",
+      "roll back"};
+  Kind kind = Kind::tie;
+  uint64_t seed = 0;
+};
+
+class Sequence {
+ public:
+  explicit Sequence(uint64_t seed) : dice_(seed), folder_(testing::TempDir()) {
+    const std::vector<std::string> names = usable([] {
+      std::vector<std::string> all = computing_device_names();
+      all.insert(all.end(), std::begin(kMocks), std::end(kMocks));
+      return all;
+    }());
+    for (int i = 0; i < 2; ++i) {
+      places_.push_back(open_test_device(dice_.of(names)));
+    }
+    path_ = folder_ + "sequence" + std::to_string(seed) + ".bowline";
+    build();
+  }
+  ~Sequence() { std::filesystem::remove(path_); }
+  Sequence(const Sequence&) = delete;
+  Sequence& operator=(const Sequence&) = delete;
+
+  std::string devices() const { return places_[0].info().name + ", " + places_[1].info().name; }
+
+  // Throws what is wrong.
+  void run(const Action& action) {
+    Dice dice(action.seed);
+    const std::string before = listings();
+    const Status status = act(action.kind, dice);
+    if (!status.ok()) {
+      require(status.code() == Code::bad_argument, status.message());
+      require(listings() == before, "A refused verb has changed something: " + status.message());
+      ++refused_;
+    }
+    ++done_;
+    compare();
+  }
+  int done() const { return done_; }
+  int refused() const { return refused_; }
+
+ private:
+  // The sum of w * sum(P * Q) over these.
+  struct Term {
+    size_t p, q, weight;
+  };
+
+  int64_t below(Dice& dice, size_t n) { return dice.below(static_cast<int64_t>(n)); }
+  size_t any(Dice& dice, size_t n) { return static_cast<size_t>(below(dice, n)); }
+  double number(Dice& dice) {
+    return static_cast<double>(static_cast<float>(dice.uniform() - 0.5));
+  }
+
+  // ------------------------------------------------------------------------------------- the model
+
+  // A storage with a parameter that shows all of it, of which [rows_, columns_] can be shown.
+  size_t new_storage() {
+    const int64_t form = dice_.below(4);
+    const Dims shapes[] = {
+        {rows_, columns_}, {columns_, rows_}, {rows_ * columns_}, {rows_ + 2, columns_}};
+    const Dims& dims = shapes[form];
+    const std::string name = "s" + std::to_string(plain_.storages.size());
+    must(model_.parameter(name, dims, Init::zeros()));
+    PlainStorage storage{Shape(dims), {}, true};
+    storage.values.resize(static_cast<size_t>(storage.shape.elements()));
+    plain_.parameters.push_back({name, plain_.add(std::move(storage)), {}});
+    return plain_.parameters.size() - 1;
+  }
+
+  // A view of a storage as [rows_, columns_], or none.
+  std::optional<View> view_of(const Shape& shape, bool may_transpose) {
+    View view;
+    if (shape.rank() == 1) {
+      view.shape = {rows_, columns_};
+    } else if (shape[0] == rows_ + 2 && shape[1] == columns_) {
+      view.row_start = dice_.below(3);
+      view.rows = rows_;
+    } else if (!(shape == Shape{rows_, columns_})) {
+      view.transpose = true;
+    }
+    return view.transpose && !may_transpose ? std::nullopt : std::optional(view);
+  }
+
+  size_t declare(const std::string& name, bool may_transpose) {
+    while (true) {
+      const size_t whole = wholes_.empty() || dice_.chance(0.4) ? new_storage() : dice_.of(wholes_);
+      if (std::ranges::find(wholes_, whole) == wholes_.end()) {
+        wholes_.push_back(whole);
+      }
+      const PlainParameter& of = plain_.parameters[whole];
+      const std::optional<View> view = view_of(plain_.storages.at(of.storage).shape, may_transpose);
+      if (view) {
+        must(model_.tied_parameter(name, must(model_.find(of.name)), *view));
+        plain_.parameters.push_back({name, of.storage, *view});
+        return plain_.parameters.size() - 1;
+      }
+    }
+  }
+
+  void build() {
+    const std::vector<std::pair<int64_t, int64_t>> sizes = {
+        {1, 1}, {2, 3}, {3, 5}, {7, 4}, {17, 33}};
+    std::tie(rows_, columns_) = dice_.of(sizes);
+    std::vector<size_t> single;
+    for (int64_t i = dice_.between(2, 4); i > 0; --i) {
+      single.push_back(declare("p" + std::to_string(i), true));
+    }
+    repeats_ = dice_.between(2, 3);
+    std::vector<size_t> lists[2];
+    for (int l = 0; l < 2; ++l) {
+      for (int64_t i = 0; i < repeats_; ++i) {
+        lists[l].push_back(declare(std::string(l == 0 ? "a." : "b.") + std::to_string(i), false));
+      }
+    }
+    GraphBuilder g(model_, "loss");
+    std::vector<Value> weights;
+    const auto weight = [&] {
+      const std::string name = "w" + std::to_string(weights.size());
+      weights.push_back(g.input(name, DType::f32, {}));
+      return weights.back();
+    };
+    const auto product = [&](GraphBuilder& in, Value p, Value q, Value w) {
+      return in.op("Mul", {in.op("ReduceSum", {in.op("Mul", {p, q})}), w});
+    };
+    const auto parameter = [&](size_t p) {
+      return g.parameter(must(model_.find(plain_.parameters[p].name)));
+    };
+    Value sum;
+    for (size_t i = 0; i < single.size(); ++i) {
+      const size_t p = single[i], q = dice_.chance(0.5) ? p : dice_.of(single);
+      terms_.push_back({p, q, weights.size()});
+      const Value term = product(g, parameter(p), parameter(q), weight());
+      sum = i == 0 ? term : g.op("Add", {sum, term});
+    }
+    ParameterList entries[2];
+    for (int l = 0; l < 2; ++l) {
+      for (const size_t p : lists[l]) {
+        entries[l].items.push_back(must(model_.find(plain_.parameters[p].name)));
+      }
+    }
+    for (size_t i = 0; i < lists[0].size(); ++i) {
+      terms_.push_back({lists[0][i], lists[0][i], weights.size()});
+      terms_.push_back({lists[0][i], lists[1][i], weights.size() + 1});
+    }
+    const Value square = weight(), cross = weight();
+    sum =
+        g.repeat(static_cast<int>(repeats_), {sum},
+                 [&](GraphBuilder& body, const std::vector<Value>& carried) {
+                   const Value a = body.parameter(entries[0]), b = body.parameter(entries[1]);
+                   const Value s = product(body, a, a, body.capture(square));
+                   const Value c = product(body, a, b, body.capture(cross));
+                   return std::vector<Value>{body.op("Add", {carried[0], body.op("Add", {s, c})})};
+                 })
+            .at(0);
+    g.output("loss", sum);
+    must(g.finish());
+    must(model_.materialize(1));
+    weights_ = weights.size();
+    for (size_t p = 0; p < plain_.parameters.size(); ++p) {
+      write(p, dice_);
+    }
+    register_row();
+    must(model_.to(places_[0]));
+    compare();
+  }
+
+  // ---------------------------------------------------------------------------------------- verbs
+
+  void register_row() {
+    WeightFormat row;
+    row.name = "row";
+    row.layout = [](std::span<const StorageInfo> group) -> Result<FormatLayout> {
+      FormatLayout out;
+      for (const StorageInfo& s : group) {
+        out.bytes += 12;
+        out.offsets.push_back(out.bytes);
+        out.bytes += s.bytes;
+      }
+      return out;
+    };
+    must(model_.register_format(std::move(row)));
+  }
+
+  void write(size_t p, Dice& dice) {
+    const PlainParameter& of = plain_.parameters[p];
+    std::vector<double> numbers(plain_.places(of).size());
+    std::ranges::generate(numbers, [&] { return number(dice); });
+    Floats values(numbers.begin(), numbers.end());
+    must(model_.set_value(of.name, {"", DType::f32, shown(of).dims(), values.data()}));
+    plain_.write(of, numbers);
+  }
+
+  Shape shown(const PlainParameter& p) const {
+    return view_shape(p.view, plain_.storages.at(p.storage).shape).value();
+  }
+
+  Status act(Action::Kind kind, Dice& dice) {
+    const size_t n = plain_.parameters.size();
+    const size_t a = any(dice, n), b = any(dice, n);
+    const PlainParameter& first = plain_.parameters[a];
+    const PlainParameter& second = plain_.parameters[b];
+    switch (kind) {
+      case Action::Kind::tie:
+        BOWLINE_TRY(model_.tie(first.name, second.name).status());
+        if (!(first.storage == second.storage && first.view == second.view)) {
+          plain_.tie(a, b);
+        }
+        return {};
+      case Action::Kind::untie:
+        BOWLINE_TRY(model_.untie(first.name).status());
+        plain_.untie(a);
+        return {};
+      case Action::Kind::write:
+        write(a, dice);
+        return {};
+      case Action::Kind::swap:
+        BOWLINE_TRY(model_.swap(first.name, second.name));
+        plain_.swap(a, b);
+        return {};
+      case Action::Kind::assign:
+        return assign(first, dice);
+      case Action::Kind::round:
+        return round();
+      case Action::Kind::move:
+        return model_.to(places_[any(dice, 2)]);
+      case Action::Kind::move_one:
+        BOWLINE_TRY(model_.to(places_[any(dice, 2)], first.name));
+        return dice.chance(0.5) ? model_.to(places_[0]) : Status();
+      case Action::Kind::offload:
+        return model_.offload(dice.chance(0.5) ? "*" : first.name);
+      case Action::Kind::reopen:
+        return reopen();
+      case Action::Kind::clone:
+        return clone();
+      case Action::Kind::load:
+        return load(dice);
+      case Action::Kind::freeze:
+      case Action::Kind::thaw:
+        BOWLINE_TRY(model_.freeze_storage(first.name, kind == Action::Kind::freeze));
+        plain_.storages[first.storage].trainable = kind == Action::Kind::thaw;
+        return {};
+      case Action::Kind::lay_out:
+        return model_.set_format("row", dice.chance(0.5) ? "*" : "s?").status();
+      case Action::Kind::restore:
+        return model_.restore_format(dice.chance(0.5) ? "*" : first.name).status();
+      case Action::Kind::step:
+        return step(dice);
+      case Action::Kind::run_overridden:
+        return run_overridden(a, dice);
+      case Action::Kind::roll_back:
+        return roll_back(a, b, dice);
+    }
+    return {};
+  }
+
+  Status assign(const PlainParameter& of, Dice& dice) {
+    std::vector<double> numbers(plain_.places(of).size());
+    std::ranges::generate(numbers, [&] { return number(dice); });
+    Floats values(numbers.begin(), numbers.end());
+    BOWLINE_TRY(model_.assign(of.name, {"", DType::f32, shown(of).dims(), values.data()}));
+    plain_.write(of, numbers);
+    return {};
+  }
+
+  Status round() {
+    BOWLINE_TRY(model_.cast(DType::bf16).status());
+    BOWLINE_TRY(model_.cast(DType::f32).status());
+    for (auto& [number, storage] : plain_.storages) {
+      for (double& v : storage.values) {
+        v = static_cast<double>(to_f32(from_f32<bf16>(static_cast<float>(v))));
+      }
+    }
+    return {};
+  }
+
+  // Where everything lies on one device.
+  const Device& home() const { return places_[home_]; }
+  void gather(Dice& dice) {
+    home_ = any(dice, 2);
+    must(model_.to(home()));
+  }
+
+  Status reopen() {
+    trainer_.reset();
+    BOWLINE_TRY(model_.save(path_));
+    BOWLINE_ASSIGN(Model again, Model::open(path_));
+    require(again.ties() == model_.ties(), "The file has other ties.");
+    model_ = std::move(again);
+    register_row();
+    return model_.to(places_[0]);
+  }
+
+  Status clone() {
+    trainer_.reset();
+    BOWLINE_ASSIGN(Model copy, model_.clone());
+    Dice other(1);
+    write_only_model(0, other);
+    model_ = std::move(copy);
+    return {};
+  }
+  // A write to what is cloned, which the clone does not see.
+  void write_only_model(size_t p, Dice& dice) {
+    const PlainParameter& of = plain_.parameters[p];
+    Floats values(plain_.places(of).size());
+    std::ranges::generate(values, [&] { return static_cast<float>(number(dice)); });
+    must(model_.set_value(of.name, {"", DType::f32, shown(of).dims(), values.data()}));
+  }
+
+  Status load(Dice& dice) {
+    BOWLINE_TRY(model_.save(path_));
+    for (int i = 0; i < 3; ++i) {
+      write_only_model(any(dice, plain_.parameters.size()), dice);
+    }
+    return model_.load(path_, {.mode = dice.chance(0.5) ? LoadMode::copy : LoadMode::assign})
+        .status();
+  }
+
+  // ------------------------------------------------------------------------------------- training
+
+  Floats draw_weights(Dice& dice) {
+    Floats out(weights_);
+    std::ranges::generate(out, [&] { return static_cast<float>(number(dice)); });
+    return out;
+  }
+  std::vector<Tensor> batch(Floats& weights) {
+    names_.clear();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      names_.push_back("w" + std::to_string(i));
+    }
+    std::vector<Tensor> out;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      out.push_back({names_[i], DType::f32, {}, &weights[i]});
+    }
+    return out;
+  }
+
+  // The loss of `of`, the sum of the sizes of its terms, and the gradient of each storage.
+  struct Outcome {
+    double loss = 0;
+    double size = 0;
+    std::map<size_t, std::vector<double>> gradient, gradient_size;
+  };
+  Outcome outcome(const PlainModel& of, const Floats& weights) const {
+    Outcome out;
+    for (const auto& [number, storage] : of.storages) {
+      out.gradient[number].resize(storage.values.size());
+      out.gradient_size[number].resize(storage.values.size());
+    }
+    for (const Term& term : terms_) {
+      const PlainParameter& p = of.parameters[term.p];
+      const PlainParameter& q = of.parameters[term.q];
+      const std::vector<double> x = of.read(p), y = of.read(q);
+      const std::vector<size_t> px = of.places(p), py = of.places(q);
+      const auto w = static_cast<double>(weights[term.weight]);
+      for (size_t i = 0; i < x.size(); ++i) {
+        out.loss += w * x[i] * y[i];
+        out.size += std::abs(w * x[i] * y[i]);
+        out.gradient[p.storage][px[i]] += w * y[i];
+        out.gradient[q.storage][py[i]] += w * x[i];
+        out.gradient_size[p.storage][px[i]] += std::abs(w * y[i]);
+        out.gradient_size[q.storage][py[i]] += std::abs(w * x[i]);
+      }
+    }
+    return out;
+  }
+
+  static void require_near(double got, double right, double size, const std::string& what) {
+    require(std::abs(got - right) <= 1e-5 * (size + 1e-3),
+            format("{}: {} instead of {}", what, got, right));
+  }
+
+  // Storages that no node reads are not trained, and a model needs one that is.
+  bool prepare_training() {
+    std::set<size_t> used;
+    for (const Term& term : terms_) {
+      used.insert({plain_.parameters[term.p].storage, plain_.parameters[term.q].storage});
+    }
+    bool some = false;
+    for (auto& [number, storage] : plain_.storages) {
+      const auto user = std::ranges::find(plain_.parameters, number, &PlainParameter::storage);
+      if (!used.contains(number)) {
+        must(model_.freeze_storage(user->name));
+        storage.trainable = false;
+      }
+      some = some || storage.trainable;
+    }
+    return some;
+  }
+
+  Status step(Dice& dice) {
+    gather(dice);
+    if (!prepare_training()) {
+      return {};
+    }
+    if (!trainer_) {
+      trainer_ = must(Trainer::create(model_, home(), plain_sgd(0.125f)));
+    }
+    Floats weights = draw_weights(dice);
+    const Outcome right = outcome(plain_, weights);
+    const std::vector<Tensor> in = batch(weights);
+    const StepReport report = *must(trainer_->micro_step(in));
+    require_near(static_cast<double>(report.loss), right.loss, right.size, "the loss");
+    const ModelInfo info = must(model_.describe());
+    for (auto& [number, storage] : plain_.storages) {
+      const auto user = std::ranges::find(plain_.parameters, number, &PlainParameter::storage);
+      const auto index = static_cast<size_t>(user - plain_.parameters.begin());
+      const Floats now = stored(info.parameters[index].tie);
+      for (size_t i = 0; i < now.size(); ++i) {
+        const double before = storage.values[i];
+        const double step = storage.trainable ? 0.125 * right.gradient.at(number)[i] : 0.0;
+        const double size = storage.trainable ? 0.125 * right.gradient_size.at(number)[i] : 0.0;
+        if (storage.trainable) {
+          require_near(static_cast<double>(now[i]), before - step, std::abs(before) + size,
+                       format("storage of \"{}\", element {}, after a step", user->name, i));
+        } else {
+          require(static_cast<double>(now[i]) == before, "A frozen storage was trained.");
+        }
+        storage.values[i] = static_cast<double>(now[i]);
+      }
+    }
+    return {};
+  }
+
+  Status run_overridden(size_t p, Dice& dice) {
+    gather(dice);
+    Session session = must(Session::create(model_, home(), "loss", {}));
+    PlainModel seen = plain_;
+    const PlainParameter& of = plain_.parameters[p];
+    std::vector<double> numbers(plain_.places(of).size());
+    std::ranges::generate(numbers, [&] { return number(dice); });
+    seen.write(of, numbers);
+    Floats values(numbers.begin(), numbers.end()), weights = draw_weights(dice);
+    float sum = 0;
+    const Tensor outputs[] = {{"loss", DType::f32, {}, &sum}};
+    const Tensor overrides[] = {{of.name, DType::f32, shown(of).dims(), values.data()}};
+    const std::string before = listings();
+    BOWLINE_TRY(session.run(batch(weights), outputs, {}, overrides));
+    require(listings() == before, "An override has changed the table.");
+    const Outcome with = outcome(seen, weights), without = outcome(plain_, weights);
+    require_near(static_cast<double>(sum), with.loss, with.size, "the loss with an override");
+    must(session.run(batch(weights), outputs));
+    require_near(static_cast<double>(sum), without.loss, without.size, "the loss after it");
+    return {};
+  }
+
+  // What a training and two verbs did since the snapshot is undone.
+  Status roll_back(size_t a, size_t b, Dice& dice) {
+    BOWLINE_TRY(step(dice));
+    if (!trainer_) {
+      return {};
+    }
+    must(trainer_->snapshot());
+    const PlainModel then = plain_;
+    BOWLINE_TRY(step(dice));
+    if (act(Action::Kind::tie, dice).ok() && dice.chance(0.5)) {
+      must(act(Action::Kind::untie, dice));
+    }
+    write(a, dice);
+    write(b, dice);
+    gather(dice);
+    must(trainer_->rollback());
+    const size_t next = plain_.next;
+    plain_ = then;
+    plain_.next = next;
+    return {};
+  }
+
+  // ------------------------------------------------------------------------------------ comparing
+
+  std::string listings() const { return model_.parameters() + model_.storages(); }
+
+  Floats stored(uint32_t tie) const {
+    const std::vector<std::byte> bytes = must(model_.storage_bytes(tie));
+    Floats out(bytes.size() / sizeof(float));
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  }
+
+  // The partition, the views, the flags, and every bit.
+  void compare() const {
+    const ModelInfo info = must(model_.describe());
+    require(info.parameters.size() == plain_.parameters.size(), "The parameters are others.");
+    std::map<uint32_t, size_t> plain_of;
+    std::map<size_t, uint32_t> tie_of;
+    for (size_t p = 0; p < info.parameters.size(); ++p) {
+      const ParameterInfo& got = info.parameters[p];
+      const PlainParameter& right = plain_.parameters[p];
+      require(got.name == right.name, "The names are others.");
+      plain_of.try_emplace(got.tie, right.storage);
+      tie_of.try_emplace(right.storage, got.tie);
+      require(plain_of[got.tie] == right.storage && tie_of[right.storage] == got.tie,
+              "The partition is another one at \"" + right.name + "\".");
+      require(got.view == right.view, "The view of \"" + right.name + "\" is another one.");
+      require(got.trainable == plain_.storages.at(right.storage).trainable,
+              "The flag of \"" + right.name + "\" is another one.");
+    }
+    for (const auto& [tie, number] : plain_of) {
+      const Floats got = stored(tie);
+      const PlainStorage& right = plain_.storages.at(number);
+      require(
+          Shape(info.storages.at(tie).shape) == right.shape && got.size() == right.values.size(),
+          format("The shape of storage {} is another one.", tie));
+      for (size_t i = 0; i < got.size(); ++i) {
+        require(
+            static_cast<double>(got[i]) == right.values[i],
+            format("storage {}, element {}: {} instead of {}", tie, i, got[i], right.values[i]));
+      }
+    }
+  }
+
+  Dice dice_;
+  std::string folder_, path_;
+  std::vector<Device> places_;
+  Model model_;
+  PlainModel plain_;
+  std::optional<Trainer> trainer_;
+  std::vector<size_t> wholes_;  // parameters that show all of a storage
+  std::vector<Term> terms_;
+  std::vector<std::string> names_;
+  int64_t rows_ = 1, columns_ = 1, repeats_ = 1;
+  size_t weights_ = 0, home_ = 0;
+  int done_ = 0, refused_ = 0;
+};
+
+std::vector<Action> draw_actions(uint64_t seed) {
+  Dice dice(seed ^ 0x5DEECE66Dull);
+  std::vector<Action> out(static_cast<size_t>(dice.between(5, 16)));
+  for (Action& a : out) {
+    // Every third a step: what a verb did is seen in it.
+    a.kind = dice.chance(0.33) ? Action::Kind::step
+                               : static_cast<Action::Kind>(dice.below(std::size(Action::kNames)));
+    a.seed = dice.bits();
+  }
+  return out;
+}
+
+struct Tally {
+  int done = 0, refused = 0;
+};
+
+// What is wrong, or nothing.
+std::string run(uint64_t seed, std::span<const Action> actions, Tally* tally = nullptr) {
+  try {
+    Sequence sequence(seed);
+    for (const Action& action : actions) {
+      try {
+        sequence.run(action);
+      } catch (const std::exception& e) {
+        return format("on {}, at \"{}\": {}", sequence.devices(),
+                      Action::kNames[static_cast<size_t>(action.kind)], e.what());
+      }
+    }
+    if (tally != nullptr) {
+      tally->done += sequence.done();
+      tally->refused += sequence.refused();
+    }
+  } catch (const std::exception& e) {
+    return format("while building: {}", e.what());
+  }
+  return {};
+}
+
+// Without actions that the failure does not need.
+std::vector<Action> shrunk(uint64_t seed, std::vector<Action> actions) {
+  for (size_t i = actions.size(); i-- > 0;) {
+    std::vector<Action> fewer = actions;
+    fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!run(seed, fewer).empty()) {
+      actions = std::move(fewer);
+    }
+  }
+  return actions;
+}
+
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+TEST(Sequences, OfVerbsAndSteps) {
+  const uint64_t first = number_from("BOWLINE_SEQUENCE_SEED", 1);
+  const uint64_t count = number_from("BOWLINE_SEQUENCES", 60);
+  Tally tally;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const std::vector<Action> actions = draw_actions(seed);
+    if (run(seed, actions, &tally).empty()) {
+      continue;
+    }
+    const std::vector<Action> needed = shrunk(seed, actions);
+    std::string text;
+    for (const Action& a : needed) {
+      text += std::string(text.empty() ? "" : ", ") + Action::kNames[static_cast<size_t>(a.kind)];
+    }
+    FAIL() << "BOWLINE_SEQUENCE_SEED=" << seed << " (" << text << "): " << run(seed, needed);
+  }
+  // A sequence of refusals proves nothing.
+  EXPECT_LT(tally.refused, tally.done / 2);
+}
+
+}  // namespace
+}  // namespace bowline::test
