@@ -42,6 +42,59 @@ class Samples(harness.Case):
             self.assertEqual(len(line), 72, done.stdout)
             self.assertGreater(len(set(line)), 8, done.stdout)
 
+    def seed(self, name, *arguments):
+        done = run(*arguments, program=pathlib.Path(os.environ["MLP"]).parent / name, timeout=300)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        return done.stdout
+
+    def test_seed_share_and_move(self):
+        out = self.seed("share_and_move")
+        for device in harness.real_devices():
+            self.assertIn(f"""{device}
+  before mod.a = mod.b: equal values yes, one storage no
+  after the move:       equal values yes, one storage yes; ties 1: a, b
+  c = 6, gradient 6, a = b = 0.4, then c = 2.4
+""", out)
+
+    def test_seed_weight_formats(self):
+        for device in harness.real_devices():
+            out = self.seed("weight_formats", device)
+            for parameters, values in ((4, 2560), (2, 2400)):
+                for when, blocks in (("as it is", parameters), ("set_format", 1), ("the file", parameters),
+                                     ("restore_format", parameters)):
+                    self.assertIn(f"  {when:16} parameters() {parameters}, storages().blocks {blocks}, {values} values\n", out)
+            self.assertEqual(out.count("  the block holds 2560 values\n"), 2, out)
+            self.assertEqual(out.count("packs 1, repacks 0, the live model is where it was\n"), 2, out)
+            self.assertEqual(out.count("what was learned is there, to the last bit\n"), 2, out)
+
+    def test_seed_swap_and_load(self):
+        for device in harness.real_devices():
+            out = self.seed("swap_and_load", device)
+            self.assertIn("   t1 [0, 1], t2 [0, 1, 2], holder of t1 [0, 1]\n"
+                          "   t1 [0, 1, 2], t2 [0, 1], holder of t1 [0, 1, 2]\n", out)
+            self.assertIn("   before the step [2, 4]\n   after the step  [1.9, 3.9] ", out)
+            self.assertIn("   weight bf16 of storage 0, tied bf16 of storage 0\n", out)
+            self.assertIn("   weight f32 of storage 0, tied f32 of storage 0\n", out)
+            self.assertIn("   after  [0.5, 1], tied [0.5, 1]\n", out)
+
+    def test_seed_cast_listing(self):
+        for device in harness.real_devices():
+            out = self.seed("cast_listing", device)
+            self.assertIn("cast: 1 storage, 11616 bytes, then 5808\n", out)
+            self.assertIn("lines that differ from the model that was built in bf16: 0\n", out)
+            self.assertEqual(re.findall(r"= Cast\(.*", out.split("backward\n")[0]), ["= Cast(%2) to=f32"], "the loss alone")
+
+    def test_seed_universal_transformer(self):
+        out = self.seed("universal_transformer", "cpu")
+        self.assertIn("one call ties 12 parameters", out)
+        self.assertIn("one call ties 60 parameters", out)
+        line = re.compile(r"n = +(\d+): +(\d+) arrays, +(\d+) views of blocks, (\d+) storages, (\d+) bytes, plan of +(\d+) records")
+        rows = [[int(x) for x in m] for m in line.findall(out)]
+        self.assertEqual([r[:5] for r in rows[:3]],
+                         [[n, 4 * n, 16 * n, 4, 4 * (2 * 65536 + 1024 + 256)] for n in (1, 4, 16)], out)
+        self.assertEqual({r[3] for r in rows}, {4}, out)
+        for style in (0, 3):
+            self.assertEqual(rows[style + 1][5], rows[style + 2][5], out)
     def test_finetune_lora_learns_and_turns_off(self):
         model = TEXT.parents[1] / "finetune_text/base.bowline"
         for device in harness.real_devices():
