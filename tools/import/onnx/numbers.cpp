@@ -1,5 +1,7 @@
 #include "onnx/numbers.h"
 
+#include <fmt/ranges.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
