@@ -34,7 +34,7 @@ Result<std::vector<uint8_t>> digest(const Table& table) {
     const ParameterRow& p = table.parameters[index];
     const Storage& row = table.storages[p.tie];
     BOWLINE_ASSIGN(const Shape shape, view_shape(p.view, row.shape));
-    BOWLINE_ASSIGN(const Window window, window_of(p, row));
+    BOWLINE_ASSIGN(const Window window, payload_of(p, row));
     uint64_t sum = 0;
     if (row.home.valid()) {
       std::vector<std::byte> scratch;
@@ -43,6 +43,10 @@ Result<std::vector<uint8_t>> digest(const Table& table) {
     }
     add_text(hash, format("{} {}{} {} {} {}\n", name, row.dtype, shape, row.encoding,
                           p.view.transpose ? "transposed" : "", sum));
+    if (!row.encoding.is_plain()) {  // the sum is of all codes
+      const ElementRun run = view_run(p.view, row.shape);
+      add_text(hash, format("{} {}\n", run.first, run.count));
+    }
   }
   const model::Hash128 value = hash.value();
   std::vector<uint8_t> out;

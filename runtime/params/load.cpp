@@ -11,15 +11,6 @@ namespace {
 
 bool is_whole(const View& view) { return view == View{}; }
 
-// The bytes of a storage that a parameter stands for: of an encoded one all, which no view cuts.
-Result<Window> payload_of(const ParameterRow& parameter, const Storage& storage) {
-  if (storage.encoding.is_plain()) {
-    return window_of(parameter, storage);
-  }
-  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
-  return Window{shape, 0, storage.bytes()};
-}
-
 // What one parameter of the other table supplies for one parameter of this one.
 struct Supply {
   const ParameterRow* to;

@@ -35,6 +35,14 @@ Result<Window> window_of(const ParameterRow& parameter, const Storage& storage) 
                 static_cast<uint64_t>(run.count) * size};
 }
 
+Result<Window> payload_of(const ParameterRow& parameter, const Storage& storage) {
+  if (storage.encoding.is_plain()) {
+    return window_of(parameter, storage);
+  }
+  BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
+  return Window{shape, 0, storage.bytes()};
+}
+
 std::vector<std::byte> to_parameter_order(std::span<const std::byte> run, const Shape& shape,
                                           size_t element_bytes) {
   const int r = shape.rank();

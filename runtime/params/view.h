@@ -13,7 +13,10 @@ struct Window {
   uint64_t first = 0;  // the run in the storage
   uint64_t count = 0;
 };
+// Errors  unsupported: it is encoded, so that no run of bytes holds what a view cuts.
 Result<Window> window_of(const ParameterRow& parameter, const Storage& storage);
+// The bytes of a storage that a parameter stands for: of an encoded one all.
+Result<Window> payload_of(const ParameterRow& parameter, const Storage& storage);
 
 // Between the order of the storage and the order of the parameter. `shape` is that of the
 // parameter.

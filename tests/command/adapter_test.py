@@ -20,8 +20,8 @@ class Adapter(harness.Case):
         return self.finetune("--learning-rate", "0.01", "--schedule", "constant", "--eval-batches", 4, "--out", self.out,
                              *([] if "--lora-rank" in more else LORA), *more)
 
-    def bits(self, *more):
-        done = run("eval", self.model, "--data", self.text, "--batch", 2, "--seq", 16, "--batches", 4, "-o", "json", *more)
+    def bits(self, *more, model=None):
+        done = run("eval", model or self.model, "--data", self.text, "--batch", 2, "--seq", 16, "--batches", 4, "-o", "json", *more)
         return json.loads(self.expect(done, OK).stdout)["bits_per_byte"]
 
     def test_every_device_trains_the_adapter_alone(self):
@@ -36,6 +36,25 @@ class Adapter(harness.Case):
                 half = self.bits(*on, "--adapter", f"{self.out}=0.5")
                 self.assertNotIn(half, (base, tuned))
         self.assertEqual(self.model.read_bytes(), before)
+
+    def test_over_codes(self):
+        for device in harness.real_devices():
+            for encoding in ("int8 block row", "int4"):
+                with self.subTest(device=device, encoding=encoding):
+                    codes = ["--quantize", encoding]
+                    checkpoints = ["--checkpoint", self.folder / f"c {device} {encoding}".replace(":", "")]
+                    self.expect(self.train("--steps", 8, "--device", device, "--force", *codes, *checkpoints), OK, "written")
+                    on = ["--device", device, *codes]
+                    base, tuned = self.bits(*on), self.bits(*on, "--adapter", self.out)
+                    self.assertLess(tuned, base)
+                    self.assertEqual(self.bits(*on, "--adapter", f"{self.out}=0"), base, "weight 0 turns it off")
+                    # The codes under the trained adapter are those of the untrained model.
+                    quantized = self.folder / "quantized.bowline"
+                    self.expect(run("quantize", self.model, "--out", quantized, "--encoding", encoding, "--force"), OK)
+                    self.assertEqual(self.bits("--device", device, model=quantized), base)
+                    self.assertEqual(self.bits("--device", device, "--adapter", self.out, model=quantized), tuned)
+                    done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", device, "--adapter", self.out)
+                    self.expect(done, FAILED, "is of the base", "digest")
 
     def test_the_file_holds_the_adapter_alone(self):
         self.expect(self.train("--steps", 2), OK)
@@ -67,6 +86,8 @@ class Adapter(harness.Case):
         self.expect(done, FAILED, "holds no adapter")
 
     def test_flags(self):
+        self.expect(self.finetune("--out", self.out, "--quantize", "int8"), USAGE, "--lora-rank")
+        self.expect(self.train("--steps", 1, "--quantize", "int9"), FAILED, "int9")
         self.expect(self.finetune("--lora-alpha", 3), USAGE, "--lora-rank")
         self.expect(self.train("--steps", 1, "--with-training-state"), USAGE, "--with-training-state")
         self.expect(self.finetune("--steps", 1, "--out", self.out, "--lora-rank", 2, "--lora-target", "none*"), FAILED,

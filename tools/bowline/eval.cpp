@@ -22,12 +22,12 @@ struct EvalOptions {
   int threads = 0;
   uint64_t memory_budget = 0;
   bool as_text = false;
-  std::vector<std::string> adapters;
+  Changes changes;
 };
 
 Result<double> evaluate(const EvalOptions& o, const Device& device, std::string_view text) {
   BOWLINE_ASSIGN(Model model, open_text_model(o.model));
-  BOWLINE_TRY(load_adapters(model, o.adapters));
+  BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
   const std::vector<BoundDim> dims = {{"batch", o.how.batch}, {"seq", o.how.seq}};
   BOWLINE_ASSIGN(Session session, Session::create(model, device, "loss", dims));
@@ -82,7 +82,7 @@ void add_eval(CLI::App& app, Context& context) {
       ->check(whole_number(0, 1 << 20));
   verb->add_option("--batches", o->how.max_batches, "Most batches (default: 0, the whole text)")
       ->check(whole_number(0, kMostSteps));
-  add_adapters(verb, o->adapters);
+  add_changes(verb, o->changes);
   add_device(verb, o->device);
   verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));

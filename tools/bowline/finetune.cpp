@@ -127,6 +127,7 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
                    "the adapter changes, such as \"blocks.*.{query,value}.weight\"")
       ->needs(rank)
       ->capture_default_str();
+  add_quantize_flag(verb, o.encoding);
 }
 
 void add_evaluation(CLI::App* verb, FinetuneOptions& o) {

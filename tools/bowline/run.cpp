@@ -22,7 +22,7 @@ struct RunOptions {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::string> steps;
-  std::vector<std::string> adapters;
+  Changes changes;
   DimFlags dims;
   uint64_t memory_budget = 0;
   bool force = false;
@@ -169,7 +169,7 @@ Result<int> run(const RunOptions& o) {
   Request request = std::move(read).value();
   const std::string& entry = request.entry.name;
   BOWLINE_ASSIGN(const Device device, open_device(o.device, 0, o.memory_budget));
-  BOWLINE_TRY(load_adapters(model, o.adapters));
+  BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
   BOWLINE_ASSIGN(Session session, Session::create(model, device, entry, request.inputs.dims));
   BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
@@ -215,7 +215,7 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option(
       "--step", o->steps,
       "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim");
-  add_adapters(verb, o->adapters);
+  add_changes(verb, o->changes);
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);

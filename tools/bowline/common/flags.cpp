@@ -96,14 +96,33 @@ Result<EntryPointInfo> entry_point(const ModelInfo& model, const std::string& na
   return *entry;
 }
 
-void add_adapters(CLI::App* verb, std::vector<std::string>& adapters) {
-  verb->add_option("--adapter", adapters,
+void add_quantize_flag(CLI::App* verb, std::string& encoding) {
+  verb->add_option(
+      "--quantize", encoding,
+      "Reads what takes codes as such: int8, int4, ... as 'bowline quantize' has them. "
+      "An adapter belongs to the codes that it was trained over");
+}
+
+void add_changes(CLI::App* verb, Changes& changes) {
+  add_quantize_flag(verb, changes.encoding);
+  verb->add_option("--adapter", changes.adapters,
                    "FILE or FILE=WEIGHT of an adapter of this model, as 'bowline finetune "
                    "--lora-rank' writes it; several add up");
 }
 
-Status load_adapters(Model& model, const std::vector<std::string>& adapters) {
-  for (const std::string& flag : adapters) {
+Status quantize_all(Model& model, const std::string& encoding) {
+  if (encoding.empty()) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const QuantizeReport report, model.quantize(encoding));
+  BOWLINE_REQUIRE(report.storages > 0, "--quantize {} finds nothing that takes codes:\n{}",
+                  encoding, report.text());
+  return {};
+}
+
+Status change(Model& model, const Changes& changes) {
+  BOWLINE_TRY(quantize_all(model, changes.encoding));
+  for (const std::string& flag : changes.adapters) {
     const size_t equals = flag.rfind('=');
     float weight = 1;
     const char* const end = flag.data() + flag.size();

@@ -47,10 +47,17 @@ std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims)
 // A model file that the command was given. Errors  bad_file, also where it cannot be read.
 Result<Model> open_model(const std::string& path);
 
-// --adapter FILE[=WEIGHT], any number of them.
-void add_adapters(CLI::App* verb, std::vector<std::string>& adapters);
-// Errors  those of Model::load_adapter().
-Status load_adapters(Model& model, const std::vector<std::string>& adapters);
+// What a model that is read is changed by: --quantize, and --adapter FILE[=WEIGHT], any number of them.
+struct Changes {
+  std::string encoding;  // empty: as the file has it
+  std::vector<std::string> adapters;
+};
+void add_quantize_flag(CLI::App* verb, std::string& encoding);
+void add_changes(CLI::App* verb, Changes& changes);
+// Errors  those of Model::quantize(); bad_argument: there is nothing to quantize.
+Status quantize_all(Model& model, const std::string& encoding);
+// Errors  those of quantize_all() and Model::load_adapter().
+Status change(Model& model, const Changes& changes);
 
 // The entry point that is trained. Errors  bad_file: the model has none of this name.
 Status require_entry_point(const Model& model, const std::string& path, const std::string& name);

@@ -63,6 +63,9 @@ Status check_options(const FinetuneOptions& o) {
                   "--with-training-state belongs to --out, which is not given.");
   BOWLINE_REQUIRE(o.lora_rank == 0 || !o.with_training_state,
                   "--with-training-state writes a whole model, --lora-rank an adapter alone.");
+  BOWLINE_REQUIRE(
+      o.encoding.empty() || o.lora_rank != 0,
+      "--quantize freezes the weights, which --lora-rank trains an adapter over: give it.");
   BOWLINE_REQUIRE(o.eval_stride <= o.seq, "--eval-stride {} is above --seq {}.", o.eval_stride,
                   o.seq);
   BOWLINE_TRY(check_folder("--out", o.out));

@@ -58,6 +58,7 @@ struct FinetuneOptions {
   int64_t lora_rank = 0;
   float lora_alpha = AdapterOptions{}.alpha;
   std::string lora_target = AdapterOptions{}.target;
+  std::string encoding;  // of the frozen weights; empty: as the file has them
   float clip = TrainOptions{}.clip_norm;
   std::string compute = "f32";
   float loss_scale = TrainPrecision{}.loss_scale;

@@ -1,3 +1,4 @@
+#include "common/flags.h"
 #include "common/print.h"
 #include "common/require.h"
 #include "common/text_model.h"
@@ -26,6 +27,7 @@ Status Run::open_model() {
   model_.emplace(std::move(model));
   BOWLINE_ASSIGN(run_id_, run_id(config_, *model_));
   if (o_.lora_rank != 0) {
+    BOWLINE_TRY(quantize_all(*model_, o_.encoding));
     BOWLINE_TRY(model_->add_adapter(kAdapter, adapter_options(o_)).status());
   }
   BOWLINE_TRY(model_->to(*device_));

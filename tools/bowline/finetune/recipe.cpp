@@ -113,6 +113,9 @@ Config run_config(const FinetuneOptions& o, const TrainingData& data) {
     c.emplace_back("lora-rank", std::to_string(o.lora_rank));
     c.emplace_back("lora-alpha", fmt::format("{:.9g}", o.lora_alpha));
     c.emplace_back("lora-target", o.lora_target);
+    if (!o.encoding.empty()) {
+      c.emplace_back("quantize", o.encoding);
+    }
   }
   if (o.compute != FinetuneOptions{}.compute) {
     c.emplace_back("compute", o.compute);
