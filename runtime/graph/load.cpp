@@ -2,6 +2,7 @@
 
 #include "core/budget.h"
 #include "graph/bind.h"
+#include "graph/tie_metadata.h"
 #include "graph/updates.h"
 #include "params/file.h"
 
@@ -213,7 +214,11 @@ Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::Veri
 Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const OpenOptions& options,
                                                model::FileSystem& files) {
   BOWLINE_ASSIGN(auto file, model::VerifiedFile::open(path, files, options));
-  return load_model(std::move(file));
+  BOWLINE_ASSIGN(auto state, load_model(std::move(file)));
+  if (!options.trust_table) {
+    BOWLINE_TRY(check_tie_metadata(*state).at(format("While loading \"{}\".", path)));
+  }
+  return state;
 }
 
 }  // namespace bowline::graph

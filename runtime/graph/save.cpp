@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/load.h"
+#include "graph/tie_metadata.h"
 #include "graph/updates.h"
 #include "model/assemble.h"
 #include "params/file.h"
@@ -147,7 +148,7 @@ Result<model::Description> describe(const ModelState& state, const model::Traini
     BOWLINE_TRY(
         write_entry_point(out, g, state.table).at(format("While writing graph \"{}\".", g.name)));
   }
-  out.metadata = &state.metadata;
+  out.metadata = true_metadata(state);
   out.assets = state.assets;
   if (is_unchanged(state.table)) {
     out.self_tests = state.self_tests;

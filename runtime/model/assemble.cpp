@@ -172,9 +172,7 @@ class Assembly {
     add_storages();
     append_all(from.parameters, model_.parameters);
     append_all(from.graphs, model_.graphs);
-    if (from.metadata != nullptr) {
-      model_.metadata = rows_of<file::MetadataT>(*from.metadata);
-    }
+    model_.metadata = rows_of<file::MetadataT>(from.metadata);
     add_assets();
     add_self_tests();
     if (from.base != nullptr) {

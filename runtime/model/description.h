@@ -131,7 +131,7 @@ struct Description {
   std::vector<GraphEntry> graphs;  // a body stands behind the graph of its Repeat
   std::span<const Asset> assets;
   const BaseInfo* base = nullptr;
-  const Settings* metadata = nullptr;
+  Settings metadata;
   std::span<const SelfTest> self_tests;
   const TrainingState* training = nullptr;
   // The bytes of a storage, in memory of the model or in `scratch`. They are asked for twice, with equal answers.

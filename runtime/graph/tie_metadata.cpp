@@ -1,0 +1,105 @@
+#include "graph/tie_metadata.h"
+
+#include <set>
+
+#include "graph/op_table.h"
+
+namespace bowline::graph {
+namespace {
+
+constexpr std::string_view kTiedTo = "tied_to.";
+constexpr std::string_view kTieWordEmbeddings = "tie_word_embeddings";
+
+// Storages whose rows are looked up, and those that are the matrix of a product: what reads both as codes tells them by its ids.
+struct Uses {
+  std::set<uint32_t> looked_up, multiplied;
+};
+
+void add_uses(const Graph& graph, const params::Table& table, Uses& out) {
+  for (const Node& node : graph.nodes) {
+    if (node.repeat) {
+      add_uses(*node.repeat->body, table, out);
+      continue;
+    }
+    const bool has_ids =
+        std::ranges::any_of(node.inputs, [&](ValueId v) { return !is_float(graph[v].dtype); });
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if ((op_def(node.op).encoded_inputs >> i & 1) == 0) {
+        continue;
+      }
+      for (const uint32_t p : graph[node.inputs[i]].parameters) {
+        (has_ids ? out.looked_up : out.multiplied).insert(table.parameters[p].tie);
+      }
+    }
+  }
+}
+
+// Whether an embedding and a head share a storage; nothing where the model has not both.
+std::optional<bool> ties_word_embeddings(const ModelState& model) {
+  Uses uses;
+  for (const Graph& graph : model.graphs) {
+    add_uses(graph, model.table, uses);
+  }
+  if (uses.looked_up.empty() || uses.multiplied.empty()) {
+    return {};
+  }
+  return std::ranges::any_of(uses.looked_up,
+                             [&](uint32_t tie) { return uses.multiplied.contains(tie); });
+}
+
+// Why the entry is wrong; empty: it is not, or says nothing of ties. `tied` is ties_word_embeddings().
+std::string contradiction(const ModelState& model, std::optional<bool> tied,
+                          const Settings::value_type& entry) {
+  const auto& [key, value] = entry;
+  if (key == kTieWordEmbeddings && (value == "true" || value == "false")) {
+    if (!tied || *tied == (value == "true")) {
+      return {};
+    }
+    return *tied ? "an embedding and a head share a storage"
+                 : "no embedding shares its storage with a head";
+  }
+  if (!key.starts_with(kTiedTo)) {
+    return {};
+  }
+  const params::Table& table = model.table;
+  const std::string name = key.substr(kTiedTo.size());
+  for (const std::string& one : {name, value}) {
+    if (!table.find(one)) {
+      return format("there is no parameter \"{}\"", one);
+    }
+  }
+  const uint32_t a = table.parameters[*table.find(name)].tie;
+  const uint32_t b = table.parameters[*table.find(value)].tie;
+  return a == b ? std::string()
+                : format("\"{}\" shows storage {} and \"{}\" storage {}", name, a, value, b);
+}
+
+}  // namespace
+
+Status check_tie_metadata(const ModelState& model) {
+  const std::optional<bool> tied = ties_word_embeddings(model);
+  for (const Settings::value_type& entry : model.metadata) {
+    const std::string why = contradiction(model, tied, entry);
+    if (!why.empty()) {
+      return Status(Code::bad_file, format("The metadata has \"{}\" = \"{}\", but in the table {}. "
+                                           "OpenOptions::trust_table opens it as the table says.",
+                                           entry.first, entry.second, why));
+    }
+  }
+  return {};
+}
+
+Settings true_metadata(const ModelState& model) {
+  const std::optional<bool> tied = ties_word_embeddings(model);
+  Settings out;
+  for (const Settings::value_type& entry : model.metadata) {
+    if (contradiction(model, tied, entry).empty()) {
+      out.push_back(entry);
+    } else if (entry.first == kTieWordEmbeddings) {
+      out.emplace_back(entry.first, entry.second == "true" ? "false" : "true");
+    }
+  }
+  return out;
+}
+
+}  // namespace bowline::graph
