@@ -548,6 +548,8 @@ struct LoadedValue {
   DType dtype = DType::f32;
   TensorShape shape;
   std::vector<std::byte> bytes;
+  // (optional) What the numbers are stored as, as quantize() has it; of a frozen storage, with LoadMode::assign.
+  std::string encoding = {};
 };
 // Gets the values that the file has for a parameter, and returns what is loaded instead, or none: these. Called once for all names
 // that show the same of one storage of the file and are for one storage of the model.
@@ -634,9 +636,12 @@ struct FormatInfo {
 
 // Of what was made of storages since the model was made, or the counters were reset.
 struct ModelCounters {
-  uint64_t packs = 0;      // groups that set_format() laid out
-  uint64_t repacks = 0;    // and that were laid out again after a verb that gave them other bytes
-  uint64_t fallbacks = 0;  // groups that could not be, and lie apart again
+  uint64_t casts = 0;        // storages that cast() gave another dtype
+  uint64_t quantized = 0;    // storages that quantize() encoded
+  uint64_t dequantized = 0;  // and that dequantize() gave numbers
+  uint64_t packs = 0;        // groups that set_format() laid out
+  uint64_t repacks = 0;      // and that were laid out again after a verb that gave them other bytes
+  uint64_t fallbacks = 0;    // groups that could not be, and lie apart again
 };
 
 struct CastReport {
@@ -687,6 +692,9 @@ struct OpenOptions {
   bool map = true;
   // None: Budget::of_file() of its size, without what other files of it hold.
   std::optional<Budget> budget;
+  // Entries of the metadata that say what is tied ("tied_to.<parameter>" = "<parameter>", "tie_word_embeddings" = "true" or "false") and
+  // contradict the table are an error unless this is true. Ties are those of the table in any case; save() writes entries that agree.
+  bool trust_table = false;
 };
 
 namespace graph {
@@ -1375,7 +1383,8 @@ class Trainer {
   // unfinished step or, between two steps, of the last one; over all uses of its storage, before the mean and the clip.
   // Errors  bad_argument: the parameter is not trained, or no micro-batch was run since the start or the last restore.
   Status gradient(std::string_view name, const Tensor& out) const;
-  // Null: none. Steps with a hook are submitted in two parts.
+  // Null: none. Steps with a hook are submitted in two parts. One that is set while a hook runs counts from the next step on; what
+  // else a hook calls of its Trainer, and verbs of the model, are refused (busy).
   void set_gradient_hook(GradientHook hook);
   // The rate of the next steps instead of the schedule's; none: the schedule's again. A checkpoint keeps it.
   Status set_learning_rate(std::optional<float> rate);

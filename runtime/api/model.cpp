@@ -110,7 +110,7 @@ std::shared_ptr<ModelState> with_table(const ModelState& state, params::Table ta
 
 Result<std::shared_ptr<ModelState>> copy_of(const ModelState& state) {
   BOWLINE_ASSIGN(params::Table table, params::clone(state.table));
-  table.set_formats(state.table.formats(), {});
+  table.set_formats(state.table.formats());
   params::keep_formats(table);
   return with_table(state, std::move(table));
 }
@@ -125,6 +125,7 @@ Result<LoadReport> load(ModelState& state, const std::string& path, const LoadOp
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
   params::Table source = params::read_table(model::Tables(*file));
   if (options.hook || !options.aliases.empty()) {
+    const graph::Running held(state);  // a hook may not change what is loaded into
     BOWLINE_ASSIGN(source, params::substituted(state.table, source, options));
   }
   const auto into = [&](params::Table& table) {
@@ -230,19 +231,35 @@ Result<std::vector<std::byte>> storage_bytes(const params::Table& table, uint32_
 }
 
 // Whether a node of one of these operators, in the graph or in a body, reads one of these storages.
+// Whether one of these operators reads a parameter of these storages, or what a graph makes of them alone: a weight times a mask.
 bool reads(const params::Table& table, const graph::Graph& g, std::span<const std::string> ops,
            std::span<const uint32_t> ties) {
-  return std::ranges::any_of(g.nodes, [&](const graph::Node& node) {
+  const auto shows_one = [&](uint32_t p) {
+    return std::ranges::find(ties, table.parameters[p].tie) != ties.end();
+  };
+  std::vector<bool> fixed(g.values.size()), ours(g.values.size());
+  for (size_t v = 0; v < g.values.size(); ++v) {
+    fixed[v] = !g.values[v].parameters.empty();
+    ours[v] = std::ranges::any_of(g.values[v].parameters, shows_one);
+  }
+  for (const graph::Node& node : g.nodes) {
     if (node.repeat) {
-      return reads(table, *node.repeat->body, ops, ties);
+      if (reads(table, *node.repeat->body, ops, ties)) {
+        return true;
+      }
+      continue;
     }
-    return std::ranges::find(ops, op_def(node.op).name) != ops.end() &&
-           std::ranges::any_of(node.inputs, [&](graph::ValueId v) {
-             return std::ranges::any_of(g.values[v].parameters, [&](uint32_t p) {
-               return std::ranges::find(ties, table.parameters[p].tie) != ties.end();
-             });
-           });
-  });
+    const bool reads_ours = std::ranges::any_of(node.inputs, [&](auto v) { return ours[v]; });
+    if (reads_ours && std::ranges::find(ops, op_def(node.op).name) != ops.end()) {
+      return true;
+    }
+    if (reads_ours && std::ranges::all_of(node.inputs, [&](auto v) { return fixed[v]; })) {
+      for (const graph::ValueId out : node.outputs) {
+        fixed[out] = ours[out] = true;
+      }
+    }
+  }
+  return false;
 }
 
 std::string listed(std::span<const std::string> names) {
@@ -266,7 +283,8 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
   const auto found = std::ranges::find(state.formats, name, [](const auto& f) { return f->name; });
   BOWLINE_REQUIRE(found != state.formats.end(), "There is no weight format \"{}\"; there are {}.",
                   name, known(state.formats));
-  const std::vector<std::string>& ops = (*found)->ops;
+  const std::shared_ptr<const WeightFormat> kind = *found;
+  const std::vector<std::string>& ops = kind->ops;
   BOWLINE_ASSIGN(const std::vector<params::Chosen> storages, params::chosen(state.table, pattern));
   std::vector<uint32_t> ties;
   std::ranges::transform(storages, std::back_inserter(ties), &params::Chosen::tie);
@@ -275,7 +293,9 @@ Result<FormatReport> set_format(ModelState& state, std::string_view name,
                     });
   BOWLINE_REQUIRE(fits, "The weight format \"{}\" is for {}, and none reads a parameter of \"{}\".",
                   name, listed(ops), pattern);
-  return params::set_format(state.table, *found, pattern, state.busy);
+  const int busy = state.busy;
+  const graph::Running held(state);  // nor may a layout
+  return params::set_format(state.table, kind, pattern, busy);
 }
 
 Status register_format(ModelState& state, WeightFormat kind) {
@@ -553,7 +573,7 @@ ModelCounters Model::counters() const {
 
 void Model::reset_counters() {
   if (state_ != nullptr) {
-    state_->table.set_formats(state_->table.formats(), {});
+    state_->table.set_counters({});
   }
 }
 

@@ -40,6 +40,7 @@ auto changing(const std::shared_ptr<graph::ModelState>& state, const Verb& verb)
     if (result.ok()) {
       // What has no memory for that keeps the storages as they are.
       (void)guarded([&] {
+        const graph::Running held(s);  // the layout of a format may not change it
         params::keep_formats(s.table);
         return Status();
       });

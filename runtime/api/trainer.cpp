@@ -22,10 +22,22 @@ Result<Trainer> Trainer::create(Model& model, const Device& device, const TrainO
 
 using train::TrainerState;
 
+namespace {
+
+// As guarded(), of what a gradient hook may not call: the step that it is called in has not ended.
+template <class Call>
+auto between_steps(const std::unique_ptr<TrainerState>& state, const Call& call) {
+  return guarded(state, "trainer", [&](TrainerState& s) -> decltype(call(s)) {
+    BOWLINE_TRY(s.require_no_hook());
+    return call(s);
+  });
+}
+
+}  // namespace
+
 Result<std::optional<StepReport>> Trainer::micro_step(std::span<const Tensor> batch,
                                                       std::span<const Tensor> overrides) {
-  return guarded(state_, "trainer",
-                 [&](TrainerState& s) { return s.micro_step(batch, overrides); });
+  return between_steps(state_, [&](TrainerState& s) { return s.micro_step(batch, overrides); });
 }
 
 void Trainer::set_gradient_hook(GradientHook hook) {
@@ -35,7 +47,7 @@ void Trainer::set_gradient_hook(GradientHook hook) {
 }
 
 Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batches) {
-  return guarded(state_, "trainer", [&](TrainerState& s) -> Result<StepReport> {
+  return between_steps(state_, [&](TrainerState& s) -> Result<StepReport> {
     const uint32_t k = s.options().accumulation;
     BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
                     batches.size(), k);
@@ -48,25 +60,25 @@ Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batche
 }
 
 Result<float> Trainer::evaluate(std::span<const Tensor> batch) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch); });
+  return between_steps(state_, [&](TrainerState& s) { return s.evaluate(batch); });
 }
 Result<float> Trainer::evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.evaluate(batch, outputs); });
+  return between_steps(state_, [&](TrainerState& s) { return s.evaluate(batch, outputs); });
 }
 Result<std::vector<NodeTime>> Trainer::profile(std::span<const Tensor> batch) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.profile(batch); });
+  return between_steps(state_, [&](TrainerState& s) { return s.profile(batch); });
 }
 Status Trainer::gradient(std::string_view name, const Tensor& out) const {
   return guarded(state_, "trainer", [&](const TrainerState& s) { return s.gradient(name, out); });
 }
 Status Trainer::set_learning_rate(std::optional<float> rate) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.set_learning_rate(rate); });
+  return between_steps(state_, [&](TrainerState& s) { return s.set_learning_rate(rate); });
 }
 Status Trainer::snapshot() {
-  return guarded(state_, "trainer", [](TrainerState& s) { return s.snapshot(); });
+  return between_steps(state_, [](TrainerState& s) { return s.snapshot(); });
 }
 Status Trainer::rollback() {
-  return guarded(state_, "trainer", [](TrainerState& s) { return s.rollback(); });
+  return between_steps(state_, [](TrainerState& s) { return s.rollback(); });
 }
 void Trainer::cancel() {
   if (state_ != nullptr) {
@@ -74,16 +86,16 @@ void Trainer::cancel() {
   }
 }
 Status Trainer::save(const std::string& path, const Progress& data) const {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.save(path, data); });
+  return between_steps(state_, [&](TrainerState& s) { return s.save(path, data); });
 }
 Result<Progress> Trainer::resume(const std::string& path, const ResumeOptions& options) {
-  return guarded(state_, "trainer", [&](TrainerState& s) { return s.resume(path, options); });
+  return between_steps(state_, [&](TrainerState& s) { return s.resume(path, options); });
 }
 TrainState Trainer::state() const {
   return state_ == nullptr ? TrainState::ready : state_->state();
 }
 Status Trainer::restart_step() {
-  return guarded(state_, "trainer", [](TrainerState& s) { return s.restart_step(); });
+  return between_steps(state_, [](TrainerState& s) { return s.restart_step(); });
 }
 uint32_t Trainer::accumulated() const { return state_ == nullptr ? 0 : state_->accumulated(); }
 uint64_t Trainer::steps() const { return state_ == nullptr ? 0 : state_->steps(); }

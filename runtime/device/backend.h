@@ -24,7 +24,7 @@
 namespace bowline::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 5;
+constexpr uint32_t kContractVersion = 6;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -64,6 +64,9 @@ struct Capabilities {
   uint64_t alignment = 64;
   uint64_t max_buffer_bytes = 0;  // of one allocation; 0: no limit
   uint64_t staging_bytes = 0;     // held for copies to and from memory that the host does not see
+  // f16 or bf16: what plans compute in whose caller does not say it, for there are no kernels for f32 beyond those that stay in it
+  // (OpDef::stays_f32) and those that copy.
+  std::optional<DType> compute = {};
   // f32 denormals are numbers; false: the device may take them for zero of their sign (Vulkan 1.2, "Precision and
   // Operation of SPIR-V Instructions").
   bool denormals = true;

@@ -78,12 +78,13 @@ void SessionState::leave_device() {
   device_.reset();
 }
 
-Result<std::vector<graph::Graph>> SessionState::bind() const {
+Result<std::vector<graph::Graph>> SessionState::bind(std::optional<DType> compute) const {
   std::vector<graph::Graph> bound;
   for (const BoundEntryPoint& entry : entry_points_) {
     const graph::Graph* generic = model_->find_graph(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
-    BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims, entry.compute));
+    BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims,
+                                                     entry.compute ? entry.compute : compute));
     prune(bound.back());
     BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
   }
@@ -141,7 +142,7 @@ Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
   if (!entries_.empty() && generations_.match(table)) {
     return {};
   }
-  BOWLINE_ASSIGN(std::vector<graph::Graph> bound, bind());
+  BOWLINE_ASSIGN(std::vector<graph::Graph> bound, bind({}));
   std::set<uint32_t> read;
   for (const graph::Graph& graph : bound) {
     const std::vector<uint32_t> ties = graph::storages_of(graph);
@@ -153,6 +154,9 @@ Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
     BOWLINE_TRY(require_on_device(device.get(), *wanted));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
+  if (const std::optional<DType> compute = device->capabilities().compute) {
+    BOWLINE_ASSIGN(bound, bind(compute));
+  }
   BOWLINE_ASSIGN(std::vector<Planned> planned, plan(std::move(bound), *device));
   fused_ = std::ranges::any_of(planned, &Planned::fused);
   BOWLINE_TRY(place(std::move(planned), device));

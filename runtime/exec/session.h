@@ -46,7 +46,8 @@ class SessionState final : public graph::User {
     bool fused = false;
   };
 
-  Result<std::vector<graph::Graph>> bind() const;
+  // `compute`: of entry points that do not say it.
+  Result<std::vector<graph::Graph>> bind(std::optional<DType> compute) const;
   Result<std::vector<Planned>> plan(std::vector<graph::Graph> bound,
                                     const device::OpenDevice& device) const;
   Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);

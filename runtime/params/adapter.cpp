@@ -417,7 +417,8 @@ Result<Table> without_adapter(const Table& table, std::string_view name, int bus
   BOWLINE_TRY(scale_of(table, name).status());
   Table out(std::vector<Storage>(table.storages.begin(), table.storages.end()));
   out.set_device(table.device());
-  out.set_formats(table.formats(), table.counters());
+  out.set_formats(table.formats());
+  out.set_counters(table.counters());
   for (const ParameterRow& p : table.parameters) {
     numbers.push_back(belongs_to(p, name) ? UINT32_MAX : out.add(ParameterRow(p)));
   }

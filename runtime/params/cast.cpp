@@ -99,6 +99,7 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
     }
   }
   if (report.storages > 0) {
+    stage.counters().casts += report.storages;
     stage.commit();
   }
   return report;

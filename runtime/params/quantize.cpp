@@ -137,6 +137,7 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
                     .at(format("While quantizing storage {} (\"{}\").", tie, name)));
   }
   if (recoding.report.storages > 0) {
+    stage.counters().quantized += recoding.report.storages;
     stage.commit();
   }
   return std::move(recoding.report);
@@ -155,6 +156,7 @@ Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view patte
                     .at(format("While dequantizing storage {} (\"{}\").", tie, name)));
   }
   if (recoding.report.storages > 0) {
+    stage.counters().dequantized += recoding.report.storages;
     stage.commit();
   }
   return std::move(recoding.report);

@@ -82,7 +82,8 @@ void Stage::commit() {
     target_.show(index, row.tie, std::move(row.view));
   }
   target_.set_device(std::move(device_));
-  target_.set_formats(std::move(formats_), counters_);
+  target_.set_formats(std::move(formats_));
+  target_.set_counters(counters_);
 }
 
 }  // namespace bowline::params

@@ -28,10 +28,9 @@ class Stage {
   // Adds a row and returns its tie index.
   uint32_t add(Storage row);
   void set_device(std::shared_ptr<device::OpenDevice> device) { device_ = std::move(device); }
-  void set_formats(std::vector<FormatGroup> formats, const ModelCounters& counters) {
-    formats_ = std::move(formats);
-    counters_ = counters;
-  }
+  void set_formats(std::vector<FormatGroup> formats) { formats_ = std::move(formats); }
+  // As they will be.
+  ModelCounters& counters() { return counters_; }
 
   // Rows that belong to `owner`.
   std::vector<uint32_t> owned_by(uint32_t owner) const;

@@ -102,8 +102,27 @@ class Substitution {
     BOWLINE_ASSIGN(out.shape, Shape::checked(given.shape));
     BOWLINE_REQUIRE(given.bytes.size() == out.bytes(), "A hook gives {} bytes for {}{}.",
                     given.bytes.size(), given.dtype, out.shape);
+    if (!given.encoding.empty()) {
+      BOWLINE_TRY(encode(out, given));
+    }
     out.home.host = std::make_shared<const std::vector<std::byte>>(std::move(given.bytes));
     return out;
+  }
+
+  static Status encode(Storage& out, LoadedValue& given) {
+    BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(given.encoding));
+    BOWLINE_REQUIRE(is_float(out.dtype), "A hook gives {} to be stored as {}.", out.dtype,
+                    given.encoding);
+    const Encoding fitting = encoding.for_shape(out.shape);
+    BOWLINE_TRY(fitting.check(out.dtype, out.shape));
+    const auto elements = static_cast<uint64_t>(out.shape.elements());
+    BOWLINE_TRY(require_host_memory(elements * sizeof(float)));
+    std::vector<float> numbers(elements);
+    out.encoding.decode(given.bytes, out.dtype, out.shape, {0, out.shape.elements()}, numbers);
+    given.bytes.assign(fitting.bytes(out.dtype, out.shape), std::byte{});
+    fitting.encode(numbers, out.dtype, out.shape, given.bytes);
+    out.encoding = fitting;
+    return {};
   }
 
   const Table& table_;

@@ -147,10 +147,8 @@ class Table {
 
   const std::vector<FormatGroup>& formats() const { return formats_; }
   const ModelCounters& counters() const { return counters_; }
-  void set_formats(std::vector<FormatGroup> formats, const ModelCounters& counters) {
-    formats_ = std::move(formats);
-    counters_ = counters;
-  }
+  void set_formats(std::vector<FormatGroup> formats) { formats_ = std::move(formats); }
+  void set_counters(const ModelCounters& counters) { counters_ = counters; }
 
   std::string list_parameters() const;
   std::string list_storages() const;

@@ -178,9 +178,8 @@ Result<FormatReport> set_format(Table& table, const std::shared_ptr<const Weight
   BOWLINE_TRY(unpack(stage, left).at(context));
   report.bytes = whole.value()->bytes();
   groups.push_back({kind, ties, std::move(whole).value()});
-  ModelCounters counters = table.counters();
-  ++counters.packs;
-  stage.set_formats(std::move(groups), counters);
+  ++stage.counters().packs;
+  stage.set_formats(std::move(groups));
   stage.commit();
   return report;
 }
@@ -198,7 +197,7 @@ Result<uint32_t> restore_format(Table& table, std::string_view pattern, int busy
   std::erase_if(groups, [&](const FormatGroup& g) { return overlap(g.ties, ties); });
   const auto restored = static_cast<uint32_t>(before - groups.size());
   if (restored > 0) {
-    stage.set_formats(std::move(groups), table.counters());
+    stage.set_formats(std::move(groups));
     stage.commit();
   }
   return restored;
@@ -249,7 +248,8 @@ void keep_formats(Table& table) {
     }
   }
   std::erase_if(groups, [](const FormatGroup& g) { return g.ties.empty(); });
-  table.set_formats(std::move(groups), counters);
+  table.set_formats(std::move(groups));
+  table.set_counters(counters);
 }
 
 }  // namespace bowline::params

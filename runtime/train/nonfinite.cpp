@@ -177,7 +177,7 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
 // Runs the forward part once more, with every value as an output.
 Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const {
   ValueId loss = 0;
-  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss));
+  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss, device_->capabilities().compute));
   Graph all = std::move(Unrolled(bound).graph);
   for (const Node& node : all.nodes) {
     for (const ValueId v : node.outputs) {

@@ -82,13 +82,14 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
   return {};
 }
 
-Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
+Result<Graph> TrainerState::bound_loss(ValueId& loss, std::optional<DType> compute) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
   BOWLINE_TRY(check_states(*generic, states));
   BOWLINE_ASSIGN(Graph bound,
-                 graph::bind(*generic, *model_, options_.dims, options_.precision.compute));
+                 graph::bind(*generic, *model_, options_.dims,
+                             options_.precision.compute ? options_.precision.compute : compute));
   BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
   keep_output(bound, loss, options_.loss);
   prune(bound);
@@ -99,7 +100,7 @@ Result<Graph> TrainerState::bound_loss(ValueId& loss) const {
 
 Result<uint64_t> TrainerState::graph_hash() const {
   ValueId loss = 0;
-  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss));
+  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss, {}));
   const std::string text = plan::list_nodes(bound, 0, bound.nodes.size()) +
                            plan::list_repeat_lists(plan::describe_repeat_lists(bound));
   return model::checksum(std::as_bytes(std::span(text)));
@@ -208,13 +209,16 @@ Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> 
 Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
   BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
   ValueId loss = 0;
-  BOWLINE_ASSIGN(Graph bound, bound_loss(loss));
+  BOWLINE_ASSIGN(Graph bound, bound_loss(loss, {}));
   BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
                  exec::device_of(staged, graph::storages_of(bound)));
   if (wanted) {
     BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
+  if (const std::optional<DType> compute = device->capabilities().compute) {
+    BOWLINE_ASSIGN(bound, bound_loss(loss, compute));
+  }
   add_rows(staged, options_.optimizer);
   std::vector<graph::GradientRow> rows(staged.storages.size());
   std::vector<uint64_t> elements(staged.storages.size());

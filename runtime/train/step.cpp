@@ -144,6 +144,10 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
+  if (next_hook_) {
+    hook_ = std::move(*next_hook_);
+    next_hook_.reset();
+  }
   const bool last = state_.micro_step + 1 == options_.accumulation;
   const bool hooked = last && hook_ != nullptr;
   params::Table seen;  // what the overrides make of the table
@@ -210,6 +214,15 @@ Status TrainerState::update_after_hook() {
   return {};
 }
 
+void TrainerState::set_gradient_hook(GradientHook hook) {
+  (hook_runs_ ? next_hook_.emplace() : hook_) = std::move(hook);
+}
+
+Status TrainerState::require_no_hook() const {
+  BOWLINE_REQUIRE(!hook_runs_, "The trainer is busy: its gradient hook runs inside a step.");
+  return {};
+}
+
 Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
   const params::Table& table = model_->table;
   const params::Storage& storage = table.storages[row];
@@ -228,6 +241,7 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
     info.parameters.push_back(table.parameters[user].name);
   }
   ++counters_.hook_fires;
+  const Inside inside(hook_runs_);
   BOWLINE_TRY(hook_(info, gradient));
   if (std::memcmp(seen.data(), gradient.data(), bytes.size()) == 0) {
     return {};

@@ -8,6 +8,18 @@
 
 namespace bowline::train {
 
+// True while it lives.
+class Inside {
+ public:
+  explicit Inside(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Inside() { flag_ = false; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 class TrainerState final : public graph::User {
  public:
   // Takes the training state of the model: start() before anything else.
@@ -20,7 +32,9 @@ class TrainerState final : public graph::User {
   Status start(const device::OpenDevice* device);
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
-  void set_gradient_hook(GradientHook hook) { hook_ = std::move(hook); }
+  void set_gradient_hook(GradientHook hook);
+  // Errors  bad_argument: the hook runs.
+  Status require_no_hook() const;
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
@@ -104,8 +118,8 @@ class TrainerState final : public graph::User {
                                        const Make& make, Status whole);
   // Lays them out on the device and commits them with the table.
   Status record(Plans p, params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
-  // The forward part up to the loss.
-  Result<graph::Graph> bound_loss(graph::ValueId& loss) const;
+  // The forward part up to the loss. It computes in the dtype of the options, or else in `compute`.
+  Result<graph::Graph> bound_loss(graph::ValueId& loss, std::optional<DType> compute) const;
   // What the model computes and with which parameters; equal for equal runs.
   Result<uint64_t> graph_hash() const;
   void drop_plans();
@@ -191,6 +205,8 @@ class TrainerState final : public graph::User {
   std::optional<exec::Segment>
       overridden_;  // accumulate_ of a micro-batch with overrides, until it was read back
   GradientHook hook_;
+  bool hook_runs_ = false;
+  std::optional<GradientHook> next_hook_;  // that was set while it ran
   std::optional<exec::StepValues> steps_;  // of the plans; after a submission, what came back
   std::unique_ptr<exec::SessionState>
       outputs_;  // for evaluate() with outputs, from its first use on
