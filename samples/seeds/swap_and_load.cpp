@@ -1,5 +1,5 @@
-// A weight gets other contents while others hold it: by a swap, by an assignment behind the back of an optimizer, by a cast, and by a
-// load that transforms what it reads.
+// A weight gets other contents while others hold it: by a swap, by an assignment behind the back of an optimizer, by a cast of its
+// codes, and by a load that quantizes what it reads.
 //
 // The story: a tutorial on extension points of modules needed a flag, private functions and a warning about optimizers that go on
 // with the old weight ("Extension points in nn.Module for load_state_dict and tensor subclasses", PyTorch recipes).
@@ -57,47 +57,66 @@ void assign_under_an_optimizer(const Device& device) {
               text(values(m, "weight")).c_str());
 }
 
-void cast_keeps_identity(const Device& device) {
-  std::printf("3. a cast\n");
-  Model m = linear();
-  must(m.tied_parameter("tied", must(m.find("weight"))));
-  must(m.to(device));
-  for (const DType dtype : {DType::bf16, DType::f32}) {
-    must(m.cast(dtype));
-    const ParameterInfo weight = info_of(m, "weight"), tied = info_of(m, "tied");
-    std::printf("   weight %s of storage %u, tied %s of storage %u\n",
-                std::string(name_of(weight.dtype)).c_str(), weight.tie,
-                std::string(name_of(tied.dtype)).c_str(), tied.tie);
-  }
+// [3, 2] under two names.
+Model tied_linear() {
+  Model m;
+  const Parameter w = must(m.parameter("weight", {3, 2}, Init::zeros()));
+  must(m.tied_parameter("tied", w));
+  GraphBuilder g(m, "forward");
+  g.output("y", g.op("Linear", {g.input("x", DType::f32, {1, 2}), g.parameter(w)}));
+  must(g.finish());
+  return m;
 }
 
-void load_with_a_hook(const Device& device) {
-  std::printf("4. a load into shapes, with other names and a hook\n");
+void print_weight(const char* when, const Model& m) {
+  const ModelInfo info = must(m.describe());
+  const StorageInfo& storage = info.storages.at(0);
+  std::printf(
+      "   %s: \"weight\" and \"tied\" are storage %u and %u: %s, stored as %s, %llu bytes\n", when,
+      info.parameters[0].tie, info.parameters[1].tie, std::string(name_of(storage.dtype)).c_str(),
+      storage.encoding.c_str(), static_cast<unsigned long long>(storage.bytes));
+}
+
+void cast_quantized(const Device& device) {
+  std::printf("3. a quantized weight is cast\n");
+  Model m = tied_linear();
+  must(m.materialize(1));
+  set(m, "weight", {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
+  must(m.to(device));
+  must(m.quantize("int8"));
+  print_weight("quantized", m);
+  must(m.cast(DType::bf16));
+  print_weight("cast", m);
+  must(m.cast(DType::f32));
+  std::printf("   it shows %s\n", text(values(m, "tied")).c_str());
+}
+
+void quantize_on_load(const Device& device) {
+  std::printf("4. a load into shapes, with another name and a hook that quantizes\n");
   const std::string path =
       (std::filesystem::temp_directory_path() / "bowline_swap_and_load.bowline").string();
-  must(linear().save(path));
-  Model m;
-  const Parameter w = must(m.parameter("fc.weight", {1, 2}, Init::zeros()));
-  must(m.tied_parameter("tied", w));
+  Model other;
+  must(other.parameter("fc.weight", {3, 2}, Init::zeros()));
+  must(other.materialize(1));
+  set(other, "fc.weight", {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f});
+  must(other.save(path));
+  Model m = tied_linear();
+  must(m.freeze_storage("weight"));  // codes are not trained
   must(m.to(device));
-  std::printf("   before %s", m.parameters().c_str());
+  std::printf("   before: %s", m.ties().c_str());
   LoadOptions options;
-  options.aliases = {{"weight", "fc.weight"}};
+  options.mode = LoadMode::assign;
+  options.aliases = {{"fc.weight", "weight"}};
   options.hook = [](const LoadedParameter& of,
                     const Tensor& value) -> Result<std::optional<LoadedValue>> {
-    std::printf("   the hook sees %s in the file, %s here, on %s\n", of.file.name.c_str(),
+    std::printf("   the hook sees \"%s\" in the file, for \"%s\" on %s\n", of.file.name.c_str(),
                 of.here.name.c_str(), of.storage_here.where.c_str());
-    LoadedValue half{DType::f32, value.shape, std::vector<std::byte>(2 * sizeof(float))};
-    for (int i = 0; i < 2; ++i) {
-      const float number = static_cast<const float*>(value.data)[i] / 2;
-      *reinterpret_cast<float*>(half.bytes.data() + static_cast<size_t>(i) * sizeof(float)) =
-          number;
-    }
-    return std::optional(std::move(half));
+    const auto* const bytes = static_cast<const std::byte*>(value.data);
+    return std::optional(LoadedValue{value.dtype, value.shape, {bytes, bytes + 24}, "int8"});
   };
   must(m.load(path, options));
-  std::printf("   after  %s, tied %s\n", text(values(m, "fc.weight")).c_str(),
-              text(values(m, "tied")).c_str());
+  print_weight("after", m);
+  std::printf("   it shows %s\n", text(values(m, "tied")).c_str());
   std::filesystem::remove(path);
 }
 
@@ -105,6 +124,6 @@ int main(int argc, char** argv) {
   const Device device = must(Device::open(argc > 1 ? argv[1] : "best"));
   swap_contents();
   assign_under_an_optimizer(device);
-  cast_keeps_identity(device);
-  load_with_a_hook(device);
+  cast_quantized(device);
+  quantize_on_load(device);
 }

@@ -73,9 +73,12 @@ class Samples(harness.Case):
             self.assertIn("   t1 [0, 1], t2 [0, 1, 2], holder of t1 [0, 1]\n"
                           "   t1 [0, 1, 2], t2 [0, 1], holder of t1 [0, 1, 2]\n", out)
             self.assertIn("   before the step [2, 4]\n   after the step  [1.9, 3.9] ", out)
-            self.assertIn("   weight bf16 of storage 0, tied bf16 of storage 0\n", out)
-            self.assertIn("   weight f32 of storage 0, tied f32 of storage 0\n", out)
-            self.assertIn("   after  [0.5, 1], tied [0.5, 1]\n", out)
+            row = '   {}: "weight" and "tied" are storage 0 and 0: {}, stored as int8 scale {}, {} bytes\n'
+            self.assertIn(row.format("quantized", "f32", "f32", 12), out)
+            self.assertIn(row.format("cast", "bf16", "f32", 12), out)
+            self.assertIn("   the hook sees \"fc.weight\" in the file, for \"weight\" on ", out)
+            self.assertIn(row.format("after", "f32", "f32", 12), out)
+            self.assertEqual(out.count("   it shows [1, -0.5, 0.25, 0.75, -1.27, 0.63]\n"), 2, out)
 
     def test_seed_cast_listing(self):
         for device in harness.real_devices():
@@ -95,6 +98,7 @@ class Samples(harness.Case):
         self.assertEqual({r[3] for r in rows}, {4}, out)
         for style in (0, 3):
             self.assertEqual(rows[style + 1][5], rows[style + 2][5], out)
+
     def test_finetune_lora_learns_and_turns_off(self):
         model = TEXT.parents[1] / "finetune_text/base.bowline"
         for device in harness.real_devices():

@@ -45,7 +45,7 @@ void set_row(Model& model, const std::string& adapter, int row, float x, float y
   EXPECT_OK(set(model, adapter + ".lora_b", {3, 1}, b));
 }
 
-// LM32 with the change (1,1) of row 0 of the head, as recipe R113 has it.
+// LM32 with the change (1,1) of row 0 of the head.
 Seed adapted_lm32(bool per_use) {
   Seed s = lm32();
   must(s.model.add_adapter("ad", rank_one("head", per_use)));
@@ -54,31 +54,6 @@ Seed adapted_lm32(bool per_use) {
 }
 
 std::string listing(const Model& m) { return m.parameters() + m.storages() + m.ties(); }
-
-// R113, huggingface/peft#2018: an adapter of the head alone, merged into the shared bytes, changes the embedding too.
-TEST_P(Adapters, R113OfOneUseLeaveTheOtherAlone) {
-  Seed s = adapted_lm32(true);
-  ASSERT_OK(s.model.to(device_));
-  Session session = session_of(s, device_);
-  EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
-  EXPECT_EQ(logits(session, 0), Floats({2, 0, 1})) << "the lookup sees row 0 as (1,0)";
-  const std::string before = listing(s.model);
-  const Status merged = s.model.merge_adapter("ad");
-  EXPECT_EQ(merged.code(), Code::bad_argument);
-  EXPECT_EQ(
-      merged.message(),
-      "Adapter \"ad\" changes \"head\", but \"embed\", which shares its storage, does not see "
-      "that change, and would. untie(\"head\") costs 24 bytes.");
-  EXPECT_EQ(listing(s.model), before);
-  EXPECT_EQ(values(s.model, "embed"), Floats({1, 0, 0, 1, 1, 1}));
-  EXPECT_EQ(must(s.model.untie("head")), 24u);
-  EXPECT_EQ(logits(session, 2), Floats({3, 1, 2})) << "the change stays with its parameter";
-  ASSERT_OK(s.model.merge_adapter("ad"));
-  EXPECT_EQ(values(s.model, "head"), Floats({2, 1, 0, 1, 1, 1}));
-  EXPECT_EQ(values(s.model, "embed"), Floats({1, 0, 0, 1, 1, 1}));
-  EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
-  EXPECT_TRUE(s.model.adapters().empty());
-}
 
 TEST_P(Adapters, OfAStorageAreSeenByEveryUse) {
   Seed s = adapted_lm32(false);
@@ -342,32 +317,6 @@ TEST_P(Adapters, EqualTheGraphThatSaysThem) {
   };
   near(values(adapter.model, "w.ad.lora_a"), values(hand.model, "a"));
   near(values(adapter.model, "w.ad.lora_b"), values(hand.model, "b"));
-}
-
-// R114, peft#1750 and others: a tied storage trained whole beside an adapter stays one, and is merged once.
-TEST_P(Adapters, R114TrainTiesWholeBesideThem) {
-  Seed s = lm32();
-  AdapterOptions o = rank_one("embed");
-  o.freeze_others = false;
-  must(s.model.add_adapter("ad", o));
-  set_row(s.model, "embed.ad", 0, 1, 1);
-  ASSERT_OK(s.model.to(device_));
-  const std::string ties = s.model.ties();
-  Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.125f)));
-  step(t, s);
-  EXPECT_EQ(s.model.ties(), ties);
-  const Floats base = values(s.model, "embed"), a = values(s.model, "embed.ad.lora_a"),
-               b = values(s.model, "embed.ad.lora_b");
-  EXPECT_NE(base, Floats({1, 0, 0, 1, 1, 1})) << "it is trained too";
-  Floats live = base;
-  for (size_t i = 0; i < live.size(); ++i) {
-    live[i] += b[i / 2] * a[i % 2];
-  }
-  const float before = loss(t, s);
-  ASSERT_OK(s.model.merge_adapter("ad"));
-  EXPECT_EQ(values(s.model, "embed"), live);
-  EXPECT_EQ(values(s.model, "head"), live);
-  expect_number(loss(t, s), before, {}, 1e-5);
 }
 
 TEST_P(Adapters, AreKeptByCopiesAndFiles) {

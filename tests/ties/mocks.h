@@ -1,5 +1,5 @@
-// Devices that keep the contract and no more: four prove that ties are neither pointers nor bytes in some layout, one that a plan
-// says what depends on what. Each wraps another device.
+// Devices that keep the contract and no more: five prove that ties are neither pointers nor bytes in some layout or dtype, one that a
+// plan says what depends on what. Each wraps another device.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <map>
 
 #include "faults/wrapped_device.h"
+#include "graph/op_table.h"
 
 namespace bowline::test {
 
@@ -277,6 +278,50 @@ class PackedDevice : public WrappedDevice {
     return {};
   }
   std::map<uint64_t, Packed> packed_;
+};
+
+// Has kernels for bf16 and none for f32, but of what stays in f32: sums over many elements, with what shares their gradients out, updates,
+// losses. Plans read bf16 copies of f32 storages; what takes those for the storages loses bits.
+class NarrowDevice : public WrappedDevice {
+ public:
+  explicit NarrowDevice(std::unique_ptr<device::Device> inner)
+      : WrappedDevice(std::move(inner)), capabilities_(WrappedDevice::capabilities()) {
+    capabilities_.compute = DType::bf16;
+  }
+
+  const device::Capabilities& capabilities() const override { return capabilities_; }
+  device::NodeAnswer query(const device::NodeQuery& node) const override {
+    device::NodeAnswer answer = WrappedDevice::query(node);
+    if (answer.reason.empty() && computes_in_f32(node)) {
+      answer.reason = "This device computes in bf16.";
+    }
+    return answer;
+  }
+
+ private:
+  // It reads an f32 number that it could read in bf16, and makes another of it.
+  static bool computes_in_f32(const device::NodeQuery& node) {
+    const OpDef& def = op_def(node.op);
+    const bool updates =
+        std::ranges::any_of(def.updates, [](const InPlace& pair) { return pair.input >= 0; });
+    if (def.stays_f32 || node.op == Op::Scale || updates || def.takes_lists ||
+        def.derived_copy == DerivedCopy::by_element) {
+      return false;
+    }
+    bool numbers = false;
+    bool moved = true;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::span<const DType> types = types_of_input(def.types, i);
+      if (node.inputs[i].dtype == DType::f32 &&
+          std::ranges::find(types, DType::bf16) != types.end()) {
+        numbers = true;
+        moved = moved && types.size() == kDTypes;
+      }
+    }
+    const bool compares = !node.outputs.empty() && !is_float(node.outputs[0].dtype);
+    return numbers && !moved && !compares;
+  }
+  device::Capabilities capabilities_;
 };
 
 // Runs the records of each level last to first: they do not depend on each other. A record that shares a level with one that

@@ -253,6 +253,45 @@ inline std::vector<StorageInfo> storages_of(const Model& model, StorageRole role
   return out;
 }
 
+// E is embedding and head: "forward" gives a row of it, and the logits of x.
+inline Model lookup_and_head(const Dims& shape, Floats numbers = {}) {
+  Model m;
+  const Parameter embedding = must(m.parameter("embed", shape, Init::normal(0.5f)));
+  const Parameter head = must(m.tied_parameter("head", embedding));
+  GraphBuilder g(m, "forward");
+  const Value id = g.input("id", DType::i32, {1});
+  const Value x = g.input("x", DType::f32, {1, shape[1]});
+  g.output("row", g.op("Embedding", {g.parameter(embedding), id}));
+  g.output("logits", g.op("Linear", {x, g.parameter(head)}));
+  must(g.finish());
+  must(m.materialize(1));
+  if (!numbers.empty()) {
+    must(set(m, "embed", shape, std::move(numbers)));
+  }
+  return m;
+}
+
+struct RowAndLogits {
+  Floats row;
+  Floats logits;
+};
+
+// Of such a model.
+inline RowAndLogits run_lookup_and_head(const Model& model, const Device& device, int32_t id,
+                                        Floats x) {
+  const ModelInfo info = must(model.describe());
+  const auto rows = info.storages[0].shape[0];
+  const auto columns = info.storages[0].shape[1];
+  Session session = must(Session::create(model, device, "forward", {}));
+  RowAndLogits out{Floats(static_cast<size_t>(columns)), Floats(static_cast<size_t>(rows))};
+  std::vector<int32_t> ids = {id};
+  const Dims one = {1}, wide = {1, columns}, logits = {1, rows};
+  const Tensor in[] = {tensor("id", one, ids), tensor("x", wide, x)};
+  const Tensor results[] = {tensor("row", wide, out.row), tensor("logits", logits, out.logits)};
+  must(session.run(in, results));
+  return out;
+}
+
 // The f32 row of a role that belongs to storage 0.
 inline Floats row_of(const Model& model, StorageRole role, uint32_t slot = 0) {
   for (const StorageInfo& row : storages_of(model, role)) {

@@ -16,112 +16,7 @@ std::string scratch_file(const std::string& name) {
   return testing::TempDir() + test_name(info->name()) + "_" + name;
 }
 
-// E is embedding and head: "forward" gives a row of it, and the logits of x.
-Model tied(const Dims& shape, Floats numbers) {
-  Model m;
-  const Parameter embedding = must(m.parameter("embed", shape, Init::normal(0.5f)));
-  const Parameter head = must(m.tied_parameter("head", embedding));
-  GraphBuilder g(m, "forward");
-  const Value id = g.input("id", DType::i32, {1});
-  const Value x = g.input("x", DType::f32, {1, shape[1]});
-  g.output("row", g.op("Embedding", {g.parameter(embedding), id}));
-  g.output("logits", g.op("Linear", {x, g.parameter(head)}));
-  EXPECT_OK(g.finish());
-  EXPECT_OK(m.materialize(1));
-  if (!numbers.empty()) {
-    EXPECT_OK(set(m, "embed", shape, std::move(numbers)));
-  }
-  return m;
-}
-
-Model q8() { return tied({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}); }
-
-struct Outputs {
-  Floats row;
-  Floats logits;
-};
-
-Outputs run(const Model& model, const Device& device, int32_t id, Floats x) {
-  const ModelInfo info = must(model.describe());
-  const auto rows = info.storages[0].shape[0];
-  const auto columns = info.storages[0].shape[1];
-  Session session = must(Session::create(model, device, "forward", {}));
-  Outputs out{Floats(static_cast<size_t>(columns)), Floats(static_cast<size_t>(rows))};
-  std::vector<int32_t> ids = {id};
-  const Dims one = {1}, wide = {1, columns}, logits = {1, rows};
-  const Tensor in[] = {tensor("id", one, ids), tensor("x", wide, x)};
-  const Tensor results[] = {tensor("row", wide, out.row), tensor("logits", logits, out.logits)};
-  EXPECT_OK(session.run(in, results));
-  return out;
-}
-
-std::vector<int> codes_of(const Model& model, size_t count) {
-  const std::vector<std::byte> bytes = must(model.storage_bytes(0));
-  std::vector<int> out;
-  for (size_t i = 0; i < count; ++i) {
-    out.push_back(static_cast<int8_t>(bytes[i]));
-  }
-  return out;
-}
-
-const std::vector<int> kCodes = {100, -50, 25, 75, -127, 63};
-
-void expect_q8(const Model& model, const Device& device) {
-  const Outputs out = run(model, device, 2, {1, 1});
-  expect_number(out.row[0], -1.27);
-  expect_number(out.row[1], 0.63, {{0.633, "the head was quantized, the embedding reads a copy"}});
-  expect_number(out.logits[0], 0.5);
-  expect_number(out.logits[1], 1.0);
-  expect_number(out.logits[2], -0.64, {{-0.637, "the embedding was quantized, the head was not"}});
-  EXPECT_EQ(codes_of(model, 6), kCodes);
-  EXPECT_TRUE(model.same_storage("embed", "head").value());
-}
-
-TEST_P(Quantized, Q8) {
-  Model m = q8();
-  ASSERT_OK(m.to(device_));
-  const std::string ties = m.ties();
-  const QuantizeReport report = must(m.quantize("int8", "head"));
-  EXPECT_EQ(report.storages, 1u);
-  EXPECT_EQ(report.bytes_before, 24u);
-  EXPECT_EQ(report.bytes_after, 12u) << "6 codes, 2 to reach a scale, the scale";
-  EXPECT_EQ(must(m.describe()).storages[0].bytes, 12u);
-  EXPECT_EQ(m.ties(), ties);
-  expect_q8(m, device_);
-}
-
-// A codes-to-numbers-to-codes round trip gives the same codes, and each verb between leaves them alone.
-TEST_P(Quantized, EveryVerbKeepsTheCodesAndTheTie) {
-  Model m = q8();
-  ASSERT_OK(m.quantize("int8"));
-  const std::string ties = m.ties();
-  const Device cpu = open_test_device("cpu");
-  ASSERT_OK(m.to(device_));
-  expect_q8(m, device_);
-  ASSERT_OK(m.to(cpu));
-  expect_q8(m, cpu);
-  ASSERT_OK(m.to(device_));
-  const std::string path = scratch_file("q8.bowline");
-  ASSERT_OK(m.save(path));
-  std::vector<Model> copies;
-  copies.push_back(must(m.clone()));
-  copies.push_back(must(Model::open(path)));
-  for (Model& copy : copies) {
-    ASSERT_OK(copy.to(device_));
-    expect_q8(copy, device_);
-    EXPECT_EQ(copy.ties(), ties);
-  }
-  ASSERT_OK(m.load(path, {.mode = LoadMode::copy}));
-  expect_q8(m, device_);
-  ASSERT_OK(m.dequantize());
-  EXPECT_EQ(must(m.describe()).storages[0].encoding, "plain");
-  EXPECT_EQ(m.ties(), ties);
-  const Outputs out = run(m, device_, 2, {1, 1});
-  expect_number(out.row[1], 0.63);
-  expect_number(out.logits[2], -0.64);
-  ASSERT_OK(m.quantize("int8"));
-  expect_q8(m, device_);
-}
+Model q8() { return lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}); }
 
 // Every encoding: both uses give the numbers that get_value() says, through whatever kernel the device has.
 TEST_P(Quantized, BothUsesReadTheSameNumbers) {
@@ -129,7 +24,7 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
        {"int8", "int8 block row scale f16", "int8 block 32", "int8 block 32 with zero points",
         "int4", "int4 with zero points", "int4 block 16 scale f32", "q8_0", "q4_0"}) {
     SCOPED_TRACE(encoding);
-    Model m = tied({67, 96}, {});
+    Model m = lookup_and_head({67, 96});
     ASSERT_OK(m.to(device_));
     const QuantizeReport report = must(m.quantize(encoding));
     ASSERT_EQ(report.storages, 1u) << report.text();
@@ -137,7 +32,7 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
     const Floats numbers = values(m, "head");
     Floats x(96);
     x[5] = 1;
-    const Outputs out = run(m, device_, 66, x);
+    const RowAndLogits out = run_lookup_and_head(m, device_, 66, x);
     for (size_t i = 0; i < 96; ++i) {
       expect_number(out.row[i], numbers[66 * 96 + i]);
     }
@@ -232,7 +127,7 @@ TEST_P(Quantized, TrainsWhatIsAroundIt) {
 
 // Plans that compute in 16 bits read the same codes: no copy of them is made.
 TEST_P(Quantized, IsReadByPlansIn16Bits) {
-  Model m = tied({67, 96}, {});
+  Model m = lookup_and_head({67, 96});
   ASSERT_OK(m.quantize("int8 block row"));
   ASSERT_OK(m.to(device_));
   const Floats numbers = values(m, "embed");
@@ -347,52 +242,6 @@ TEST(Quantize, DropsWhatBelongedToTheNumbers) {
   EXPECT_EQ(report.dropped[0].role, StorageRole::moment);
   EXPECT_EQ(report.dropped[0].bytes, 24u);
   EXPECT_FALSE(must(s.model.describe()).storages[0].trainable);
-}
-
-// R116: quantizing raises neither memory nor file.
-TEST(Quantize, ATiedModelShrinksWithItsFile) {
-  Model m = tied({1000, 64}, {});
-  const std::string before = scratch_file("f32.bowline"), after = scratch_file("int8.bowline");
-  ASSERT_OK(m.save(before));
-  const QuantizeReport report = must(m.quantize("int8 block row"));
-  EXPECT_EQ(report.bytes_before, 256000u);
-  EXPECT_EQ(report.bytes_after, 68000u);
-  ASSERT_OK(m.save(after));
-  EXPECT_EQ(weight_bytes(must(Model::open(after))), 68000u);
-  EXPECT_LE(std::filesystem::file_size(after), 68000u + 8192);
-  EXPECT_LT(std::filesystem::file_size(after), std::filesystem::file_size(before));
-}
-
-// R117: no side, both in one encoding, both in two, one side; tied, and with storages of their own.
-TEST(Quantize, ThePartitionIsAsDeclaredInEveryCase) {
-  for (const bool is_tied : {true, false}) {
-    const auto make = [&] {
-      Model m = tied({64, 64}, {});
-      if (!is_tied) {
-        EXPECT_OK(m.untie("head"));
-      }
-      return m;
-    };
-    const auto bytes = [](const Model& m) { return weight_bytes(m); };
-    const uint64_t plain = 64 * 64 * 4, int8 = 64 * 64 + 4, q4 = 64 * 2 * 18;
-    const std::string ties = make().ties();
-    Model none = make();
-    EXPECT_EQ(bytes(none), is_tied ? plain : 2 * plain);
-    Model same = make();
-    ASSERT_OK(same.quantize("int8"));
-    EXPECT_EQ(bytes(same), is_tied ? int8 : 2 * int8);
-    EXPECT_EQ(same.ties(), ties);
-    Model different = make();
-    ASSERT_OK(different.quantize("int8", "embed"));
-    const Status second = different.quantize("q4_0", "head").status();
-    EXPECT_EQ(second.ok(), !is_tied) << second.message();
-    EXPECT_EQ(bytes(different), is_tied ? int8 : int8 + q4);
-    EXPECT_EQ(different.ties(), ties);
-    Model one = make();
-    ASSERT_OK(one.quantize("int8", "head"));
-    EXPECT_EQ(bytes(one), is_tied ? int8 : plain + int8);
-    EXPECT_EQ(one.ties(), ties);
-  }
 }
 
 }  // namespace

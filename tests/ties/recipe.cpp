@@ -4,9 +4,17 @@
 
 #include <filesystem>
 
+#include "api/internals.h"
+#include "device/device.h"
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
+
+Bench::Bench(Device on_a, Device on_b) : a(std::move(on_a)), b(std::move(on_b)) {
+  if (Internals::open(b)->capabilities().compute) {
+    least_tolerance_ = 1.0 / 64;  // bf16 has 8 bits
+  }
+}
 
 Bench::~Bench() {
   for (const std::string& file : files_) {
@@ -21,7 +29,8 @@ void Bench::note(std::string_view what, std::string_view problem) {
 
 void Bench::number(std::string_view what, double got, double right,
                    std::initializer_list<Wrong> signatures, double tolerance) {
-  const std::string wrong = wrong_number(got, right, signatures, tolerance);
+  const std::string wrong =
+      wrong_number(got, right, signatures, std::max(tolerance, least_tolerance_));
   if (!wrong.empty()) {
     note(what, wrong);
   }
@@ -91,8 +100,9 @@ std::string Bench::file(std::string_view name) {
 
 std::span<const std::span<const Recipe>> recipes() {
   static const std::span<const Recipe> topics[] = {
-      recipes_of_models(), recipes_of_transfer(), recipes_of_optimizers(), recipes_of_precision(),
-      recipes_of_files(),  recipes_of_graphs(),   recipes_of_formats(),    recipes_of_peers()};
+      recipes_of_models(),   recipes_of_transfer(), recipes_of_optimizers(), recipes_of_precision(),
+      recipes_of_files(),    recipes_of_graphs(),   recipes_of_formats(),    recipes_of_quantized(),
+      recipes_of_adapters(), recipes_of_peers()};
   return topics;
 }
 

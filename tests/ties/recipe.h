@@ -10,13 +10,15 @@ namespace bowline::test {
 
 class Bench {
  public:
-  Bench(Device on_a, Device on_b) : a(std::move(on_a)), b(std::move(on_b)) {}
+  Bench(Device on_a, Device on_b);
   ~Bench();
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
 
   Device a;  // the CPU
   Device b;  // any
+  // B computes in 16 bits whatever the dtype of a model: numbers are compared no closer than that.
+  bool rounds() const { return least_tolerance_ > 0; }
 
   // As wrong_number().
   void number(std::string_view what, double got, double right,
@@ -41,6 +43,7 @@ class Bench {
 
  private:
   void note(std::string_view what, std::string_view problem);
+  double least_tolerance_ = 0;
   std::string problems_;
   std::vector<std::string> files_;
 };

@@ -22,7 +22,7 @@ inline std::vector<std::string> computing_device_names() {
 }
 
 // The wrappers of cpu that ties are tested on.
-inline constexpr std::string_view kMocks[] = {"opaque", "moving", "lazy", "packed"};
+inline constexpr std::string_view kMocks[] = {"opaque", "moving", "lazy", "packed", "narrow"};
 inline bool is_mock(std::string_view name) {
   return std::ranges::find(kMocks, name) != std::end(kMocks);
 }
@@ -87,6 +87,9 @@ inline Device open_test_device(const std::string& name, int threads = 1,
   }
   if (name == "packed") {
     return wrap(name, std::make_unique<PackedDevice>(open_cpu(threads)), memory_budget);
+  }
+  if (name == "narrow") {
+    return wrap(name, std::make_unique<NarrowDevice>(open_cpu(threads)), memory_budget);
   }
   if (name == "reordering") {
     return wrap(name, std::make_unique<ReorderingDevice>(open_cpu(threads)), memory_budget);

@@ -1,5 +1,6 @@
 // Files: one payload per storage, the partition in the tables.
 #include <filesystem>
+#include <fstream>
 
 #include "ties/recipes/topics.h"
 
@@ -134,6 +135,159 @@ void hooks_of_a_load(Bench& t) {
   }
 }
 
+// Shapes first; a hook stores what it loads in another encoding.
+void quantize_on_load(Bench& t) {
+  const std::string path = t.file("plain.bowline");
+  must(lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}).save(path));
+  Model right = must(Model::open(path));
+  must(right.quantize("int8"));
+  LoadOptions o;
+  o.mode = LoadMode::assign;
+  o.hook = [](const LoadedParameter&, const Tensor& value) -> Result<std::optional<LoadedValue>> {
+    LoadedValue codes{value.dtype, value.shape, std::vector<std::byte>(24), "int8"};
+    std::memcpy(codes.bytes.data(), value.data, 24);
+    return std::optional(std::move(codes));
+  };
+  Model m = must(right.clone());
+  must(m.dequantize());
+  must(m.to(t.b));
+  t.refused("a trainable storage",
+            [&] {
+              Model trainable = must(Model::open(path));
+              return trainable.load(path, o).status();
+            }(),
+            Code::bad_argument, {"\"embed\"", "freeze()"});
+  const std::string ties = m.ties(), before = m.storages();
+  LoadOptions copy = o;
+  copy.mode = LoadMode::copy;
+  t.refused("codes for numbers", m.load(path, copy).status(), Code::bad_argument, {"int8"});
+  t.same("storages", m.storages(), before);
+  must(m.load(path, o));
+  t.same("ties", m.ties(), ties);
+  t.holds("the codes are those of quantize()",
+          must(m.storage_bytes(0)) == must(right.storage_bytes(0)));
+  const RowAndLogits out = run_lookup_and_head(m, t.b, 2, {1, 1});
+  t.number("row 2, second", out.row[1], 0.63);
+  t.number("logit 2", out.logits[2], -0.64);
+  o.hook = [](const LoadedParameter&, const Tensor& value) -> Result<std::optional<LoadedValue>> {
+    return std::optional(LoadedValue{value.dtype, value.shape, std::vector<std::byte>(24), "int9"});
+  };
+  t.refused("an encoding that there is not", m.load(path, o).status(), Code::bad_argument,
+            {"\"int9\""});
+}
+
+// Replaces text in the tables of a file; both are of one length.
+void edit(const std::string& path, std::string_view from, std::string_view to) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const size_t at = bytes.find(from);
+  require(from.size() == to.size() && at != std::string::npos &&
+              bytes.find(from, at + 1) == std::string::npos,
+          "The text is in the file once.");
+  file.clear();
+  file.seekp(static_cast<std::streamoff>(at));
+  file.write(to.data(), static_cast<std::streamsize>(to.size()));
+  require(file.good(), "The file is written.");
+}
+
+// The metadata says nothing, or agrees: the partition is that of the table.
+void agreeing_metadata(Bench& t) {
+  const std::pair<const char*, const char*> entries[] = {
+      {"license", "none"}, {"tie_word_embeddings", "true"}, {"tied_to.head", "embed"}};
+  for (const auto& [key, value] : entries) {
+    Seed s = lm32();
+    must(s.model.set_metadata(key, value));
+    const std::string path = t.file("metadata.bowline");
+    must(s.model.save(path));
+    s.model = must(Model::open(path));
+    t.holds("embed and head are tied", must(s.model.same_storage("embed", "head")));
+    t.same("the entry", s.model.metadata(key), value);
+    must(s.model.to(t.b));
+    Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
+    step(trainer, s);
+    t.number("the loss after a step", loss(trainer, s), 2.1, {{2.72, "untied"}});
+    // What the table says of ties is written with it.
+    must(s.model.untie("head"));
+    must(s.model.save(path));
+    const Model untied = must(Model::open(path));
+    t.holds("they are untied", !must(untied.same_storage("embed", "head")));
+    t.same("the entry of an untied model", untied.metadata(key),
+           key == std::string_view("license")  ? value
+           : value == std::string_view("true") ? "false"
+                                               : "");
+  }
+}
+
+// It contradicts the table: an error, unless the table is trusted.
+void contradicting_metadata(Bench& t) {
+  struct Case {
+    bool tied;
+    const char* written;
+    const char* edited;
+    const char* value;
+    std::initializer_list<std::string_view> words;
+  };
+  const Case cases[] = {
+      {true,
+       "tie_word_embeddingz",
+       "tie_word_embeddings",
+       "false",
+       {"tie_word_embeddings", "share"}},
+      {false,
+       "tie_word_embeddingz",
+       "tie_word_embeddings",
+       "true",
+       {"tie_word_embeddings", "head"}},
+      {false, "tied_ta.head", "tied_to.head", "embed", {"\"head\"", "\"embed\"", "storage"}},
+      {true, "tied_ta.head", "tied_to.head", "lm_head", {"\"lm_head\""}},
+  };
+  for (const Case& c : cases) {
+    Seed s = lm32();
+    if (!c.tied) {
+      must(s.model.untie("head"));
+    }
+    const std::string path = t.file("metadata.bowline"), again = t.file("again.bowline");
+    must(s.model.set_metadata(c.written, c.value));
+    must(s.model.save(path));
+    edit(path, c.written, c.edited);
+    t.refused(format("\"{}\" = \"{}\"", c.edited, c.value), Model::open(path).status(),
+              Code::bad_file, c.words);
+    OpenOptions o;
+    o.trust_table = true;
+    Model m = must(Model::open(path, o));
+    t.same("ties are those of the table", m.ties(), s.model.ties());
+    must(m.to(t.b));
+    must(m.save(again));
+    t.same("ties of what was saved", must(Model::open(again)).ties(), s.model.ties());
+  }
+}
+
+// Three planes of numbers that lie channels last: a view shows them as the model has them.
+void channels_last(Bench& t) {
+  Model m;
+  const Parameter stored = must(m.parameter("stored", {2, 4, 3}, Init::zeros()));
+  View view;
+  view.transpose = true;
+  must(m.tied_parameter("w", stored, view));
+  must(m.materialize(1));
+  Floats logical(24);
+  for (size_t i = 0; i < 24; ++i) {
+    logical[i] = static_cast<float>(i);
+  }
+  must(m.to(t.a));
+  must(set(m, "w", {2, 3, 4}, logical));
+  const std::string path = t.file("channels.bowline");
+  must(m.to(t.b));
+  must(m.save(path));
+  const Model again = must(Model::open(path));
+  for (const Model* model : std::initializer_list<const Model*>{&m, &again}) {
+    t.same("logical values", values(*model, "w"), logical);
+    Floats stored_values = values(*model, "stored");
+    stored_values.resize(6);
+    t.same("first stored values", stored_values, Floats({0, 4, 8, 1, 5, 9}));
+  }
+}
+
 constexpr Recipe kRecipes[] = {
     {"R60", "safetensors/safetensors#98, #202, #304; NVIDIA-NeMo/Megatron-Bridge#919; trl#5150",
      "\"Some tensors share memory\": a tied model could not be saved",
@@ -187,6 +341,16 @@ constexpr Recipe kRecipes[] = {
     {"S10", "the recipe \"Extension points in nn.Module\", module_load",
      "what is loaded under another name, or transformed on the way, lost its ties",
      hooks_of_a_load},
+    {"R66", "huggingface/transformers PR#43429; vec2text/vec2text PR#94",
+     "the flag of a tie stood in another part of the config: a head of random numbers",
+     agreeing_metadata},
+    {"R68", "vllm-project/vllm PR#51665; NVIDIA-NeMo/Automodel#2941",
+     "the config said tied, the file had a head of its own: it was thrown away",
+     contradicting_metadata},
+    {"R74", "NVIDIA/physicsnemo PR#1614",
+     "bytes were sent in the order in which they lie: permuted weights", channels_last},
+    {"S12", "the recipe \"Extension points in nn.Module\", its quantization on load",
+     "what a load made of a weight was lost where the weight had shapes alone", quantize_on_load},
     {"R67", "huggingface/transformers PR#43207, #1730, #35141",
      "resize went per module: the head or its bias kept the old size, or was drawn anew",
      [](Bench& t) {
@@ -275,7 +439,8 @@ constexpr Recipe kRecipes[] = {
        must(again.model.to(t.b));
        t.same("logits", logits_of(again, t.b), Floats({1, 1, 2}));
      }},
-    {"R79", "onnxruntime#10340, transformers#8869, onnx/onnx#3278, pytorch#51343; BVLC/caffe#2375",
+    {"R79 R72",
+     "onnxruntime#10340, transformers#8869, onnx/onnx#3278, pytorch#51343; BVLC/caffe#2375",
      "ALBERT's one block was written once per use: 44.6 MB became 341.6 MB",
      [](Bench& t) {
        Seed ut = universal(12, 64);
@@ -328,7 +493,7 @@ constexpr Recipe kRecipes[] = {
        t.count("bytes of storages in the plan",
                must(Session::create(m, t.b, "forward", {})).memory().storage_bytes, 72);
      }},
-    {"R88", "pytorch/executorch#8121, #12804, PR#21823; NVIDIA/TensorRT#2024",
+    {"R88 R87", "pytorch/executorch#8121, #12804, PR#21823; NVIDIA/TensorRT#2024",
      "two entry points were lowered alone, and everything that they share was written twice",
      [](Bench& t) {
        Model m;

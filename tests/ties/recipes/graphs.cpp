@@ -143,7 +143,143 @@ void gradient_hooks(Bench& t) {
   }
 }
 
+// What is called inside a step or a verb may not change what it works on.
+void called_inside(Bench& t) {
+  Seed s = lm32();
+  must(s.model.to(t.b));
+  Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
+  const std::string path = t.file("inside.bowline");
+  must(s.model.save(path));
+  const std::vector<Tensor> batch = s.batch();
+  int calls = 0;
+  const auto all_refused = [&](std::string_view where) {
+    ++calls;
+    const std::string before = s.model.parameters() + s.model.ties();
+    for (const Status& refused :
+         {set(s.model, "embed", {3, 2}, Floats(6)), s.model.untie("head").status(),
+          s.model.tie("embed", "head").status(), s.model.to(t.a),
+          s.model.cast(DType::bf16).status(), s.model.freeze_storage("head"),
+          s.model.load(path).status(), s.model.quantize("int8").status(),
+          s.model.set_format("flat").status(),
+          s.model.parameter("new", {1}, Init::zeros()).status(),
+          s.model.resize("embed", 4).status()}) {
+      t.refused(where, refused, Code::bad_argument, {});
+    }
+    t.same(where, s.model.parameters() + s.model.ties(), before);
+  };
+  trainer.set_gradient_hook([&](const GradientInfo&, std::span<float>) {
+    all_refused("in a gradient hook");
+    t.refused("a step inside a step", trainer.micro_step(batch).status(), Code::bad_argument,
+              {"busy", "hook"});
+    t.refused("a rollback inside a step", trainer.rollback(), Code::bad_argument, {"busy"});
+    trainer.set_gradient_hook(nullptr);
+    return Status();
+  });
+  must(trainer.micro_step(batch));
+  t.count("calls of hooks", static_cast<uint64_t>(calls), 1);
+  t.number("the loss after a step", loss(trainer, s), 2.1);
+  must(trainer.micro_step(batch));
+
+  LoadOptions o;
+  o.hook = [&](const LoadedParameter&, const Tensor&) -> Result<std::optional<LoadedValue>> {
+    all_refused("in the hook of a load");
+    return std::optional<LoadedValue>();
+  };
+  must(s.model.load(path, o));
+  WeightFormat nosy;
+  nosy.name = "nosy";
+  nosy.layout = [&](std::span<const StorageInfo> group) -> Result<FormatLayout> {
+    all_refused("in the layout of a format");
+    FormatLayout out;
+    for (const StorageInfo& storage : group) {
+      out.offsets.push_back(out.bytes);
+      out.bytes += storage.bytes;
+    }
+    return out;
+  };
+  must(s.model.register_format(nosy));
+  must(s.model.set_format("nosy"));
+  must(set(s.model, "head", {3, 2}, {1, 0, 0, 1, 1, 1}));
+  must(s.model.offload());
+  must(s.model.to(t.b));  // and laid out again
+  t.count("calls of hooks and layouts", static_cast<uint64_t>(calls), 4);
+  t.same("logits", logits_of(s, t.b), Floats({1, 1, 2}));
+}
+
+// Weight drop: the recurrent weight is what it was times a mask, which the graph says.
+void masked_weight(Bench& t) {
+  constexpr int64_t kUnits = 4;
+  Seed s;
+  s.shape = {3, 1, 4 * kUnits};
+  for (int64_t i = 0; i < 3 * 4 * kUnits; ++i) {
+    s.x.push_back(static_cast<float>(i * 5 % 7) * 0.125f - 0.25f);
+  }
+  const Dims square = {4 * kUnits, kUnits};
+  const Parameter w = must(s.model.parameter("lstm.weight_hh", square, Init::uniform(0.5f)));
+  const Parameter mask =
+      must(s.model.parameter("mask", square, Init::zeros(), StorageRole::constant));
+  const Parameter state =
+      must(s.model.parameter("state", {1, kUnits}, Init::zeros(), StorageRole::constant));
+  GraphBuilder g(s.model, "loss");
+  const Value x = g.input("x", DType::f32, {3, 1, 4 * kUnits});
+  const Value dropped = g.op("Mul", {g.parameter(w), g.parameter(mask)});
+  const Value cell = g.op("Cast", {g.parameter(state)}, {{"to", "f32"}});
+  g.output("loss", g.op("ReduceSum", {g.op("Lstm", {x, dropped, g.parameter(state), cell})}));
+  must(g.finish());
+  must(s.model.materialize(5));
+  Floats ones(static_cast<size_t>(4 * kUnits * kUnits));
+  for (size_t i = 0; i < ones.size(); ++i) {
+    ones[i] = i % 3 == 0 ? 0.0f : 1.0f;
+  }
+  must(set(s.model, "mask", square, ones));
+  must(s.model.to(t.b));
+  must(s.model.set_format("flat", "lstm.*"));
+  const Floats before = values(s.model, "lstm.weight_hh");
+  Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
+  step(trainer, s);
+  t.b.reset_counters();
+  for (int i = 0; i < 19; ++i) {
+    step(trainer, s);
+  }
+  t.count("allocations of 19 steps", t.b.counters().allocations, 0);
+  t.count("packs, for updates write the block itself",
+          s.model.counters().packs + s.model.counters().repacks, 1);
+  t.count("fallbacks", s.model.counters().fallbacks, 0);
+  const Floats after = values(s.model, "lstm.weight_hh");
+  for (size_t i = 0; i < after.size(); ++i) {
+    t.holds(format("element {} is trained where the mask lets it", i),
+            (after[i] != before[i]) == (ones[i] != 0));
+  }
+}
+
+// The scale of a norm, folded into the head: right for one use of two.
+void folded_scale(Bench& t) {
+  Seed s = lm32();
+  must(s.model.to(t.b));
+  const uint64_t cost = must(s.model.untie_cost("head"));
+  t.count("what an own head costs", cost, 24);
+  t.count("what it has cost", must(s.model.untie("head")), cost);
+  must(set(s.model, "head", {3, 2}, {2, 0, 0, 3, 2, 3}));
+  t.same("the embedding", values(s.model, "embed"), Floats({1, 0, 0, 1, 1, 1}));
+  t.same("logits, scaled by (2,3)", logits_of(s, t.b), Floats({2, 3, 5}));
+}
+
 constexpr Recipe kRecipes[] = {
+    {"R81", "microsoft/Olive PR#2240",
+     "a session folded the transpose of a tied head into a copy of it",
+     [](Bench& t) {
+       const std::string path = t.file("lm.bowline");
+       must(lookup_and_head({1000, 64}).save(path));
+       const uint64_t begin = t.b.counters().live_bytes;
+       Model m = must(Model::open(path));
+       must(m.to(t.b));
+       t.at_most("bytes on B", t.b.counters().live_bytes - begin, 281600);
+       Session session = must(Session::create(m, t.b, "forward", {}));
+       const MemoryReport memory = session.memory();
+       t.count("predicted bytes of storages", memory.storage_bytes, 256000);
+       t.count("predicted bytes of copies", memory.copy_bytes, t.rounds() ? 128000 : 0);
+       t.at_most("bytes of the arena", memory.arena_bytes, 200000);
+     }},
     {"R77", "pytorch#163303",
      "an export of a model that reads its parameters through a list made constants of them",
      [](Bench& t) {
@@ -215,11 +351,17 @@ constexpr Recipe kRecipes[] = {
          t.same("logits of 2 E", logits_of(session, s), Floats({4, 4, 8}));
        }
      }},
+    {"R82", "inisis/OnnxSlim#135; ModelCloud/GPTQModel PR#1550",
+     "a fold into the head was written in place, and the embedding had it too", folded_scale},
+    {"R101", "pytorch#40193, #32346; salesforce/awd-lstm-lm#51",
+     "weights that follow from others were packed anew at every call, or not found", masked_weight},
     {"R118", "pytorch/functorch#446, #904; pytorch#86708",
      "an override by one name left another use with the old weight: 10.3369 instead of 0",
      overrides},
     {"I54", "one gradient per weight; hooks fire once, whatever its uses",
      "a hook saw the part of each use, once per use", gradient_hooks},
+    {"I14 inside", "verbs called from a callback",
+     "a hook changed the weights that the step it was called in was about to write", called_inside},
     {"D7", "detach() of one of two uses",
      "to freeze one use its weight was untied, or the whole weight was frozen", one_use_stopped},
     {"R122", "patrick-kidger/equinox#790",

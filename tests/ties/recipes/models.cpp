@@ -53,7 +53,7 @@ constexpr Recipe kRecipes[] = {
                   {{0.78, "decayed twice"}, {0.8801, "decayed twice"}});
        }
      }},
-    {"SCALAR2 momentum", "BVLC/caffe#1211, PR#2866",
+    {"R35 SCALAR2 momentum", "BVLC/caffe#1211, PR#2866",
      "each sharer keeps a history of its own on the shared value",
      [](Bench& t) {
        Seed s = scalar2(1);
@@ -76,10 +76,11 @@ constexpr Recipe kRecipes[] = {
        step(trainer, s);
        t.number("a", values(s.model, "a")[0], 0.9, {{0.8, "updated twice"}});
      }},
-    {"SCALAR2 norm", "NVIDIA/Megatron-LM PR#7228",
+    {"R38 SCALAR2 norm", "NVIDIA/Megatron-LM PR#7228",
      "both copies of a tied weight are summed into the norm, so gradients are clipped too much",
      scalar2_norm},
-    {"SCALAR2 scale", "huggingface/accelerate PR#115", "the wrapper and the optimizer both unscale",
+    {"R46 SCALAR2 scale", "huggingface/accelerate PR#115",
+     "the wrapper and the optimizer both unscale",
      [](Bench& t) {
        Seed s = scalar2(3);
        must(s.model.to(t.b));

@@ -167,9 +167,11 @@ void train(Bench& t, bool adam_steps) {
                                           {"block1.b", "block2.b", &right.down}}) {
     t.same(format("{}: {} and {}", how, first, second), values(s.model, first),
            values(s.model, second));
+    if (adam_steps && t.rounds()) {
+      continue;  // Adam takes a whole step along a gradient of whatever size, also where its sign is a rounding error
+    }
     const double off = largest_difference(values(s.model, first), of->w);
-    t.holds(format("{}: {} is within 1e-5 of the double reference, not {}", how, first, off),
-            off <= 1e-5);
+    t.number(format("{}: how far {} is from the double reference", how, first), off, 0, {}, 1e-5);
   }
 }
 
@@ -191,6 +193,32 @@ constexpr Recipe kRecipes[] = {
        must(s.model.save(half));
        t.at_most("bytes of the file in bf16", std::filesystem::file_size(half),
                  kBytesOnce / 2 + kHeader);
+     }},
+    {"PEERS int8",
+     "measured: torchao 92,691 bytes, LiteRT 60,624, ONNX Runtime 151,722 tied and 104,009 untied",
+     "lookup and head got codes of their own: the tied model was larger than the untied one",
+     [](Bench& t) {
+       Seed tied = peers(true), untied = peers(false, false);
+       // A byte per number, and an f32 scale per row.
+       const uint64_t codes = kBytesOnce / 4 + (kVocabulary + kHidden + kWidth) * 4;
+       for (Seed* s : {&tied, &untied}) {
+         must(s->model.to(t.b));
+         must(s->model.quantize("int8 block row"));
+         const uint64_t right = s == &tied ? codes : 2 * codes;
+         t.count("payload bytes", weight_bytes(s->model), right);
+         const std::string path = t.file("int8.bowline");
+         must(s->model.save(path));
+         t.at_most("bytes of the file", std::filesystem::file_size(path), right + kHeader);
+         Model again = must(Model::open(path));
+         t.same("ties", again.ties(), s->model.ties());
+         must(again.to(t.b));
+         Floats live(1), loaded(1);
+         const Tensor a[] = {tensor("loss", {}, live)}, b[] = {tensor("loss", {}, loaded)};
+         must(must(Session::create(s->model, t.b, "loss", {})).run(s->batch(), a));
+         must(must(Session::create(again, t.b, "loss", {})).run(s->batch(), b));
+         t.same("the loss of the file", loaded, live);
+         t.holds("the loss is a number", std::isfinite(live[0]) && live[0] > 0);
+       }
      }},
     {"PEERS equal", "measured: ExecuTorch, LiteRT and an exporter of ONNX merge weights by value",
      "weights that are equal at the begin became one",

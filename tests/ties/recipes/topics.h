@@ -12,6 +12,8 @@ std::span<const Recipe> recipes_of_precision();
 std::span<const Recipe> recipes_of_files();
 std::span<const Recipe> recipes_of_graphs();
 std::span<const Recipe> recipes_of_formats();
+std::span<const Recipe> recipes_of_quantized();
+std::span<const Recipe> recipes_of_adapters();
 std::span<const Recipe> recipes_of_peers();
 
 }  // namespace bowline::test

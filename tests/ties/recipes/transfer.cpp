@@ -1,4 +1,7 @@
 // Moves, casts, skeletons and placements.
+#include "api/internals.h"
+#include "device/device.h"
+#include "faults/wrapped_device.h"
 #include "ties/recipes/topics.h"
 
 namespace bowline::test {
@@ -42,7 +45,57 @@ float lm32_after_a_step(Seed& s, const Device& device) {
   return loss(trainer, s);
 }
 
+// The CPU, on which the n-th copy to it fails.
+class CopiesFail : public WrappedDevice {
+ public:
+  CopiesFail(std::unique_ptr<device::Device> inner, int nth)
+      : WrappedDevice(std::move(inner)), left_(nth) {}
+  Status copy_in(device::Buffer to, uint64_t offset, std::span<const std::byte> from) override {
+    BOWLINE_REQUIRE_CODE(--left_ != 0, Code::device_lost, "This copy fails on purpose.");
+    return WrappedDevice::copy_in(to, offset, from);
+  }
+
+ private:
+  int left_;
+};
+
+Device with_failing_copy(int nth) {
+  for (const device::Backend* backend : device::backends()) {
+    if (backend->name() == "cpu") {
+      DeviceInfo info;
+      info.name = "failing";
+      return Internals::device(std::make_shared<device::OpenDevice>(
+          std::move(info), std::make_unique<CopiesFail>(must(backend->open(0, {})), nth)));
+    }
+  }
+  throw std::runtime_error("This build has no CPU.");
+}
+
+// The second of three storages does not arrive.
+void failed_move(Bench& t) {
+  Seed s = lm32();
+  must(s.model.parameter("second", {2}, Init::ones()));
+  must(s.model.parameter("third", {2}, Init::ones()));
+  must(s.model.materialize(1));
+  for (const char* name : {"second", "third"}) {
+    must(s.model.freeze(name));
+  }
+  must(s.model.to(t.b));
+  const std::string before = s.model.storages();
+  for (int nth = 1; nth <= 3; ++nth) {
+    t.refused("a move of which a copy fails", s.model.to(with_failing_copy(nth)), Code::device_lost,
+              {"on purpose"});
+    t.same("storages", s.model.storages(), before);
+  }
+  Trainer trainer = must(Trainer::create(s.model, t.b, plain_sgd(0.1f)));
+  t.number("the loss", loss(trainer, s), 4);
+  step(trainer, s);
+  t.number("the loss after a step", loss(trainer, s), 2.1);
+}
+
 constexpr Recipe kRecipes[] = {
+    {"T14", "a transfer fails",
+     "half of a model had moved when a copy failed, and neither half could be used", failed_move},
     {"R1", "torch/nn#187, PR#303",
      "a typecast made new tensors module by module, and a siamese network was untied",
      [](Bench& t) {
