@@ -7,6 +7,7 @@
 //   average       y[o] = sum of x over its window / count
 //   average_grad  dx[i] = sum over the windows with element i of dy / count
 #include "common.glsl"
+#include "order.glsl"
 #include "windows.glsl"
 
 layout(push_constant, scalar) uniform Push {
@@ -20,7 +21,9 @@ layout(push_constant, scalar) uniform Push {
   uint count_pads;
 } p;
 
-bool is_largest(A x, A y) { return x == y || (isnan(x) && isnan(y)); }
+// NaN is above all.
+int order_of(A value) { return order_of_bits(floatBitsToUint(value), kNanLast); }
+bool is_largest(A x, A y) { return order_of(x) == order_of(y); }
 
 #if defined(PART_max) || defined(PART_average)
 void main() {
@@ -46,7 +49,7 @@ void main() {
           if (ix < ax.size) {
             const A v = read(p.x, x + (iz * ay.size + iy) * ax.size + ix);
 #if defined(PART_max)
-            result = v > result || isnan(v) ? v : result;
+            result = order_of(v) > order_of(result) ? v : result;
 #else
             result += v;
 #endif

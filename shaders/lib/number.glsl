@@ -1,5 +1,7 @@
 // Numbers of the dtype of a variant T=f32,f16,bf16,i8,u8,i32,i64 as what shaders compute with: N, floats in f32, integers of up to
 // 32 bits as int and of 64 bits as (low, high). Overflows of integers wrap around.
+#include "order.glsl"
+
 #if defined(T_i8) || defined(T_u8)
 #extension GL_EXT_shader_8bit_storage : require
 #define N int
@@ -51,26 +53,17 @@ N sum_of(N a, N b) { return a + b; }
 N product_of(N a, N b) { return a * b; }
 #endif
 
-// The order of numbers, exact for denormals also on devices that take them for zero: 0 is equal to -0, and NaN is what comes in as
-// `of_nan`.
+// As in order.glsl.
 #if defined(T_i64)
 #define Order uvec2
-const int kNanFirst = 0;
-const int kNanLast = 0;
 Order order_of(N value, int of_nan) { return uvec2(value.x, value.y ^ 0x80000000u); }
 bool before(Order a, Order b) { return a.y < b.y || (a.y == b.y && a.x < b.x); }
 #else
 #define Order int
-const int kNanFirst = -2147483647 - 1;
-const int kNanLast = 2147483647;
 #if defined(T_i8) || defined(T_u8) || defined(T_i32)
 Order order_of(N value, int of_nan) { return value; }
 #else
-Order order_of(N value, int of_nan) {
-  const uint bits = floatBitsToUint(value);
-  const uint magnitude = bits & 0x7FFFFFFFu;
-  return magnitude > 0x7F800000u ? of_nan : bits >> 31 != 0 ? -int(magnitude) : int(magnitude);
-}
+Order order_of(N value, int of_nan) { return order_of_bits(floatBitsToUint(value), of_nan); }
 #endif
 bool before(Order a, Order b) { return a < b; }
 #endif
