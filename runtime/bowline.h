@@ -356,11 +356,13 @@ constexpr bool is_training(StorageRole role) {
 }
 
 // A copy of a storage in another dtype. A submission that reads it makes it again first, if the storage was written since.
+// A copy of a storage that plans read: in another dtype or format beside it, or as it is on another device (a replica).
 struct CopyInfo {
   uint32_t tie = 0;
   DType dtype = DType::f32;
-  std::string op;                        // that makes it: "Cast"
+  std::string op;                        // that makes it: "Cast"; empty: a transfer, of a replica
   std::optional<uint64_t> version = {};  // of the storage, that it holds; none: it was not made yet
+  std::string device = {};
 };
 
 struct StorageInfo {
@@ -651,6 +653,12 @@ struct CastReport {
   std::vector<std::string> kept;  // parameters whose storage stays as it is, with the reason
 };
 
+// What replicate() or shard() did.
+struct PlacementReport {
+  uint32_t storages = 0;
+  uint64_t bytes = 0;  // that were transferred
+};
+
 struct CompactReport {
   uint32_t dropped = 0;  // rows of the table that no parameter uses any more
   // Tie indices before, and in the file.
@@ -816,6 +824,16 @@ class Model {
   // Takes these storages from their devices into host memory, one transfer each; to() brings them back. Sessions that read them wait
   // for that. Errors  as to().
   Status offload(std::string_view pattern = "*");
+  // Gives the storages of the parameters that match `pattern` a second place, one transfer each: sessions on `device` read them there. The model
+  // lies where it did, and is written there: before a run that reads a replica which is behind, it is transferred again
+  // (Counters::transfers), to the same address. Files, clones and trainers do not see replicas; to() and offload() end them. Errors  as to();
+  // bad_argument: nothing matches, or a storage has no bytes.
+  Result<PlacementReport> replicate(const Device& device, std::string_view pattern = "*");
+  // Splits these storages by rows over devices, which then hold a part each; the first ones get a row more where the rows do not divide. One with
+  // fewer rows than devices lies on as many as it has, an encoded one or a number whole on the first. Every verb works as before, and to()
+  // or offload() gathers them. A session on any of the devices reads a copy that is gathered there, by a transfer after each
+  // write; what a Trainer reads must be gathered first. Errors  as replicate(); bad_argument: no device, or one twice.
+  Result<PlacementReport> shard(std::span<const Device> devices, std::string_view pattern = "*");
   // Gives the storages of the parameters that match `pattern` the dtype `to` (f32, f16, bf16), once per storage and so for every
   // parameter of a tie, to nearest even. Integers and running statistics (floor f32) stay and are reported; so do moments.
   // Codes and their scales stay as they are, and stand for numbers of the new dtype. With the pattern "*" float inputs of the entry
@@ -852,6 +870,12 @@ class Model {
   Result<QuantizeReport> dequantize(std::string_view pattern = "*", DType to = DType::f32);
   // Without training state.
   Result<Model> clone() const;
+  // The same without bytes: parameters, ties, flags and entry points, which can be listed before any bytes exist. materialize() or load()
+  // gives it some, one allocation per storage, on the device where those of this model lie.
+  Result<Model> skeleton() const;
+  // A second handle of this model, for another part of a program: one table, one set of bytes and entry points. What is done through one is seen
+  // through the other, and by the sessions of both; the model goes with the last of them. Threads: they count as one Model.
+  Result<Model> share();
   // Atomic: a temporary file in the same folder, fsync, rename. One payload per storage. Never with training state, also
   // if the model was opened from a checkpoint: that is Trainer::save.
   Status save(const std::string& path) const;
@@ -994,6 +1018,8 @@ struct Counters {
   // Copies of storages in other dtypes that were made again, since the storage was written: once per version, in front of the
   // submission that reads the copy.
   uint64_t refreshes = 0;
+  uint64_t transfers =
+      0;  // of replicas and shards, made in the same way before a run that reads them
   uint64_t hook_fires = 0;  // calls of a GradientHook
   // What the device is given to run for one training step (accumulation counted), or for one run: kernels, library calls,
   // copies and fills on the device. 0: it is given nothing one by one.

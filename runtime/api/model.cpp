@@ -86,9 +86,13 @@ Status move(ModelState& state, const std::shared_ptr<device::OpenDevice>& device
   return {};
 }
 
+Result<std::shared_ptr<device::OpenDevice>> opened_of(const Device& device) {
+  BOWLINE_REQUIRE(Internals::open(device) != nullptr, "The device is empty: it was moved from.");
+  return Internals::open(device);
+}
+
 Status to(ModelState& state, const Device& to, std::optional<std::string_view> pattern) {
-  const std::shared_ptr<device::OpenDevice>& device = Internals::open(to);
-  BOWLINE_REQUIRE(device != nullptr, "The device is empty: it was moved from.");
+  BOWLINE_ASSIGN(const auto device, opened_of(to));
   return move(state, device, pattern);
 }
 
@@ -581,6 +585,39 @@ Result<Model> Model::clone() const {
   return guarded(state_, "model", [&](const ModelState& s) -> Result<Model> {
     BOWLINE_ASSIGN(auto state, copy_of(s));
     return Model(std::move(state));
+  });
+}
+
+Result<Model> Model::skeleton() const {
+  return guarded(state_, "model", [](const ModelState& s) -> Result<Model> {
+    std::shared_ptr<ModelState> state = with_table(s, params::skeleton(s.table));
+    state->self_tests.clear();  // of values that are not there
+    return Model(std::move(state));
+  });
+}
+
+Result<Model> Model::share() {
+  return guarded(state_, "model", [&](ModelState&) -> Result<Model> { return Model(state_); });
+}
+
+Result<PlacementReport> Model::replicate(const Device& device, std::string_view pattern) {
+  return guarded(state_, "model", [&](ModelState& s) -> Result<PlacementReport> {
+    BOWLINE_ASSIGN(const auto opened, opened_of(device));
+    return params::replicate(s.table, opened, pattern, s.busy);
+  });
+}
+
+Result<PlacementReport> Model::shard(std::span<const Device> devices, std::string_view pattern) {
+  return changing(state_, [&](ModelState& s) -> Result<PlacementReport> {
+    std::vector<std::shared_ptr<device::OpenDevice>> opened;
+    for (const Device& device : devices) {
+      BOWLINE_ASSIGN(opened.emplace_back(), opened_of(device));
+    }
+    BOWLINE_ASSIGN(const PlacementReport report, params::shard(s.table, opened, pattern, s.busy));
+    for (graph::User* user : s.users) {
+      user->leave_device();
+    }
+    return report;
   });
 }
 

@@ -19,7 +19,7 @@ Result<Session> Session::create(const Model& model, const Device& device,
     BOWLINE_REQUIRE(!entry_points.empty(), "A session without an entry point is asked for.");
     auto state = std::make_unique<exec::SessionState>(
         of, std::vector(entry_points.begin(), entry_points.end()), budget);
-    BOWLINE_TRY(state->prepare(Internals::open(device).get()));
+    BOWLINE_TRY(state->prepare(Internals::open(device)));
     return Session(std::move(state));
   });
 }

@@ -61,6 +61,7 @@ Result<params::Table> overridden(const params::Table& table, std::span<const Ten
       Storage own = storage;
       own.home = std::move(home);
       own.copies.clear();
+      own.replicas.clear();
       seen.put(parameter.tie, std::move(own));
     }
     places.push_back(place);

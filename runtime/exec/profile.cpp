@@ -39,7 +39,9 @@ Clock::~Clock() {
 
 void Clock::add(const Segment& segment, std::vector<NodeTime>& out) const {
   for (const Segment::Copy& copy : segment.copies()) {
-    add(copy.refresh, copy.residency->refresh(), out);
+    if (copy.residency->refresh() != nullptr) {
+      add(copy.refresh, copy.residency->refresh(), out);
+    }
   }
   add(segment.plan(), segment.recording(), out);
 }

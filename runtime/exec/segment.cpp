@@ -1,6 +1,9 @@
 #include "exec/segment.h"
 
+#include <set>
+
 #include "generated/functions.h"
+#include "params/home.h"
 #include "plan/describe.h"
 
 namespace bowline::exec {
@@ -27,33 +30,69 @@ Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>&
   return w;
 }
 
+namespace {
+
+bool lies_on(const params::Storage& storage, const device::OpenDevice& device) {
+  return storage.home.block != nullptr && &storage.home.block->device() == &device;
+}
+
+}  // namespace
+
 void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
-                        device::Demand& demand) {
+                        const device::OpenDevice& device, device::Demand& demand) {
   std::vector<plan::StorageSlot> counted;
+  std::set<uint32_t> replicated;
   for (const plan::Plan* plan : plans) {
     for (const plan::StorageSlot& slot : plan->storages) {
-      if (slot.form != nullptr && table.copy_of(slot.tie, *slot.form) == nullptr &&
+      const params::Storage& storage = table.storages[slot.tie];
+      if (slot.form != nullptr && table.copy_of(slot.tie, *slot.form, device) == nullptr &&
           std::ranges::find(counted, slot) == counted.end()) {
-        demand.add(slot.form->bytes(table.storages[slot.tie].shape), device::MemoryKind::device);
+        demand.add(slot.form->bytes(storage.shape), device::MemoryKind::device);
         counted.push_back(slot);
+      }
+      if (!lies_on(storage, device) &&
+          table.copy_of(slot.tie, params::whole_form(storage.dtype), device) == nullptr &&
+          replicated.insert(slot.tie).second) {
+        demand.add(storage.bytes(), device::MemoryKind::device);
       }
     }
   }
 }
 
-Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot& slot,
-                                                         params::Table& table) {
-  const params::Storage& storage = table.storages[slot.tie];
-  if (slot.form == nullptr) {
+Result<std::shared_ptr<device::Block>> Segment::block_there(uint32_t tie, params::Table& table) {
+  const params::Storage& storage = table.storages[tie];
+  if (lies_on(storage, *device_)) {
     return storage.home.block;
   }
-  Copy copy{slot.tie, table.copy_of(slot.tie, *slot.form), {}};
+  const params::Form form = params::whole_form(storage.dtype);
+  std::shared_ptr<params::Residency> there = table.copy_of(tie, form, *device_);
+  if (there == nullptr) {
+    BOWLINE_ASSIGN(std::shared_ptr<device::Block> block,
+                   device::Block::allocate(device_, storage.bytes(), device::MemoryKind::device));
+    there =
+        std::make_shared<params::Residency>(form, storage.generation, std::move(block), nullptr);
+    table.add_copy(tie, there);
+  }
+  if (std::ranges::find(copies_, there, &Copy::residency) == copies_.end()) {
+    copies_.push_back({tie, there, {}});
+  }
+  return there->block();
+}
+
+Result<std::shared_ptr<device::Block>> Segment::block_of(const plan::StorageSlot& slot,
+                                                         params::Table& table) {
+  BOWLINE_ASSIGN(const std::shared_ptr<device::Block> there, block_there(slot.tie, table));
+  if (slot.form == nullptr) {
+    return there;
+  }
+  const params::Storage& storage = table.storages[slot.tie];
+  Copy copy{slot.tie, table.copy_of(slot.tie, *slot.form, *device_), {}};
   BOWLINE_ASSIGN(copy.refresh, plan::refresh(slot, storage, *device_));
   if (copy.residency == nullptr) {
     BOWLINE_ASSIGN(std::shared_ptr<device::Block> block,
                    device::Block::allocate(device_, slot.form->bytes(storage.shape),
                                            device::MemoryKind::device));
-    const device::Block* const from = storage.home.block.get();
+    const device::Block* const from = there.get();
     // The program uses the last two slots alone.
     const device::Block* const slots[] = {from, from, from, from, block.get()};
     BOWLINE_ASSIGN(std::unique_ptr<device::Recording> refresh,
@@ -100,9 +139,16 @@ Segment::~Segment() {
 
 void Submission::add(const Segment& segment) {
   for (const Segment::Copy& copy : segment.copies()) {
-    const bool added = std::ranges::any_of(
-        behind_, [&](const Segment::Copy* b) { return b->residency == copy.residency; });
-    if (!added && copy.residency->version() != table_.storages[copy.tie].version) {
+    const bool is_replica = copy.residency->refresh() == nullptr;
+    const bool added =
+        std::ranges::any_of(is_replica ? replicas_ : behind_,
+                            [&](const Segment::Copy* b) { return b->residency == copy.residency; });
+    if (added || copy.residency->version() == table_.storages[copy.tie].version) {
+      continue;
+    }
+    if (is_replica) {
+      replicas_.push_back(&copy);
+    } else {
       recordings_.insert(recordings_.begin() + static_cast<ptrdiff_t>(behind_.size()),
                          copy.residency->refresh());
       behind_.push_back(&copy);
@@ -111,7 +157,18 @@ void Submission::add(const Segment& segment) {
   recordings_.push_back(segment.recording());
 }
 
+Refreshed Submission::refreshed() const {
+  return {static_cast<uint32_t>(behind_.size()), static_cast<uint32_t>(replicas_.size())};
+}
+
 Status Submission::submit(device::OpenDevice& device) {
+  std::vector<std::byte> scratch;
+  for (const Segment::Copy* copy : replicas_) {
+    const params::Storage& storage = table_.storages[copy->tie];
+    BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(storage, scratch));
+    BOWLINE_TRY(copy->residency->block()->write(0, bytes));
+    copy->residency->holds(storage.version);
+  }
   BOWLINE_TRY(device.submit(recordings_));
   for (const Segment::Copy* copy : behind_) {
     copy->residency->holds(table_.storages[copy->tie].version);
@@ -226,8 +283,9 @@ void bump_versions(params::Table& table, const plan::Plan& plan) {
   }
 }
 
-Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, const Segment& segment,
-                     params::Table& table, std::span<const Tensor> inputs, StepValues& values) {
+Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
+                      const Segment& segment, params::Table& table, std::span<const Tensor> inputs,
+                      StepValues& values) {
   Submission submission(table);
   submission.add(segment);
   BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs, values));
@@ -237,7 +295,7 @@ Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, con
   BOWLINE_TRY(Status(submitted));
   BOWLINE_TRY(device.wait());
   BOWLINE_TRY(read_steps(device, workspace, values));
-  return submission.refreshes();
+  return submission.refreshed();
 }
 
 Generations Generations::of(const params::Table& table, bool training) {
@@ -287,6 +345,9 @@ Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table
   for (const uint32_t tie : ties) {
     BOWLINE_REQUIRE(table.storages[tie].home.valid(),
                     "Storage {} has no bytes; materialize() or load() gives it some.", tie);
+    BOWLINE_REQUIRE(table.storages[tie].home.shards.empty(),
+                    "{} lies in parts on several devices; Model::to() gathers it on one.",
+                    named(table, tie));
     BOWLINE_REQUIRE(device_at(tie) == device_at(ties[0]),
                     "A plan runs on one device, but of what this one reads {} lies {} and {} {}; "
                     "move them together with Model::to().",
@@ -294,6 +355,15 @@ Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table
                     place(device_at(tie)));
   }
   return ties.empty() ? table.device() : device_at(ties[0]);
+}
+
+Result<std::shared_ptr<device::OpenDevice>> reading_device(
+    const params::Table& table, std::span<const uint32_t> ties,
+    const std::shared_ptr<device::OpenDevice>& preferred) {
+  const auto is_readable = [&](uint32_t tie) { return table.is_readable_on(tie, *preferred); };
+  return preferred != nullptr && !ties.empty() && std::ranges::all_of(ties, is_readable)
+             ? preferred
+             : device_of(table, ties);
 }
 
 Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device) {

@@ -30,21 +30,21 @@ struct Workspace {
   uint64_t io_bytes() const { return arena ? io->bytes() + step->bytes() : 0; }
 };
 
-// Adds the blocks of the derived copies that the plans read and the table has not.
+// Adds the blocks of the copies and replicas that the plans read on the device and the table has not.
 void add_missing_copies(std::span<const plan::Plan* const> plans, const params::Table& table,
-                        device::Demand& demand);
+                        const device::OpenDevice& device, device::Demand& demand);
 
 // A recorded segment. Move-only; the recording dies with it.
 class Segment {
  public:
-  // A derived copy that it reads, with the plan that makes it.
+  // A copy that it reads, with the plan that makes it; of a replica that is empty.
   struct Copy {
     uint32_t tie = 0;
     std::shared_ptr<params::Residency> residency;
     plan::Plan refresh;
   };
 
-  // Keeps the blocks of the storages alive, and makes the derived copies that the table has not.
+  // Keeps the blocks of the storages alive, and makes the copies and replicas that the table has not.
   static Result<Segment> record(plan::Plan plan, params::Table& table,
                                 const std::shared_ptr<device::OpenDevice>& device,
                                 const Workspace& workspace);
@@ -62,6 +62,8 @@ class Segment {
   Segment() = default;
   Result<std::shared_ptr<device::Block>> block_of(const plan::StorageSlot& slot,
                                                   params::Table& table);
+  // The storage on the device of the segment: its home, or a replica.
+  Result<std::shared_ptr<device::Block>> block_there(uint32_t tie, params::Table& table);
   std::shared_ptr<device::OpenDevice> device_;
   plan::Plan plan_;
   Workspace workspace_;
@@ -70,19 +72,26 @@ class Segment {
   std::unique_ptr<device::Recording> recording_;
 };
 
-// What one submission runs: the refreshes of derived copies that are behind their storages, then the segments.
+// What was made again in front of a submission.
+struct Refreshed {
+  uint32_t copies = 0;     // derived ones
+  uint32_t transfers = 0;  // replicas
+};
+
+// What one submission runs: the transfers and refreshes of copies that are behind their storages, then the segments.
 class Submission {
  public:
   explicit Submission(const params::Table& table) : table_(table) {}
 
   void add(const Segment& segment);
-  // Errors  those of OpenDevice::submit(). After a success the copies hold what their storages have now.
+  // Errors  those of OpenDevice::submit() and of the transfers. After a success the copies hold what their storages have now.
   Status submit(device::OpenDevice& device);
-  uint32_t refreshes() const { return static_cast<uint32_t>(behind_.size()); }
+  Refreshed refreshed() const;
 
  private:
   const params::Table& table_;
-  std::vector<const Segment::Copy*> behind_;
+  std::vector<const Segment::Copy*> behind_;    // derived ones
+  std::vector<const Segment::Copy*> replicas_;  // and replicas
   std::vector<device::Recording*> recordings_;
 };
 
@@ -103,10 +112,10 @@ Status check_error(const device::StepHead& head, const plan::Plan& plan);
 // The host notes that the storages that the plan writes have new values.
 void bump_versions(params::Table& table, const plan::Plan& plan);
 
-// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written. Returns the refreshes
-// that it needed.
-Result<uint32_t> run(device::OpenDevice& device, const Workspace& workspace, const Segment& segment,
-                     params::Table& table, std::span<const Tensor> inputs, StepValues& values);
+// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written.
+Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
+                      const Segment& segment, params::Table& table, std::span<const Tensor> inputs,
+                      StepValues& values);
 
 // The generations of all rows when a plan was made: when one grew, the plan is made again.
 class Generations {
@@ -125,6 +134,11 @@ class Generations {
 // Errors  bad_argument: one has no bytes, or two of them lie on two devices: both are named.
 Result<std::shared_ptr<device::OpenDevice>> device_of(const params::Table& table,
                                                       std::span<const uint32_t> ties);
+// Where a session reads these storages: on `preferred` if each lies there, is to be replicated there or lies there in part; else
+// device_of(). Errors  as device_of().
+Result<std::shared_ptr<device::OpenDevice>> reading_device(
+    const params::Table& table, std::span<const uint32_t> ties,
+    const std::shared_ptr<device::OpenDevice>& preferred);
 // Refuses what does not lie on this opened device. `here`: where it lies, null: in host memory. `device` null: one that was
 // moved from.
 Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device);

@@ -13,14 +13,16 @@ namespace bowline::exec {
 
 void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device) {
   for (const params::Storage& s : table.storages) {
-    if (s.home.block == nullptr || &s.home.block->device() != device) {
-      continue;
+    const auto bytes_there = [&](const std::shared_ptr<device::Block>& block) {
+      return block != nullptr && &block->device() == device ? block->bytes() : 0;
+    };
+    report.storage_bytes += bytes_there(s.home.block);
+    for (const std::shared_ptr<device::Block>& shard : s.home.shards) {
+      report.storage_bytes += bytes_there(shard);
     }
-    report.storage_bytes += s.bytes();
     for (const std::weak_ptr<params::Residency>& c : s.copies) {
       const std::shared_ptr<params::Residency> copy = c.lock();
-      report.copy_bytes +=
-          copy == nullptr ? 0 : copy->block()->bytes() + copy->refresh()->overhead_bytes();
+      report.copy_bytes += copy == nullptr || bytes_there(copy->block()) == 0 ? 0 : copy->bytes();
     }
   }
   report.storage_bytes += params::padding_of_formats(table, device);
@@ -120,7 +122,7 @@ Status SessionState::place(std::vector<Planned> planned,
   workspace_ = {};
   device::Demand demand;
   sizes.add_to(demand);
-  add_missing_copies(plans, model_->table, demand);
+  add_missing_copies(plans, model_->table, *device, demand);
   BOWLINE_TRY(device->require_room(demand).at(
       format("While making room for a plan: {} bytes of activations, {} of inputs and outputs.",
              sizes.arena, sizes.io)));
@@ -137,7 +139,7 @@ Status SessionState::place(std::vector<Planned> planned,
   return {};
 }
 
-Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
+Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDevice>>& wanted) {
   const params::Table& table = model_->table;
   if (!entries_.empty() && generations_.match(table)) {
     return {};
@@ -148,10 +150,11 @@ Status SessionState::prepare(std::optional<const device::OpenDevice*> wanted) {
     const std::vector<uint32_t> ties = graph::storages_of(graph);
     read.insert(ties.begin(), ties.end());
   }
-  BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
-                 device_of(table, std::vector(read.begin(), read.end())));
+  BOWLINE_ASSIGN(
+      const std::shared_ptr<device::OpenDevice> device,
+      reading_device(table, std::vector(read.begin(), read.end()), wanted ? *wanted : device_));
   if (wanted) {
-    BOWLINE_TRY(require_on_device(device.get(), *wanted));
+    BOWLINE_TRY(require_on_device(device.get(), wanted->get()));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
   if (const std::optional<DType> compute = device->capabilities().compute) {
@@ -215,30 +218,31 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
   }
   BOWLINE_TRY(entry->steps.check(plan));
   BOWLINE_TRY(set_counts(plan, inputs, entry->steps));
-  BOWLINE_ASSIGN(const uint32_t refreshes, overrides.empty()
-                                               ? exec::run(*device_, workspace_, entry->forward,
-                                                           model_->table, inputs, entry->steps)
-                                               : run_with(overrides, *entry, inputs));
+  BOWLINE_ASSIGN(const Refreshed refreshed, overrides.empty()
+                                                ? exec::run(*device_, workspace_, entry->forward,
+                                                            model_->table, inputs, entry->steps)
+                                                : run_with(overrides, *entry, inputs));
   ++counters_.submits;
-  counters_.refreshes += refreshes;
+  counters_.refreshes += refreshed.copies;
+  counters_.transfers += refreshed.transfers;
   counters_.launches = entry->forward.recording()->launches();
   BOWLINE_TRY(check_error(entry->steps.head(), plan));
   return read_outputs(*device_, workspace_, plan, outputs, entry->steps);
 }
 
-Result<uint32_t> SessionState::run_with(std::span<const Tensor> overrides, Entry& entry,
-                                        std::span<const Tensor> inputs) {
+Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entry& entry,
+                                         std::span<const Tensor> inputs) {
   const plan::Plan& plan = entry.forward.plan();
   BOWLINE_ASSIGN(params::Table seen, overridden(model_->table, overrides, plan.written, device_));
   BOWLINE_ASSIGN(const Segment segment, Segment::record(plan, seen, device_, workspace_));
   ++counters_.recordings;
-  Result<uint32_t> refreshes = exec::run(*device_, workspace_, segment, seen, inputs, entry.steps);
+  Result<Refreshed> refreshed = exec::run(*device_, workspace_, segment, seen, inputs, entry.steps);
   for (const uint32_t tie : plan.written) {
     if (seen.storages[tie].version != model_->table.storages[tie].version) {
       model_->table.wrote(tie);
     }
   }
-  return refreshes;
+  return refreshed;
 }
 
 Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,

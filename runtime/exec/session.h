@@ -17,7 +17,7 @@ class SessionState final : public graph::User {
 
   // Makes the plans again if the model changed since. All of them lie in one arena. Errors  bad_argument: what they read does
   // not lie on one device, or not on the one that is asked for: null is one that was moved from.
-  Status prepare(std::optional<const device::OpenDevice*> wanted = {});
+  Status prepare(const std::optional<std::shared_ptr<device::OpenDevice>>& wanted = {});
   // None: the one entry point that there is.
   Status run(std::optional<std::string_view> entry_point, std::span<const Tensor> inputs,
              std::span<const Tensor> outputs, std::span<const StepValue> steps,
@@ -56,9 +56,9 @@ class SessionState final : public graph::User {
   // The plan that a run is for.
   Result<Entry*> entry_for(std::optional<std::string_view> entry_point,
                            std::span<const Tensor> inputs);
-  // As exec::run(), with values that parameters have in this run alone. Returns the refreshes.
-  Result<uint32_t> run_with(std::span<const Tensor> overrides, Entry& entry,
-                            std::span<const Tensor> inputs);
+  // As exec::run(), with values that parameters have in this run alone.
+  Result<Refreshed> run_with(std::span<const Tensor> overrides, Entry& entry,
+                             std::span<const Tensor> inputs);
 
   std::shared_ptr<graph::ModelState> model_;
   const std::vector<BoundEntryPoint> entry_points_;

@@ -40,13 +40,13 @@ Status cast_row(Storage& row, DType to) {
     BOWLINE_TRY(require_host_memory(elements * size_of(to)));
     std::vector<std::byte> bytes(elements * size_of(to));
     convert_floats(old, row.dtype, bytes, to);
-    BOWLINE_ASSIGN(Home home,
-                   make_home(row.home.block ? row.home.block->device_handle() : nullptr, bytes));
+    row.dtype = to;
+    BOWLINE_ASSIGN(Home home, make_home_like(row, bytes));
     install(row, std::move(home));
   } else {
+    row.dtype = to;
     ++row.generation;
   }
-  row.dtype = to;
   return {};
 }
 

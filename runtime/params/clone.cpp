@@ -9,18 +9,50 @@ Result<Table> clone(const Table& table) {
   out.shrink(table.used_rows(), table.parameters.size());
   drop_training(out);
   for (uint32_t tie = 0; tie < out.storages.size(); ++tie) {
-    const device::Block* from = table.storages[tie].home.block.get();
-    if (from == nullptr || out.storages[tie].empty) {
+    const Home& from = table.storages[tie].home;
+    if (out.storages[tie].empty) {
       continue;
     }
-    const std::string place = format("While copying storage {}.", tie);
-    Result<std::shared_ptr<device::Block>> block =
-        device::Block::allocate(from->device_handle(), from->bytes(), device::MemoryKind::device);
-    BOWLINE_TRY(std::move(block).status().at(place));
-    BOWLINE_TRY(block.value()->copy(0, *from, 0, from->bytes()).at(place));
-    Home home;
-    home.block = std::move(block).value();
-    out.set_home(tie, std::move(home));
+    const auto copied = [](const device::Block& block) -> Result<std::shared_ptr<device::Block>> {
+      BOWLINE_ASSIGN(std::shared_ptr<device::Block> to,
+                     device::Block::allocate(block.device_handle(), block.bytes(),
+                                             device::MemoryKind::device));
+      BOWLINE_TRY(to->copy(0, block, 0, block.bytes()));
+      return to;
+    };
+    const auto copy = [&]() -> Status {
+      Home home = from;
+      if (from.block) {
+        BOWLINE_ASSIGN(home.block, copied(*from.block));
+      }
+      for (std::shared_ptr<device::Block>& shard : home.shards) {
+        BOWLINE_ASSIGN(shard, copied(*shard));
+      }
+      out.set_home(tie, std::move(home));  // its copies and replicas are those of the other
+      return {};
+    };
+    BOWLINE_TRY(copy().at(format("While copying storage {}.", tie)));
+  }
+  return out;
+}
+
+Table skeleton(const Table& table) {
+  Table out = table;
+  out.shrink(table.used_rows(), table.parameters.size());
+  drop_training(out);
+  std::vector<FormatGroup> groups = table.formats();
+  for (FormatGroup& g : groups) {
+    g.whole.reset();
+  }
+  out.set_formats(std::move(groups));
+  out.set_counters({});
+  for (uint32_t tie = 0; tie < out.storages.size(); ++tie) {
+    Storage row = out.storages[tie];
+    row.home = {};
+    row.copies.clear();
+    row.replicas.clear();
+    row.version = 0;
+    out.put(tie, std::move(row));
   }
   return out;
 }

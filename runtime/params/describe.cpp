@@ -9,6 +9,13 @@ std::string where(const Home& home) {
   if (home.block) {
     return home.block->device().info().name;
   }
+  if (!home.shards.empty()) {
+    std::string out;
+    for (const std::shared_ptr<device::Block>& shard : home.shards) {
+      out += (out.empty() ? "" : " + ") + shard->device().info().name;
+    }
+    return out;
+  }
   return home.host ? "host" : home.file ? "file" : "nowhere";
 }
 
@@ -42,8 +49,10 @@ StorageInfo describe_storage(const Table& table, uint32_t tie) {
   out.where = where(s.home);
   for (const std::weak_ptr<Residency>& c : s.copies) {
     if (const std::shared_ptr<Residency> copy = c.lock()) {
-      out.copies.push_back(
-          {tie, copy->form().dtype, format("{}", copy->form().op), copy->version()});
+      const bool replica = copy->form().op == Op::Invalid;
+      out.copies.push_back({tie, copy->form().dtype,
+                            replica ? std::string() : format("{}", copy->form().op),
+                            copy->version(), copy->block()->device().info().name});
     }
   }
   if (s.home.file) {

@@ -16,6 +16,28 @@ Status require_host_memory(uint64_t bytes) {
   return {};
 }
 
+namespace {
+
+// Calls part(block, offset in it, offset in the run, bytes) for each block that has a part of the run.
+template <class Part>
+Status for_each_part(const Home& home, uint64_t first, uint64_t count, const Part& part) {
+  if (home.block) {
+    return part(*home.block, first, 0, count);
+  }
+  uint64_t begin = 0;
+  for (const std::shared_ptr<device::Block>& shard : home.shards) {
+    const uint64_t from = std::max(first, begin);
+    const uint64_t to = std::min(first + count, begin + shard->bytes());
+    if (from < to) {
+      BOWLINE_TRY(part(*shard, from - begin, from - first, to - from));
+    }
+    begin += shard->bytes();
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
                        std::vector<std::byte>& scratch) {
   const Home& home = storage.home;
@@ -29,8 +51,18 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
   }
   BOWLINE_TRY(require_host_memory(count));
   scratch.resize(count);
-  BOWLINE_TRY(home.block->read(first, scratch));
+  const auto read = [&](const device::Block& block, uint64_t at, uint64_t from, uint64_t bytes) {
+    return block.read(at, std::span(scratch).subspan(from, bytes));
+  };
+  BOWLINE_TRY(for_each_part(home, first, count, read));
   return Bytes(scratch);
+}
+
+Status write_run(const Home& home, uint64_t first, Bytes run) {
+  return for_each_part(home, first, run.size(),
+                       [&](const device::Block& block, uint64_t at, uint64_t from, uint64_t bytes) {
+                         return block.write(at, run.subspan(from, bytes));
+                       });
 }
 
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch) {
@@ -71,6 +103,46 @@ Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes 
                  device::Block::allocate(device, bytes.size(), device::MemoryKind::device));
   BOWLINE_TRY(home.block->write(0, bytes));
   return home;
+}
+
+std::vector<uint64_t> shard_bytes(const Storage& storage, size_t devices) {
+  const uint64_t rows = storage.shape.rank() == 0 || !storage.encoding.is_plain()
+                            ? 0
+                            : static_cast<uint64_t>(storage.shape[0]);
+  if (rows == 0) {
+    return {storage.bytes()};
+  }
+  std::vector<uint64_t> out;
+  for (size_t i = 0; i < std::min<uint64_t>(devices, rows); ++i) {
+    const uint64_t own = rows / devices + (i < rows % devices ? 1 : 0);
+    out.push_back(own * (storage.bytes() / rows));
+  }
+  return out;
+}
+
+Result<Home> make_shards(std::span<const std::shared_ptr<device::OpenDevice>> devices,
+                         const Storage& storage, Bytes bytes) {
+  Home home;
+  uint64_t first = 0;
+  for (const uint64_t count : shard_bytes(storage, devices.size())) {
+    BOWLINE_ASSIGN(const Home part,
+                   make_home(devices[home.shards.size()], bytes.subspan(first, count)));
+    home.shards.push_back(part.block);
+    first += count;
+  }
+  return home;
+}
+
+Result<Home> make_home_like(const Storage& storage, Bytes bytes) {
+  const Home& old = storage.home;
+  if (old.shards.empty()) {
+    return make_home(old.block ? old.block->device_handle() : nullptr, bytes);
+  }
+  std::vector<std::shared_ptr<device::OpenDevice>> devices;
+  for (const std::shared_ptr<device::Block>& shard : old.shards) {
+    devices.push_back(shard->device_handle());
+  }
+  return make_shards(devices, storage, bytes);
 }
 
 void install(Storage& storage, Home home) {

@@ -31,6 +31,20 @@ bool all_finite(Bytes bytes, DType dtype);
 // A new home with these bytes: on the device by one copy, or in host memory if it is null.
 Result<Home> make_home(const std::shared_ptr<device::OpenDevice>& device, Bytes bytes);
 
+// A new home with these bytes where and as the old one is: on its device, in parts as it has, or else in host memory.
+Result<Home> make_home_like(const Storage& storage, Bytes bytes);
+
+// Writes a run of a storage that lies on devices.
+Status write_run(const Home& home, uint64_t first, Bytes run);
+
+// So many bytes in parts of whole rows, for as many devices: the first ones get a row more where they do not divide. What cannot be cut
+// between rows, for it has none or is encoded, is one part.
+std::vector<uint64_t> shard_bytes(const Storage& storage, size_t devices);
+
+// The bytes of the storage in such parts.
+Result<Home> make_shards(std::span<const std::shared_ptr<device::OpenDevice>> devices,
+                         const Storage& storage, Bytes bytes);
+
 // The values of a storage change their home: version and generation grow.
 void install(Storage& storage, Home home);
 

@@ -55,7 +55,8 @@ std::string Table::list_storages() const {
       out += format(" in block {} ({})", s.block, s.format);
     }
     for (const CopyInfo& c : s.copies) {
-      out += format(", as {} {}", c.dtype,
+      out += format(", {} {} {}", c.op.empty() ? "on" : "as",
+                    c.op.empty() ? c.device : std::string(name_of(c.dtype)),
                     c.version ? format("version {}", *c.version) : "to be made");
     }
     out += '\n';

@@ -97,8 +97,11 @@ class Filling {
     if (!covers(0, storage_.bytes())) {
       BOWLINE_TRY(keep_the_rest());
     }
-    const std::shared_ptr<device::Block>& block = table_.storages[tie_].home.block;
-    BOWLINE_ASSIGN(Home home, make_home(block ? block->device_handle() : table_.device(), bytes_));
+    // What took over another shape has no home of its own any more.
+    storage_.home = table_.storages[tie_].home;
+    const bool on_devices = storage_.home.block || !storage_.home.shards.empty();
+    BOWLINE_ASSIGN(Home home, on_devices ? make_home_like(storage_, bytes_)
+                                         : make_home(table_.device(), bytes_));
     install(storage_, std::move(home));
     return {};
   }

@@ -9,7 +9,8 @@ namespace bowline::params {
 namespace {
 
 bool is_there(const Home& home, const std::shared_ptr<device::OpenDevice>& device) {
-  return device ? home.block && home.block->device_handle() == device : home.block == nullptr;
+  return device ? home.block && home.block->device_handle() == device
+                : home.block == nullptr && home.shards.empty();
 }
 
 bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& device) {
@@ -22,14 +23,17 @@ Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
                        const std::shared_ptr<device::OpenDevice>& device,
                        const std::shared_ptr<device::OpenDevice>& homes, int busy) {
   device::Demand demand;
-  std::vector<uint32_t> moving;
+  std::vector<uint32_t> moving, replicated;
   for (const uint32_t tie : ties) {
+    if (!table.storages[tie].replicas.empty()) {
+      replicated.push_back(tie);
+    }
     if (has_to_move(table.storages[tie], device)) {
       moving.push_back(tie);
       demand.add(table.storages[tie].bytes(), device::MemoryKind::device);
     }
   }
-  if (moving.empty() && table.device() == homes) {
+  if (moving.empty() && replicated.empty() && table.device() == homes) {
     return false;
   }
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "to()"));
@@ -50,6 +54,9 @@ Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
     BOWLINE_TRY(std::move(home).status().at(place));
     storage.home = std::move(home).value();
     ++storage.generation;
+  }
+  for (const uint32_t tie : replicated) {
+    stage.storage(tie).replicas.clear();
   }
   stage.set_device(homes);
   stage.commit();

@@ -40,11 +40,10 @@ Status replace(Storage& row, const Floats& numbers, const Encoding& encoding, DT
   BOWLINE_TRY(require_host_memory(size));
   std::vector<std::byte> bytes(size);
   encoding.encode(numbers, dtype, row.shape, bytes);
-  BOWLINE_ASSIGN(Home home,
-                 make_home(row.home.block ? row.home.block->device_handle() : nullptr, bytes));
-  install(row, std::move(home));
   row.encoding = encoding;
   row.dtype = dtype;
+  BOWLINE_ASSIGN(Home home, make_home_like(row, bytes));
+  install(row, std::move(home));
   row.trainable = false;
   return {};
 }

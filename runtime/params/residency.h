@@ -1,7 +1,8 @@
-// Derived copies of storages: other forms of their values, beside them on their device.
+// Derived copies of storages: other forms of their values beside them on their device, and the values themselves on other devices
+// (replicas).
 //
-// A copy lives as long as some plan reads it. It keeps its address, and a recording of its own, the refresh, makes it again in
-// front of a submission that reads it after the storage was written.
+// A copy lives as long as some plan reads it, or as it was asked for (Table::replicate()). It keeps its address. In front of a submission that
+// reads it after the storage was written it is made again: a derived one by a recording of its own, the refresh, a replica by a transfer.
 #pragma once
 
 #include <memory>
@@ -19,6 +20,7 @@ struct Packing {
 };
 
 // What an operator makes of a storage alone (OpDef::derived_copy): a working copy in another dtype, a packed format.
+// Op::Invalid: the bytes of the storage as they are, for a replica.
 struct Form {
   Op op = Op::Invalid;
   Attributes attributes;
@@ -34,16 +36,27 @@ struct Form {
   }
 };
 
+// The form of a replica.
+inline Form whole_form(DType dtype) {
+  Form out;
+  out.dtype = dtype;
+  return out;
+}
+
 class Residency {
  public:
-  // `refresh` reads the block of the storage and writes `block`.
+  // `refresh` reads the storage on the device of `block`, and writes that. Null: of a replica.
   Residency(Form form, uint64_t generation, std::shared_ptr<device::Block> block,
             std::unique_ptr<device::Recording> refresh)
       : form_(std::move(form)),
         generation_(generation),
         block_(std::move(block)),
         refresh_(std::move(refresh)) {}
-  ~Residency() { block_->device().release(std::move(refresh_)); }
+  ~Residency() {
+    if (refresh_ != nullptr) {
+      block_->device().release(std::move(refresh_));
+    }
+  }
   Residency(const Residency&) = delete;
   Residency& operator=(const Residency&) = delete;
 
@@ -52,6 +65,9 @@ class Residency {
   uint64_t generation() const { return generation_; }
   const std::shared_ptr<device::Block>& block() const { return block_; }
   device::Recording* refresh() const { return refresh_.get(); }
+  uint64_t bytes() const {
+    return block_->bytes() + (refresh_ == nullptr ? 0 : refresh_->overhead_bytes());
+  }
   // The version of the storage whose values it holds; none at first.
   std::optional<uint64_t> version() const { return version_; }
   void holds(uint64_t version) { version_ = version; }

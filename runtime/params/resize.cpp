@@ -16,9 +16,8 @@ Status give_rows(Storage& row, const Shape& shape, std::vector<std::byte> fill) 
   if (kept > 0) {
     std::memcpy(fill.data(), old.data(), kept);
   }
-  BOWLINE_ASSIGN(Home home,
-                 make_home(row.home.block ? row.home.block->device_handle() : nullptr, fill));
   row.shape = shape;
+  BOWLINE_ASSIGN(Home home, make_home_like(row, fill));
   install(row, std::move(home));
   return {};
 }

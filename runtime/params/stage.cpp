@@ -50,6 +50,7 @@ void Stage::make_empty(uint32_t tie) {
   Storage& row = storage(tie);
   row.empty = true;
   row.home = {};
+  row.replicas.clear();
   ++row.generation;
 }
 

@@ -36,6 +36,10 @@ Status swap(Table& table, std::string_view a, std::string_view b, int busy) {
     Storage& row = stage.storage(tie);
     row = content;
     row.copies.clear();
+    row.replicas = was.replicas;
+    for (Replica& r : row.replicas) {
+      r.copy.reset();  // of what the row held
+    }
     row.version = was.version + 1;
     row.generation = was.generation + 1;
     for (const uint32_t owned : sorted(table.owned(tie == first ? second : first))) {

@@ -85,7 +85,20 @@ void Table::shrink(size_t storage_count, size_t parameter_count) {
   }
 }
 
+namespace {
+
+void drop_old_replicas(Storage& row) {
+  for (Replica& r : row.replicas) {
+    if (r.copy != nullptr && r.copy->generation() != row.generation) {
+      r.copy.reset();
+    }
+  }
+}
+
+}  // namespace
+
 void Table::put(uint32_t tie, Storage row) {
+  drop_old_replicas(row);
   storages.rows_[tie] = std::move(row);
   enter(tie);
 }
@@ -93,33 +106,57 @@ void Table::put(uint32_t tie, Storage row) {
 void Table::set_home(uint32_t tie, Home home) {
   storages.rows_[tie].home = std::move(home);
   storages.rows_[tie].copies.clear();
+  storages.rows_[tie].replicas.clear();
 }
 
 void Table::add_copy(uint32_t tie, const std::shared_ptr<Residency>& copy) {
+  if (copy->form().op == Op::Invalid) {
+    for (Replica& r : storages.rows_[tie].replicas) {
+      if (r.device.get() == &copy->block()->device()) {
+        r.copy = copy;
+      }
+    }
+  }
   std::vector<std::weak_ptr<Residency>>& copies = storages.rows_[tie].copies;
   std::erase_if(copies, [](const std::weak_ptr<Residency>& c) { return c.expired(); });
   copies.push_back(copy);
 }
 
-std::shared_ptr<Residency> Table::copy_of(uint32_t tie, const Form& form) const {
+std::shared_ptr<Residency> Table::copy_of(uint32_t tie, const Form& form,
+                                          const device::OpenDevice& device) const {
   const Storage& row = storages[tie];
   for (const std::weak_ptr<Residency>& c : row.copies) {
     std::shared_ptr<Residency> copy = c.lock();
-    if (copy != nullptr && copy->generation() == row.generation && copy->form() == form) {
+    if (copy != nullptr && copy->generation() == row.generation && copy->form() == form &&
+        &copy->block()->device() == &device) {
       return copy;
     }
   }
   return nullptr;
 }
 
+bool Table::is_readable_on(uint32_t tie, const device::OpenDevice& device) const {
+  const Storage& row = storages[tie];
+  const auto is_there = [&](const std::shared_ptr<device::Block>& block) {
+    return block != nullptr && &block->device() == &device;
+  };
+  return is_there(row.home.block) || std::ranges::any_of(row.home.shards, is_there) ||
+         std::ranges::any_of(row.replicas,
+                             [&](const Replica& r) { return r.device.get() == &device; });
+}
+
 void Table::wrote(uint32_t tie) { ++storages.rows_[tie].version; }
-void Table::changed(uint32_t tie) { ++storages.rows_[tie].generation; }
+void Table::changed(uint32_t tie) {
+  ++storages.rows_[tie].generation;
+  drop_old_replicas(storages.rows_[tie]);
+}
 
 void Table::make_empty(uint32_t tie) {
   Storage& row = storages.rows_[tie];
   row.generation += row.empty ? 0 : 1;
   row.empty = true;
   row.home = {};
+  row.replicas.clear();
 }
 
 void Table::show(uint32_t parameter, uint32_t tie, View view) {

@@ -31,13 +31,20 @@ std::optional<DType> floor_dtype(Role role);
 
 constexpr int32_t kNoOwner = -1;
 
-// Where the bytes of a storage are: nowhere yet, in a mapped file, in host memory, or on a device. Different storages may lie
-// on different devices.
+// Where the bytes of a storage are: nowhere yet, in a mapped file, in host memory, on a device, or in parts on several, one after the
+// other. Different storages may lie on different devices.
 struct Home {
   std::shared_ptr<const model::FileRange> file;
   std::shared_ptr<const std::vector<std::byte>> host;
   std::shared_ptr<device::Block> block;
-  bool valid() const { return file || host || block; }
+  std::vector<std::shared_ptr<device::Block>> shards;
+  bool valid() const { return file || host || block || !shards.empty(); }
+};
+
+// A second place of a storage, which was asked for.
+struct Replica {
+  std::shared_ptr<device::OpenDevice> device;
+  std::shared_ptr<Residency> copy;  // null: of an older generation, and to be made anew
 };
 
 struct Storage {
@@ -55,8 +62,9 @@ struct Storage {
   uint64_t generation = 0;
   Init init;
   Home home;
-  // Derived copies of this generation, on the device of `home`; who reads one keeps it alive.
+  // Copies of this generation, on the device of `home` or another; who reads one keeps it alive.
   std::vector<std::weak_ptr<Residency>> copies;
+  std::vector<Replica> replicas;
 
   uint64_t bytes() const { return empty ? 0 : encoding.bytes(dtype, shape); }
 };
@@ -117,8 +125,11 @@ class Table {
   void put(uint32_t tie, Storage row);
   void set_home(uint32_t tie, Home home);
   void add_copy(uint32_t tie, const std::shared_ptr<Residency>& copy);
-  // The copy of the row in this form, or null.
-  std::shared_ptr<Residency> copy_of(uint32_t tie, const Form& form) const;
+  // The copy of the row in this form on the device, or null.
+  std::shared_ptr<Residency> copy_of(uint32_t tie, const Form& form,
+                                     const device::OpenDevice& device) const;
+  // Whether a session on the device may read the row: it lies there, is to be replicated there, or lies there in part.
+  bool is_readable_on(uint32_t tie, const device::OpenDevice& device) const;
   // Its values were written.
   void wrote(uint32_t tie);
   // What was derived from it is made again.

@@ -40,6 +40,8 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
   row.version = 0;
   row.generation = 0;
   row.home = {};
+  row.copies.clear();  // of the other row, which may have this generation too
+  row.replicas.clear();
   if (table.storages[tie].home.valid()) {
     BOWLINE_ASSIGN(Home home, copy_of(parameter, table.storages[tie], table.device()));
     install(row, std::move(home));

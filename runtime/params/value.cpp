@@ -54,6 +54,15 @@ Status set_value(Table& table, std::string_view name, const Tensor& value, int b
     // The last thing that can fail: it has no effect then.
     BOWLINE_TRY(storage.home.block->write(window.first, run));
     ++storage.version;
+  } else if (!storage.home.shards.empty()) {
+    // A write to one of several parts may fail after others: what was there comes back.
+    std::vector<std::byte> old;
+    BOWLINE_TRY(read_run(storage, window.first, window.count, old).status());
+    if (Status written = write_run(storage.home, window.first, run); !written.ok()) {
+      (void)write_run(storage.home, window.first, old);
+      return written;
+    }
+    ++storage.version;
   } else if (!storage.home.valid() && table.device()) {
     BOWLINE_REQUIRE(window.count == storage.bytes(), "Storage {} of \"{}\" has no bytes yet.",
                     parameter.tie, name);

@@ -90,6 +90,15 @@ Compacted compacted(const Table& table);
 
 // The same rows with bytes of their own, on the same device, without those of a training.
 Result<Table> clone(const Table& table);
+// The rows and parameters, without bytes.
+Table skeleton(const Table& table);
+// Gives the storages of the parameters that match `pattern` a second place.
+Result<PlacementReport> replicate(Table& table, const std::shared_ptr<device::OpenDevice>& device,
+                                  std::string_view pattern, int busy);
+// Splits them by rows over devices.
+Result<PlacementReport> shard(Table& table,
+                              std::span<const std::shared_ptr<device::OpenDevice>> devices,
+                              std::string_view pattern, int busy);
 
 // `source` as a load of it into `table` sees it: under the names of the aliases, with the values that the hook gives.
 Result<Table> substituted(const Table& table, const Table& source, const LoadOptions& options);

@@ -293,7 +293,7 @@ Status TrainerState::require_room(const Plans& p, const params::Table& staged,
   device::Demand demand;
   p.sizes.add_to(demand);
   const plan::Plan* const plans[] = {&p.accumulate, &p.update, &p.evaluate};
-  exec::add_missing_copies(plans, staged, demand);
+  exec::add_missing_copies(plans, staged, device, demand);
   add_waiting(staged, demand);
   return device.require_room(demand).at(
       format("While making room for the plans of a training: {} bytes of activations, {} of inputs "

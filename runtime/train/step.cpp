@@ -174,7 +174,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     BOWLINE_TRY(update_after_hook());
   }
   ++counters_.submits;
-  counters_.refreshes += submission.refreshes();
+  counters_.refreshes += submission.refreshed().copies;
   unread_.emplace(Unread{last, 0});
   const AtTheEnd remember_what_is_unread([&] {
     if (unread_) {
@@ -361,10 +361,10 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   BOWLINE_TRY(prepare());
   const plan::Plan& plan = evaluate_->plan();
   steps_->reset();
-  BOWLINE_ASSIGN(const uint32_t refreshes,
+  BOWLINE_ASSIGN(const exec::Refreshed refreshed,
                  exec::run(*device_, workspace_, *evaluate_, model_->table, batch, *steps_));
   ++counters_.submits;
-  counters_.refreshes += refreshes;
+  counters_.refreshes += refreshed.copies;
   BOWLINE_TRY(exec::check_error(steps_->head(), plan));
   return read_loss(plan);
 }

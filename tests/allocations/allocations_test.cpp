@@ -18,6 +18,8 @@ using test::must;
 // A trained model with everything that a call may need.
 struct World {
   Device device = must(Device::open("cpu", {.threads = 1, .cache_folder = {}}));
+  std::vector<Device> devices = {device,
+                                 must(Device::open("cpu", {.threads = 1, .cache_folder = {}}))};
   Folder folder;
   test::Seed seed = test::lm32();
   std::optional<Session> session;
@@ -312,6 +314,22 @@ const Call kCalls[] = {
     {"Freeze", nothing, [](World& w) { return w.seed.model.freeze("head"); }},
     {"To", nothing, [](World& w) { return w.seed.model.to(w.device); }},
     {"Offload", on_device, [](World& w) { return w.seed.model.offload(); }},
+    {"Skeleton", on_device, [](World& w) { return make(w, w.seed.model.skeleton()); }},
+    {"Share", on_device, [](World& w) { return make(w, w.seed.model.share()); }},
+    {"Replicate", on_device,
+     [](World& w) { return w.seed.model.replicate(w.devices[1]).status(); }},
+    {"Shard", on_device, [](World& w) { return w.seed.model.shard(w.devices).status(); }},
+    {"SetValueOfShards", [](World& w) { must(w.seed.model.shard(w.devices)); }, set},
+    {"CreateSessionOfShards", [](World& w) { must(w.seed.model.shard(w.devices)); },
+     create_session},
+    {"RunReplica",
+     [](World& w) {
+       on_device(w);
+       must(w.seed.model.replicate(w.devices[1]));
+       w.session = must(Session::create(w.seed.model, w.devices[1], "loss", {}));
+       EXPECT_OK(set(w));
+     },
+     run_session},
     {"SetFormat", with_format, set_format},
     {"RestoreFormat",
      [](World& w) {

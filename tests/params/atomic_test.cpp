@@ -63,6 +63,30 @@ TEST(AllOrNothing, Move) {
             15);
 }
 
+TEST(AllOrNothing, ReplicateAndShard) {
+  EXPECT_GE(expect_all_or_nothing(
+                [](const auto&) { return make_table(); },
+                [](Table& t, const auto& fault) {
+                  return params::replicate(t, test::faulty_device(fault), "*", 0).status();
+                }),
+            4);
+  const auto shard = [](Table& t, const auto& fault) {
+    const std::shared_ptr<device::OpenDevice> both[] = {test::faulty_device(fault),
+                                                        test::faulty_device(fault)};
+    return params::shard(t, both, "*", 0).status();
+  };
+  EXPECT_GE(expect_all_or_nothing([](const auto&) { return make_table(); }, shard), 8);
+  const auto sharded = [&](const auto& fault) {
+    Table t = make_table();
+    EXPECT_TRUE(shard(t, fault).ok());
+    return t;
+  };
+  EXPECT_GE(
+      expect_all_or_nothing(
+          sharded, [](Table& t, const auto&) { return params::move(t, nullptr, 0).status(); }),
+      2);
+}
+
 TEST(AllOrNothing, Untie) {
   for (const char* name : {"head", "emb_t", "tail"}) {
     const int calls = expect_all_or_nothing(

@@ -102,7 +102,7 @@ std::span<const std::span<const Recipe>> recipes() {
   static const std::span<const Recipe> topics[] = {
       recipes_of_models(),   recipes_of_transfer(), recipes_of_optimizers(), recipes_of_precision(),
       recipes_of_files(),    recipes_of_graphs(),   recipes_of_formats(),    recipes_of_quantized(),
-      recipes_of_adapters(), recipes_of_peers()};
+      recipes_of_adapters(), recipes_of_sharing(),  recipes_of_peers()};
   return topics;
 }
 

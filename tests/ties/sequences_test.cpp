@@ -39,12 +39,17 @@ struct Action {
     step,
     run_overridden,
     roll_back,
+    replicate,
+    shard,
+    serve,
+    fill_shapes,
+    share,
   };
   static constexpr const char* kNames[] = {
-      "tie",      "untie", "write",   "swap",    "assign", "round",
-      "move",     "move1", "offload", "reopen",  "clone",  "load",
-      "freeze",   "thaw",  "layout",  "restore", "step",   "run with an override",
-      "roll back"};
+      "tie",       "untie",     "write",   "swap",    "assign",      "round",
+      "move",      "move1",     "offload", "reopen",  "clone",       "load",
+      "freeze",    "thaw",      "layout",  "restore", "step",        "run with an override",
+      "roll back", "replicate", "shard",   "serve",   "fill shapes", "share"};
   Kind kind = Kind::tie;
   uint64_t seed = 0;
 };
@@ -295,6 +300,20 @@ class Sequence {
         return run_overridden(a, dice);
       case Action::Kind::roll_back:
         return roll_back(a, b, dice);
+      case Action::Kind::replicate:
+        return model_.replicate(places_[any(dice, 2)], dice.chance(0.5) ? "*" : first.name)
+            .status();
+      case Action::Kind::shard:
+        return model_.shard(places_, dice.chance(0.5) ? "*" : first.name).status();
+      case Action::Kind::serve:
+        return serve(a, dice);
+      case Action::Kind::fill_shapes:
+        return fill_shapes();
+      case Action::Kind::share: {
+        BOWLINE_ASSIGN(Model other, model_.share());
+        model_ = std::move(other);
+        return {};
+      }
     }
     return {};
   }
@@ -334,6 +353,37 @@ class Sequence {
     model_ = std::move(again);
     register_row();
     return model_.to(places_[0]);
+  }
+
+  Status fill_shapes() {
+    trainer_.reset();
+    BOWLINE_TRY(model_.save(path_));
+    BOWLINE_ASSIGN(Model shapes, model_.skeleton());
+    BOWLINE_TRY(shapes.load(path_).status());
+    model_ = std::move(shapes);
+    return {};
+  }
+
+  // A session reads on one device what lies on the other, or on both in parts.
+  Status serve(size_t p, Dice& dice) {
+    must(model_.to(places_[0]));
+    if (dice.chance(0.5)) {
+      must(model_.replicate(places_[1]));
+    } else {
+      must(model_.shard(places_));
+    }
+    home_ = 1;
+    Session session = must(Session::create(model_, home(), "loss", {}));
+    for (int i = 0; i < 2; ++i) {
+      Floats weights = draw_weights(dice);
+      float sum = 0;
+      const Tensor outputs[] = {{"loss", DType::f32, {}, &sum}};
+      must(session.run(batch(weights), outputs));
+      const Outcome right = outcome(plain_, weights);
+      require_near(static_cast<double>(sum), right.loss, right.size, "the loss that is served");
+      write(p, dice);
+    }
+    return {};
   }
 
   Status clone() {

@@ -14,6 +14,7 @@ std::span<const Recipe> recipes_of_graphs();
 std::span<const Recipe> recipes_of_formats();
 std::span<const Recipe> recipes_of_quantized();
 std::span<const Recipe> recipes_of_adapters();
+std::span<const Recipe> recipes_of_sharing();
 std::span<const Recipe> recipes_of_peers();
 
 }  // namespace bowline::test
