@@ -98,12 +98,12 @@ class Adding {
       BOWLINE_TRY(add(change).at(format("While adding adapter \"{}\" to \"{}\".", name_,
                                         table_.parameters[change.targets[0]].name)));
     }
-    const Storage& first = table_.storages[changes[0].base];
+    const auto device = device_of(table_.storages[changes[0].base]);
     const std::string target = table_.parameters[changes[0].targets[0]].name;
     const float scale = options_.alpha / static_cast<float>(options_.rank);
     for (const auto& [end, value] :
          {std::pair(kScale, scale), std::pair(kAlpha, options_.alpha), std::pair(kZero, 0.0f)}) {
-      BOWLINE_TRY(add_number(end, value, target, first));
+      BOWLINE_TRY(add_number(end, value, target, device));
     }
     if (options_.freeze_others) {
       freeze_others();
@@ -232,12 +232,12 @@ class Adding {
   }
 
   Status add_number(std::string_view end, float value, const std::string& target,
-                    const Storage& beside) {
+                    const std::shared_ptr<device::OpenDevice>& device) {
     Storage row;
     row.role = Role::constant;
     row.trainable = false;
     row.shape = {1};
-    BOWLINE_ASSIGN(Home home, make_home(device_of(beside), std::as_bytes(std::span(&value, 1))));
+    BOWLINE_ASSIGN(Home home, make_home(device, std::as_bytes(std::span(&value, 1))));
     bowline::params::install(row, std::move(home));
     report_.bytes += row.bytes();
     const uint32_t tie = table_.add(std::move(row));
