@@ -93,6 +93,9 @@ class Filling {
     return reached >= end;
   }
 
+  // Elements that nothing supplies, and that there were no bytes of: zeros.
+  bool has_gaps() const { return has_gaps_; }
+
   Status finish() {
     if (!covers(0, storage_.bytes())) {
       BOWLINE_TRY(keep_the_rest());
@@ -179,6 +182,10 @@ class Filling {
   }
 
   Status keep_the_rest() {
+    if (!storage_.home.valid()) {
+      has_gaps_ = true;
+      return {};
+    }
     std::vector<std::byte> scratch;
     BOWLINE_ASSIGN(const Bytes old, read_all(storage_, scratch));
     std::vector<std::byte> merged(old.begin(), old.end());
@@ -198,6 +205,7 @@ class Filling {
   std::vector<Supply> added_;
   std::vector<Covered> covered_;  // in order of their begin
   std::vector<std::byte> bytes_;
+  bool has_gaps_ = false;
 };
 
 struct Pairing {
@@ -265,7 +273,12 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
       return filling.finish();
     };
     BOWLINE_TRY(fill().at(format("While loading storage {} (\"{}\").", tie, supplies[0].to->name)));
+    const size_t known = report.missing.size();
     BOWLINE_TRY(find_missing(table, tie, stage.current(tie), &filling, report.missing));
+    BOWLINE_REQUIRE(
+        !filling.has_gaps() || report.missing.size() == known,
+        "Storage {} has no bytes, and the file supplies a part of it: \"{}\" is missing.", tie,
+        report.missing.back());
     ++report.storages;
   }
   if (!partial) {

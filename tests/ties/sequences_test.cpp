@@ -356,11 +356,22 @@ class Sequence {
   }
 
   Status fill_shapes() {
+    must(model_.save(path_));
+    Model shapes = must(model_.skeleton());
+    must(shapes.load(path_));
     trainer_.reset();
-    BOWLINE_TRY(model_.save(path_));
-    BOWLINE_ASSIGN(Model shapes, model_.skeleton());
-    BOWLINE_TRY(shapes.load(path_).status());
     model_ = std::move(shapes);
+    // What no parameter shows is not in a load.
+    std::map<size_t, std::set<size_t>> seen;
+    for (const PlainParameter& p : plain_.parameters) {
+      const std::vector<size_t> places = plain_.places(p);
+      seen[p.storage].insert(places.begin(), places.end());
+    }
+    for (auto& [number, storage] : plain_.storages) {
+      for (size_t i = 0; i < storage.values.size(); ++i) {
+        storage.values[i] = seen[number].contains(i) ? storage.values[i] : 0;
+      }
+    }
     return {};
   }
 
