@@ -32,7 +32,8 @@ struct Form {
   }
   bool operator==(const Form& other) const {
     return op == other.op && dtype == other.dtype && packing == other.packing &&
-           attributes_text(op, attributes) == attributes_text(op, other.attributes);
+           (op == Op::Invalid ||
+            attributes_text(op, attributes) == attributes_text(op, other.attributes));
   }
 };
 

@@ -247,6 +247,25 @@ constexpr Recipe kRecipes[] = {
     {"R102", "intel/intel-extension-for-pytorch#216, #356; bitsandbytes#2078, #1332",
      "parameters showed the packed shape, were lost, or stayed behind when the model moved",
      kept_by_verbs},
+    {"R104", "intel/intel-extension-for-pytorch#686",
+     "packing copied the weights of a mapped file for each of its users",
+     [](Bench& t) {
+       const std::string path = t.file("lstm.bowline");
+       must(lstm(true).model.save(path));
+       Seed s = lstm(true);
+       s.model = must(Model::open(path));
+       must(s.model.to(t.b));
+       must(s.model.set_format("flat", "lstm.*"));
+       const uint64_t begin = t.b.counters().live_bytes;
+       std::vector<Session> sessions;
+       for (int i = 0; i < 4; ++i) {
+         sessions.push_back(must(Session::create(s.model, t.b, "loss", {})));
+         t.count("bytes of storages, in one block and beside it",
+                 sessions.back().memory().storage_bytes, 10240 + 80);
+       }
+       t.at_most("bytes of four sessions", t.b.counters().live_bytes - begin, 4 * 65536);
+       t.count("packs", s.model.counters().packs + s.model.counters().repacks, 1);
+     }},
     {"R103", "intel/intel-extension-for-pytorch#356; jllllll/bitsandbytes#2",
      "a packed state could not be saved, or not loaded back", save_while_packed},
 };
