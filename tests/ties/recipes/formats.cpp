@@ -258,12 +258,15 @@ constexpr Recipe kRecipes[] = {
        must(s.model.set_format("flat", "lstm.*"));
        const uint64_t begin = t.b.counters().live_bytes;
        std::vector<Session> sessions;
+       uint64_t plans = 0;
        for (int i = 0; i < 4; ++i) {
          sessions.push_back(must(Session::create(s.model, t.b, "loss", {})));
-         t.count("bytes of storages, in one block and beside it",
-                 sessions.back().memory().storage_bytes, 10240 + 80);
+         const MemoryReport memory = sessions.back().memory();
+         t.count("bytes of storages, in one block and beside it", memory.storage_bytes, 10240 + 80);
+         plans += memory.arena_bytes + memory.io_bytes + memory.backend_bytes;
+         plans += i == 0 ? memory.copy_bytes : 0;
        }
-       t.at_most("bytes of four sessions", t.b.counters().live_bytes - begin, 4 * 65536);
+       t.at_most("bytes of four sessions", t.b.counters().live_bytes - begin, plans);
        t.count("packs", s.model.counters().packs + s.model.counters().repacks, 1);
      }},
     {"R103", "intel/intel-extension-for-pytorch#356; jllllll/bitsandbytes#2",
