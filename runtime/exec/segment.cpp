@@ -50,7 +50,8 @@ void add_missing_copies(std::span<const plan::Plan* const> plans, const params::
         demand.add(slot.form->bytes(storage.shape), device::MemoryKind::device);
         counted.push_back(slot);
       }
-      if (!lies_on(storage, device) &&
+      // Rows of a training that wait for their place get it apart from this.
+      if (!lies_on(storage, device) && table.is_readable_on(slot.tie, device) &&
           table.copy_of(slot.tie, params::whole_form(storage.dtype), device) == nullptr &&
           replicated.insert(slot.tie).second) {
         demand.add(storage.bytes(), device::MemoryKind::device);

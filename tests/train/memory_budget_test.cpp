@@ -240,6 +240,30 @@ TEST_P(MemoryBudget, OfMomentsInAFile) {
   std::remove(path.c_str());
 }
 
+// What lies in parts on two devices is gathered where a session reads it.
+TEST_P(MemoryBudget, OfASessionThatGathersShards) {
+  const Device first = open_test_device("cpu");
+  const auto sharded = [&](const Device& device) {
+    TinyLm lm = tiny_lm(2);
+    EXPECT_OK(lm.model.shard(std::vector<Device>{first, device}).status());
+    return lm;
+  };
+  const Device free = open();
+  const TinyLm lm = sharded(free);
+  const MemoryReport m = must(Session::create(lm.model, free, "loss", lm.dims())).memory();
+  EXPECT_GT(m.copy_bytes, 0u);
+  const Device enough = open(m.predicted_bytes);
+  const TinyLm fits = sharded(enough);
+  const Session s = must(Session::create(fits.model, enough, "loss", fits.dims()));
+  EXPECT_EQ(enough.counters().live_bytes, m.predicted_bytes);
+  const uint64_t budget = m.predicted_bytes - m.backend_bytes - 1;
+  const Device little = open(budget);
+  const TinyLm refused = sharded(little);
+  const State before(little, refused.model);
+  expect_refused(Session::create(refused.model, little, "loss", refused.dims()).status(), budget,
+                 little, refused.model, before);
+}
+
 // The n-th call of a device that has exactly enough fails: what leaks is missed by the next one.
 TEST(MemoryBudgetOfAFaultyDevice, IsWhatItWasAfterEachFailure) {
   const uint64_t whole = trainer_memory(open_test_device("cpu")).predicted_bytes;
