@@ -366,9 +366,16 @@ namespace {
 // Offsets that count from the begin of a block, as offsets of its allocation.
 Program in_allocations(const Program& program, std::span<const Block* const> slots) {
   Program out = program;
+  // Scales and zero points lie with their codes; of plain operands nobody asks.
+  const auto shift_parts = [&](auto& of) {
+    const uint64_t by = slots[of.slot]->offset();
+    of.offset += by;
+    of.scales += by;
+    of.zeros += by;
+  };
   const auto shift = [&](Operand& o) {
     if (o.table == kNoTable) {
-      o.offset += slots[o.slot]->offset();
+      shift_parts(o);
     }
   };
   for (Record& r : out.records) {
@@ -377,9 +384,7 @@ Program in_allocations(const Program& program, std::span<const Block* const> slo
     shift(r.workspace);
   }
   for (Table& table : out.tables) {
-    for (TableEntry& e : table.entries) {
-      e.offset += slots[e.slot]->offset();
-    }
+    std::ranges::for_each(table.entries, shift_parts);
   }
   return out;
 }

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstring>
+
 #include "params/home.h"
 #include "params/stage.h"
 #include "params/verbs.h"
@@ -6,10 +9,45 @@
 namespace bowline::params {
 namespace {
 
+// The codes, scales and zero points of what a view shows, as a storage of that shape has them.
+std::vector<std::byte> part_of(Bytes codes, const Storage& storage, uint64_t first,
+                               const Shape& shown) {
+  const Encoding& encoding = storage.encoding;
+  std::vector<std::byte> out(encoding.bytes(storage.dtype, shown));
+  const CodePlace from = encoding.place(storage.dtype, storage.shape, first);
+  const CodePlace begin = encoding.place(storage.dtype, shown, 0);
+  const CodePlace end =
+      encoding.place(storage.dtype, shown, static_cast<uint64_t>(shown.elements()));
+  for (const auto plane : {&CodePlace::codes, &CodePlace::scales, &CodePlace::zeros}) {
+    // Where codes and scales alternate, one of these is everything, and the others lie in it.
+    const uint64_t last = std::min<uint64_t>(end.*plane, out.size());
+    if (begin.*plane < last) {
+      std::memcpy(out.data() + begin.*plane, codes.data() + from.*plane, last - begin.*plane);
+    }
+  }
+  return out;
+}
+
+// A part of codes is not a run of bytes.
+Result<Home> copy_of_codes(const Storage& storage, uint64_t first, const Shape& shown,
+                           const std::shared_ptr<device::OpenDevice>& for_new) {
+  BOWLINE_TRY(storage.encoding.check(storage.dtype, shown));
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes codes, read_all(storage, scratch));
+  BOWLINE_TRY(require_host_memory(storage.encoding.bytes(storage.dtype, shown)));
+  const std::shared_ptr<device::Block>& block = storage.home.block;
+  return make_home(block == nullptr ? for_new : block->device_handle(),
+                   part_of(codes, storage, first, shown));
+}
+
 // What `parameter` shows of `storage`, as it lies; on the device without a detour.
-Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage,
+Result<Home> copy_of(const ParameterRow& parameter, const Storage& storage, const Shape& shown,
                      const std::shared_ptr<device::OpenDevice>& for_new) {
-  BOWLINE_ASSIGN(const Window window, window_of(parameter, storage));
+  const ElementRun part = view_run(parameter.view, storage.shape);
+  if (!storage.encoding.is_plain() && part.count != storage.shape.elements()) {
+    return copy_of_codes(storage, static_cast<uint64_t>(part.first), shown, for_new);
+  }
+  BOWLINE_ASSIGN(const Window window, payload_of(parameter, storage));
   if (storage.home.block) {
     const std::shared_ptr<device::OpenDevice>& device = storage.home.block->device_handle();
     Home home;
@@ -43,7 +81,7 @@ Result<uint64_t> add_copy(Stage& stage, const ParameterRow& parameter, uint32_t 
   row.copies.clear();  // of the other row, which may have this generation too
   row.replicas.clear();
   if (table.storages[tie].home.valid()) {
-    BOWLINE_ASSIGN(Home home, copy_of(parameter, table.storages[tie], table.device()));
+    BOWLINE_ASSIGN(Home home, copy_of(parameter, table.storages[tie], row.shape, table.device()));
     install(row, std::move(home));
   }
   const uint64_t bytes = row.bytes();

@@ -27,8 +27,9 @@ std::vector<std::byte> transpose(std::span<const std::byte> from, int64_t outer,
 Result<Window> window_of(const ParameterRow& parameter, const Storage& storage) {
   BOWLINE_ASSIGN(const Shape shape, view_shape(parameter.view, storage.shape));
   BOWLINE_REQUIRE_CODE(storage.encoding.is_plain(), Code::unsupported,
-                       "The encoding \"{}\" is not written element by element.",
-                       storage.encoding.name());
+                       "\"{}\" is stored as {}: its codes are not written or taken apart; "
+                       "dequantize() gives it numbers.",
+                       parameter.name, storage.encoding);
   const ElementRun run = view_run(parameter.view, storage.shape);
   const uint64_t size = size_of(storage.dtype);
   return Window{shape, static_cast<uint64_t>(run.first) * size,

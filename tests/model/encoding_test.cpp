@@ -145,8 +145,10 @@ TEST_F(Encoded, RunsWhereItsReadersTakeCodes) {
 
 TEST_F(Encoded, IsRefusedByNameWhereNothingReadsIt) {
   const float zeros[4] = {};
-  EXPECT_EQ(model_->set_value("l0", {{}, DType::f32, {2, 2}, const_cast<float*>(zeros)}).message(),
-            "The encoding \"int8\" is not written element by element.");
+  EXPECT_EQ(
+      model_->set_value("l0", {{}, DType::f32, {2, 2}, const_cast<float*>(zeros)}).message(),
+      "\"l0\" is stored as int8 block 2 axis -1 scale f16: its codes are not written or taken "
+      "apart; dequantize() gives it numbers.");
   EXPECT_EQ(model_->freeze("l0", false).message(),
             "\"l0\" is stored as int8 block 2 axis -1 scale f16: codes have no gradient.");
   View transposed;

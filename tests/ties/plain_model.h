@@ -12,6 +12,7 @@ struct PlainStorage {
   Shape shape;
   std::vector<double> values;
   bool trainable = true;
+  bool encoded = false;  // the values are what the codes stand for
 };
 
 struct PlainParameter {
@@ -36,6 +37,9 @@ struct PlainModel {
     std::erase_if(storages, [&](const auto& s) { return users(s.first) == 0; });
   }
 
+  Shape shown(const PlainParameter& p) const {
+    return view_shape(p.view, storages.at(p.storage).shape).value();
+  }
   // The element of the storage that element i of what a parameter shows is.
   std::vector<size_t> places(const PlainParameter& p) const {
     const Shape& whole = storages.at(p.storage).shape;
@@ -79,7 +83,8 @@ struct PlainModel {
     PlainParameter straight = of;
     straight.view.transpose = false;
     const PlainStorage& from = storages[of.storage];
-    PlainStorage own{view_shape(straight.view, from.shape).value(), read(straight), from.trainable};
+    PlainStorage own{view_shape(straight.view, from.shape).value(), read(straight), from.trainable,
+                     from.encoded};
     const bool transposed = of.view.transpose;
     of.view = {};
     of.view.transpose = transposed;

@@ -30,15 +30,60 @@ TEST_P(Quantized, BothUsesReadTheSameNumbers) {
     ASSERT_EQ(report.storages, 1u) << report.text();
     EXPECT_EQ(report.bytes_after, must(m.storage_bytes(0)).size()) << "predicted, and real";
     const Floats numbers = values(m, "head");
-    Floats x(96);
-    x[5] = 1;
-    const RowAndLogits out = run_lookup_and_head(m, device_, 66, x);
-    for (size_t i = 0; i < 96; ++i) {
-      expect_number(out.row[i], numbers[66 * 96 + i]);
-    }
-    for (size_t r = 0; r < 67; ++r) {
-      expect_number(out.logits[r], numbers[r * 96 + 5]);
-    }
+    const auto check = [&] {
+      Floats x(96);
+      x[5] = 1;
+      const RowAndLogits out = run_lookup_and_head(m, device_, 66, x);
+      for (size_t i = 0; i < 96; ++i) {
+        expect_number(out.row[i], numbers[66 * 96 + i]);
+      }
+      for (size_t r = 0; r < 67; ++r) {
+        expect_number(out.logits[r], numbers[r * 96 + 5]);
+      }
+    };
+    check();
+    // Behind something else in an allocation.
+    WeightFormat behind;
+    behind.name = "behind";
+    behind.layout = [](std::span<const StorageInfo> group) {
+      return Result(FormatLayout{64 + group[0].bytes, {64}});
+    };
+    ASSERT_OK(m.register_format(std::move(behind)));
+    ASSERT_EQ(must(m.set_format("behind")).ties.size(), 1u);
+    check();
+    // In two storages.
+    EXPECT_EQ(must(m.untie_cost("head")), report.bytes_after);
+    EXPECT_EQ(must(m.untie("head")), report.bytes_after);
+    EXPECT_EQ(values(m, "head"), numbers);
+    EXPECT_EQ(values(m, "embed"), numbers);
+    check();
+  }
+}
+
+// A view of rows takes their codes and scales with it.
+TEST_P(Quantized, AnUntiedPartHasTheSameNumbers) {
+  for (const char* encoding :
+       {"int8", "int8 with zero points", "int8 block row with zero points",
+        "int8 block 32 scale bf16", "int4 with zero points", "q8_0", "q4_0"}) {
+    SCOPED_TRACE(encoding);
+    Model m;
+    const Parameter whole = must(m.parameter("whole", {7, 64}, Init::normal(0.5f)));
+    View rows;
+    rows.row_start = 2;
+    rows.rows = 3;
+    must(m.tied_parameter("rows", whole, rows));
+    ASSERT_OK(m.materialize(1));
+    ASSERT_OK(m.to(device_));
+    ASSERT_EQ(must(m.quantize(encoding)).storages, 1u);
+    const std::string encoded = must(m.describe()).storages[0].encoding;
+    const Floats all = values(m, "whole"), some = values(m, "rows");
+    const uint64_t cost = must(m.untie_cost("rows"));
+    EXPECT_EQ(must(m.untie("rows")), cost);
+    const ModelInfo info = must(m.describe());
+    EXPECT_EQ(info.storages[1].encoding, encoded);
+    EXPECT_EQ(must(m.storage_bytes(1)).size(), cost);
+    EXPECT_EQ(values(m, "rows"), some);
+    EXPECT_EQ(values(m, "whole"), all);
   }
 }
 
