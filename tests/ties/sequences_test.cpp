@@ -47,13 +47,14 @@ struct Action {
     share,
     quantize,
     dequantize,
+    adapt,
   };
   static constexpr const char* kNames[] = {
-      "tie",       "untie",     "write",   "swap",    "assign",      "round",
-      "move",      "move1",     "offload", "reopen",  "clone",       "load",
-      "freeze",    "thaw",      "layout",  "restore", "step",        "run with an override",
-      "roll back", "replicate", "shard",   "serve",   "fill shapes", "share",
-      "quantize",  "dequantize"};
+      "tie",       "untie",      "write",   "swap",    "assign",      "round",
+      "move",      "move1",      "offload", "reopen",  "clone",       "load",
+      "freeze",    "thaw",       "layout",  "restore", "step",        "run with an override",
+      "roll back", "replicate",  "shard",   "serve",   "fill shapes", "share",
+      "quantize",  "dequantize", "adapt"};
   Kind kind = Kind::tie;
   uint64_t seed = 0;
 };
@@ -82,8 +83,7 @@ class Sequence {
   void run(const Action& action) {
     Dice dice(action.seed);
     // A Trainer refuses these.
-    if ((action.kind == Action::Kind::quantize || action.kind == Action::Kind::dequantize) &&
-        dice.chance(0.8)) {
+    if (action.kind >= Action::Kind::quantize && dice.chance(0.8)) {
       trainer_.reset();
     }
     const std::string before = listings();
@@ -101,6 +101,7 @@ class Sequence {
   int done() const { return done_; }
   int refused() const { return refused_; }
   int quantized() const { return quantized_; }
+  int adapted() const { return adapted_; }
 
  private:
   // The loss is the sum of these, each times its weight.
@@ -119,6 +120,12 @@ class Sequence {
     Floats weights;
     Floats x, y;  // [kXRows, columns_], [kYRows, rows_]
     std::vector<int32_t> ids;
+  };
+  // The loss, the sum of the sizes of its terms, and the gradient of each storage.
+  struct Outcome {
+    double loss = 0;
+    double size = 0;
+    std::map<size_t, std::vector<double>> gradient, gradient_size;
   };
   static constexpr int64_t kXRows = 3, kYRows = 2, kIds = 4;
 
@@ -175,9 +182,16 @@ class Sequence {
   }
 
   void build() {
-    const std::vector<std::pair<int64_t, int64_t>> sizes = {
-        {1, 1}, {2, 3}, {3, 5}, {7, 4}, {17, 33}};
-    std::tie(rows_, columns_) = dice_.of(sizes);
+    // Codes are read where nothing else reads the storage, and want some elements: blocks of 32 fit some of these, or not.
+    reads_ = dice_.chance(0.6);
+    const std::vector<std::pair<int64_t, int64_t>> small = {{1, 1},
+                                                            {2, 3},
+                                                            {3, 5},
+                                                            {7, 4},
+                                                            {17, 33}},
+                                                   large = {
+                                                       {2, 3}, {7, 4}, {17, 33}, {5, 64}, {32, 96}};
+    std::tie(rows_, columns_) = dice_.of(reads_ ? large : small);
     std::vector<size_t> single;
     for (int64_t i = dice_.between(2, 4); i > 0; --i) {
       single.push_back(declare("p" + std::to_string(i), true));
@@ -189,8 +203,6 @@ class Sequence {
         lists[l].push_back(declare(std::string(l == 0 ? "a." : "b.") + std::to_string(i), false));
       }
     }
-    // Codes are read where nothing else reads the storage.
-    reads_ = dice_.chance(0.6);
     GraphBuilder g(model_, "loss");
     Value x, y, ids;
     if (reads_) {
@@ -391,6 +403,8 @@ class Sequence {
         }
         return {};
       }
+      case Action::Kind::adapt:
+        return adapt(dice.chance(0.5) ? "*" : first.name, dice);
     }
     return {};
   }
@@ -431,6 +445,162 @@ class Sequence {
       storage.encoded = true;
       storage.trainable = false;
       ++quantized_;
+    }
+    return {};
+  }
+
+  // What an adapter changes of a storage [out, in]: the ties of A [rank, in] and B [out, rank].
+  struct Change {
+    uint32_t a, b;
+  };
+  std::map<size_t, Change> changes(std::span<const std::string> targets) const {
+    const ModelInfo info = must(model_.describe());
+    const auto tie = [&](const std::string& name) {
+      return std::ranges::find(info.parameters, name, &ParameterInfo::name)->tie;
+    };
+    std::map<size_t, Change> out;
+    for (const std::string& target : targets) {
+      const auto of = std::ranges::find(plain_.parameters, target, &PlainParameter::name);
+      const Change change{tie(target + ".ad.lora_a"), tie(target + ".ad.lora_b")};
+      const auto [known, fresh] = out.emplace(of->storage, change);
+      require(fresh || (known->second.a == change.a && known->second.b == change.b),
+              "A storage has two changes.");
+    }
+    return out;
+  }
+
+  // An adapter with numbers, one verb over it, what it makes of the loss, a step, and its end.
+  Status adapt(const std::string& pattern, Dice& dice) {
+    AdapterOptions options;
+    options.rank = dice.between(1, 3);
+    options.alpha = 2;
+    options.target = pattern;
+    options.seed = dice.bits();
+    options.freeze_others = dice.chance(0.7);
+    BOWLINE_ASSIGN(const AdapterReport report, model_.add_adapter("ad", options));
+    ++adapted_;
+    for (auto& [number, storage] : plain_.storages) {
+      storage.trainable = storage.trainable && !options.freeze_others;
+    }
+    for (const ParameterInfo& p : must(model_.describe()).parameters) {
+      if (p.name.ends_with(".ad.lora_b")) {
+        Floats values(static_cast<size_t>(Shape(p.shape).elements()));
+        std::ranges::generate(values, [&] { return static_cast<float>(number(dice)); });
+        must(model_.set_value(p.name, {"", DType::f32, p.shape, values.data()}));
+      }
+    }
+    const int64_t verb = dice.below(4);
+    must(verb == 0 ? reopen() : verb == 1 ? clone() : verb == 2 ? model_.offload() : Status());
+    gather(dice);
+    const std::map<size_t, Change> changed = changes(report.targets);
+    const double scale = 2.0 / static_cast<double>(options.rank);
+    PlainModel seen = plain_;
+    for (const auto& [number, change] : changed) {
+      add_product(seen.storages.at(number), scale, stored(change.b), stored(change.a));
+    }
+    Batch batch = draw_batch(dice);
+    Session session = must(Session::create(model_, home(), "loss", {}));
+    float sum = 0;
+    const Tensor outputs[] = {{"loss", DType::f32, {}, &sum}};
+    must(session.run(tensors(batch), outputs));
+    const Outcome right = outcome(seen, batch);
+    require_near(static_cast<double>(sum), right.loss, 2 * right.size + 1,
+                 "the loss with an adapter");
+    if (options.freeze_others && dice.chance(0.7)) {
+      train_adapter(changed, scale, right, batch);
+    }
+    return dice.chance(0.5) ? merge(changed, scale) : model_.remove_adapter("ad");
+  }
+
+  // W + scale * B A.
+  static void add_product(PlainStorage& w, double scale, const Floats& b, const Floats& a) {
+    const auto out = static_cast<size_t>(w.shape[0]), in = static_cast<size_t>(w.shape[1]);
+    const size_t rank = a.size() / in;
+    for (size_t i = 0; i < out; ++i) {
+      for (size_t k = 0; k < rank; ++k) {
+        for (size_t j = 0; j < in; ++j) {
+          w.values[i * in + j] +=
+              scale * static_cast<double>(b[i * rank + k]) * static_cast<double>(a[k * in + j]);
+        }
+      }
+    }
+  }
+
+  // With G the gradient of W: B gets scale * G A^T, A gets scale * B^T G.
+  void train_adapter(const std::map<size_t, Change>& changed, double scale, const Outcome& right,
+                     Batch& batch) {
+    constexpr double kRate = 0.125;
+    std::map<uint32_t, Floats> before;
+    for (const auto& [number, change] : changed) {
+      before[change.a] = stored(change.a);
+      before[change.b] = stored(change.b);
+    }
+    if (!trainer_) {
+      trainer_ = must(Trainer::create(model_, home(), plain_sgd(0.125f)));
+    }
+    must(trainer_->micro_step(tensors(batch)));
+    if (batch.ids[0] == 0) {
+      trainer_.reset();  // or the adapter ends under it
+    }
+    for (const auto& [number, change] : changed) {
+      const PlainStorage& w = plain_.storages.at(number);
+      const auto out = static_cast<size_t>(w.shape[0]), in = static_cast<size_t>(w.shape[1]);
+      const Floats &a = before[change.a], &b = before[change.b];
+      const size_t rank = a.size() / in;
+      std::vector<double> a_slope(a.size()), b_slope(b.size()), a_size(a.size()), b_size(b.size());
+      for (size_t i = 0; i < out; ++i) {
+        for (size_t j = 0; j < in; ++j) {
+          const double g = right.gradient.at(number)[i * in + j];
+          const double size = right.gradient_size.at(number)[i * in + j];
+          for (size_t k = 0; k < rank; ++k) {
+            const auto from_b = scale * static_cast<double>(b[i * rank + k]);
+            const auto from_a = scale * static_cast<double>(a[k * in + j]);
+            a_slope[k * in + j] += g * from_b;
+            a_size[k * in + j] += size * std::abs(from_b);
+            b_slope[i * rank + k] += g * from_a;
+            b_size[i * rank + k] += size * std::abs(from_a);
+          }
+        }
+      }
+      const auto check = [&](uint32_t tie, const Floats& from, const std::vector<double>& slope,
+                             const std::vector<double>& size) {
+        const Floats now = stored(tie);
+        for (size_t i = 0; i < now.size(); ++i) {
+          const auto v = static_cast<double>(from[i]);
+          require_near(static_cast<double>(now[i]), v - kRate * slope[i],
+                       std::abs(v) + kRate * size[i], format("element {} of an adapter", i));
+        }
+      };
+      check(change.a, a, a_slope, a_size);
+      check(change.b, b, b_slope, b_size);
+    }
+  }
+
+  // Into the storages, or refused and removed.
+  Status merge(const std::map<size_t, Change>& changed, double scale) {
+    PlainModel merged = plain_;
+    bool has_codes = false;
+    for (const auto& [number, change] : changed) {
+      add_product(merged.storages.at(number), scale, stored(change.b), stored(change.a));
+      has_codes = has_codes || plain_.storages.at(number).encoded;
+    }
+    const Status s = model_.merge_adapter("ad");
+    if (has_codes) {
+      require(s.code() == Code::bad_argument, "A merge into codes: " + s.message());
+      return model_.remove_adapter("ad");
+    }
+    must(s);
+    const ModelInfo info = must(model_.describe());
+    for (const auto& [number, change] : changed) {
+      PlainStorage& storage = plain_.storages.at(number);
+      const Floats now = stored(tie_of(info, number));
+      for (size_t i = 0; i < now.size(); ++i) {
+        const double wanted = merged.storages.at(number).values[i];
+        const auto got = static_cast<double>(now[i]);
+        require(std::abs(got - wanted) <= 1e-5 * (1 + std::abs(wanted)),
+                format("merged: {} instead of {}", got, wanted));
+        storage.values[i] = got;
+      }
     }
     return {};
   }
@@ -600,12 +770,6 @@ class Sequence {
     return {sum, size};
   }
 
-  // The loss of `of`, the sum of the sizes of its terms, and the gradient of each storage.
-  struct Outcome {
-    double loss = 0;
-    double size = 0;
-    std::map<size_t, std::vector<double>> gradient, gradient_size;
-  };
   Outcome outcome(const PlainModel& of, const Batch& batch) const {
     Outcome out;
     for (const auto& [number, storage] : of.storages) {
@@ -822,23 +986,25 @@ class Sequence {
   Dims x_shape_, y_shape_, ids_shape_ = {kIds};
   bool reads_ = false;
   size_t weights_ = 0, home_ = 0;
-  int done_ = 0, refused_ = 0, quantized_ = 0;
+  int done_ = 0, refused_ = 0, quantized_ = 0, adapted_ = 0;
 };
 
 std::vector<Action> draw_actions(uint64_t seed) {
   Dice dice(seed ^ 0x5DEECE66Dull);
   std::vector<Action> out(static_cast<size_t>(dice.between(5, 16)));
   for (Action& a : out) {
-    // Every third a step: what a verb did is seen in it.
-    a.kind = dice.chance(0.33) ? Action::Kind::step
-                               : static_cast<Action::Kind>(dice.below(std::size(Action::kNames)));
+    // Every third a step: what a verb did is seen in it. What only some of the models can do comes more often.
+    a.kind = dice.chance(0.33)   ? Action::Kind::step
+             : dice.chance(0.15) ? Action::Kind::quantize
+             : dice.chance(0.1)  ? Action::Kind::adapt
+                                 : static_cast<Action::Kind>(dice.below(std::size(Action::kNames)));
     a.seed = dice.bits();
   }
   return out;
 }
 
 struct Tally {
-  int done = 0, refused = 0, quantized = 0;
+  int done = 0, refused = 0, quantized = 0, adapted = 0;
 };
 
 // What is wrong, or nothing.
@@ -857,6 +1023,7 @@ std::string run(uint64_t seed, std::span<const Action> actions, Tally* tally = n
       tally->done += sequence.done();
       tally->refused += sequence.refused();
       tally->quantized += sequence.quantized();
+      tally->adapted += sequence.adapted();
     }
   } catch (const std::exception& e) {
     return format("while building: {}", e.what());
@@ -897,9 +1064,14 @@ TEST(Sequences, OfVerbsAndSteps) {
     }
     FAIL() << "BOWLINE_SEQUENCE_SEED=" << seed << " (" << text << "): " << run(seed, needed);
   }
+  RecordProperty("done", tally.done);
+  RecordProperty("refused", tally.refused);
+  RecordProperty("quantized", tally.quantized);
+  RecordProperty("adapted", tally.adapted);
   // A sequence of refusals proves nothing.
   EXPECT_LT(tally.refused, tally.done / 2);
   EXPECT_GT(tally.quantized, 0);
+  EXPECT_GT(tally.adapted, 0);
 }
 
 }  // namespace
