@@ -154,6 +154,13 @@ void two_places(Bench& t) {
   must(s.model.cast(DType::f32, "embed"));
   t.number("the loss on B after two casts", run_loss(on_b, s), 2.1, {}, 1.0 / 64);
 
+  Seed idle = lm32();
+  must(idle.model.to(t.a));
+  const uint64_t others = t.b.counters().live_bytes;
+  must(idle.model.replicate(t.b));
+  must(idle.model.cast(DType::bf16, "embed"));
+  t.count("bytes on B of a replica that nothing can read", t.b.counters().live_bytes - others, 0);
+
   const std::string path = t.file("replicated.bowline");
   must(s.model.save(path));
   t.count("payload bytes", weight_bytes(must(Model::open(path))), 24);
@@ -229,7 +236,7 @@ void shapes_alone(Bench& t) {
 void copies_of_an_untied_weight(Bench& t) {
   Model m;
   const Parameter w = must(m.parameter("w", {1}, Init::ones()));
-  const Parameter v = must(m.tied_parameter("v", w));
+  const Parameter v = must(m.parameter("v", {1}, Init::ones()));
   GraphBuilder g(m, "forward");
   const Value x = g.input("x", DType::f32, {1});
   g.output("y", g.op("Add", {g.op("Mul", {g.parameter(w), x}), g.op("Mul", {g.parameter(v), x})}));
@@ -237,7 +244,7 @@ void copies_of_an_untied_weight(Bench& t) {
   must(m.to(t.b));  // so that the storage is as young as one that is untied
   must(m.materialize(1));
   const BoundEntryPoint entry[] = {{"forward", {}, DType::bf16}};
-  Session kept = must(Session::create(m, t.b, entry)), other = must(Session::create(m, t.b, entry));
+  Session kept = must(Session::create(m, t.b, entry));
   const auto y = [&](Session& session) {
     Floats one = {1}, out(1);
     const Tensor in[] = {tensor("x", {1}, one)}, outputs[] = {tensor("y", {1}, out)};
@@ -245,8 +252,9 @@ void copies_of_an_untied_weight(Bench& t) {
     return out[0];
   };
   t.number("w + v", y(kept), 2);
-  y(other);
+  must(m.tie("w", "v"));
   must(m.untie("v"));
+  Session other = must(Session::create(m, t.b, entry));
   t.number("w + v, untied", y(other), 2);
   must(set(m, "w", {1}, {4}));
   t.number("another w", y(other), 5, {{8, "v reads the copy of w"}});
