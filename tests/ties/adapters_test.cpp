@@ -1,6 +1,5 @@
 // Low-rank adapters on storages and on single uses, on every device.
-#include <filesystem>
-
+#include "model/tied_model.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -17,11 +16,6 @@ AdapterOptions rank_one(std::string target, bool per_use = false) {
   o.target = std::move(target);
   o.per_use = per_use;
   return o;
-}
-
-std::string scratch_file(const std::string& name) {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  return testing::TempDir() + test_name(info->name()) + "_" + name;
 }
 
 Floats logits(Session& session, int32_t id) {
@@ -323,7 +317,8 @@ TEST_P(Adapters, AreKeptByCopiesAndFiles) {
   Seed s = adapted_lm32(true);
   ASSERT_OK(s.model.set_adapter_weight("ad", 2));
   ASSERT_OK(s.model.to(device_));
-  const std::string path = scratch_file("whole.bowline");
+  const Folder folder;
+  const std::string path = folder / "whole.bowline";
   ASSERT_OK(s.model.save(path));
   for (const bool by_file : {false, true}) {
     Model copy = by_file ? must(Model::open(path)) : must(s.model.clone());
@@ -333,13 +328,13 @@ TEST_P(Adapters, AreKeptByCopiesAndFiles) {
     Session session = must(Session::create(copy, device_, "loss", {}));
     EXPECT_EQ(logits(session, 2), Floats({5, 1, 2}));
   }
-  std::filesystem::remove(path);
 }
 
 TEST_P(Adapters, FilesHoldThemAloneAndNameTheirBase) {
   Seed s = adapted_lm32(true);
   ASSERT_OK(s.model.to(device_));
-  const std::string path = scratch_file("adapter.bowline");
+  const Folder folder;
+  const std::string path = folder / "adapter.bowline";
   ASSERT_OK(s.model.save_adapter("ad", path));
   const ModelInfo file = must(must(Model::open(path)).describe());
   EXPECT_EQ(file.parameters.size(), 5u);
@@ -364,7 +359,6 @@ TEST_P(Adapters, FilesHoldThemAloneAndNameTheirBase) {
   EXPECT_NE(refused.message().find("is of the base \"base\" with the digest"), std::string::npos)
       << refused.message();
   EXPECT_EQ(listing(other.model), before);
-  std::filesystem::remove(path);
 }
 
 TEST_P(Adapters, GoOnThroughTieUntieAndSwap) {

@@ -1,7 +1,6 @@
 // Quantized storages, on every device: a storage is encoded once, all of its parameters read the same codes, and what stays
 // trainable trains through them.
-#include <filesystem>
-
+#include "model/tied_model.h"
 #include "ties/seed_models.h"
 #include "ties/test_devices.h"
 
@@ -10,11 +9,6 @@ namespace {
 
 using Quantized = OnDevice;
 BOWLINE_ON_ALL_DEVICES(Quantized);
-
-std::string scratch_file(const std::string& name) {
-  const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-  return testing::TempDir() + test_name(info->name()) + "_" + name;
-}
 
 Model q8() { return lookup_and_head({3, 2}, {1, -0.5f, 0.25f, 0.75f, -1.27f, 0.633f}); }
 
@@ -278,7 +272,8 @@ TEST(Quantize, DropsWhatBelongedToTheNumbers) {
   {
     Trainer t = must(Trainer::create(s.model, cpu, o));
     step(t, s);
-    const std::string path = scratch_file("trained.bowline");
+    const Folder folder;
+    const std::string path = folder / "trained.bowline";
     ASSERT_OK(t.save(path, {}));
     s.model = must(Model::open(path));
   }
