@@ -762,15 +762,16 @@ class Model {
   // "blocks.1.mlp.up.weight" to "blocks.0.mlp.up.weight". "{}" stands for the number, "{a,b}" for one of these, "*" for any
   // characters, "?" for one. Errors  bad_argument: no two parameters match; as tie().
   Result<TieReport> tie_numbered(std::string_view pattern);
-  // Gives `name` an own storage, a copy; a transpose stays one. Returns the bytes that this costs, owned rows included.
+  // Gives `name` an own storage, a copy; a transpose stays one, and codes stay codes with their scales. Returns the bytes that this
+  // costs, owned rows included.
   Result<uint64_t> untie(std::string_view name);
   // What untie() would return.
   Result<uint64_t> untie_cost(std::string_view name) const;
   // Writes the values of one parameter (through its view); every parameter of the tie sees them.
   Status set_value(std::string_view name, const Tensor& value);
-  // Gives the storage of a parameter dtype, shape and values of the tensor; its tie index, and so every other parameter and every
-  // optimizer that knows it, stays. Moments and masters of another shape go. Errors  bad_argument: the parameter shows a part of its
-  // storage, or another one would; an operator of an entry point would get operands that it does not take.
+  // Gives the storage of a parameter dtype, shape and values of the tensor, and codes become numbers; its tie index, and so every
+  // other parameter and every optimizer that knows it, stays. Moments and masters of another shape go. Errors  bad_argument: the
+  // parameter shows a part of its storage, or another one would; an operator of an entry point would get operands that it does not take.
   Status assign(std::string_view name, const Tensor& value);
   // Exchanges what the storages of two parameters hold: dtype, shape, encoding, values, whether they are trained, and the moments and
   // masters that they own. Names, ties and views stay: every holder of `a` sees the former `b`. Errors  bad_argument: a view, or an
