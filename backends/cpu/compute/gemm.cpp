@@ -18,6 +18,7 @@
 #include "hwy/highway.h"
 #include "compute/gemm-inl.h"
 #include "compute/codes-inl.h"
+#include "compute/dots-inl.h"
 // clang-format on
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
@@ -31,10 +32,10 @@ constexpr size_t kDepth = 256;
 // cache.
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
-// Rows of A for which dot products with rows of codes are faster than tiles: decoding costs the same.
-constexpr size_t kFewRowsOfCodes = 16;
-// Elements of a row of codes that are decoded at a time, a quarter of the L1 cache.
-constexpr size_t kDecoded = 2048;
+// Rows of A for which dot products with rows of B [n, k] are faster than tiles, for which these are transposed.
+constexpr size_t kMostDotRows = 20;
+// Elements of a row of B that dot products take at a time: four rows of codes, decoded, are a quarter of the L1 cache.
+constexpr size_t kDecoded = 512;
 
 struct Job {
   GemmShape shape;
@@ -207,65 +208,69 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
   }
 }
 
-// Few rows, B [n, k]: each element is a dot product along k. `b` holds the elements `deep` of row n of B; what is in front of them
-// is added already.
-template <size_t kRowsAtOnce>
-void dot_rows(const Job& job, const float* HWY_RESTRICT b, Range deep, size_t row, size_t n) {
-  const TileTag d;
-  const size_t lanes = hn::Lanes(d);
+// Rows k .. k + depth of four columns of B [n, k]. What is fetched meanwhile is what follows them.
+void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t depth, float* decoded,
+                   DotOperands& out) {
   const GemmShape& s = job.shape;
-  hn::Vec<TileTag> sum[kRowsAtOnce][2];
-  HWY_UNROLL(6)
-  for (size_t r = 0; r < kRowsAtOnce; ++r) {
-    sum[r][0] = hn::Zero(d);
-    sum[r][1] = hn::Zero(d);
-  }
-  size_t k = 0;
-  for (; k + 2 * lanes <= deep.size(); k += 2 * lanes) {
-    const auto b0 = hn::LoadU(d, b + k);
-    const auto b1 = hn::LoadU(d, b + k + lanes);
-    HWY_UNROLL(6)
-    for (size_t r = 0; r < kRowsAtOnce; ++r) {
-      const float* a = job.a + (row + r) * s.lda + deep.begin + k;
-      sum[r][0] = hn::MulAdd(hn::LoadU(d, a), b0, sum[r][0]);
-      sum[r][1] = hn::MulAdd(hn::LoadU(d, a + lanes), b1, sum[r][1]);
+  const bool is_codes = job.options.b_codes != nullptr;
+  for (size_t j = 0; j < kDotColumns; ++j) {
+    const size_t some = HWY_MIN(j, columns.end - n - 1);  // beyond the last column: again
+    if (is_codes && some == j) {
+      decode_run(*job.options.b_codes, n + j, k, depth, decoded + j * kDecoded);
     }
+    out.b[j] = is_codes ? decoded + some * kDecoded : job.b + (n + some) * s.ldb + k;
   }
-  HWY_UNROLL(6)
-  for (size_t r = 0; r < kRowsAtOnce; ++r) {
-    float out = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum[r][0], sum[r][1])));
-    const float* a = job.a + (row + r) * s.lda + deep.begin;
-    for (size_t i = k; i < deep.size(); ++i) {
-      out += a[i] * b[i];
-    }
-    float* c = job.c + (row + r) * s.ldc + n;
-    out = job.options.accumulate || deep.begin > 0 ? *c + out : out;
-    *c = job.options.bias != nullptr && deep.end == s.k ? out + job.options.bias[n] : out;
-  }
-}
-
-void dot_all_rows(const Job& job, const float* b, Range deep, size_t n) {
-  static constexpr void (*kDots[kFewRows])(const Job&, const float*, Range, size_t, size_t) = {
-      dot_rows<1>, dot_rows<2>, dot_rows<3>, dot_rows<4>, dot_rows<5>, dot_rows<6>};
-  for (size_t row = 0; row < job.shape.m; row += kFewRows) {
-    kDots[HWY_MIN(job.shape.m - row, kFewRows) - 1](job, b, deep, row, n);
-  }
-}
-
-void dot_columns(const Job& job, Range columns) {
-  const size_t k = job.shape.k;
-  if (job.options.b_codes == nullptr) {
-    for (size_t n = columns.begin; n < columns.end; ++n) {
-      dot_all_rows(job, job.b + n * job.shape.ldb, {0, k}, n);
-    }
+  constexpr size_t kAhead = 2;  // fours of rows
+  const size_t lanes = hn::Lanes(TileTag());
+  out.next = nullptr;
+  if (is_codes) {
     return;
   }
-  alignas(64) float row[kDecoded];
-  for (size_t n = columns.begin; n < columns.end; ++n) {
-    for (size_t begin = 0; begin < k; begin += kDecoded) {
-      const Range deep{begin, HWY_MIN(begin + kDecoded, k)};
-      decode_run(*job.options.b_codes, n, deep.begin, deep.size(), row);
-      dot_all_rows(job, row, deep, n);
+  if (k + depth < s.k) {
+    out.next = out.b[0] + depth;
+    out.next_row = s.ldb;
+    out.next_vector = lanes;
+  } else if (n + (kAhead + 1) * kDotColumns <= columns.end) {
+    // Rows that lie behind one another are fetched as one, as memory likes it best.
+    const bool together = s.ldb == s.k && k == 0;
+    out.next = job.b + (n + kAhead * kDotColumns) * s.ldb;
+    out.next_row = together ? lanes : s.ldb;
+    out.next_vector = together ? kDotColumns * lanes : lanes;
+  }
+}
+
+// At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written again in another order.
+void dot_columns(const Job& job, Range rows, Range columns) {
+  constexpr size_t kLine = 16;  // of C, which is written whole
+  const GemmShape& s = job.shape;
+  const size_t tiles = (rows.size() + kDotRows - 1) / kDotRows;
+  alignas(64) float decoded[kDotColumns * kDecoded];
+  alignas(64) float sums[kMostDotRows * kLine];
+  for (size_t line = columns.begin; line < columns.end; line += kLine) {
+    const size_t width = HWY_MIN(columns.end - line, kLine);
+    std::fill_n(sums, rows.size() * kLine, 0.0f);
+    for (size_t n = line; n < line + width; n += kDotColumns) {
+      for (size_t k = 0; k < s.k; k += kDecoded) {
+        const size_t depth = HWY_MIN(s.k - k, kDecoded);
+        DotOperands o;
+        o.a_row = s.lda;
+        o.sums_row = kLine;
+        take_dot_rows(job, columns, n, k, depth, decoded, o);
+        for (size_t i = 0; i < tiles; ++i) {
+          const Range some = part(rows.size(), 1, tiles, i);
+          o.a = job.a + (rows.begin + some.begin) * s.lda + k;
+          o.sums = sums + some.begin * kLine + (n - line);
+          add_dots(some.size(), o, depth);
+          o.next = nullptr;
+        }
+      }
+    }
+    for (size_t r = 0; r < rows.size(); ++r) {
+      float* const c = job.c + (rows.begin + r) * s.ldc + line;
+      for (size_t j = 0; j < width; ++j) {
+        const float sum = job.options.accumulate ? c[j] + sums[r * kLine + j] : sums[r * kLine + j];
+        c[j] = job.options.bias != nullptr ? sum + job.options.bias[line + j] : sum;
+      }
     }
   }
 }
@@ -322,13 +327,13 @@ bool reads_b_directly(const Job& job) {
   if (transposed_a(s.layout) || job.options.a_codes != nullptr) {
     return false;
   }
-  return job.options.b_codes == nullptr ? s.m <= kFewRows
-                                        : s.m <= kFewRowsOfCodes && transposed_b(s.layout);
+  return transposed_b(s.layout) ? s.m <= kMostDotRows
+                                : s.m <= kFewRows && job.options.b_codes == nullptr;
 }
 
-void multiply_few_rows(const Job& job, Range columns, float* scratch) {
+void multiply_few_rows(const Job& job, Range rows, Range columns, float* scratch) {
   if (transposed_b(job.shape.layout)) {
-    HWY_DYNAMIC_DISPATCH(dot_columns)(job, columns);
+    HWY_DYNAMIC_DISPATCH(dot_columns)(job, rows, columns);
   } else {
     HWY_DYNAMIC_DISPATCH(direct_columns)(job, columns, scratch);
   }
@@ -343,7 +348,7 @@ void multiply(const Job& job, Grid grid, size_t task, float* scratch, size_t pan
     return;
   }
   if (reads_b_directly(job)) {
-    multiply_few_rows(job, columns, scratch);
+    multiply_few_rows(job, rows, columns, scratch);
   } else {
     HWY_DYNAMIC_DISPATCH(multiply_part)(job, rows, columns, scratch);
   }
