@@ -2,8 +2,8 @@
 //
 //   sums[r, j] += sum over k of A[r, k] * B[j, k]      r < rows, j < 4, k < depth
 //
-// Numerics  lane i of a vector sums every k that is i modulo its lanes; lanes are added as sums_of_lanes() says. The order is the same for
-//           every r and j, whatever the number of rows.
+// Numerics  lane i of a vector sums every k that is i modulo its lanes, with one row of A in four vectors by turns; lanes are added as
+//           sums_of_lanes() says. The order is the same for every r and j.
 #if defined(BOWLINE_CPU_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_DOTS_INL_H
 #undef BOWLINE_CPU_DOTS_INL_H
@@ -113,6 +113,36 @@ HWY_NOINLINE void add_dots_of(const DotOperands& o, size_t depth) {
   for (size_t r = 0; r < kRows; ++r) {
     sums_of_lanes(sum[r], o.sums + r * o.sums_row);
   }
+}
+
+// One row of A waits for memory alone: the rows of B one behind the other, nothing fetched ahead.
+template <>
+HWY_NOINLINE void add_dots_of<1>(const DotOperands& o, size_t depth) {
+  constexpr size_t kChains = 4;
+  const TileTag d;
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<TileTag> sum[kDotColumns];
+  for (size_t j = 0; j < kDotColumns; ++j) {
+    const float* const b = o.b[j];
+    hn::Vec<TileTag> chain[kChains] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    size_t k = 0;
+    for (; k + kChains * lanes <= depth; k += kChains * lanes) {
+      HWY_UNROLL(4)
+      for (size_t i = 0; i < kChains; ++i) {
+        const size_t at = k + i * lanes;
+        chain[i] = hn::MulAdd(hn::LoadU(d, o.a + at), hn::LoadU(d, b + at), chain[i]);
+      }
+    }
+    for (; k + lanes <= depth; k += lanes) {
+      chain[0] = hn::MulAdd(hn::LoadU(d, o.a + k), hn::LoadU(d, b + k), chain[0]);
+    }
+    if (k < depth) {
+      const PartialVector part(depth - k);
+      chain[1] = hn::MulAdd(part.load(o.a + k), part.load(b + k), chain[1]);
+    }
+    sum[j] = hn::Add(hn::Add(chain[0], chain[1]), hn::Add(chain[2], chain[3]));
+  }
+  sums_of_lanes(sum, o.sums);
 }
 
 // Rows of 1 .. kDotRows.

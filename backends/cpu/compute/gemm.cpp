@@ -244,14 +244,15 @@ void dot_columns(const Job& job, Range rows, Range columns) {
   constexpr size_t kLine = 16;  // of C, which is written whole
   const GemmShape& s = job.shape;
   const size_t tiles = (rows.size() + kDotRows - 1) / kDotRows;
+  const size_t piece = rows.size() == 1 && job.options.b_codes == nullptr ? s.k : kDecoded;
   alignas(64) float decoded[kDotColumns * kDecoded];
   alignas(64) float sums[kMostDotRows * kLine];
   for (size_t line = columns.begin; line < columns.end; line += kLine) {
     const size_t width = HWY_MIN(columns.end - line, kLine);
     std::fill_n(sums, rows.size() * kLine, 0.0f);
     for (size_t n = line; n < line + width; n += kDotColumns) {
-      for (size_t k = 0; k < s.k; k += kDecoded) {
-        const size_t depth = HWY_MIN(s.k - k, kDecoded);
+      for (size_t k = 0; k < s.k; k += piece) {
+        const size_t depth = HWY_MIN(s.k - k, piece);
         DotOperands o;
         o.a_row = s.lda;
         o.sums_row = kLine;
