@@ -10,7 +10,7 @@
 namespace bowline::conformance {
 namespace {
 
-constexpr size_t kQuickCases = 100;  // per operator
+constexpr size_t kQuickCases = 50;  // per operator
 constexpr uint32_t kRepeatCount = 3;
 
 // Numbers from elsewhere, against the oracle.

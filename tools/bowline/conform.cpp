@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "common/flags.h"
 #include "common/require.h"
@@ -11,10 +12,14 @@
 namespace bowline::command {
 namespace {
 
+constexpr uint64_t kModels = 200;
+constexpr uint64_t kQuickModels = 60;
+
 struct Options {
   std::vector<std::string> suites;
   std::vector<std::string> devices;
   conformance::Options run;
+  std::optional<uint64_t> models;
   size_t most_failures = 20;
   std::string format = "text";
 };
@@ -122,12 +127,17 @@ void add_conform(CLI::App& app, Context& context) {
                    "Devices; default: every usable one that is not for tests");
   verb->add_option("--filter", o->run.filter, "Operators, with * and ?")->capture_default_str();
   verb->add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
-  verb->add_option("--models", o->run.models, "Models of suite random")->capture_default_str();
+  verb->add_option(
+      "--models", o->models,
+      fmt::format("Models of suite random; default: {}, with --quick {}", kModels, kQuickModels));
   verb->add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
   verb->add_option("--failures", o->most_failures, "Failures that are printed")
       ->capture_default_str();
   add_format(verb, o->format);
-  on_run(verb, context, [o] { return run(*o); });
+  on_run(verb, context, [o] {
+    o->run.models = o->models.value_or(o->run.quick ? kQuickModels : kModels);
+    return run(*o);
+  });
 }
 
 }  // namespace bowline::command
