@@ -451,7 +451,8 @@ void multiply(Threads& threads, const FusedConvolution& f, const Finish& finish,
 
 void slide(Threads& threads, const FusedConvolution& f, const Finish& finish) {
   const Convolution& c = f.shape;
-  const auto& [az, ay, ax] = c.windows.axis;
+  const auto& ay = c.windows.axis[1];
+  const auto& ax = c.windows.axis[2];
   const size_t channels = to_size(c.groups), panels = padded_channels(c) / kPanel;
   const size_t x_sample = to_size(c.windows.inputs()) * channels;
   const size_t y_sample = to_size(c.windows.outputs()) * channels;
