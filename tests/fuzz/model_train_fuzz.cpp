@@ -230,13 +230,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 }
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
-  test::Frame frame = test::Frame::read({data, size});
-  std::mt19937 random(seed);
-  test::mutate(frame, random);
-  const std::vector<uint8_t> out = frame.write();
-  if (out.empty() || out.size() > most) {
-    return size;
-  }
-  std::ranges::copy(out, data);
-  return out.size();
+  return test::mutate(data, size, most, seed);
 }

@@ -2,6 +2,7 @@
 
 #include <flatbuffers/reflection.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -368,6 +369,18 @@ void mutate(Frame& frame, std::mt19937& random) {
     frame.data[random() % frame.data.size()] = static_cast<std::byte>(random());
   }
   repair(flatbuffers::GetAnyRoot(frame.tables.data()), *schema().root_table(), frame.data);
+}
+
+size_t mutate(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  Frame frame = Frame::read({data, size});
+  std::mt19937 random(seed);
+  mutate(frame, random);
+  const std::vector<uint8_t> out = frame.write();
+  if (out.empty() || out.size() > most) {
+    return size;
+  }
+  std::ranges::copy(out, data);
+  return out.size();
 }
 
 }  // namespace bowline::test

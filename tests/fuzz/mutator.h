@@ -11,4 +11,7 @@ namespace bowline::test {
 // Changes `frame` a little. Tables that are no FlatBuffer of the schema become those of make_sample() first.
 void mutate(Frame& frame, std::mt19937& random);
 
+// The same with an input of libFuzzer, of at most `most` bytes. Returns its size; what does not fit stays as it was.
+size_t mutate(uint8_t* data, size_t size, size_t most, unsigned seed);
+
 }  // namespace bowline::test
