@@ -25,7 +25,7 @@ struct CaseText {
 extern const CaseText kCaseTexts[kOps];
 
 // Cases of one operator in the order of the file. With `quick`, about `most` of them, spread over
-// the file; lines with expected numbers and rules of inference are always among them.
+// the file. Always among them: the first of every dtype and small line, lines with expected numbers, and rules of inference.
 Result<std::vector<Case>> cases_of(Op op, const Options& options, size_t most);
 
 // One run of a suite.

@@ -167,7 +167,7 @@ TEST_P(VulkanWithout, ComputesTheRest) {
     }
     const auto report =
         must(conformance::run(suite, open_without(GetParam().hide), {.quick = !all}));
-    EXPECT_GT(report.passed, suite == "ops" ? 14000u : 0u) << suite;
+    EXPECT_GT(report.passed, report.cases / 10 * 9) << suite;
     for (const conformance::Failure& f : report.failures) {
       const auto feature = std::ranges::find_if(GetParam().needed, [&](const std::string& name) {
         return f.what.find("lacks the feature " + name) != f.what.npos;
