@@ -558,6 +558,10 @@ struct LoadedValue {
 using LoadHook = std::function<Result<std::optional<LoadedValue>>(const LoadedParameter& of,
                                                                   const Tensor& value)>;
 
+// Gives bytes [first, first + out.size()) of a value, as often as it is asked and the same ones each time, from any thread. What it
+// returns of a failure is passed on.
+using ValueSource = std::function<Status(uint64_t first, std::span<std::byte> out)>;
+
 struct LoadOptions {
   LoadMode mode = LoadMode::copy;
   bool partial =

@@ -28,8 +28,7 @@ Status infer(InferContext& c) {
                   "Shape of labels ({}) is not that of the rows of the logits ({}).", c.in(1),
                   rows);
   const auto& t = c.attributes<CrossEntropyAttributes>();
-  BOWLINE_REQUIRE(t.label_smoothing() >= 0 && t.label_smoothing() <= 1,
-                  "The label smoothing {} lies outside [0, 1].", t.label_smoothing());
+  BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
   BOWLINE_TRY(c.out(0, losses::reduced(t.reduction(), rows)));
   return c.out(1, rows);
 }

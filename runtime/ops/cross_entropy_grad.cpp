@@ -24,7 +24,9 @@ Status infer(InferContext& c) {
                     "Shape of input {} ({}) is not that of the rows of the logits ({}).", i,
                     c.in(i), rows);
   }
-  const Shape loss = losses::reduced(c.attributes<CrossEntropyAttributes>().reduction(), rows);
+  const auto& t = c.attributes<CrossEntropyAttributes>();
+  BOWLINE_TRY(losses::check_smoothing(t.label_smoothing()));
+  const Shape loss = losses::reduced(t.reduction(), rows);
   BOWLINE_REQUIRE(c.in(3) == loss, "Shape of dloss ({}) is not that of the loss ({}).", c.in(3),
                   loss);
   return c.out(0, logits);

@@ -13,6 +13,13 @@ inline Shape reduced(Reduction reduction, const Shape& terms) {
   return reduction == Reduction::none ? terms : Shape{};
 }
 
+// Of CrossEntropy and its gradient.
+inline Status check_smoothing(double smoothing) {
+  BOWLINE_REQUIRE(smoothing >= 0 && smoothing <= 1, "The label smoothing {} lies outside [0, 1].",
+                  smoothing);
+  return {};
+}
+
 // Terms of a loss, as an oracle adds them up: sum of the losses / sum of their weights for the mean.
 class Total {
  public:

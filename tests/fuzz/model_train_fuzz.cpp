@@ -12,6 +12,7 @@
 namespace {
 
 using namespace bowline;
+using test::succeeded;
 
 constexpr uint64_t kDeviceBytes = uint64_t{16} << 20;
 constexpr int64_t kElements = int64_t{1} << 18;  // of the inputs and outputs of one run
@@ -56,14 +57,6 @@ Device open_small(std::string_view name) {
     }
   }
   __builtin_trap();
-}
-
-// A refusal is no fault of the library, unless it says so itself.
-bool succeeded(const Status& status) {
-  if (status.code() == Code::internal) {
-    __builtin_trap();
-  }
-  return status.ok();
 }
 
 // Values in host memory for some of a graph's.

@@ -371,6 +371,13 @@ void mutate(Frame& frame, std::mt19937& random) {
   repair(flatbuffers::GetAnyRoot(frame.tables.data()), *schema().root_table(), frame.data);
 }
 
+bool succeeded(const Status& status) {
+  if (status.code() == Code::internal) {
+    __builtin_trap();
+  }
+  return status.ok();
+}
+
 size_t mutate(uint8_t* data, size_t size, size_t most, unsigned seed) {
   Frame frame = Frame::read({data, size});
   std::mt19937 random(seed);

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "core/status.h"
 #include "fuzz/frame.h"
 
 namespace bowline::test {
@@ -13,5 +14,8 @@ void mutate(Frame& frame, std::mt19937& random);
 
 // The same with an input of libFuzzer, of at most `most` bytes. Returns its size; what does not fit stays as it was.
 size_t mutate(uint8_t* data, size_t size, size_t most, unsigned seed);
+
+// Whether it is no refusal. A refusal is no fault of the library, unless it says so itself (Code::internal): that is a crash.
+bool succeeded(const Status& status);
 
 }  // namespace bowline::test

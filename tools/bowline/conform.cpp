@@ -12,7 +12,6 @@
 namespace bowline::command {
 namespace {
 
-constexpr uint64_t kModels = 200;
 constexpr uint64_t kQuickModels = 60;
 
 struct Options {
@@ -129,13 +128,14 @@ void add_conform(CLI::App& app, Context& context) {
   verb->add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
   verb->add_option(
       "--models", o->models,
-      fmt::format("Models of suite random; default: {}, with --quick {}", kModels, kQuickModels));
+      fmt::format("Models of suite random; default: {}, with --quick {}",
+                  o->run.models, kQuickModels));
   verb->add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
   verb->add_option("--failures", o->most_failures, "Failures that are printed")
       ->capture_default_str();
   add_format(verb, o->format);
   on_run(verb, context, [o] {
-    o->run.models = o->models.value_or(o->run.quick ? kQuickModels : kModels);
+    o->run.models = o->models.value_or(o->run.quick ? kQuickModels : o->run.models);
     return run(*o);
   });
 }

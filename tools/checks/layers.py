@@ -3,8 +3,9 @@
 
   tools/ samples/ tests/ -> api -> train -> exec -> plan -> graph -> ops -> params -> model -> device -> core
   backends/* -> device/backend.h and what lies below it
+  text -> bowline.h alone
 
-Programs (tools/bowline, samples) and the readers of tools/import include of the library bowline.h alone; `bowline conform` and `bowline bench` also the header
+Programs (tools/bowline, samples) and the readers of tools/import include of the library bowline.h and bowline_text.h alone; `bowline conform` and `bowline bench` also the header
 of the conformance runner, which compares devices from inside and shows bowline.h alone. The tables of a model file
 (FlatBuffers) stay in runtime/model: elsewhere in runtime/ no file reaches the generated header of the file, not through
 others either, and none names a type of it but the attribute tables of operators.
@@ -20,6 +21,7 @@ import tempfile
 ROOMS = ["core", "device", "model", "params", "ops", "graph", "plan", "exec", "train", "api"]  # from the bottom
 # Above its room by purpose: the public types of every room, and what the build makes of the schemas.
 PUBLIC = "bowline.h"
+TEXT = "bowline_text.h"  # of the second target, runtime/text, which is a program to the library
 GENERATED = re.compile(r"generated/")
 # What every backend compiles for itself.
 FORMULAS = re.compile(r"ops/formulas/")
@@ -51,7 +53,10 @@ def check_runtime(root):
             if quote == "<" or include == PUBLIC or GENERATED.match(include):
                 continue
             target = room_of(include)
-            if name == PUBLIC:
+            if name.startswith("text/"):
+                if include != TEXT and not include.startswith("text/"):
+                    yield f"runtime/{name} includes {include}: text/ sees {PUBLIC} and its own files alone."
+            elif name == PUBLIC:
                 yield f"runtime/{name} includes {include}: it includes only standard headers."
             elif include.startswith("backends/"):
                 yield f"runtime/{name} includes {include}: runtime/ knows no backend."
@@ -93,7 +98,7 @@ def check_programs(root):
                 own = any((place / include).exists() for place in (path.parent, root / folder, *beside[folder]))
                 generated = include in ("commit.h", "onnx.pb.h")  # tools/cmake/commit.cmake, tools/import/CMakeLists.txt
                 custom = "custom_backend" in name and include == "bowline/backend.h"
-                allowed = own or generated or custom or include == PUBLIC or (include == runner and name in with_runner)
+                allowed = own or generated or custom or include in (PUBLIC, TEXT) or (include == runner and name in with_runner)
                 library = any((place / include).exists() for place in (root / "runtime", root / "tests", root))
                 if (quote == '"' or library or GENERATED.match(include)) and not allowed:
                     yield f"{name} includes {include}: a program includes {PUBLIC} alone."
@@ -146,6 +151,7 @@ SEEDED = {
     "runtime/graph/load.h": '#include "model/verify.h"\n',
     "runtime/params/file.cpp": "file::ParameterList* fine; file::StorageT wrong;  // file::RangeT\n",
     "runtime/exec/session.cpp": '#include "train/trainer.h"\n',
+    "runtime/text/bpe.cpp": '#include "text/bpe.h"\n#include "bowline_text.h"\n#include "core/utf8.h"\n',
     "runtime/train/trainer.h": "",
     "runtime/core/status.h": "",
     "tools/bowline/run.cpp": '#include "core/status.h"\n#include "verb.h"\n#include "bowline.h"\n#include "conformance/conformance.h"\n',
@@ -160,6 +166,7 @@ SEEDED = {
 }
 EXPECTED = [
     "runtime/exec/session.cpp includes train/trainer.h",
+    "runtime/text/bpe.cpp includes core/utf8.h",
     "backends/cpu/backend.cpp includes graph/load.h",
     "tools/bowline/run.cpp includes core/status.h",
     "tools/bowline/run.cpp includes conformance/conformance.h",

@@ -1,0 +1,44 @@
+// A model of another format before it is one of Bowline: its tensors, its settings, its texts. Readers of formats make one, architectures
+// read it. Nothing of a tensor is in memory but where its bytes are.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bowline.h"
+
+namespace bowline::import {
+
+struct SourceTensor {
+  std::string name;  // in the terms of Hugging Face: "model.layers.0.self_attn.q_proj.weight"
+  // What the numbers are, and how `read` gives them: "plain", or an encoding as Model::quantize() has it ("q8_0", "q4_0"), along the last
+  // axis.
+  DType dtype = DType::f32;
+  std::string encoding = "plain";
+  std::vector<int64_t> shape;  // last dim fastest
+  uint64_t bytes = 0;
+  // Any run of the bytes, any number of times, from any thread; it keeps the file open.
+  ValueSource read;
+  std::string stored;  // how the file has it: "F16", "Q4_K"; for the report
+  // Tensors with equal ones lie at the same place of the same file. Empty: the bytes are made while they are read.
+  std::string place;
+};
+
+struct SourceAsset {
+  std::string name;  // "tokenizer.json"
+  std::string media_type;
+  std::vector<std::byte> bytes;
+};
+
+struct Source {
+  std::string path;
+  std::string format;     // "Hugging Face", "GGUF"
+  nlohmann::json config;  // an object in the terms of config.json, whatever the format
+  std::vector<SourceTensor> tensors;
+  std::vector<SourceAsset> assets;
+  std::vector<std::string> notes;  // sentences for the report, such as what was dequantized
+};
+
+}  // namespace bowline::import
