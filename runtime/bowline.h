@@ -380,7 +380,7 @@ struct StorageInfo {
   bool trainable = true;
   uint64_t version = 0;     // grows with every write of values
   uint64_t generation = 0;  // grows when what was derived from the storage must be made again
-  std::string where;        // "nowhere", "file", "host", or the name of its device
+  std::string where;        // "nowhere", "file", "source", "host", or the name of its device
   // XXH3 (64 bits) of the bytes as the file states it, while they lie there.
   std::optional<uint64_t> file_checksum;
   std::vector<CopyInfo> copies;  // that plans read now
@@ -773,6 +773,13 @@ class Model {
   Result<uint64_t> untie_cost(std::string_view name) const;
   // Writes the values of one parameter (through its view); every parameter of the tie sees them.
   Status set_value(std::string_view name, const Tensor& value);
+  // The storage that all of `name` shows gets its values from `source`, which is asked for them whenever they are needed, run by run: save() holds at
+  // most 8 MiB of them at a time. What writes or moves the storage takes them into memory. `encoding`, as quantize() has it: the source
+  // gives such codes with their scales, and the storage is frozen. What lay there goes, with masters and moments of numbers that become codes.
+  // Errors  bad_argument: the parameter shows a part of its storage; quantize() would refuse the encoding for what it is, or for what reads
+  // it; the model is busy.
+  Status set_source(std::string_view name, ValueSource source,
+                    std::string_view encoding = "plain");
   // Gives the storage of a parameter dtype, shape and values of the tensor, and codes become numbers; its tie index, and so every
   // other parameter and every optimizer that knows it, stays. Moments and masters of another shape go. Errors  bad_argument: the
   // parameter shows a part of its storage, or another one would; an operator of an entry point would get operands that it does not take.
@@ -899,6 +906,11 @@ class Model {
   Status set_metadata(std::string_view key, std::string_view value);
   // Empty if there is none.
   std::string metadata(std::string_view key) const;
+
+  // Bytes that travel with the model, such as a tokenizer, under a name with a media type ("application/json"). They take the place of
+  // those of this name; none remove it. Errors  bad_argument: a name or media type is empty or not valid UTF-8.
+  Status set_asset(std::string_view name, std::string_view media_type,
+                   std::span<const std::byte> bytes);
 
   // What the model holds, as data. The cost is that of its size.
   Result<ModelInfo> describe() const;

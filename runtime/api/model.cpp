@@ -186,6 +186,41 @@ Result<QuantizeReport> dequantize(ModelState& state, std::string_view pattern, D
   });
 }
 
+// Codes are shown to the graphs first: what reads the storage must take them.
+Status set_source(ModelState& state, std::string_view name, ValueSource source,
+                  std::string_view text) {
+  BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(text));
+  BOWLINE_ASSIGN(const uint32_t index, state.table.require(name));
+  const uint32_t tie = state.table.parameters[index].tie;
+  if (encoding.is_plain() && state.table.storages[tie].encoding.is_plain()) {
+    return params::set_source(state.table, name, std::move(source), encoding, state.busy);
+  }
+  BOWLINE_TRY(require_no_trainer(state, "set_source()"));
+  const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
+  const auto reader = plain.find(tie);
+  BOWLINE_REQUIRE(encoding.is_plain() || reader == plain.end(), "\"{}\" cannot be {}: it {}.", name,
+                  encoding, reader->second);
+  return reshaping(state, "set_source()", {}, [&](params::Table& table) {
+    return params::set_source(table, name, std::move(source), encoding, state.busy);
+  });
+}
+
+Status set_asset(ModelState& state, std::string_view name, std::string_view media_type,
+                 std::span<const std::byte> bytes) {
+  BOWLINE_TRY(check_name(name, "An asset"));
+  BOWLINE_TRY(check_name(media_type, "A media type"));
+  model::Asset asset{std::string(name), std::string(media_type), nullptr};
+  if (!bytes.empty()) {
+    asset.range = model::in_memory({bytes.begin(), bytes.end()}, format("asset {}", name));
+  }
+  params::reserve_more(state.assets, 1);
+  std::erase_if(state.assets, [&](const model::Asset& a) { return a.name == name; });
+  if (!bytes.empty()) {
+    state.assets.push_back(std::move(asset));
+  }
+  return {};
+}
+
 Status set_metadata(ModelState& state, std::string_view key, std::string_view value) {
   BOWLINE_TRY(check_name(key, "A metadata entry"));
   BOWLINE_TRY(check_text(value, format("The metadata \"{}\"", key)));
@@ -483,6 +518,12 @@ Status Model::set_value(std::string_view name, const Tensor& value) {
                  [&](ModelState& s) { return params::set_value(s.table, name, value, s.busy); });
 }
 
+Status Model::set_source(std::string_view name, ValueSource source, std::string_view encoding) {
+  return changing(state_, [&](ModelState& s) {
+    return bowline::set_source(s, name, std::move(source), encoding);
+  });
+}
+
 Status Model::assign(std::string_view name, const Tensor& value) {
   return changing(state_, [&](ModelState& s) { return bowline::assign(s, name, value); });
 }
@@ -648,6 +689,12 @@ Status Model::drop_training_state() {
 Status Model::set_metadata(std::string_view key, std::string_view value) {
   return guarded(state_, "model",
                  [&](ModelState& s) { return bowline::set_metadata(s, key, value); });
+}
+
+Status Model::set_asset(std::string_view name, std::string_view media_type,
+                        std::span<const std::byte> bytes) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::set_asset(s, name, media_type, bytes); });
 }
 
 std::string Model::metadata(std::string_view key) const {

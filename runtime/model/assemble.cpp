@@ -198,15 +198,21 @@ class Assembly {
       range = std::make_unique<file::RangeT>();
       payloads_.push_back(
           {range.get(), s.encoding.bytes(s.dtype, Shape(s.shape)),
-           [this, tie](std::vector<std::byte>& scratch) { return from_.bytes(tie, scratch); }});
+           [this, tie](uint64_t first, uint64_t count, std::vector<std::byte>& scratch) {
+             return from_.bytes(tie, first, count, scratch);
+           }});
     }
   }
 
   // The bytes stay where they were loaded from.
   std::unique_ptr<file::RangeT> add(const std::shared_ptr<const FileRange>& bytes) {
     auto range = std::make_unique<file::RangeT>();
-    payloads_.push_back(
-        {range.get(), bytes->length, [bytes](std::vector<std::byte>&) { return bytes->bytes(); }});
+    payloads_.push_back({range.get(), bytes->length,
+                         [bytes](uint64_t first, uint64_t count,
+                                 std::vector<std::byte>&) -> Result<std::span<const std::byte>> {
+                           BOWLINE_ASSIGN(const auto all, bytes->bytes());
+                           return all.subspan(first, count);
+                         }});
     return range;
   }
 

@@ -13,6 +13,21 @@ uint64_t checksum(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+struct StreamChecksum::State {
+  XXH3_state_t xxh;
+};
+
+StreamChecksum::StreamChecksum() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(&state_->xxh);
+}
+StreamChecksum::~StreamChecksum() = default;
+
+void StreamChecksum::add(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(&state_->xxh, bytes.data(), bytes.size());
+}
+
+uint64_t StreamChecksum::value() const { return XXH3_64bits_digest(&state_->xxh); }
+
 StreamHash::StreamHash() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->xxh); }
 StreamHash::~StreamHash() = default;
 

@@ -16,6 +16,21 @@ struct Hash128 {
   bool operator==(const Hash128&) const = default;
 };
 
+// checksum() of a stream.
+class StreamChecksum {
+ public:
+  StreamChecksum();
+  ~StreamChecksum();
+  StreamChecksum(const StreamChecksum&) = delete;
+  StreamChecksum& operator=(const StreamChecksum&) = delete;
+  void add(std::span<const std::byte> bytes);
+  uint64_t value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // The 128-bit hash of a stream.
 class StreamHash {
  public:

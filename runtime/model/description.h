@@ -134,8 +134,9 @@ struct Description {
   Settings metadata;
   std::span<const SelfTest> self_tests;
   const TrainingState* training = nullptr;
-  // The bytes of a storage, in memory of the model or in `scratch`. They are asked for twice, with equal answers.
-  std::function<Result<std::span<const std::byte>>(uint32_t tie, std::vector<std::byte>& scratch)>
+  // A run of the bytes of a storage, in memory of the model or in `scratch`. All are asked for twice, with equal answers.
+  std::function<Result<std::span<const std::byte>>(uint32_t tie, uint64_t first, uint64_t count,
+                                                   std::vector<std::byte>& scratch)>
       bytes;
 };
 

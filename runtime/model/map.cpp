@@ -127,6 +127,14 @@ MappedFile::~MappedFile() {
   }
 }
 
+std::shared_ptr<const FileRange> in_memory(std::vector<std::byte> bytes, std::string name) {
+  auto range = std::make_shared<FileRange>();
+  range->length = bytes.size();
+  range->xxh3 = checksum(bytes);
+  range->file = MappedFile::from_bytes(std::move(bytes), std::move(name));
+  return range;
+}
+
 Result<std::span<const std::byte>> FileRange::bytes() const {
   const auto all = file->bytes().subspan(offset, length);
   if (!checked.load(std::memory_order_acquire)) {

@@ -61,6 +61,9 @@ struct FileRange {
   Result<std::span<const std::byte>> bytes() const;
 };
 
+// A range of bytes that lie in memory; `name` is used in messages.
+std::shared_ptr<const FileRange> in_memory(std::vector<std::byte> bytes, std::string name);
+
 // The folder of a path, "." if it names none.
 std::string folder_of(const std::string& path);
 

@@ -1,5 +1,7 @@
 #include "model/write.h"
 
+#include <algorithm>
+
 #include "model/checksum.h"
 #include "model/layout.h"
 
@@ -13,24 +15,31 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-Result<std::span<const std::byte>> read_payload(const Payload& payload,
-                                                std::vector<std::byte>& scratch) {
-  BOWLINE_ASSIGN(const auto bytes, payload.bytes(scratch));
-  BOWLINE_REQUIRE_CODE(bytes.size() == payload.length, Code::internal,
-                       "A payload has {} bytes, not {}.", bytes.size(), payload.length);
-  return bytes;
+Status for_each_run(const Payload& payload, const Emit& run) {
+  std::vector<std::byte> scratch;
+  for (uint64_t first = 0; first < payload.length; first += kRunBytes) {
+    const uint64_t count = std::min(kRunBytes, payload.length - first);
+    BOWLINE_ASSIGN(const auto bytes, payload.bytes(first, count, scratch));
+    BOWLINE_REQUIRE_CODE(bytes.size() == count, Code::internal,
+                         "A run of a payload has {} bytes, not {}.", bytes.size(), count);
+    BOWLINE_TRY(run(bytes));
+  }
+  return {};
 }
 
 // Gives every range its place and checksum. Returns the bytes from the data start to the trailer.
 Result<uint64_t> place(std::span<const Payload> payloads) {
   uint64_t at = 0;
   for (const Payload& payload : payloads) {
-    std::vector<std::byte> scratch;
-    BOWLINE_ASSIGN(const auto bytes, read_payload(payload, scratch));
+    StreamChecksum sum;
+    BOWLINE_TRY(for_each_run(payload, [&](std::span<const std::byte> bytes) {
+      sum.add(bytes);
+      return Status();
+    }));
     *payload.range = {};
     payload.range->offset = at;
     payload.range->length = payload.length;
-    payload.range->xxh3 = checksum(bytes);
+    payload.range->xxh3 = sum.value();
     at = round_up(at + payload.length, kRangeAlignment);
   }
   return at;
@@ -59,10 +68,8 @@ Status emit_all(const Head& head, std::span<const Payload> payloads, const Emit&
   BOWLINE_TRY(emit(std::as_bytes(tables)));
   BOWLINE_TRY(emit_zeros(emit, head.header.data_start - kHeaderBytes - tables.size()));
   for (const Payload& payload : payloads) {
-    std::vector<std::byte> scratch;
-    BOWLINE_ASSIGN(const auto bytes, read_payload(payload, scratch));
-    BOWLINE_TRY(emit(bytes));
-    BOWLINE_TRY(emit_zeros(emit, round_up(bytes.size(), kRangeAlignment) - bytes.size()));
+    BOWLINE_TRY(for_each_run(payload, emit));
+    BOWLINE_TRY(emit_zeros(emit, round_up(payload.length, kRangeAlignment) - payload.length));
   }
   return {};
 }

@@ -10,14 +10,18 @@
 
 namespace bowline::model {
 
-// The bytes of one range. They are asked for twice: for the checksum, and to be written; both
-// answers are equal.
+// The bytes of one range. They are asked for twice, for the checksum and to be written, each time in runs of at most kRunBytes from the
+// first byte on; both answers are equal.
+constexpr uint64_t kRunBytes = uint64_t{8} << 20;
+
 struct Payload {
   // The range of the tree that names these bytes; the writer fills it in.
   file::RangeT* range = nullptr;
   uint64_t length = 0;
-  // The bytes, in memory of the provider or in `scratch`.
-  std::function<Result<std::span<const std::byte>>(std::vector<std::byte>& scratch)> bytes;
+  // Such a run, in memory of the provider or in `scratch`.
+  std::function<Result<std::span<const std::byte>>(uint64_t first, uint64_t count,
+                                                   std::vector<std::byte>& scratch)>
+      bytes;
 };
 
 // Writes `tables` and the payloads, in this order, to `path`: atomically, and with the same bytes

@@ -16,7 +16,7 @@ std::string where(const Home& home) {
     }
     return out;
   }
-  return home.host ? "host" : home.file ? "file" : "nowhere";
+  return home.host ? "host" : home.file ? "file" : home.source ? "source" : "nowhere";
 }
 
 Shape shown_shape(const ParameterRow& p, const Storage& s) {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 
 #include "model/checksum.h"
@@ -16,6 +17,19 @@ void add_bytes(std::vector<uint8_t>& to, uint64_t word) {
   for (int i = 0; i < 8; ++i) {
     to.push_back(static_cast<uint8_t>(word >> (8 * i)));
   }
+}
+
+// A run after the other, so that one is in memory at a time.
+Result<uint64_t> checksum_of(const Storage& row, const Window& window) {
+  constexpr uint64_t kRun = uint64_t{8} << 20;
+  model::StreamChecksum sum;
+  std::vector<std::byte> scratch;
+  for (uint64_t done = 0; done < window.count; done += kRun) {
+    const uint64_t count = std::min(kRun, window.count - done);
+    BOWLINE_ASSIGN(const Bytes bytes, read_run(row, window.first + done, count, scratch));
+    sum.add(bytes);
+  }
+  return sum.value();
 }
 
 }  // namespace
@@ -37,9 +51,7 @@ Result<std::vector<uint8_t>> digest(const Table& table) {
     BOWLINE_ASSIGN(const Window window, payload_of(p, row));
     uint64_t sum = 0;
     if (row.home.valid()) {
-      std::vector<std::byte> scratch;
-      BOWLINE_ASSIGN(const Bytes bytes, read_run(row, window.first, window.count, scratch));
-      sum = model::checksum(bytes);
+      BOWLINE_ASSIGN(sum, checksum_of(row, window));
     }
     add_text(hash, format("{} {}{} {} {} {}\n", name, row.dtype, shape, row.encoding,
                           p.view.transpose ? "transposed" : "", sum));

@@ -76,8 +76,9 @@ void describe_table(const Table& table, const std::vector<bool>& keep, model::De
   for (const ParameterRow& p : table.parameters) {
     out.parameters.push_back({p.name, p.tie, p.view, p.target});
   }
-  out.bytes = [&table](uint32_t tie, std::vector<std::byte>& scratch) {
-    return read_all(table.storages[tie], scratch);
+  out.bytes = [&table](uint32_t tie, uint64_t first, uint64_t count,
+                       std::vector<std::byte>& scratch) {
+    return read_run(table.storages[tie], first, count, scratch);
   };
 }
 

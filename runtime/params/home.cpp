@@ -51,6 +51,10 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
   }
   BOWLINE_TRY(require_host_memory(count));
   scratch.resize(count);
+  if (home.source) {
+    BOWLINE_TRY((*home.source)(first, scratch));
+    return Bytes(scratch);
+  }
   const auto read = [&](const device::Block& block, uint64_t at, uint64_t from, uint64_t bytes) {
     return block.read(at, std::span(scratch).subspan(from, bytes));
   };

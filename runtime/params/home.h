@@ -11,7 +11,7 @@ using Bytes = std::span<const std::byte>;
 Status require_host_memory(uint64_t bytes);
 
 // Bytes [first, first + count) of a storage that has some, in place or in `scratch`: of a file
-// range after its checksum, of a device by one copy.
+// range after its checksum, of a device by one copy, of a source by one call.
 Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
                        std::vector<std::byte>& scratch);
 

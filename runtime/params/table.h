@@ -31,14 +31,15 @@ std::optional<DType> floor_dtype(Role role);
 
 constexpr int32_t kNoOwner = -1;
 
-// Where the bytes of a storage are: nowhere yet, in a mapped file, in host memory, on a device, or in parts on several, one after the
-// other. Different storages may lie on different devices.
+// Where the bytes of a storage are: nowhere yet, in a mapped file, with somebody who is asked for them, in host memory, on a device, or in
+// parts on several, one after the other. Different storages may lie on different devices.
 struct Home {
   std::shared_ptr<const model::FileRange> file;
+  std::shared_ptr<const ValueSource> source;
   std::shared_ptr<const std::vector<std::byte>> host;
   std::shared_ptr<device::Block> block;
   std::vector<std::shared_ptr<device::Block>> shards;
-  bool valid() const { return file || host || block || !shards.empty(); }
+  bool valid() const { return file || source || host || block || !shards.empty(); }
 };
 
 // A second place of a storage, which was asked for.

@@ -46,6 +46,9 @@ Result<uint64_t> untie_cost(const Table& table, std::string_view name);
 // Through the view of the parameter. A write keeps the address of a storage on a device: one copy.
 Status set_value(Table& table, std::string_view name, const Tensor& value, int busy);
 Status get_value(const Table& table, std::string_view name, const Tensor& out);
+// The bytes of the storage that `name` shows whole are those of the source; one that gets codes is frozen.
+Status set_source(Table& table, std::string_view name, ValueSource source, const Encoding& encoding,
+                  int busy);
 // The values that `parameter` shows of `storage`.
 Status read_values(const ParameterRow& parameter, const Storage& storage, const Tensor& out);
 

@@ -27,8 +27,10 @@ void add_codes(file::ModelT& tables, std::vector<model::Payload>& payloads,
   row->role = file::Role::constant;
   row->trainable = false;
   row->range = std::make_unique<file::RangeT>();
-  payloads.push_back({row->range.get(), codes.size(),
-                      [&codes](auto&) { return std::span<const std::byte>(codes); }});
+  payloads.push_back(
+      {row->range.get(), codes.size(), [&codes](uint64_t first, uint64_t count, auto&) {
+         return std::span<const std::byte>(codes).subspan(first, count);
+       }});
   auto parameter = std::make_unique<file::ParameterT>();
   parameter->name = "codes";
   parameter->tie = static_cast<uint32_t>(tables.storages.size());
@@ -46,7 +48,9 @@ void add_tensors(std::vector<std::unique_ptr<file::TensorT>>& to,
     tensor->range = std::make_unique<file::RangeT>();
     const std::span bytes(static_cast<const std::byte*>(t.data),
                           static_cast<uint64_t>(Shape(t.shape).elements()) * size_of(t.dtype));
-    payloads.push_back({tensor->range.get(), bytes.size(), [bytes](auto&) { return bytes; }});
+    payloads.push_back(
+        {tensor->range.get(), bytes.size(),
+         [bytes](uint64_t first, uint64_t count, auto&) { return bytes.subspan(first, count); }});
     to.push_back(std::move(tensor));
   }
 }
@@ -63,7 +67,11 @@ Status make(GoldenModel golden, const std::string& path) {
     if (row->range) {
       const auto bytes = file->range(*row->range);
       payloads.push_back(
-          {row->range.get(), bytes->length, [bytes](auto&) { return bytes->bytes(); }});
+          {row->range.get(), bytes->length,
+           [bytes](uint64_t first, uint64_t count, auto&) -> Result<std::span<const std::byte>> {
+             BOWLINE_ASSIGN(const auto all, bytes->bytes());
+             return all.subspan(first, count);
+           }});
     }
   }
   std::vector<std::byte> codes;
