@@ -136,7 +136,8 @@ TEST(SourcesThatDoNotFit, ChangeNothing) {
     EXPECT_EQ(status.code(), Code::bad_argument);
     return status.message().substr(0, status.message().find('\n'));
   };
-  EXPECT_EQ(refused("nobody", asked.source(), "plain"), "There is no parameter \"nobody\".");
+  EXPECT_EQ(refused("nobody", asked.source(), "plain"),
+            "There is no parameter \"nobody\" among the 4 of the model.");
   EXPECT_EQ(refused("w", nullptr, "plain"), "The source of \"w\" is empty.");
   EXPECT_EQ(refused("part", asked.source(), "plain"),
             "\"part\" shows a part of its storage, or turns it around.");
