@@ -9,6 +9,102 @@
 namespace bowline::text {
 
 // -------------------------------------------------------------------------------------- tokenizers
+//
+// A tokenizer cuts text into pieces of a vocabulary and gives their numbers, the ids, as the model that it belongs to was trained
+// with; and back. Text is UTF-8. Bytes that are not are read as U+FFFD, one for each longest begin of a code point (Unicode, chapter
+// 3.9), as Python's errors="replace" does; offsets count the bytes that were given.
+//
+// Kinds: byte-level BPE (GPT-2, Llama 3, Qwen), BPE with byte fallback (Llama 2), WordPiece (BERT), Unigram, and one id per byte.
+// What the file says of truncation and padding is not used: the task decides.
+//
+// Source  The behaviour is that of the package `tokenizers` of PyPI; README.md says where it differs.
+
+// The bytes [begin, end) of the text that an id stands for: whole code points, also where several ids share one. Of an id that is
+// not in the text both are 0.
+struct Offset {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  bool operator==(const Offset&) const = default;
+};
+
+// One entry per id in each.
+struct Encoding {
+  std::vector<int32_t> ids;
+  std::vector<int32_t> mask;  // 1: attended to; that is all of them, since nothing is padded
+  std::vector<Offset> offsets;
+  std::vector<uint8_t> special;  // 1: added by the tokenizer, such as the begin of a text
+};
+
+struct EncodeOptions {
+  bool special_tokens = true;  // adds what the file says: [CLS] and [SEP], the begin of a text
+  bool parse_special = true;   // text that spells a special token becomes its id; false: it is text
+  // The most ids, what is added included; the end of the text is cut. 0: no limit.
+  size_t max_tokens = 0;
+};
+
+// What tokenizers are made of; not installed.
+struct TokenizerData;
+struct DecoderState;
+
+// Makes text of ids, one by one. What next() returned so far and rest() are together what decode() returns, with one exception: where
+// byte pieces of a BPE with byte fallback are no UTF-8, decode() replaces each of a row of them, the stream only those that
+// it has not given as text. Move-only; one thread at a time.
+class Decoder {
+ public:
+  ~Decoder();
+  Decoder(Decoder&&) noexcept;
+  Decoder& operator=(Decoder&&) noexcept;
+
+  // The text that is complete now: whole code points, often none. An id without a piece gives none.
+  // Errors  bad_argument: the decoder was moved from.
+  Result<std::string> next(int32_t id);
+  // What is left at the end: bytes of an incomplete code point as U+FFFD. Then the decoder begins anew.
+  std::string rest();
+
+ private:
+  friend class Tokenizer;
+  explicit Decoder(std::unique_ptr<DecoderState> state);
+  std::unique_ptr<DecoderState> state_;
+};
+
+// Immutable; copies share it. Any thread.
+class Tokenizer {
+ public:
+  using Options = EncodeOptions;
+
+  // Of the asset `tokenizer` of a model; with the metadata tokenizer = bytes one id per byte.
+  // Errors  bad_argument: the model has neither. Else those of from_bytes().
+  static Result<Tokenizer> from(const Model& model);
+  // `media_type`: "application/vnd.huggingface.tokenizer+json", the bytes of a tokenizer.json; "application/vnd.gguf.tokenizer", a
+  // GGUF file, of which the metadata `tokenizer.*` is read. Errors  bad_file: the bytes are damaged, contradict themselves or exceed
+  // a limit. unsupported: a kind, a part or an option that is not known, which is named; another media type.
+  static Result<Tokenizer> from_bytes(std::string_view media_type,
+                                      std::span<const std::byte> bytes);
+  // One id per byte.
+  static Tokenizer of_bytes();
+
+  // Errors  bad_argument: the text has 4 GiB or more, max_tokens has no room for what is added. bad_file: a regular expression of the
+  // file exceeds its limits on this text; the vocabulary lacks a piece that the text needs, and has none for unknown ones.
+  Result<Encoding> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // An id without a piece gives no text. Bytes that are not UTF-8 are U+FFFD. `skip_special`: without special tokens.
+  Result<std::string> decode(std::span<const int32_t> ids, bool skip_special = true) const;
+  Decoder stream(bool skip_special = true) const;
+
+  // The largest id and one: ids are less. What a model's embedding needs.
+  size_t size() const;
+  // Of a piece as the vocabulary spells it, such as "Ġthe" or "##ing".
+  std::optional<int32_t> id_of(std::string_view piece) const;
+  // Empty: there is none of this id.
+  std::string piece_of(int32_t id) const;
+  bool is_special(int32_t id) const;
+  // "byte-level BPE", "BPE", "WordPiece", "Unigram", "bytes".
+  std::string_view kind() const;
+
+ private:
+  explicit Tokenizer(std::shared_ptr<const TokenizerData> data) : data_(std::move(data)) {}
+  std::shared_ptr<const TokenizerData> data_;
+};
+
 
 // ------------------------------------------------------------------------------------ chat formats
 
