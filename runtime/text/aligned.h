@@ -1,0 +1,64 @@
+// Text that was changed, with the place that each byte of it comes from.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bowline_text.h"
+#include "text/unicode.h"
+
+namespace bowline::text {
+
+struct AlignedText {
+  std::string text;
+  std::vector<Offset> at;  // of each byte, the bytes of the source that its code point comes from
+
+  void append(char32_t c, Offset from) {
+    text::append(text, c);
+    at.resize(text.size(), from);
+  }
+};
+
+// Rewrites an AlignedText from its begin to its end, and says of every code point whether it is new. What a code point comes from
+// follows from that as in the package `tokenizers`, so that offsets are the same even where accents change places.
+class Rewriter {
+ public:
+  // `skipped`: bytes at the begin that are left out.
+  explicit Rewriter(AlignedText& text, size_t skipped = 0) : target_(text), next_(skipped) {
+    out_.text.reserve(text.text.size());
+    out_.at.reserve(text.at.size());
+  }
+  // change > 0: beside those of the source; it comes from where the one before does. change <= 0: for the next code point
+  // of the source, and so many after it go.
+  void push(char32_t c, int64_t change) {
+    if (change > 0) {
+      out_.append(c, next_ == 0 ? Offset{} : target_.at[next_ - 1]);
+      return;
+    }
+    const Offset from = next_ < target_.at.size() ? target_.at[next_]
+                        : target_.at.empty()      ? Offset{}
+                                                  : target_.at.back();
+    out_.append(c, from);
+    for (int64_t left = 1 - change; left > 0 && next_ < target_.text.size(); --left) {
+      next_ += length_of(target_.text[next_]);
+    }
+  }
+  // Takes the next code point as it is.
+  void keep() {
+    const size_t end = next_ + length_of(target_.text[next_]);
+    out_.text.append(target_.text, next_, end - next_);
+    out_.at.resize(out_.text.size(), target_.at[next_]);
+    next_ = end;
+  }
+  // Leaves the next code point out.
+  void drop() { next_ += length_of(target_.text[next_]); }
+  void finish() { target_ = std::move(out_); }
+
+ private:
+  AlignedText& target_;
+  AlignedText out_;
+  size_t next_ = 0;
+};
+
+}  // namespace bowline::text

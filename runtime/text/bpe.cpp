@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <functional>
+
+#include "text/byte_level.h"
+#include "text/models.h"
+
+namespace bowline::text {
+namespace {
+
+// Words up to this length are merged by looking through all pairs, longer ones with a queue.
+constexpr size_t kShort = 48;
+constexpr uint32_t kNoRank = UINT32_MAX;
+
+std::string byte_piece(size_t byte) {
+  constexpr char digits[] = "0123456789ABCDEF";
+  return std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + ">";
+}
+
+// What the whole word begins with, its last code point.
+size_t last_begin(std::string_view text) {
+  size_t at = text.size();
+  (void)previous_of(text, at);
+  return at;
+}
+
+Status collide() {
+  return Status(Code::bad_file,
+                "The merges of the tokenizer collide in their table, as no others do.");
+}
+
+}  // namespace
+
+Result<Bpe> Bpe::create(const Vocabulary& vocabulary, Options options,
+                        const std::vector<Rule>& rules) {
+  Bpe out;
+  out.options_ = std::move(options);
+  const Options& o = out.options_;
+  if (!o.unknown.empty()) {
+    const auto id = vocabulary.find(o.unknown);
+    BOWLINE_TEXT_REQUIRE(id.has_value(), Code::bad_file,
+                         "The piece \"{}\" for unknown ones is not in the vocabulary.",
+                         escaped(o.unknown));
+    out.unknown_ = *id;
+  }
+  for (size_t byte = 0; byte < 256; ++byte) {
+    std::string letter;
+    append(letter, kByteLetters[byte]);
+    out.bytes_[byte] = vocabulary.find(o.byte_level ? letter : byte_piece(byte)).value_or(-1);
+  }
+  for (const Rule& r : rules) {
+    if (!out.merges_.insert(static_cast<uint32_t>(r.left), static_cast<uint32_t>(r.right), r.rank,
+                            static_cast<uint32_t>(r.merged))) {
+      return collide();
+    }
+  }
+  // The code points that words begin with, as pieces.
+  for (size_t id = 0; id < vocabulary.size() && !o.byte_level; ++id) {
+    const auto number = static_cast<int32_t>(id);
+    const std::string_view piece = vocabulary.piece(number);
+    if (!piece.empty() && count_of(piece) <= 1 + count_of(o.prefix) + count_of(o.suffix) &&
+        out.initial_.insert(piece, number) == -1) {
+      return collide();
+    }
+  }
+  // A text without spaces is one word to files that write spaces as U+2581. Where no merge joins what is in front of one with it, such
+  // a word is cut there.
+  constexpr std::string_view kSpace = "\u2581";
+  const bool cuts = !o.byte_level && o.prefix.empty() && o.suffix.empty() && !o.ignore_merges &&
+                    vocabulary.find(kSpace).has_value() &&
+                    std::ranges::all_of(rules, [&](const Rule& r) {
+                      return !vocabulary.piece(r.right).starts_with(kSpace) ||
+                             vocabulary.piece(r.left).ends_with(kSpace);
+                    });
+  out.cut_before_ = cuts ? kSpace : std::string_view();
+  out.find_whole(vocabulary);
+  return out;
+}
+
+// Which pieces are what they are cut into: these are found at once later. It takes what encoding the vocabulary takes.
+void Bpe::find_whole(const Vocabulary& v) {
+  if (!options_.prefix.empty() || !options_.suffix.empty()) {
+    return;
+  }
+  Scratch scratch;
+  std::vector<Token> tokens;
+  for (size_t id = 0; id < v.size(); ++id) {
+    const auto number = static_cast<int32_t>(id);
+    std::string_view piece = v.piece(number);
+    std::optional<std::string> bytes;
+    if (options_.byte_level) {
+      bytes = bytes_of(piece);
+      piece = bytes ? std::string_view(*bytes) : std::string_view();
+    }
+    if (piece.empty()) {
+      continue;
+    }
+    tokens.clear();
+    const bool whole =
+        options_.ignore_merges || (encode_part(piece, true, true, 0, scratch, tokens).ok() &&
+                                   tokens.size() == 1 && tokens[0].id == number);
+    if (whole) {
+      (void)whole_.insert(piece, number);  // one that collides is merged as others are
+    }
+  }
+}
+
+Status Bpe::encode(std::string_view word, Scratch& scratch, std::vector<Token>& out) const {
+  if (cut_before_.empty()) {
+    return encode_part(word, true, true, 0, scratch, out);
+  }
+  size_t begin = 0;
+  while (begin < word.size()) {
+    // The next mark behind another letter.
+    size_t end = begin;
+    while (word.substr(end).starts_with(cut_before_)) {
+      end += cut_before_.size();
+    }
+    end = std::min(word.find(cut_before_, end), word.size());
+    BOWLINE_TRY(encode_part(word.substr(begin, end - begin), begin == 0, end == word.size(), begin,
+                            scratch, out));
+    begin = end;
+  }
+  return {};
+}
+
+Status Bpe::encode_part(std::string_view word, bool first, bool last, size_t begin, Scratch& s,
+                        std::vector<Token>& out) const {
+  if (const auto id = whole_.find(word)) {
+    out.push_back({*id, begin, begin + word.size()});
+    return {};
+  }
+  s.symbols.clear();
+  BOWLINE_TRY(add_symbols(word, first, last, s));
+  if (s.symbols.size() <= kShort) {
+    merge_short(s);
+  } else {
+    merge_long(s);
+  }
+  for (const Scratch::Symbol& symbol : s.symbols) {
+    out.push_back({symbol.id, begin + symbol.begin, begin + symbol.end});
+  }
+  return {};
+}
+
+Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s) const {
+  const auto add = [&](int32_t id, size_t begin, size_t end) {
+    s.symbols.push_back({id, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
+  };
+  const size_t last_code_point = options_.byte_level || word.empty() ? 0 : last_begin(word);
+  for (size_t at = 0; at < word.size();) {
+    const size_t n = options_.byte_level ? 1 : length_of(word[at]);
+    std::optional<int32_t> id;
+    if (options_.byte_level) {
+      const int32_t piece = bytes_[static_cast<uint8_t>(word[at])];
+      id = piece >= 0 ? std::optional(piece) : std::nullopt;
+    } else if (options_.prefix.empty() && options_.suffix.empty()) {
+      id = initial_.find(word.substr(at, n));
+    } else {
+      s.text = (first && at == 0) ? "" : options_.prefix;
+      s.text.append(word, at, n).append(last && at == last_code_point ? options_.suffix : "");
+      id = initial_.find(s.text);
+    }
+    if (id) {
+      add(*id, at, at + n);
+    } else if (options_.byte_fallback && std::ranges::all_of(word.substr(at, n), [&](char c) {
+                 return bytes_[static_cast<uint8_t>(c)] >= 0;
+               })) {
+      for (size_t i = at; i < at + n; ++i) {
+        add(bytes_[static_cast<uint8_t>(word[i])], i, i + 1);
+      }
+    } else {
+      BOWLINE_TEXT_REQUIRE(unknown_ >= 0, Code::bad_file,
+                           "The vocabulary has no piece for \"{}\", and none for unknown ones.",
+                           escaped(word.substr(at, n)));
+      if (options_.fuse_unknown && !s.symbols.empty() && s.symbols.back().id == unknown_) {
+        s.symbols.back().end = static_cast<uint32_t>(at + n);
+      } else {
+        add(unknown_, at, at + n);
+      }
+    }
+    at += n;
+  }
+  return {};
+}
+
+void Bpe::merge_short(Scratch& s) const {
+  auto& symbols = s.symbols;
+  const auto rank_of = [&](size_t i) {
+    const PairTable::Entry* e = merges_.find(static_cast<uint32_t>(symbols[i].id),
+                                             static_cast<uint32_t>(symbols[i + 1].id));
+    return e == nullptr ? kNoRank : e->first;
+  };
+  s.ranks.assign(symbols.size(), kNoRank);
+  for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+    s.ranks[i] = rank_of(i);
+  }
+  while (symbols.size() > 1) {
+    const auto least = std::min_element(s.ranks.begin(), s.ranks.end());
+    if (*least == kNoRank) {
+      break;
+    }
+    const auto i = static_cast<size_t>(least - s.ranks.begin());
+    const PairTable::Entry* e = merges_.find(static_cast<uint32_t>(symbols[i].id),
+                                             static_cast<uint32_t>(symbols[i + 1].id));
+    symbols[i].id = static_cast<int32_t>(e->second);
+    symbols[i].end = symbols[i + 1].end;
+    symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    s.ranks.erase(s.ranks.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    s.ranks[i] = i + 1 < symbols.size() ? rank_of(i) : kNoRank;
+    if (i > 0) {
+      s.ranks[i - 1] = rank_of(i - 1);
+    }
+  }
+}
+
+void Bpe::merge_long(Scratch& s) const {
+  auto& symbols = s.symbols;
+  auto& queue = s.queue;
+  queue.clear();
+  const auto count = static_cast<int32_t>(symbols.size());
+  const auto merge_at = [&](int32_t i) -> const PairTable::Entry* {
+    const auto& left = symbols[static_cast<size_t>(i)];
+    return left.after < 0
+               ? nullptr
+               : merges_.find(static_cast<uint32_t>(left.id),
+                              static_cast<uint32_t>(symbols[static_cast<size_t>(left.after)].id));
+  };
+  for (int32_t i = 0; i < count; ++i) {
+    auto& symbol = symbols[static_cast<size_t>(i)];
+    symbol.before = i - 1;
+    symbol.after = i + 1 < count ? i + 1 : -1;
+  }
+  for (int32_t i = 0; i < count; ++i) {
+    if (const PairTable::Entry* e = merge_at(i)) {
+      queue.push_back({e->first, i, static_cast<int32_t>(e->second)});
+    }
+  }
+  const auto push = [&](int32_t i) {
+    if (const PairTable::Entry* e = i < 0 ? nullptr : merge_at(i)) {
+      queue.push_back({e->first, i, static_cast<int32_t>(e->second)});
+      std::push_heap(queue.begin(), queue.end(), std::greater<>());
+    }
+  };
+  std::make_heap(queue.begin(), queue.end(), std::greater<>());
+  while (!queue.empty()) {
+    std::pop_heap(queue.begin(), queue.end(), std::greater<>());
+    const Scratch::Merge next = queue.back();
+    queue.pop_back();
+    auto& left = symbols[static_cast<size_t>(next.at)];
+    const PairTable::Entry* e = left.id < 0 ? nullptr : merge_at(next.at);
+    if (e == nullptr || static_cast<int32_t>(e->second) != next.id) {
+      continue;  // one of the two was merged since
+    }
+    auto& right = symbols[static_cast<size_t>(left.after)];
+    left.id = next.id;
+    left.end = right.end;
+    left.after = right.after;
+    right.id = -1;
+    if (left.after >= 0) {
+      symbols[static_cast<size_t>(left.after)].before = next.at;
+    }
+    push(left.before);
+    push(next.at);
+  }
+  std::erase_if(symbols, [](const Scratch::Symbol& symbol) { return symbol.id < 0; });
+}
+
+}  // namespace bowline::text

@@ -1,0 +1,352 @@
+#include "text/pattern.h"
+
+#include <pcre2.h>
+
+#include <array>
+
+#include "text/require.h"
+#include "text/unicode.h"
+
+namespace bowline::text {
+namespace {
+
+constexpr size_t kLongestExpression = 1 << 16;
+// Steps of a match. Honest patterns take a few per byte. A search that takes more than `kCheap` is made again with more, which
+// are counted for the whole text.
+constexpr uint32_t kCheap = 2000;
+constexpr uint64_t kDear = 20'000'000;
+constexpr uint64_t kDearPerByte = 200;
+
+// ------------------------------------------------------------------------------ matched by hand
+
+enum Class : uint8_t { kOther, kLetter, kNumber, kSpace };
+
+constexpr auto kAscii = [] {
+  std::array<Class, 128> out{};
+  for (int c = 0; c < 128; ++c) {
+    const int low = c | 0x20;
+    out[static_cast<size_t>(c)] = low >= 'a' && low <= 'z'               ? kLetter
+                                  : c >= '0' && c <= '9'                 ? kNumber
+                                  : c == ' ' || (c >= '\t' && c <= '\r') ? kSpace
+                                                                         : kOther;
+  }
+  return out;
+}();
+
+// The class of the code point at `at`, which moves behind it.
+Class class_of(std::string_view text, size_t& at) {
+  const auto lead = static_cast<uint8_t>(text[at]);
+  if (lead < 0x80) {
+    ++at;
+    return kAscii[lead];
+  }
+  const char32_t c = next_of(text, at);
+  return is_letter(c) ? kLetter : is_number(c) ? kNumber : is_white_space(c) ? kSpace : kOther;
+}
+
+// Behind the code points of class `k` from `at` on, at most `most` of them.
+size_t run(std::string_view text, size_t at, Class k, size_t most = SIZE_MAX) {
+  for (size_t next = at; most > 0 && next < text.size(); --most) {
+    if (class_of(text, next) != k) {
+      break;
+    }
+    at = next;
+  }
+  return at;
+}
+
+bool is_line_end(char c) { return c == '\r' || c == '\n'; }
+
+// 's 't 're 've 'm 'll 'd: the bytes of one at `at`, or 0.
+size_t contraction(std::string_view text, size_t at, bool any_case) {
+  const std::string_view rest = text.substr(at + 1, 2);
+  const auto letter = [&](size_t i) {
+    const char c = i < rest.size() ? rest[i] : '\0';
+    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  };
+  const char a = letter(0);
+  const char b = letter(1);
+  if (a == 's' || a == 't' || a == 'm' || a == 'd') {
+    return 2;
+  }
+  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l')) {
+    return 3;
+  }
+  return any_case && rest == "\xC5\xBF" ? 3 : 0;  // U+017F is an s where case does not count
+}
+
+// White space: \s+(?!\S)|\s+. All of it at the end of the text, else all but the last one, which belongs to the next word.
+size_t white_space(std::string_view text, size_t at) {
+  const size_t end = run(text, at, kSpace);
+  if (end == text.size()) {
+    return end;
+  }
+  size_t last = end;
+  (void)previous_of(text, last);
+  return last > at ? last : end;
+}
+
+struct Words {
+  bool any_case = false;     // of contractions
+  bool lines = false;        // Llama 3 and Qwen: line ends stand apart, a sign goes with a word
+  size_t digits = SIZE_MAX;  // in a piece
+};
+
+// Behind the word of GPT-2 at `at`.
+size_t gpt2_word(std::string_view text, size_t at) {
+  size_t next = at;
+  Class k = class_of(text, next);
+  const bool space = text[at] == ' ' && next < text.size();
+  if (space) {
+    const size_t word = next;
+    k = class_of(text, next);
+    if (k == kSpace) {
+      return white_space(text, at);
+    }
+    return run(text, word, k);
+  }
+  return k == kSpace ? white_space(text, at) : run(text, next, k);
+}
+
+// Behind the word of Llama 3 at `at`.
+size_t line_word(std::string_view text, size_t at, const Words& w) {
+  size_t next = at;
+  const Class k = class_of(text, next);
+  if (k == kLetter) {
+    return run(text, next, kLetter);
+  }
+  if (k == kNumber) {
+    return run(text, next, kNumber, w.digits - 1);
+  }
+  Class second = kSpace;
+  size_t after = next;
+  if (next < text.size()) {
+    second = class_of(text, after);
+  }
+  if (second == kLetter && !is_line_end(text[at])) {
+    return run(text, after, kLetter);
+  }
+  if (k == kOther || (text[at] == ' ' && second == kOther)) {
+    size_t end = run(text, next, kOther);
+    while (end < text.size() && is_line_end(text[end])) {
+      ++end;
+    }
+    return end;
+  }
+  const size_t end = run(text, at, kSpace);
+  for (size_t i = end; i > at; --i) {
+    if (is_line_end(text[i - 1])) {
+      return i;
+    }
+  }
+  return white_space(text, at);
+}
+
+void find_words(std::string_view text, const Words& w, std::vector<Range>& out) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t short_form = text[at] == '\'' ? contraction(text, at, w.any_case) : 0;
+    const size_t end = short_form > 0 ? at + short_form
+                       : w.lines      ? line_word(text, at, w)
+                                      : gpt2_word(text, at);
+    out.push_back({at, end, true});
+    at = end;
+  }
+}
+
+struct Known {
+  std::string_view expression;
+  Words words;
+};
+constexpr Known kKnown[] = {
+    {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", {}},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     {true, true, 3}},
+    {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     {true, true, 1}},
+};
+
+// -------------------------------------------------------------------------------- by the library
+
+struct Code {
+  ~Code() { pcre2_code_free(code); }
+  pcre2_code* code = nullptr;
+};
+struct Match {
+  ~Match() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+  }
+  pcre2_match_data* data = nullptr;
+  pcre2_match_context* context = nullptr;
+};
+
+std::string error_text(int error) {
+  std::array<PCRE2_UCHAR, 256> text{};
+  const int n = pcre2_get_error_message(error, text.data(), text.size());
+  return n > 0 ? std::string(reinterpret_cast<const char*>(text.data()), static_cast<size_t>(n))
+               : "error " + std::to_string(error);
+}
+
+// One search from `at` on, with limits; `dear`: steps that are left for this text beyond the cheap ones.
+Result<int> search(const Code& code, const Match& m, std::string_view text, size_t at,
+                   uint32_t options, uint64_t& dear) {
+  const auto once = [&](uint32_t limit) {
+    pcre2_set_match_limit(m.context, limit);
+    return pcre2_match(code.code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
+                       options | PCRE2_NO_UTF_CHECK, m.data, m.context);
+  };
+  int found = once(kCheap);
+  if (found == PCRE2_ERROR_MATCHLIMIT && dear > kCheap) {
+    const auto limit = static_cast<uint32_t>(std::min<uint64_t>(dear / 2, UINT32_MAX));
+    found = once(limit);
+    // What it took is not told; a search that hits the limit took all of it, and another one at least a little.
+    dear -= found == PCRE2_ERROR_MATCHLIMIT ? dear : std::min<uint64_t>(dear, limit / 64 + kCheap);
+  }
+  BOWLINE_TEXT_REQUIRE(
+      found >= PCRE2_ERROR_NOMATCH, bowline::Code::bad_file,
+      "A regular expression of the tokenizer exceeds its limits at byte {} of {}: {}.", at,
+      text.size(), error_text(found));
+  return found;
+}
+
+Status find_expression(const Code& code, std::string_view text, std::vector<Range>& out) {
+  Match m;
+  m.data = pcre2_match_data_create_from_pattern(code.code, nullptr);
+  m.context = pcre2_match_context_create(nullptr);
+  BOWLINE_TEXT_REQUIRE(m.data != nullptr && m.context != nullptr, bowline::Code::out_of_memory,
+                       "Out of memory.");
+  pcre2_set_depth_limit(m.context, 100'000);
+  pcre2_set_heap_limit(m.context, 64 << 10);  // KiB
+  uint64_t dear = kDear + kDearPerByte * text.size();
+  size_t previous = 0;  // behind the last match
+  size_t at = 0;
+  while (at < text.size()) {
+    BOWLINE_ASSIGN(const int found, search(code, m, text, at, 0, dear));
+    if (found < 0) {
+      break;
+    }
+    const PCRE2_SIZE* place = pcre2_get_ovector_pointer(m.data);
+    const size_t begin = place[0];
+    const size_t end = place[1];
+    if (end <= begin) {  // matches nothing: on with the next code point
+      at = begin + (begin < text.size() ? length_of(text[begin]) : 1);
+      continue;
+    }
+    if (begin > previous) {
+      out.push_back({previous, begin, false});
+    }
+    out.push_back({begin, end, true});
+    previous = at = end;
+  }
+  if (previous < text.size()) {
+    out.push_back({previous, text.size(), false});
+  }
+  return {};
+}
+
+}  // namespace
+
+Pattern Pattern::of_class(Class in) {
+  return Pattern([in](std::string_view text, std::vector<Range>& out) -> Status {
+    size_t previous = 0;
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      if (in(next_of(text, at))) {
+        if (begin > previous) {
+          out.push_back({previous, begin, false});
+        }
+        out.push_back({begin, at, true});
+        previous = at;
+      }
+    }
+    if (previous < text.size()) {
+      out.push_back({previous, text.size(), false});
+    }
+    return {};
+  });
+}
+
+Pattern Pattern::of_words() {
+  return Pattern([](std::string_view text, std::vector<Range>& out) -> Status {
+    const auto kind = [](char32_t c) { return is_word(c) ? 2 : is_white_space(c) ? 0 : 1; };
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      const int k = kind(next_of(text, at));
+      for (size_t next = at; next < text.size() && kind(next_of(text, next)) == k;) {
+        at = next;
+      }
+      out.push_back({begin, at, k != 0});
+    }
+    return {};
+  });
+}
+
+Pattern Pattern::of_text(std::string wanted) {
+  return Pattern([wanted](std::string_view text, std::vector<Range>& out) -> Status {
+    size_t previous = 0;
+    while (!wanted.empty()) {
+      const size_t begin = text.find(wanted, previous);
+      if (begin == std::string_view::npos) {
+        break;
+      }
+      if (begin > previous) {
+        out.push_back({previous, begin, false});
+      }
+      previous = begin + wanted.size();
+      out.push_back({begin, previous, true});
+    }
+    if (previous < text.size()) {
+      out.push_back({previous, text.size(), false});
+    }
+    return {};
+  });
+}
+
+Pattern Pattern::gpt2() {
+  return Pattern([](std::string_view text, std::vector<Range>& out) -> Status {
+    find_words(text, kKnown[0].words, out);
+    return {};
+  });
+}
+
+Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) {
+  for (const Known& known : kKnown) {
+    if (known.expression == expression && !plain) {
+      return Pattern(
+          [words = known.words](std::string_view text, std::vector<Range>& out) -> Status {
+            find_words(text, words, out);
+            return {};
+          });
+    }
+  }
+  BOWLINE_TEXT_REQUIRE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
+                       "A regular expression has {} bytes, above {}.", expression.size(),
+                       kLongestExpression);
+  const auto code = std::make_shared<Code>();
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  // \C would match a part of a code point.
+  code->code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
+  BOWLINE_TEXT_REQUIRE(code->code != nullptr, bowline::Code::bad_file,
+                       "The regular expression \"{}\" does not compile: {} (byte {}).",
+                       escaped(expression.substr(0, 200)), error_text(error), place);
+  return Pattern([code](std::string_view text, std::vector<Range>& out) {
+    return find_expression(*code, text, out);
+  });
+}
+
+Status Pattern::find(std::string_view text, std::vector<Range>& out) const {
+  return find_(text, out);
+}
+
+std::vector<std::string_view> known_expressions() {
+  std::vector<std::string_view> out;
+  for (const Known& known : kKnown) {
+    out.push_back(known.expression);
+  }
+  return out;
+}
+
+}  // namespace bowline::text

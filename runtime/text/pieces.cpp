@@ -1,0 +1,111 @@
+#include "text/pieces.h"
+
+#include <simdjson.h>
+
+namespace bowline::text {
+namespace {
+
+Offset at(size_t begin, size_t end) {
+  return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
+}
+
+}  // namespace
+
+Pieces::Pieces(std::string_view source) : source_(source) {
+  if (!simdjson::validate_utf8(source.data(), source.size())) {
+    aligned_ = true;
+    for (size_t i = 0; i < source.size();) {
+      bool valid = false;
+      const size_t n = step_over(source.substr(i), valid);
+      if (valid) {
+        own_.text += source.substr(i, n);
+        own_.at.resize(own_.text.size(), at(i, i + n));
+      } else {
+        own_.append(kReplacement, at(i, i + n));
+      }
+      i += n;
+    }
+  }
+  if (!text().empty()) {
+    pieces_.push_back({0, text().size()});
+  }
+}
+
+Offset Pieces::source(size_t begin, size_t end) const {
+  if (begin >= end) {
+    return {};
+  }
+  if (aligned_) {
+    return {own_.at[begin].begin, own_.at[end - 1].end};
+  }
+  while (continues(source_[begin])) {
+    --begin;
+  }
+  while (end < source_.size() && continues(source_[end])) {
+    ++end;
+  }
+  return at(begin, end);
+}
+
+Status Pieces::split(const Split& split) {
+  std::vector<Piece> out;
+  out.reserve(pieces_.size());
+  std::vector<Piece> parts;
+  for (const Piece& p : pieces_) {
+    if (p.id >= 0) {
+      out.push_back(p);
+      continue;
+    }
+    parts.clear();
+    BOWLINE_TRY(split(text(p), parts));
+    for (const Piece& part : parts) {
+      if (part.begin < part.end) {
+        out.push_back({p.begin + part.begin, p.begin + part.end, part.id});
+      }
+    }
+  }
+  pieces_ = std::move(out);
+  return {};
+}
+
+AlignedText Pieces::copy(const Piece& p) const {
+  AlignedText out;
+  out.text = text(p);
+  if (aligned_) {
+    out.at.assign(own_.at.begin() + static_cast<std::ptrdiff_t>(p.begin),
+                  own_.at.begin() + static_cast<std::ptrdiff_t>(p.end));
+    return out;
+  }
+  out.at.reserve(out.text.size());
+  for (size_t i = p.begin; i < p.end;) {
+    const size_t n = length_of(source_[i]);
+    out.at.resize(out.at.size() + n, at(i, i + n));
+    i += n;
+  }
+  return out;
+}
+
+Status Pieces::rewrite(const Rewrite& rewrite) {
+  AlignedText all;
+  std::vector<Piece> pieces;
+  pieces.reserve(pieces_.size());
+  for (const Piece& p : pieces_) {
+    AlignedText part = copy(p);
+    if (p.id < 0) {
+      BOWLINE_TRY(rewrite(part));
+    }
+    if (part.text.empty()) {
+      continue;
+    }
+    const size_t begin = all.text.size();
+    all.text += part.text;
+    all.at.insert(all.at.end(), part.at.begin(), part.at.end());
+    pieces.push_back({begin, all.text.size(), p.id});
+  }
+  own_ = std::move(all);
+  pieces_ = std::move(pieces);
+  aligned_ = true;
+  return {};
+}
+
+}  // namespace bowline::text

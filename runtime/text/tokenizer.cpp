@@ -1,0 +1,310 @@
+#include <algorithm>
+
+#include "bowline_text.h"
+#include "text/byte_level.h"
+#include "text/tokenizer_data.h"
+
+namespace bowline::text {
+namespace {
+
+constexpr size_t kLongestText = size_t{1} << 30;
+
+// An entry of an Encoding before it is one.
+struct Entry {
+  int32_t id = 0;
+  Offset at;
+  bool special = false;
+  // Of an added token: its text, which may have white space around it.
+  std::string_view text = {};
+};
+
+struct Spaces {
+  size_t leading = 0;
+  size_t trailing = 0;
+};
+
+// White space around a piece, as byte-level vocabularies spell it, too.
+Spaces spaces_of(std::string_view piece) {
+  const auto is_space = [](char32_t c) { return c == U'\u0120' || is_white_space(c); };
+  Spaces out;
+  for (size_t at = 0; at < piece.size() && is_space(next_of(piece, at));) {
+    ++out.leading;
+  }
+  for (size_t at = piece.size(); at > 0 && is_space(previous_of(piece, at));) {
+    ++out.trailing;
+  }
+  return out;
+}
+
+// Takes the white space of pieces out of their offsets.
+void trim(const PostProcessor::Trim& rule, const TokenizerData& data, std::string_view source,
+          std::vector<Entry>& entries) {
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Entry& e = entries[i];
+    Spaces s = spaces_of(e.text.empty() ? data.vocabulary.piece(e.id) : e.text);
+    const bool first = i == 0 || e.at.begin == 0;
+    if (first && rule.prefix_space && s.leading == 1) {
+      s.leading = 0;
+    }
+    bool valid = false;
+    for (size_t n = 0; n < s.leading && e.at.begin < e.at.end; ++n) {
+      e.at.begin += static_cast<uint32_t>(step_over(source.substr(e.at.begin), valid));
+    }
+    e.at.begin = std::min(e.at.begin, e.at.end);
+    // Code points have no mark of their end: those of the piece are walked through from its begin.
+    size_t inside = 0;
+    for (size_t at = e.at.begin; at < e.at.end && s.trailing > 0; ++inside) {
+      at += step_over(source.substr(at), valid);
+    }
+    if (s.trailing > 0) {
+      size_t at = e.at.begin;
+      for (size_t n = 0; n + s.trailing < inside; ++n) {
+        at += step_over(source.substr(at), valid);
+      }
+      e.at.end = static_cast<uint32_t>(at);
+    }
+  }
+}
+
+Status post_process(const TokenizerData& data, std::string_view source,
+                    const EncodeOptions& options, std::vector<Entry>& entries) {
+  size_t added = 0;
+  for (const PostProcessor& p : data.post_processors) {
+    if (const auto* around = std::get_if<PostProcessor::Surround>(&p.step)) {
+      added += options.special_tokens ? around->before.size() + around->behind.size() : 0;
+    }
+  }
+  if (options.max_tokens > 0) {
+    BOWLINE_TEXT_REQUIRE(added <= options.max_tokens, Code::bad_argument,
+                         "max_tokens is {}, and the tokenizer adds {} special tokens.",
+                         options.max_tokens, added);
+    entries.resize(std::min(entries.size(), options.max_tokens - added));
+  }
+  for (const PostProcessor& p : data.post_processors) {
+    if (const auto* rule = std::get_if<PostProcessor::Trim>(&p.step)) {
+      trim(*rule, data, source, entries);
+    }
+    const auto* around = std::get_if<PostProcessor::Surround>(&p.step);
+    if (around == nullptr || !options.special_tokens) {
+      continue;
+    }
+    const auto special = [](int32_t id) { return Entry{id, {}, true}; };
+    std::vector<Entry> all;
+    all.reserve(entries.size() + added);
+    std::ranges::transform(around->before, std::back_inserter(all), special);
+    all.insert(all.end(), entries.begin(), entries.end());
+    std::ranges::transform(around->behind, std::back_inserter(all), special);
+    entries = std::move(all);
+  }
+  return {};
+}
+
+Status cut(const TokenizerData& data, Pieces& pieces, const EncodeOptions& options) {
+  BOWLINE_TRY(data.added.split(pieces, false, options.parse_special));
+  if (!data.normalizers.empty()) {
+    BOWLINE_TRY(pieces.rewrite([&](AlignedText& t) -> Status {
+      for (const Normalizer& n : data.normalizers) {
+        BOWLINE_TRY(n(t));
+      }
+      return {};
+    }));
+  }
+  BOWLINE_TRY(data.added.split(pieces, true, options.parse_special));
+  for (const PreTokenizer& p : data.pre_tokenizers) {
+    BOWLINE_TRY(p(pieces));
+  }
+  return {};
+}
+
+Status tokenize(const TokenizerData& data, const Pieces& pieces, std::vector<Entry>& out) {
+  Scratch scratch;
+  std::vector<Token> tokens;
+  for (const Piece& p : pieces.pieces()) {
+    if (p.id >= 0) {
+      out.push_back({p.id, pieces.source(p.begin, p.end), false, pieces.text(p)});
+      continue;
+    }
+    BOWLINE_TEXT_REQUIRE(p.end - p.begin < kLongestText, Code::bad_argument,
+                         "A word of the text has {} bytes.", p.end - p.begin);
+    tokens.clear();
+    BOWLINE_TRY(std::visit([&](const auto& m) { return m.encode(pieces.text(p), scratch, tokens); },
+                           data.model));
+    for (const Token& t : tokens) {
+      out.push_back({t.id, pieces.source(p.begin + t.begin, p.begin + t.end)});
+    }
+  }
+  return {};
+}
+
+Encoding encoding_of(const std::vector<Entry>& entries) {
+  Encoding out;
+  out.ids.reserve(entries.size());
+  out.offsets.reserve(entries.size());
+  out.special.reserve(entries.size());
+  for (const Entry& e : entries) {
+    out.ids.push_back(e.id);
+    out.offsets.push_back(e.at);
+    out.special.push_back(e.special ? 1 : 0);
+  }
+  out.mask.assign(entries.size(), 1);
+  return out;
+}
+
+Result<Encoding> encode_text(const TokenizerData& data, std::string_view text,
+                             const EncodeOptions& options) {
+  BOWLINE_TEXT_REQUIRE(text.size() < kLongestText, Code::bad_argument,
+                       "The text has {} bytes, above {}.", text.size(), kLongestText - 1);
+  std::vector<Entry> entries;
+  if (std::holds_alternative<Bytes>(data.model)) {  // of any bytes, and nothing else
+    for (size_t i = 0; i < text.size(); ++i) {
+      const auto at = static_cast<uint32_t>(i);
+      entries.push_back({static_cast<uint8_t>(text[i]), {at, at + 1}});
+    }
+    BOWLINE_TRY(post_process(data, text, options, entries));
+    return encoding_of(entries);
+  }
+  Pieces pieces(text);
+  BOWLINE_TRY(cut(data, pieces, options));
+  BOWLINE_TRY(tokenize(data, pieces, entries));
+  BOWLINE_TRY(post_process(data, text, options, entries));
+  return encoding_of(entries);
+}
+
+SharedData bytes_data() {
+  auto data = std::make_shared<TokenizerData>();
+  data->kind = "bytes";
+  for (int byte = 0; byte < 256; ++byte) {
+    // The letters of byte-level vocabularies, so that each piece is text.
+    std::string letter;
+    append(letter, kByteLetters[static_cast<size_t>(byte)]);
+    (void)data->vocabulary.add(letter, byte);
+  }
+  data->decoders = {decode_bytes()};
+  return data;
+}
+
+std::span<const std::byte> bytes_of_span(const std::vector<std::byte>& bytes) { return bytes; }
+
+}  // namespace
+
+Status add_tokens(TokenizerData& data, std::vector<AddedToken> tokens) {
+  std::vector<AddedToken> kept;
+  for (AddedToken& token : tokens) {
+    if (token.content.empty()) {
+      continue;
+    }
+    const auto there = data.vocabulary.find(token.content);
+    BOWLINE_TEXT_REQUIRE(!there || *there == token.id, Code::bad_file,
+                         "The added token \"{}\" has id {}, the piece of this text {}.",
+                         escaped(std::string_view(token.content).substr(0, 100)), token.id, *there);
+    if (!there) {
+      BOWLINE_TRY(data.vocabulary.add(token.content, token.id));
+    }
+    kept.push_back(std::move(token));
+  }
+  BOWLINE_ASSIGN(data.added, AddedTokens::create(std::move(kept), data.normalizers));
+  return {};
+}
+
+Result<Tokenizer> Tokenizer::from(const Model& model) {
+  return guarded([&]() -> Result<Tokenizer> {
+    if (model.metadata("tokenizer") == "bytes") {
+      return of_bytes();
+    }
+    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    const auto asset = std::ranges::find(info.assets, "tokenizer", &AssetInfo::name);
+    BOWLINE_TEXT_REQUIRE(asset != info.assets.end(), Code::bad_argument,
+                         "The model has no tokenizer: neither an asset \"tokenizer\" nor the "
+                         "metadata tokenizer = bytes.");
+    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
+    return from_bytes(asset->media_type, bytes_of_span(bytes));
+  });
+}
+
+Result<Tokenizer> Tokenizer::from_bytes(std::string_view media_type,
+                                        std::span<const std::byte> bytes) {
+  return guarded([&]() -> Result<Tokenizer> {
+    if (media_type == "application/vnd.huggingface.tokenizer+json") {
+      BOWLINE_ASSIGN(SharedData data, read_json(bytes));
+      return Tokenizer(std::move(data));
+    }
+    if (media_type == "application/vnd.gguf.tokenizer") {
+      BOWLINE_ASSIGN(SharedData data, read_gguf(bytes));
+      return Tokenizer(std::move(data));
+    }
+    return Status(Code::unsupported,
+                  sentence("A tokenizer of media type \"{}\" is not known.", escaped(media_type)));
+  });
+}
+
+Tokenizer Tokenizer::of_bytes() { return Tokenizer(bytes_data()); }
+
+Result<Encoding> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  return guarded([&] { return encode_text(*data_, text, options); });
+}
+
+Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) const {
+  return guarded([&]() -> Result<std::string> {
+    DecodeChain chain(data_->decoders, true);
+    std::string out;
+    for (const int32_t id : ids) {
+      if (data_->vocabulary.has(id) && !(skip_special && data_->added.is_special(id))) {
+        BOWLINE_TRY(chain.push(data_->vocabulary.piece(id), out));
+      }
+    }
+    BOWLINE_TRY(chain.finish(out));
+    return out;
+  });
+}
+
+struct DecoderState {
+  SharedData data;
+  bool skip_special;
+  DecodeChain chain;
+};
+
+Decoder Tokenizer::stream(bool skip_special) const {
+  return Decoder(std::unique_ptr<DecoderState>(
+      new DecoderState{data_, skip_special, DecodeChain(data_->decoders, false)}));
+}
+
+Decoder::Decoder(std::unique_ptr<DecoderState> state) : state_(std::move(state)) {}
+Decoder::~Decoder() = default;
+Decoder::Decoder(Decoder&&) noexcept = default;
+Decoder& Decoder::operator=(Decoder&&) noexcept = default;
+
+Result<std::string> Decoder::next(int32_t id) {
+  return guarded([&]() -> Result<std::string> {
+    BOWLINE_TEXT_REQUIRE(state_ != nullptr, Code::bad_argument,
+                         "The decoder is empty: it was moved from.");
+    std::string out;
+    const TokenizerData& data = *state_->data;
+    if (data.vocabulary.has(id) && !(state_->skip_special && data.added.is_special(id))) {
+      BOWLINE_TRY(state_->chain.push(data.vocabulary.piece(id), out));
+    }
+    return out;
+  });
+}
+
+std::string Decoder::rest() {
+  return guarded([&]() -> std::string {
+    std::string out;
+    if (state_ != nullptr) {
+      (void)state_->chain.finish(out);
+      state_->chain = DecodeChain(state_->data->decoders, false);
+    }
+    return out;
+  });
+}
+
+size_t Tokenizer::size() const { return data_->vocabulary.size(); }
+std::optional<int32_t> Tokenizer::id_of(std::string_view piece) const {
+  return data_->vocabulary.find(piece);
+}
+std::string Tokenizer::piece_of(int32_t id) const {
+  return guarded([&] { return std::string(data_->vocabulary.piece(id)); });
+}
+bool Tokenizer::is_special(int32_t id) const { return data_->added.is_special(id); }
+std::string_view Tokenizer::kind() const { return data_->kind; }
+
+}  // namespace bowline::text

@@ -1,0 +1,51 @@
+// The pieces of a tokenizer by id, and the ids of pieces.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tables.h"
+
+namespace bowline::text {
+
+class Vocabulary {
+ public:
+  // At least so many pieces come: ids that are far above their number are refused.
+  void expect(size_t pieces) { most_ids_ = 2 * pieces + kMostGaps; }
+  // Errors  bad_file: the id is negative, too large or taken, the piece has an id or is too long.
+  Status add(std::string_view piece, int64_t id);
+
+  std::optional<int32_t> find(std::string_view piece) const { return ids_.find(piece); }
+  bool has(int32_t id) const {
+    return id >= 0 && static_cast<size_t>(id) < pieces_.size() &&
+           pieces_[static_cast<size_t>(id)].there;
+  }
+  // Empty: there is none.
+  std::string_view piece(int32_t id) const {
+    if (!has(id)) {
+      return {};
+    }
+    const Place& p = pieces_[static_cast<size_t>(id)];
+    return std::string_view(bytes_).substr(p.begin, p.length);
+  }
+  // The largest id and one.
+  size_t size() const { return pieces_.size(); }
+  size_t count() const { return ids_.size(); }
+
+ private:
+  static constexpr size_t kMostGaps =
+      1 << 16;  // ids without a piece, of which honest files have a few
+  struct Place {
+    size_t begin = 0;
+    uint32_t length = 0;
+    bool there = false;
+  };
+  std::string bytes_;
+  std::vector<Place> pieces_;
+  TextTable ids_;
+  size_t most_ids_ = kMostGaps;
+};
+
+}  // namespace bowline::text
