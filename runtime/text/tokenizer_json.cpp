@@ -648,7 +648,18 @@ Result<std::vector<AddedToken>> read_added(const Object& root) {
   return out;
 }
 
-// Whether the last of the pre-tokenizers, or the only normalizer, makes letters of bytes.
+// Whether the model is a BPE that knows no other letters than those of bytes.
+bool has_plain_merges(const Object& model) {
+  const auto is_empty = [&](std::string_view key) {
+    const auto text = text_at(model, key, "");
+    return text.ok() && text.value().empty();
+  };
+  const auto byte_fallback = flag_at(model, "byte_fallback", false);
+  return find(model, "merges") && is_empty("continuing_subword_prefix") &&
+         is_empty("end_of_word_suffix") && byte_fallback.ok() && !byte_fallback.value();
+}
+
+// Whether the last of the pre-tokenizers makes letters of bytes.
 bool ends_in_byte_level(const Object& root) {
   auto step = find(root, "pre_tokenizer");
   for (int depth = 0; step && depth < kMostNesting; ++depth) {
@@ -720,7 +731,7 @@ Result<SharedData> read_json(std::span<const std::byte> bytes) {
   auto data = std::make_shared<TokenizerData>();
   BOWLINE_TRY(read_steps(root, *data));
   BOWLINE_ASSIGN(const Object model, object_at(root, "model"));
-  const bool byte_level = ends_in_byte_level(root) && kind_of(model) == "BPE";
+  const bool byte_level = ends_in_byte_level(root) && has_plain_merges(model);
   if (byte_level) {
     data->pre_tokenizers.pop_back();  // the model takes bytes as they are
   }

@@ -1,0 +1,462 @@
+// Reads the tokenizer of a GGUF file: of the metadata the keys `tokenizer.*`, and no tensor.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "text/tokenizer_data.h"
+
+namespace bowline::text {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "GGUF is read as little endian.");
+
+constexpr uint64_t kMostKeys = 1 << 16;
+constexpr int kMostNesting = 4;             // of arrays
+constexpr size_t kLongestMerged = 1 << 10;  // bytes of a piece that merges lead to
+
+enum Type : uint32_t {
+  u8,
+  i8,
+  u16,
+  i16,
+  u32,
+  i32,
+  f32,
+  boolean,
+  string,
+  array,
+  u64,
+  i64,
+  f64,
+  kTypes
+};
+
+// Bytes of a number; 0: it has no size of its own.
+size_t size_of_type(uint32_t type) {
+  constexpr size_t sizes[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  return type < kTypes ? sizes[type] : 0;
+}
+
+// A value as it lies in the file.
+struct Value {
+  uint32_t type = 0;  // of the value, or of the elements
+  bool many = false;  // an array
+  uint64_t count = 1;
+  std::string_view bytes;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  size_t at() const { return at_; }
+  std::string_view from(size_t begin) const { return bytes_.substr(begin, at_ - begin); }
+
+  Status skip(uint64_t n) {
+    BOWLINE_TEXT_REQUIRE(n <= bytes_.size() - at_, Code::bad_file,
+                         "The file ends at byte {}, within {} bytes from byte {} on.",
+                         bytes_.size(), n, at_);
+    at_ += n;
+    return {};
+  }
+  template <class T>
+  Result<T> number() {
+    BOWLINE_TRY(skip(sizeof(T)));
+    T out;
+    std::memcpy(&out, bytes_.data() + at_ - sizeof(T), sizeof(T));
+    return out;
+  }
+  Result<std::string_view> text() {
+    BOWLINE_ASSIGN(const uint64_t n, number<uint64_t>());
+    BOWLINE_TRY(skip(n));
+    return bytes_.substr(at_ - n, n);
+  }
+
+ private:
+  std::string_view bytes_;
+  size_t at_ = 0;
+};
+
+Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
+  BOWLINE_TEXT_REQUIRE(type < kTypes && depth < kMostNesting, Code::bad_file,
+                       "A value at byte {} has type {}, which is not known there.", r.at(), type);
+  if (const size_t size = size_of_type(type)) {
+    BOWLINE_TEXT_REQUIRE(count <= UINT64_MAX / size, Code::bad_file, "An array has {} elements.",
+                         count);
+    return r.skip(count * size);
+  }
+  for (uint64_t i = 0; i < count; ++i) {  // each takes 8 bytes or more
+    if (type == string) {
+      BOWLINE_TRY(r.text().status());
+      continue;
+    }
+    BOWLINE_ASSIGN(const uint32_t inner, r.number<uint32_t>());
+    BOWLINE_ASSIGN(const uint64_t n, r.number<uint64_t>());
+    BOWLINE_TRY(skip_values(r, inner, n, depth + 1));
+  }
+  return {};
+}
+
+using Values = std::map<std::string, Value, std::less<>>;
+
+Result<Values> read_values(std::string_view bytes) {
+  Reader r(bytes);
+  BOWLINE_ASSIGN(const uint32_t magic, r.number<uint32_t>());
+  BOWLINE_TEXT_REQUIRE(magic == 0x46554747, Code::bad_file, "The tokenizer is no GGUF file.");
+  BOWLINE_ASSIGN(const uint32_t version, r.number<uint32_t>());
+  BOWLINE_TEXT_REQUIRE(version == 2 || version == 3, Code::unsupported,
+                       "Version {} of GGUF is not known; 2 and 3 are.", version);
+  BOWLINE_TRY(r.skip(8));  // the number of tensors
+  BOWLINE_ASSIGN(const uint64_t keys, r.number<uint64_t>());
+  BOWLINE_TEXT_REQUIRE(keys <= kMostKeys, Code::bad_file, "The file has {} keys, above {}.", keys,
+                       kMostKeys);
+  Values out;
+  for (uint64_t i = 0; i < keys; ++i) {
+    BOWLINE_ASSIGN(const std::string_view key, r.text());
+    Value v;
+    BOWLINE_ASSIGN(v.type, r.number<uint32_t>());
+    v.many = v.type == array;
+    if (v.many) {
+      BOWLINE_ASSIGN(v.type, r.number<uint32_t>());
+      BOWLINE_ASSIGN(v.count, r.number<uint64_t>());
+    }
+    const size_t begin = r.at();
+    BOWLINE_TRY(skip_values(r, v.type, v.count, 0));
+    v.bytes = r.from(begin);
+    if (key.starts_with("tokenizer.")) {
+      BOWLINE_TEXT_REQUIRE(out.emplace(key, v).second, Code::bad_file,
+                           "The key \"{}\" is there twice.", escaped(key.substr(0, 100)));
+    }
+  }
+  return out;
+}
+
+const Value* find(const Values& values, std::string_view key, bool many) {
+  const auto found = values.find(key);
+  return found == values.end() || found->second.many != many ? nullptr : &found->second;
+}
+
+// None: there is no number of this key.
+std::optional<int64_t> number_of(const Values& values, std::string_view key) {
+  const Value* v = find(values, key, false);
+  const size_t size = v == nullptr ? 0 : size_of_type(v->type);
+  if (size == 0 || v->type == f32 || v->type == f64) {
+    return std::nullopt;
+  }
+  uint64_t out = 0;
+  std::memcpy(&out, v->bytes.data(), size);
+  const bool is_signed = v->type == i8 || v->type == i16 || v->type == i32;
+  const auto shift = static_cast<int>(64 - 8 * size);
+  return is_signed ? static_cast<int64_t>(out << shift) >> shift : static_cast<int64_t>(out);
+}
+
+bool flag_of(const Values& values, std::string_view key, bool otherwise) {
+  const auto v = number_of(values, key);
+  return v ? *v != 0 : otherwise;
+}
+
+std::string_view text_of(const Values& values, std::string_view key) {
+  const Value* v = find(values, key, false);
+  return v != nullptr && v->type == string ? v->bytes.substr(8) : std::string_view();
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t n = utf8_length(text);
+    if (n == 0) {
+      return false;
+    }
+    text.remove_prefix(n);
+  }
+  return true;
+}
+
+Result<std::vector<std::string_view>> texts_of(const Values& values, std::string_view key) {
+  const Value* v = find(values, key, true);
+  BOWLINE_TEXT_REQUIRE(v != nullptr && v->type == string, Code::bad_file,
+                       "The file has no texts \"{}\".", key);
+  std::vector<std::string_view> out;
+  out.reserve(v->count);  // which is at most an eighth of the bytes
+  Reader r(v->bytes);
+  for (uint64_t i = 0; i < v->count; ++i) {
+    BOWLINE_ASSIGN(const std::string_view text, r.text());
+    BOWLINE_TEXT_REQUIRE(is_utf8(text), Code::bad_file, "Text {} of \"{}\" is not UTF-8.", i, key);
+    out.push_back(text);
+  }
+  return out;
+}
+
+// Numbers of four bytes; empty if there are none. Errors  bad_file: there are others than `count`.
+template <class T>
+Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, size_t count) {
+  const Value* v = find(values, key, true);
+  if (v == nullptr) {
+    return std::vector<T>();
+  }
+  const bool fits = std::is_same_v<T, float> ? v->type == f32 : v->type == i32 || v->type == u32;
+  BOWLINE_TEXT_REQUIRE(fits && v->count == count, Code::bad_file,
+                       "\"{}\" has {} numbers of type {}, beside {} pieces.", key, v->count,
+                       v->type, count);
+  std::vector<T> out(count);
+  std::memcpy(out.data(), v->bytes.data(), v->bytes.size());
+  return out;
+}
+
+enum TokenType : int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
+
+// What all kinds have.
+struct File {
+  Values values;
+  std::vector<std::string_view> pieces;
+  std::vector<int32_t> types;
+  TokenType type(size_t id) const {
+    return types.empty() ? kNormal : static_cast<TokenType>(types[id]);
+  }
+  // An id of the vocabulary; -1: there is no such key. Errors  bad_file.
+  Result<int32_t> id_of(std::string_view key) const {
+    const auto id = number_of(values, key);
+    if (!id) {
+      return -1;
+    }
+    BOWLINE_TEXT_REQUIRE(*id >= 0 && static_cast<uint64_t>(*id) < pieces.size(), Code::bad_file,
+                         "\"{}\" is {}, in a vocabulary of {} pieces.", key, *id, pieces.size());
+    return static_cast<int32_t>(*id);
+  }
+};
+
+Status add_pieces(const File& file, TokenizerData& data) {
+  data.vocabulary.expect(file.pieces.size());
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    BOWLINE_TRY(data.vocabulary.add(file.pieces[id], static_cast<int64_t>(id)));
+  }
+  return {};
+}
+
+Status add_special(const File& file, TokenizerData& data) {
+  std::vector<AddedToken> tokens;
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    const TokenType type = file.type(id);
+    if (type == kControl || type == kUnknown || type == kUserDefined) {
+      AddedToken token;
+      token.content = data.vocabulary.piece(static_cast<int32_t>(id));
+      token.id = static_cast<int32_t>(id);
+      token.special = type != kUserDefined;
+      tokens.push_back(std::move(token));
+    }
+  }
+  return add_tokens(data, std::move(tokens));
+}
+
+Status surround(const File& file, TokenizerData& data, std::string_view first, bool adds_first,
+                std::string_view last, bool adds_last) {
+  PostProcessor::Surround around;
+  if (flag_of(file.values, "tokenizer.ggml.add_bos_token", adds_first)) {
+    BOWLINE_ASSIGN(const int32_t id, file.id_of(first));
+    BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file,
+                         "A token begins each text, and there is no \"{}\".", first);
+    around.before = {id};
+  }
+  if (flag_of(file.values, "tokenizer.ggml.add_eos_token", adds_last)) {
+    BOWLINE_ASSIGN(const int32_t id, file.id_of(last));
+    BOWLINE_TEXT_REQUIRE(id >= 0, Code::bad_file, "A token ends each text, and there is no \"{}\".",
+                         last);
+    around.behind = {id};
+  }
+  if (!around.before.empty() || !around.behind.empty()) {
+    data.post_processors.push_back({std::move(around)});
+  }
+  return {};
+}
+
+constexpr std::string_view kBos = "tokenizer.ggml.bos_token_id";
+constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
+
+// ----------------------------------------------------------------------------------- byte-level BPE
+
+struct Words {
+  std::string_view pre;   // "tokenizer.ggml.pre"
+  size_t expression = 0;  // of known_expressions()
+  bool digits = false;    // each stands alone
+  bool ignore_merges = false;
+  bool adds_bos = false;
+};
+constexpr Words kWords[] = {{"", 0},
+                            {"gpt-2", 0},
+                            {"gpt2", 0},
+                            {"roberta-bpe", 0},
+                            {"smollm", 0, true},
+                            {"llama-bpe", 1, false, true, true},
+                            {"llama3", 1, false, true, true},
+                            {"qwen2", 2},
+                            {"deepseek-r1-qwen", 2}};
+
+Status read_byte_level(const File& file, TokenizerData& data) {
+  const std::string_view pre = text_of(file.values, "tokenizer.ggml.pre");
+  const auto words = std::ranges::find(kWords, pre, &Words::pre);
+  BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
+                       "The pre-tokenizer \"{}\" of the file is not known.",
+                       escaped(pre.substr(0, 100)));
+  if (words->digits) {
+    data.pre_tokenizers.push_back(split(Pattern::of_class(is_number), Matches::isolated));
+  }
+  BOWLINE_ASSIGN(Pattern pattern, Pattern::of_expression(known_expressions()[words->expression]));
+  data.pre_tokenizers.push_back(split(std::move(pattern), Matches::isolated));
+  BOWLINE_TRY(add_pieces(file, data));
+  BOWLINE_ASSIGN(const std::vector<std::string_view> merges,
+                 texts_of(file.values, "tokenizer.ggml.merges"));
+  std::vector<Bpe::Rule> rules;
+  rules.reserve(merges.size());
+  for (const std::string_view merge : merges) {
+    const size_t space = merge.find(' ', 1);
+    const auto left = data.vocabulary.find(merge.substr(0, space));
+    const auto right =
+        data.vocabulary.find(space == std::string_view::npos ? "" : merge.substr(space + 1));
+    std::string joined(merge);
+    joined.erase(std::min(space, joined.size()), 1);
+    const auto merged = data.vocabulary.find(joined);
+    BOWLINE_TEXT_REQUIRE(left && right && merged, Code::bad_file,
+                         "Merge {} (\"{}\") names a piece that is not in the vocabulary.",
+                         rules.size(), escaped(merge.substr(0, 100)));
+    rules.push_back({*left, *right, *merged, static_cast<uint32_t>(rules.size())});
+  }
+  Bpe::Options o;
+  o.byte_level = true;
+  o.ignore_merges = words->ignore_merges;
+  BOWLINE_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
+  data.kind = "byte-level BPE";
+  data.decoders = {decode_bytes()};
+  return surround(file, data, kBos, words->adds_bos, kEos, false);
+}
+
+// --------------------------------------------------------------------------- BPE with byte fallback
+
+// The merges of a vocabulary with scores: two pieces make a third where it is a piece, that of the highest score first.
+Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
+                                         const std::vector<float>& scores) {
+  const auto is_text = [&](int32_t id) {
+    const TokenType type = file.type(static_cast<size_t>(id));
+    return type == kNormal || type == kUserDefined || type == kUnused;
+  };
+  std::vector<float> order;
+  for (const float score : scores) {
+    BOWLINE_TEXT_REQUIRE(std::isfinite(score), Code::bad_file, "A score is not finite.");
+    order.push_back(score);
+  }
+  std::ranges::sort(order, std::greater<>());
+  order.erase(std::ranges::unique(order).begin(), order.end());
+  std::vector<Bpe::Rule> out;
+  for (size_t i = 0; i < file.pieces.size(); ++i) {
+    const auto id = static_cast<int32_t>(i);
+    const std::string_view piece = v.piece(id);
+    if (!is_text(id) || piece.empty()) {
+      continue;
+    }
+    BOWLINE_TEXT_REQUIRE(piece.size() <= kLongestMerged, Code::bad_file,
+                         "Piece {} has {} bytes, above {}.", id, piece.size(), kLongestMerged);
+    const auto rank = static_cast<uint32_t>(
+        std::ranges::lower_bound(order, scores[i], std::greater<>()) - order.begin());
+    for (size_t cut = length_of(piece[0]); cut < piece.size(); cut += length_of(piece[cut])) {
+      const auto left = v.find(piece.substr(0, cut));
+      const auto right = left ? v.find(piece.substr(cut)) : std::nullopt;
+      if (right && is_text(*left) && is_text(*right)) {
+        out.push_back({*left, *right, id, rank});
+      }
+    }
+  }
+  return out;
+}
+
+Status read_llama(const File& file, TokenizerData& data) {
+  BOWLINE_TRY(add_pieces(file, data));
+  BOWLINE_ASSIGN(const std::vector<float> scores,
+                 numbers_of<float>(file.values, "tokenizer.ggml.scores", file.pieces.size()));
+  BOWLINE_TEXT_REQUIRE(!scores.empty(), Code::bad_file,
+                       "The file has no \"tokenizer.ggml.scores\".");
+  BOWLINE_ASSIGN(const std::vector<Bpe::Rule> rules, merges_of(file, data.vocabulary, scores));
+  Bpe::Options o;
+  o.byte_fallback = true;
+  o.fuse_unknown = true;
+  BOWLINE_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
+  o.unknown = unknown < 0 ? std::string() : std::string(data.vocabulary.piece(unknown));
+  BOWLINE_ASSIGN(data.model, Bpe::create(data.vocabulary, std::move(o), rules));
+  data.kind = "BPE";
+  const std::string space = "\u2581";
+  const bool prefix = flag_of(file.values, "tokenizer.ggml.add_space_prefix", true);
+  if (prefix) {
+    data.normalizers.push_back(prepend(space));
+  }
+  data.normalizers.push_back(replace(Pattern::of_text(" "), space));
+  data.decoders = {decode_replace(Pattern::of_text(space), " "), decode_byte_fallback(),
+                   decode_fuse()};
+  if (prefix) {
+    data.decoders.push_back(decode_strip(" ", 1, 0, true));
+  }
+  return surround(file, data, kBos, true, kEos, false);
+}
+
+// -------------------------------------------------------------------------------------- WordPiece
+
+// The file marks what begins a word, where the vocabulary of BERT marks what goes on.
+Status read_bert(const File& file, TokenizerData& data) {
+  constexpr std::string_view kWord = "\u2581";
+  data.vocabulary.expect(file.pieces.size());
+  for (size_t id = 0; id < file.pieces.size(); ++id) {
+    const std::string_view piece = file.pieces[id];
+    const bool special =
+        file.type(id) != kNormal || (piece.starts_with('[') && piece.ends_with(']'));
+    const std::string text = special                    ? std::string(piece)
+                             : piece.starts_with(kWord) ? std::string(piece.substr(kWord.size()))
+                                                        : "##" + std::string(piece);
+    BOWLINE_TRY(data.vocabulary.add(text, static_cast<int64_t>(id)));
+  }
+  BOWLINE_ASSIGN(const int32_t unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
+  WordPiece::Options o;
+  o.unknown = unknown < 0 ? o.unknown : std::string(data.vocabulary.piece(unknown));
+  BOWLINE_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
+  data.kind = "WordPiece";
+  data.normalizers = {bert({})};
+  data.pre_tokenizers = {split(Pattern::of_class(is_white_space), Matches::removed),
+                         split(Pattern::of_class(is_punctuation), Matches::isolated)};
+  data.decoders = {decode_word_piece("##", true)};
+  // The name is spelled so in the format.
+  const bool cls = number_of(file.values, "tokenizer.ggml.cls_token_id").has_value();
+  return surround(file, data, cls ? "tokenizer.ggml.cls_token_id" : kBos, true,
+                  "tokenizer.ggml.seperator_token_id", true);
+}
+
+}  // namespace
+
+Result<SharedData> read_gguf(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  File file;
+  BOWLINE_ASSIGN(file.values, read_values(text));
+  BOWLINE_ASSIGN(file.pieces, texts_of(file.values, "tokenizer.ggml.tokens"));
+  BOWLINE_ASSIGN(file.types,
+                 numbers_of<int32_t>(file.values, "tokenizer.ggml.token_type", file.pieces.size()));
+  auto data = std::make_shared<TokenizerData>();
+  const std::string_view model = text_of(file.values, "tokenizer.ggml.model");
+  if (model == "gpt2") {
+    BOWLINE_TRY(read_byte_level(file, *data));
+  } else if (model == "llama") {
+    BOWLINE_TRY(read_llama(file, *data));
+  } else if (model == "bert") {
+    BOWLINE_TRY(read_bert(file, *data));
+  } else {
+    return Status(
+        Code::unsupported,
+        sentence("The tokenizer \"{}\" of the file is not known; gpt2, llama and bert are.",
+                 escaped(model.substr(0, 100))));
+  }
+  BOWLINE_TRY(add_special(file, *data));
+  return SharedData(std::move(data));
+}
+
+}  // namespace bowline::text
