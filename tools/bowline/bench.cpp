@@ -1,10 +1,12 @@
-// bowline bench: times matrix products and training steps, beside the floor of the machine; work on large tables, and with ties.
+// bowline bench: times matrix products and training steps, beside the floor of the machine; work on large tables, and with ties;
+// tokenizers.
 
 #include <nlohmann/json.hpp>
 
 #include "bench/floor.h"
 #include "bench/table.h"
 #include "bench/ties.h"
+#include "bench/tokenize.h"
 #include "bench/train.h"
 #include "common/flags.h"
 #include "common/report.h"
@@ -165,18 +167,35 @@ void add_ties(CLI::App* bench, Context& context) {
   on_run(verb, context, [o] { return bench_ties(*o); });
 }
 
+void add_bench_tokenize(CLI::App* bench, Context& context) {
+  CLI::App* verb = add_verb(*bench, "tokenize", "Times a tokenizer on one core, both ways",
+                            "bowline bench tokenize tokenizer.json --text book.txt");
+  auto o = std::make_shared<BenchTokenizeOptions>();
+  verb->add_option("tokenizer", o->tokenizer,
+                   "Model file, tokenizer.json, a folder with one, or GGUF file")
+      ->required();
+  verb->add_option("--text", o->text, "File with the text; - is standard input")->required();
+  verb->add_option("--runs", o->runs, "Timed runs, after another one")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_tokenize(*o); });
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Context& context) {
   CLI::App* bench =
       add_verb(app, "bench",
-               "Times matrix products and training steps, beside the floor; large tables, and ties",
+               "Times matrix products and training steps, beside the floor; large tables, ties, "
+               "tokenizers",
                "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
   add_train(bench, context);
   add_table(bench, context);
   add_ties(bench, context);
+  add_bench_tokenize(bench, context);
 }
 
 }  // namespace bowline::command

@@ -27,6 +27,11 @@ void print_json(const nlohmann::json& value) {
   printing::write(stdout, "\n");
 }
 
+void print_json_line(const nlohmann::json& value) {
+  printing::write(stdout, value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  printing::write(stdout, "\n");
+}
+
 void print_live(std::FILE* out, std::string_view text) {
   printing::write(out, fmt::format("\r{}\x1b[K", escaped(text)));
 }

@@ -51,6 +51,9 @@ void print(fmt::format_string<printing::Shown<T>...> format, const T&... values)
 // Indented, in ASCII; bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::json& value);
 
+// The same in one line, for output of many values.
+void print_json_line(const nlohmann::json& value);
+
 // Replaces the live line of a terminal.
 void print_live(std::FILE* out, std::string_view text);
 

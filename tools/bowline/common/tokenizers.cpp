@@ -1,0 +1,92 @@
+#include "common/tokenizers.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "common/files.h"
+#include "common/flags.h"
+#include "common/require.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr uint64_t kMostBytes = uint64_t{1} << 30;
+// The metadata of a GGUF file lies in front of its tensors.
+constexpr size_t kMostMetadata = size_t{256} << 20;
+
+// The first bytes of a regular file, at most so many.
+Result<std::string> read_begin(const std::string& path, size_t most) {
+  std::string out;
+  const Status status =
+      read_regular("Tokenizer", path, UINT64_MAX, [&](std::string_view piece) -> Status {
+        out += piece.substr(0, most - out.size());
+        return out.size() == most ? Status(Code::cancelled, "") : Status();
+      });
+  return status.ok() || status.code() == Code::cancelled ? Result<std::string>(std::move(out))
+                                                         : Result<std::string>(status);
+}
+
+Result<text::Tokenizer> open_bytes(std::string_view media_type, const std::string& path,
+                                   size_t most) {
+  BOWLINE_ASSIGN(const std::string bytes, read_begin(path, most));
+  Result<text::Tokenizer> out =
+      text::Tokenizer::from_bytes(media_type, std::as_bytes(std::span(bytes)));
+  return out.ok() ? std::move(out)
+                  : Result<text::Tokenizer>(
+                        std::move(out).status().at(fmt::format("- In \"{}\".", path)));
+}
+
+}  // namespace
+
+Result<text::Tokenizer> open_tokenizer(const std::string& path) {
+  std::error_code error;
+  const std::string file =
+      std::filesystem::is_directory(path, error) ? path + "/tokenizer.json" : path;
+  BOWLINE_ASSIGN(const std::string begin, read_begin(file, 64));
+  const size_t first = begin.find_first_not_of(" \t\r\n");
+  if (begin.starts_with("GGUF")) {
+    return open_bytes("application/vnd.gguf.tokenizer", file, kMostMetadata);
+  }
+  if (first != std::string::npos && begin[first] == '{') {
+    return open_bytes("application/vnd.huggingface.tokenizer+json", file, kMostBytes);
+  }
+  BOWLINE_ASSIGN(const Model model, open_model(file));
+  Result<text::Tokenizer> out = text::Tokenizer::from(model);
+  return out.ok() ? std::move(out)
+                  : Result<text::Tokenizer>(std::move(out)
+                                                .status()
+                                                .as(Code::bad_file)
+                                                .at(fmt::format("- In \"{}\".", file)));
+}
+
+Result<std::string> read_any(const std::string& path) {
+  std::string out;
+  const auto take = [&](std::string_view piece) -> Status {
+    out += piece;
+    return {};
+  };
+  if (path != "-") {
+    BOWLINE_TRY(read_regular("Text", path, kMostBytes, take));
+    return out;
+  }
+  std::vector<char> piece(size_t{1} << 20);
+  while (true) {
+    const ssize_t n = ::read(STDIN_FILENO, piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(n >= 0, Code::bad_file, "Standard input cannot be read: {}.",
+                         std::strerror(errno));
+    if (n == 0) {
+      return out;
+    }
+    BOWLINE_REQUIRE_CODE(out.size() + static_cast<size_t>(n) <= kMostBytes, Code::bad_file,
+                         "Standard input has more than {} bytes.", kMostBytes);
+    BOWLINE_TRY(take({piece.data(), static_cast<size_t>(n)}));
+  }
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,119 @@
+// bowline tokenize: the pieces that a tokenizer makes of text, with their ids and the bytes that they stand for.
+
+#include <nlohmann/json.hpp>
+
+#include "bowline_text.h"
+#include "common/flags.h"
+#include "common/require.h"
+#include "common/tokenizers.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct TokenizeOptions {
+  std::string tokenizer;
+  std::string text;
+  std::string file;
+  std::string format = "text";
+  bool has_text = false;
+  bool lines = false;
+  bool null = false;
+  bool no_special = false;
+  bool plain_special = false;
+  size_t max_tokens = 0;
+};
+
+// {"ids": [...], "pieces": [...], "offsets": [[begin, end], ...], "special": [...], "text": "..."}: `text` is what the ids decode to.
+Result<nlohmann::json> as_json(const text::Tokenizer& tokenizer, const text::Encoding& e) {
+  nlohmann::json pieces = nlohmann::json::array();
+  nlohmann::json offsets = nlohmann::json::array();
+  for (size_t i = 0; i < e.ids.size(); ++i) {
+    pieces.push_back(tokenizer.piece_of(e.ids[i]));
+    offsets.push_back({e.offsets[i].begin, e.offsets[i].end});
+  }
+  BOWLINE_ASSIGN(std::string decoded, tokenizer.decode(e.ids));
+  return nlohmann::json{{"ids", e.ids},
+                        {"pieces", std::move(pieces)},
+                        {"offsets", std::move(offsets)},
+                        {"special", e.special},
+                        {"text", std::move(decoded)}};
+}
+
+void print_rows(const text::Tokenizer& tokenizer, const text::Encoding& e) {
+  for (size_t i = 0; i < e.ids.size(); ++i) {
+    const text::Offset at = e.offsets[i];
+    print("{:>8}  {:>12}  {}{}\n", e.ids[i],
+          e.special[i] != 0 ? std::string("added") : fmt::format("{}-{}", at.begin, at.end),
+          tokenizer.piece_of(e.ids[i]), tokenizer.is_special(e.ids[i]) ? "  (special)" : "");
+  }
+}
+
+Status show(const text::Tokenizer& tokenizer, std::string_view text, const TokenizeOptions& o) {
+  text::EncodeOptions options;
+  options.special_tokens = !o.no_special;
+  options.parse_special = !o.plain_special;
+  options.max_tokens = o.max_tokens;
+  BOWLINE_ASSIGN(const text::Encoding e, tokenizer.encode(text, options));
+  if (o.format == "json") {
+    BOWLINE_ASSIGN(const nlohmann::json row, as_json(tokenizer, e));
+    print_json_line(row);
+    return {};
+  }
+  print_rows(tokenizer, e);
+  if (o.lines || o.null) {
+    print("\n");
+  }
+  return {};
+}
+
+Result<int> tokenize(const TokenizeOptions& o) {
+  if (o.has_text == !o.file.empty()) {
+    return fail(kUsage, "Give TEXT or --file, one of them.");
+  }
+  BOWLINE_ASSIGN(const text::Tokenizer tokenizer, open_tokenizer(o.tokenizer));
+  std::string all = o.text;
+  if (!o.file.empty()) {
+    BOWLINE_ASSIGN(all, read_any(o.file));
+  }
+  if (!o.lines && !o.null) {
+    BOWLINE_TRY(show(tokenizer, all, o));
+    return static_cast<int>(kOk);
+  }
+  const char separator = o.null ? '\0' : '\n';
+  for (size_t at = 0; at < all.size();) {
+    const size_t end = std::min(all.find(separator, at), all.size());
+    BOWLINE_TRY(show(tokenizer, std::string_view(all).substr(at, end - at), o));
+    at = end + 1;
+  }
+  return static_cast<int>(kOk);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "tokenize", "Shows the pieces of a text, with ids and bytes",
+                            "bowline tokenize model.bowline \"A library that draws maps\"\n"
+                            "bowline tokenize tokenizer.json --file texts.txt --lines -o json");
+  auto o = std::make_shared<TokenizeOptions>();
+  verb->add_option("tokenizer", o->tokenizer,
+                   "Model file, tokenizer.json, a folder with one, or GGUF file")
+      ->required();
+  CLI::Option* text = verb->add_option("text", o->text, "The text");
+  verb->add_option("--file", o->file, "The text, instead; - is standard input");
+  CLI::Option* lines = verb->add_flag("--lines", o->lines, "Each line is a text of its own");
+  verb->add_flag("--null", o->null, "As --lines, for texts with a NUL byte behind each")
+      ->excludes(lines);
+  verb->add_flag("--no-special", o->no_special, "Add no special tokens around the text");
+  verb->add_flag("--plain-special", o->plain_special,
+                 "Text that spells a special token is text like any other");
+  verb->add_option("--max-tokens", o->max_tokens, "The most ids; the end of the text is cut")
+      ->check(CLI::Range(1, 1 << 30));
+  add_format(verb, o->format);
+  on_run(verb, context, [o, text] {
+    o->has_text = text->count() > 0;
+    return tokenize(*o);
+  });
+}
+
+}  // namespace bowline::command
