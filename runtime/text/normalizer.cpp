@@ -37,9 +37,10 @@ struct Change {
 };
 
 uint8_t combining_class(char32_t c) {
-  return c < 0x300 ? uint8_t{0}
-                   : static_cast<uint8_t>(
-                         utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class);
+  return c < 0x300 || !is_normalized(c)
+             ? uint8_t{0}
+             : static_cast<uint8_t>(
+                   utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->combining_class);
 }
 
 // Decomposed, and in the canonical order.
@@ -58,7 +59,7 @@ std::vector<Change> decomposed(std::string_view text, bool compatible) {
     std::array<utf8proc_int32_t, 32> parts{};
     utf8proc_ssize_t n = 1;
     parts[0] = static_cast<utf8proc_int32_t>(c);
-    if (c >= 0x80) {
+    if (c >= 0x80 && is_normalized(c)) {
       int last = 0;
       n = utf8proc_decompose_char(parts[0], parts.data(), std::ssize(parts), options, &last);
     }
@@ -87,7 +88,8 @@ char32_t composed(char32_t a, char32_t b) {
                                        static_cast<utf8proc_int32_t>(b)};
   const utf8proc_ssize_t n = utf8proc_normalize_utf32(
       pair.data(), 2, static_cast<utf8proc_option_t>(UTF8PROC_COMPOSE | UTF8PROC_STABLE));
-  return n == 1 ? static_cast<char32_t>(pair[0]) : 0;
+  const auto one = static_cast<char32_t>(pair[0]);
+  return n == 1 && is_normalized(one) ? one : 0;
 }
 
 std::vector<Change> recomposed(const std::vector<Change>& in) {

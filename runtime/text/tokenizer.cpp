@@ -99,15 +99,17 @@ Status post_process(const TokenizerData& data, std::string_view source,
   return {};
 }
 
+Status normalize(const TokenizerData& data, AlignedText& t) {
+  for (const Normalizer& n : data.normalizers) {
+    BOWLINE_TRY(n(t));
+  }
+  return {};
+}
+
 Status cut(const TokenizerData& data, Pieces& pieces, const EncodeOptions& options) {
   BOWLINE_TRY(data.added.split(pieces, false, options.parse_special));
   if (!data.normalizers.empty()) {
-    BOWLINE_TRY(pieces.rewrite([&](AlignedText& t) -> Status {
-      for (const Normalizer& n : data.normalizers) {
-        BOWLINE_TRY(n(t));
-      }
-      return {};
-    }));
+    BOWLINE_TRY(pieces.rewrite([&](AlignedText& t) { return normalize(data, t); }));
   }
   BOWLINE_TRY(data.added.split(pieces, true, options.parse_special));
   for (const PreTokenizer& p : data.pre_tokenizers) {

@@ -2,13 +2,22 @@
 
 #include <utf8proc.h>
 
-#include <array>
+#include <algorithm>
+
+#include "text/unicode_differences.h"
 
 namespace bowline::text {
 namespace {
 
 utf8proc_category_t category(char32_t c) {
   return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool differs(char32_t c, UnicodeDifference what) {
+  const auto* const end = std::end(kUnicodeDifferences);
+  const auto* const at =
+      std::ranges::lower_bound(kUnicodeDifferences, c, {}, &UnicodeDifferences::last);
+  return at != end && c >= at->first && (at->what & what) != 0;
 }
 
 bool is_ascii_letter(char32_t c) { return (c | 0x20) - 'a' < 26; }
@@ -85,7 +94,8 @@ bool is_letter(char32_t c) {
     return is_ascii_letter(c);
   }
   const utf8proc_category_t k = category(c);
-  return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO) ||
+         (k == UTF8PROC_CATEGORY_CN && differs(c, kIsLetter));
 }
 
 bool is_number(char32_t c) {
@@ -93,7 +103,8 @@ bool is_number(char32_t c) {
     return is_ascii_number(c);
   }
   const utf8proc_category_t k = category(c);
-  return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
+  return (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO) ||
+         (k == UTF8PROC_CATEGORY_CN && differs(c, kIsNumber));
 }
 
 bool is_mark(char32_t c) {
@@ -101,10 +112,14 @@ bool is_mark(char32_t c) {
     return false;
   }
   const utf8proc_category_t k = category(c);
-  return k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+  return (k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME) != differs(c, kMarkDiffers);
 }
 
-bool is_nonspacing_mark(char32_t c) { return c >= 0x80 && category(c) == UTF8PROC_CATEGORY_MN; }
+bool is_nonspacing_mark(char32_t c) {
+  return c >= 0x80 && (category(c) == UTF8PROC_CATEGORY_MN) != differs(c, kNonspacingDiffers);
+}
+
+bool is_normalized(char32_t c) { return !differs(c, kNotNormalized); }
 
 bool is_word(char32_t c) {
   if (c < 0x80) {
@@ -112,8 +127,9 @@ bool is_word(char32_t c) {
   }
   // Alphabetic, M, Nd, Pc, Join_Control. Alphabetic is L, Nl, most M, and letters among the symbols.
   const utf8proc_category_t k = category(c);
-  return is_letter(c) || is_mark(c) || k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL ||
-         k == UTF8PROC_CATEGORY_PC || c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
+  return is_letter(c) || (k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME) ||
+         k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
+         c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
          (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
          (c >= 0x1F170 && c <= 0x1F189);
 }
@@ -131,7 +147,8 @@ bool is_control(char32_t c) {
     return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F;
   }
   const utf8proc_category_t k = category(c);
-  return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO;
+  return (k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO) !=
+         differs(c, kControlDiffers);
 }
 
 bool is_punctuation(char32_t c) {
@@ -139,7 +156,8 @@ bool is_punctuation(char32_t c) {
     return c > ' ' && c < 0x7F && !is_ascii_letter(c) && !is_ascii_number(c);
   }
   const utf8proc_category_t k = category(c);
-  return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+  return (k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO) !=
+         differs(c, kPunctuationDiffers);
 }
 
 bool is_cjk(char32_t c) {

@@ -52,7 +52,7 @@ size_t count_of(std::string_view text);  // of its code points
 // the longest begin of one, or one byte, and is read as U+FFFD (Unicode, chapter 3.9).
 size_t step_over(std::string_view bytes, bool& valid);
 
-// General categories. \p{L}, \p{N}, ...
+// General categories, as the tables of the package `tokenizers` have them (unicode_differences.h): \p{L}, \p{N}, ...
 bool is_letter(char32_t c);
 bool is_number(char32_t c);
 bool is_word(char32_t c);             // \w of the Rust crate regex
@@ -62,6 +62,9 @@ bool is_nonspacing_mark(char32_t c);  // Mn
 bool is_control(char32_t c);          // Cc, Cf, Co: not white space of C
 bool is_punctuation(char32_t c);      // P, and what in ASCII is neither letter, number nor space
 bool is_cjk(char32_t c);              // ideographs, as BERT has them
+
+// Whether its decomposition and its combining class count.
+bool is_normalized(char32_t c);
 
 // Lower case without context: up to two code points; the second is 0 but for U+0130.
 struct Lower {

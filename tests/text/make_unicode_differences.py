@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes runtime/text/unicode_differences.h: where the tables of the package `tokenizers` differ from those of utf8proc.
+
+The package has tables of several ages: its normal forms know Unicode 12, its punctuation, controls and accents of BERT Unicode 8,
+its regular expressions Unicode 16. utf8proc 2.8 has Unicode 15. Needs the package tokenizers and libutf8proc.so.2.
+"""
+
+import ctypes
+import pathlib
+
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+HEADER = pathlib.Path(__file__).resolve().parents[2] / "runtime" / "text" / "unicode_differences.h"
+utf8proc = ctypes.CDLL("libutf8proc.so.2")
+utf8proc.utf8proc_get_property.restype = ctypes.POINTER(ctypes.c_int16)  # category, combining class, ...
+LETTERS, MARKS, NUMBERS, PUNCTUATION = range(1, 6), range(6, 9), range(9, 12), range(12, 19)
+MN, CONTROLS = 6, (26, 27, 29)
+FLAGS = {"mark": 1, "nonspacing mark": 2, "punctuation": 4, "control": 8, "not normalized": 16, "letter": 32, "number": 64}
+
+
+def ours_decomposed(code, compatible):
+    out = (ctypes.c_int32 * 32)()
+    last = ctypes.c_int(0)
+    n = utf8proc.utf8proc_decompose_char(code, out, 32, (1 << 4 | 1 << 1) | (1 << 2 if compatible else 0), ctypes.byref(last))
+    return "".join(map(chr, out[:n]))
+
+
+def differences():
+    accents = normalizers.StripAccents()
+    rules = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    clean = normalizers.BertNormalizer(**rules | {"clean_text": True})
+    bert = normalizers.BertNormalizer(**rules | {"strip_accents": True})
+    nfd, nfkd = normalizers.NFD(), normalizers.NFKD()
+    letter, number = (pre_tokenizers.Split(Regex(f"\\p{{{k}}}"), "removed") for k in "LN")
+    punctuation = pre_tokenizers.Punctuation("removed")
+    for code in (*range(0x80, 0xD800), *range(0xE000, 0x110000)):
+        c = chr(code)
+        properties = utf8proc.utf8proc_get_property(code)
+        category, rank = properties[0], properties[1]
+        decomposes = ours_decomposed(code, True) != c
+        here = set()
+        if (accents.normalize_str("a" + c) == "a") != (category in MARKS):
+            here.add("mark")
+        if not decomposes and (bert.normalize_str("a" + c) == "a") != (category == MN):
+            here.add("nonspacing mark")
+        if (not punctuation.pre_tokenize_str(c)) != (category in PUNCTUATION):
+            here.add("punctuation")
+        if (clean.normalize_str("a" + c) == "a") != (category in CONTROLS or code == 0xFFFD):
+            here.add("control")
+        if (rank > 1 and nfd.normalize_str(c + "\u0334") == c + "\u0334") or (decomposes and nfkd.normalize_str(c) == c):
+            here.add("not normalized")
+        if not letter.pre_tokenize_str(c) and category not in LETTERS:
+            here.add("letter")
+        if not number.pre_tokenize_str(c) and category not in NUMBERS:
+            here.add("number")
+        yield code, sum(FLAGS[f] for f in here)
+
+
+def main():
+    ranges = []
+    for code, flags in differences():
+        if flags and ranges and ranges[-1][1] == code - 1 and ranges[-1][2] == flags:
+            ranges[-1][1] = code
+        elif flags:
+            ranges.append([code, code, flags])
+    rows = [f"{{0x{a:X}, 0x{b:X}, {flags}}}," for a, b, flags in ranges]
+    text = """// Made by tests/text/make_unicode_differences.py, which says why: code points whose properties in the tables of the package `tokenizers` are
+// others than those of Unicode 15.
+#pragma once
+
+#include <cstdint>
+
+namespace bowline::text {
+
+// What differs: a mark, a nonspacing mark, punctuation or a control character is none, or the other way round; there is no
+// decomposition and no combining class; a letter or a number of Unicode 16.
+enum UnicodeDifference : uint8_t {
+  kMarkDiffers = 1,
+  kNonspacingDiffers = 2,
+  kPunctuationDiffers = 4,
+  kControlDiffers = 8,
+  kNotNormalized = 16,
+  kIsLetter = 32,
+  kIsNumber = 64,
+};
+
+struct UnicodeDifferences {
+  char32_t first;
+  char32_t last;
+  uint8_t what;
+};
+
+// clang-format off
+inline constexpr UnicodeDifferences kUnicodeDifferences[] = {
+"""
+    for i in range(0, len(rows), 5):
+        text += "    " + " ".join(rows[i:i + 5]) + "\n"
+    HEADER.write_text(text + "};\n// clang-format on\n\n}  // namespace bowline::text\n")
+    print(len(ranges), "ranges")
+
+
+if __name__ == "__main__":
+    main()
