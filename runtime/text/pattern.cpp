@@ -167,6 +167,34 @@ constexpr Known kKnown[] = {
 
 // -------------------------------------------------------------------------------- by the library
 
+// White space of the library has U+180E, too, which lost the property in Unicode 6.3. So \s is spelled out.
+std::string with_white_space(std::string_view expression) {
+  constexpr std::string_view kSpaces =
+      R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    const char next = c == '\\' && i + 1 < expression.size() ? expression[i + 1] : '\0';
+    if (next == 's' || (next == 'S' && !in_class)) {
+      out.append(in_class      ? ""
+                 : next == 's' ? "["
+                               : "[^")
+          .append(kSpaces)
+          .append(in_class ? "" : "]");
+      ++i;
+      continue;
+    }
+    out += c;
+    if (next != '\0') {
+      out += expression[++i];
+    } else if (c == '[' || c == ']') {
+      in_class = c == '[';
+    }
+  }
+  return out;
+}
+
 struct Code {
   ~Code() { pcre2_code_free(code); }
   pcre2_code* code = nullptr;
@@ -325,9 +353,10 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
   const auto code = std::make_shared<Code>();
   int error = 0;
   PCRE2_SIZE place = 0;
+  const std::string spelled = with_white_space(expression);
   // \C would match a part of a code point.
   code->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
   BOWLINE_TEXT_REQUIRE(code->code != nullptr, bowline::Code::bad_file,
                        "The regular expression \"{}\" does not compile: {} (byte {}).",

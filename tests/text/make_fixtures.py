@@ -6,7 +6,7 @@
   make_fixtures.py bulk --bowline PROGRAM    10,000 lines in 16 scripts and 100,000 random byte strings for each kind, and for
                                              the files given with --file; exit code 1 if ids, offsets or texts differ
 
-Needs the package tokenizers. The texts are made here; the training also takes samples/data/kjv.txt.
+Needs the packages tokenizers and gguf. The texts are made here; the training also takes samples/data/kjv.txt.
 """
 
 import argparse
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import unicodedata
 
+import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -292,6 +293,55 @@ def trained(only=()):
             yield kind.__name__, kind(lines)
 
 
+# ------------------------------------------------------------------------------------- GGUF of them
+
+def scored(tokenizer):
+    """The scores of a vocabulary as SentencePiece has them, and the tokenizer whose merges follow from these."""
+    model = json.loads(tokenizer.to_str())["model"]
+    vocab = model["vocab"]
+    scores = {piece: -1e9 for piece in vocab}
+    for rank, (a, b) in enumerate(model["merges"]):
+        scores[a + b] = max(scores[a + b], -float(rank))
+    merges = [(-scores[piece], len(piece) - cut, piece[:cut], piece[cut:]) for piece in vocab if scores[piece] > -1e9
+              for cut in range(1, len(piece)) if piece[:cut] in vocab and piece[cut:] in vocab]
+    merges = [(a, b) for _, _, a, b in sorted(merges)]
+    return [scores[piece] for piece in sorted(vocab, key=vocab.get)], changed(tokenizer, model=model | {"merges": merges})
+
+
+def write_gguf(path, tokenizer, model, pre=None, scores=None, **ids):
+    j = json.loads(tokenizer.to_str())
+    vocab = j["model"]["vocab"]
+    pieces = sorted(vocab, key=vocab.get)
+    special = {t["content"] for t in j["added_tokens"] if t["special"]}
+    types = [3 if p in special else 6 if p in BYTE_PIECES and model == "llama" else 1 for p in pieces]
+    if model == "bert":  # a word begins with a mark, and what goes on has none
+        pieces = [p if p in special else p[2:] if p.startswith("##") else "▁" + p for p in pieces]
+    w = gguf.GGUFWriter(str(path), "llama")
+    w.add_tokenizer_model(model)
+    if pre:
+        w.add_tokenizer_pre(pre)
+    w.add_token_list(pieces)
+    w.add_token_types(types)
+    if scores:
+        w.add_token_scores(scores)
+    if model == "gpt2":
+        w.add_token_merges([" ".join(m) for m in j["model"]["merges"]])
+    for name, value in ids.items():
+        getattr(w, f"add_{name}")(value)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.close()
+
+
+def write_ggufs(data, kinds):
+    write_gguf(data / "smollm.gguf", kinds["smollm"], "gpt2", "smollm")
+    write_gguf(data / "llama3.gguf", kinds["llama3"], "gpt2", "llama-bpe", bos_token_id=0)
+    write_gguf(data / "bert.gguf", kinds["bert"], "bert", bos_token_id=2, sep_token_id=3, unk_token_id=1)
+    scores, t = scored(kinds["llama2"])
+    write_gguf(data / "scores.gguf", t, "llama", scores=scores, bos_token_id=1, unk_token_id=0)
+    return {"scores": t}
+
+
 # ------------------------------------------------------------------------------------------ the truth
 
 def decoded(raw):
@@ -343,8 +393,10 @@ def write_fixtures():
     data.mkdir(exist_ok=True)
     texts = fixture_texts()
     (data / "texts.hex").write_text("".join(t.hex() + "\n" for t in texts))
-    for name, t in trained():
+    kinds = dict(trained())
+    for name, t in kinds.items():
         (data / f"{name}.json").write_text(compact(t), encoding="utf-8")
+    for name, t in (kinds | write_ggufs(data, kinds)).items():
         rows = []
         for raw in texts:
             ids, offsets, text = truth(t, raw)

@@ -1,0 +1,430 @@
+// Tokenizers make what the package `tokenizers` makes, and refuse files that are damaged or made to do harm.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "bowline_text.h"
+#include "text/pattern.h"
+
+namespace bowline::text {
+namespace {
+
+constexpr std::string_view kJson = "application/vnd.huggingface.tokenizer+json";
+constexpr std::string_view kGguf = "application/vnd.gguf.tokenizer";
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::filesystem::path data(const std::string& name) {
+  return std::filesystem::path(BOWLINE_TEXT_DATA) / name;
+}
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = text.find('\n', at);
+    out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string from_hex(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    int byte = 0;
+    std::from_chars(text.data() + i, text.data() + i + 2, byte, 16);
+    out += static_cast<char>(byte);
+  }
+  return out;
+}
+
+Result<Tokenizer> open(std::string_view type, std::string_view bytes) {
+  return Tokenizer::from_bytes(type, std::as_bytes(std::span(bytes)));
+}
+Tokenizer tokenizer(const std::string& file) {
+  return open(file.ends_with("gguf") ? kGguf : kJson, read(data(file))).value();
+}
+
+// "id:begin:end ..." as the fixtures have it; `places`: with the offsets.
+std::string shown(const Encoding& e, bool places) {
+  std::string out;
+  for (size_t i = 0; i < e.ids.size(); ++i) {
+    out += (i == 0 ? "" : " ") + std::to_string(e.ids[i]);
+    if (places) {
+      out += ":" + std::to_string(e.offsets[i].begin) + ":" + std::to_string(e.offsets[i].end);
+    }
+  }
+  return out;
+}
+std::string without_places(const std::string& pieces) {
+  std::string out;
+  bool inside = false;
+  for (const char c : pieces) {
+    inside = c == ':' || (inside && c != ' ');
+    out += inside ? std::string() : std::string(1, c);
+  }
+  return out;
+}
+
+struct Fixture {
+  std::string text;
+  std::string pieces;
+  std::string decoded;
+};
+std::vector<Fixture> fixtures(const std::string& name) {
+  const std::vector<std::string> texts = lines(read(data("texts.hex")));
+  const std::vector<std::string> expected = lines(read(data(name + ".expected")));
+  EXPECT_EQ(texts.size(), expected.size());
+  std::vector<Fixture> out;
+  for (size_t i = 0; i < std::min(texts.size(), expected.size()); ++i) {
+    const size_t bar = expected[i].find('|');
+    const std::string text = from_hex(texts[i]);
+    const std::string decoded = expected[i].substr(bar + 1);
+    out.push_back({text, expected[i].substr(0, bar), decoded == "=" ? text : from_hex(decoded)});
+  }
+  return out;
+}
+
+std::vector<std::string> kinds() {
+  std::vector<std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(BOWLINE_TEXT_DATA)) {
+    if (entry.path().extension() == ".json") {
+      out.push_back(entry.path().stem());
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+class Kind : public testing::TestWithParam<std::string> {};
+
+TEST_P(Kind, GivesIdsOffsetsAndTextOfTheFixtures) {
+  const Tokenizer t = tokenizer(GetParam() + ".json");
+  for (const Fixture& f : fixtures(GetParam())) {
+    const Encoding e = t.encode(f.text).value();
+    EXPECT_EQ(shown(e, true), f.pieces) << escaped(f.text);
+    EXPECT_EQ(t.decode(e.ids).value(), f.decoded) << escaped(f.text);
+    EXPECT_EQ(e.mask, std::vector<int32_t>(e.ids.size(), 1));
+    EXPECT_EQ(e.special.size(), e.ids.size());
+    for (const int32_t id : e.ids) {
+      EXPECT_EQ(t.id_of(t.piece_of(id)), id);
+      EXPECT_LT(static_cast<size_t>(id), t.size());
+    }
+  }
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty() && utf8_length(text) > 0) {
+    text.remove_prefix(utf8_length(text));
+  }
+  return text.empty();
+}
+
+TEST_P(Kind, StreamGivesWholeCodePointsAndTheTextOfDecode) {
+  const Tokenizer t = tokenizer(GetParam() + ".json");
+  Decoder stream = t.stream();
+  for (const Fixture& f : fixtures(GetParam())) {
+    std::string all;
+    const Encoding e = t.encode(f.text).value();
+    for (const int32_t id : e.ids) {
+      const std::string part = stream.next(id).value();
+      EXPECT_TRUE(is_utf8(part)) << escaped(part);
+      all += part;
+    }
+    EXPECT_EQ(all + stream.rest(), f.decoded) << escaped(f.text);
+  }
+}
+
+// Each piece that is cut short, and pairs that do not belong together.
+TEST_P(Kind, AnyIdsDecodeToUtf8) {
+  const Tokenizer t = tokenizer(GetParam() + ".json");
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<int32_t> ids(random() % 8);
+    std::ranges::generate(ids, [&] { return static_cast<int32_t>(random() % (t.size() + 8)) - 4; });
+    EXPECT_TRUE(is_utf8(t.decode(ids, false).value()));
+    Decoder stream = t.stream(false);
+    for (const int32_t id : ids) {
+      EXPECT_TRUE(is_utf8(stream.next(id).value()));
+    }
+    EXPECT_TRUE(is_utf8(stream.rest()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokenizers, Kind, testing::ValuesIn(kinds()),
+                         [](const auto& info) { return info.param; });
+
+// A GGUF file says less than a tokenizer.json: ids are the same, offsets are not trimmed.
+TEST(Gguf, GivesTheIdsOfTheFixtures) {
+  for (const std::string name : {"smollm", "llama3", "bert", "scores"}) {
+    const Tokenizer t = tokenizer(name + ".gguf");
+    for (const Fixture& f : fixtures(name)) {
+      const Encoding e = t.encode(f.text).value();
+      // The file of BERT does not have how long a word may be.
+      if (name != "bert" || f.text.find(std::string(21, 'x')) == std::string::npos) {
+        EXPECT_EQ(shown(e, false), without_places(f.pieces)) << name << " " << escaped(f.text);
+        EXPECT_EQ(t.decode(e.ids).value(), f.decoded) << name << " " << escaped(f.text);
+      }
+    }
+  }
+}
+
+TEST(Options, SpecialTokensAreAddedFoundAndLeftOut) {
+  const Tokenizer t = tokenizer("bert.json");
+  const Encoding with = t.encode("the sea").value();
+  EXPECT_EQ(with.special.front(), 1);
+  EXPECT_EQ(with.special.back(), 1);
+  const Encoding without = t.encode("the sea", {.special_tokens = false}).value();
+  EXPECT_EQ(without.ids, std::vector<int32_t>(with.ids.begin() + 1, with.ids.end() - 1));
+  const int32_t mask = t.id_of("[MASK]").value();
+  EXPECT_TRUE(t.is_special(mask));
+  EXPECT_FALSE(t.is_special(without.ids[0]));
+  EXPECT_EQ(t.encode("[MASK]", {.special_tokens = false}).value().ids, std::vector{mask});
+  EXPECT_GT(
+      t.encode("[MASK]", {.special_tokens = false, .parse_special = false}).value().ids.size(), 1u);
+  EXPECT_EQ(t.decode(std::vector{mask}, false).value(), "[MASK]");
+  EXPECT_EQ(t.decode(std::vector{mask}).value(), "");
+}
+
+TEST(Options, MostTokensCutTheEndOfTheText) {
+  const Tokenizer t = tokenizer("bert.json");
+  const Encoding all = t.encode("in the beginning God created the heaven").value();
+  const Encoding cut =
+      t.encode("in the beginning God created the heaven", {.max_tokens = 5}).value();
+  EXPECT_EQ(cut.ids.size(), 5u);
+  EXPECT_TRUE(std::equal(cut.ids.begin(), cut.ids.end() - 1, all.ids.begin()));
+  EXPECT_EQ(cut.ids.back(), all.ids.back());
+  EXPECT_EQ(t.encode("in the beginning", {.max_tokens = 2}).value().ids.size(), 2u);
+  const Status none = t.encode("in", {.max_tokens = 1}).status();
+  EXPECT_EQ(none.code(), Code::bad_argument);
+}
+
+TEST(ByteTokenizer, HasAnIdPerByte) {
+  const Tokenizer t = Tokenizer::of_bytes();
+  const std::string text = "é\xff\n";
+  const Encoding e = t.encode(text).value();
+  EXPECT_EQ(e.ids, (std::vector<int32_t>{0xC3, 0xA9, 0xFF, 10}));
+  EXPECT_EQ(e.offsets[1], (Offset{1, 2}));
+  EXPECT_EQ(t.size(), 256u);
+  Decoder stream = t.stream();
+  EXPECT_EQ(stream.next(0xC3).value(), "");
+  EXPECT_EQ(stream.next(0xA9).value(), "é");
+  EXPECT_EQ(stream.next(0xE2).value(), "");
+  EXPECT_EQ(stream.next('a').value(), "\uFFFDa");
+  EXPECT_EQ(stream.next(0xC3).value(), "");
+  EXPECT_EQ(stream.rest(), "\uFFFD");
+}
+
+TEST(ByteTokenizer, IsThatOfAModelThatSaysSo) {
+  Model model;
+  EXPECT_EQ(Tokenizer::from(model).status().code(), Code::bad_argument);
+  ASSERT_TRUE(model.set_metadata("tokenizer", "bytes").ok());
+  EXPECT_EQ(Tokenizer::from(model).value().kind(), "bytes");
+}
+
+TEST(Asset, IsTheTokenizerOfAModel) {
+  Model model;
+  const std::string bytes = read(data("gpt2.json"));
+  ASSERT_TRUE(model.set_asset("tokenizer", kJson, std::as_bytes(std::span(bytes))).ok());
+  EXPECT_EQ(Tokenizer::from(model).value().kind(), "byte-level BPE");
+}
+
+// Words are cut by hand as the library cuts them, wherever white space, signs, numbers and letters meet.
+TEST(Patterns, OfKnownFilesCutAsTheLibraryDoes) {
+  const std::string_view parts[] = {
+      "a",  "É",  "1",  "٣",  " ",  "  ", "\n", "\r", "\t",     "\u00a0", "\u3000",
+      "'",  "'s", "'S", "'ſ", "'r", "re", "ll", "L",  ".",      "—",      "\u0301",
+      "'v", "e",  "字", "😀",  "½",  "_",  "'d", "d",  "\u0085", "\u2028"};
+  std::mt19937 random(1);
+  for (const std::string_view expression : known_expressions()) {
+    const Pattern by_hand = Pattern::of_expression(expression).value();
+    const Pattern by_library = Pattern::of_expression(expression, true).value();
+    for (int i = 0; i < 20'000; ++i) {
+      std::string text;
+      for (size_t n = 1 + random() % 8; n > 0; --n) {
+        text += parts[random() % std::size(parts)];
+      }
+      std::vector<Range> a;
+      std::vector<Range> b;
+      ASSERT_TRUE(by_hand.find(text, a).ok());
+      ASSERT_TRUE(by_library.find(text, b).ok());
+      ASSERT_EQ(a, b) << expression << " " << escaped(text);
+    }
+  }
+}
+
+// ---------------------------------------------------------------------------------------- bad input
+
+struct Bad {
+  std::string_view from;  // in the file of parts(), or of gpt2()
+  std::string_view to;
+  std::string_view says;
+  Code code = Code::bad_file;
+};
+
+std::string small_file() {
+  return R"({"added_tokens":[{"id":5,"content":"<s>","special":true}],"normalizer":{"type":"NFC"},)"
+         R"("pre_tokenizer":{"type":"Split","pattern":{"Regex":" "},"behavior":"Isolated"},"post_processor":null,)"
+         R"("decoder":{"type":"Fuse"},"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2," ":3},"merges":["a b"]}})";
+}
+
+TEST(BadFile, IsRefusedWithASentence) {
+  const Bad cases[] = {
+      {R"("a b")", R"("a c")", "names \"c\", which is not in the vocabulary"},
+      {R"("a b")", R"("b a")", "names \"ba\""},
+      {R"("a b")", R"("a b b")", "is not two pieces"},
+      {R"("a b")", "7", "A merge is not two pieces"},
+      {R"("b":1)", R"("b":0)", "Id 0 belongs to \"a\" and to \"b\""},
+      {R"("b":1)", R"("a":1)", "Piece \"a\" has two ids"},
+      {R"("b":1)", R"("b":-1)", "id -1"},
+      {R"("b":1)", R"("b":16000000)", "far beyond the number of pieces"},
+      {R"("b":1)", R"("b":99999999999)", "which is not 0 to"},
+      {R"("b":1)", R"("b":1.5)", "no whole number"},
+      {R"("b":1)", R"("b":"x")", "no whole number"},
+      {R"("id":5)", R"("id":0)", "Id 0 belongs to"},
+      {R"("content":"<s>")", R"("content":"ab")", "the piece of this text 2"},
+      {R"("id":5)", R"("id":4000000000)", "has id 4000000000"},
+      {R"({"Regex":" "})", R"({"Regex":"(a"})", "does not compile"},
+      {R"({"Regex":" "})", R"({"Regex":"\\C"})", "does not compile"},
+      {R"({"Regex":" "})", R"({"Other":" "})", "\"Regex\" is missing"},
+      {R"("Isolated")", R"("Sometimes")", "\"Sometimes\" is not known", Code::unsupported},
+      {R"("NFC")", R"("NFQ")", "The normalizer \"NFQ\" is not known", Code::unsupported},
+      {R"("Fuse")", R"("Fuze")", "The decoder \"Fuze\" is not known", Code::unsupported},
+      {R"("BPE")", R"("CPE")", "The model \"CPE\" is not known", Code::unsupported},
+      {R"("post_processor":null)", R"("post_processor":{"type":"TemplateProcessing","single":[]})",
+       "has it not once", Code::unsupported},
+      {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"////"})",
+       "beyond the"},
+      {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"?"})", "not base64"},
+      {R"("merges")", R"("dropout":0.1,"merges")", "random", Code::unsupported},
+      {R"("merges")", R"("unk_token":"<unk>","merges")",
+       "\"<unk>\" for unknown ones is not in the vocabulary"},
+      {R"("model")", R"("modem")", "\"model\" is missing"},
+      {"}}", "}", "not valid JSON"},
+      {R"("NFC")", "\"NF\xff\"", "not valid JSON"},
+  };
+  ASSERT_TRUE(open(kJson, small_file()).ok());
+  for (const Bad& bad : cases) {
+    std::string text = small_file();
+    const size_t at = text.find(bad.from);
+    ASSERT_NE(at, std::string::npos) << bad.from;
+    const Status status = open(kJson, text.replace(at, bad.from.size(), bad.to)).status();
+    EXPECT_EQ(status.code(), bad.code) << bad.to << ": " << status.message();
+    EXPECT_NE(status.message().find(bad.says), std::string::npos)
+        << bad.to << ": " << status.message();
+  }
+}
+
+TEST(BadFile, IsNestedWithoutEnd) {
+  std::string deep;
+  for (int i = 0; i < 10'000; ++i) {
+    deep += R"({"type":"Sequence","normalizers":[)";
+  }
+  for (const int depth : {20, 10'000}) {
+    std::string steps = R"({"type":"NFC"})";
+    for (int i = 0; i < depth; ++i) {
+      steps = R"({"type":"Sequence","normalizers":[)" + steps + "]}";
+    }
+    std::string text = small_file();
+    text.replace(text.find(R"({"type":"NFC"})"), 14, steps);
+    EXPECT_EQ(open(kJson, text).status().code(), Code::bad_file) << depth;
+  }
+  EXPECT_EQ(open(kJson, deep).status().code(), Code::bad_file);
+}
+
+TEST(BadFile, IsCutAnywhere) {
+  const std::string json = small_file();
+  for (size_t n = 0; n < json.size(); ++n) {
+    EXPECT_EQ(open(kJson, json.substr(0, n)).status().code(), Code::bad_file) << n;
+  }
+  const std::string gguf = read(data("bert.gguf"));
+  for (size_t n = 0; n < gguf.size() - 8; n += 7) {
+    EXPECT_FALSE(open(kGguf, gguf.substr(0, n)).ok()) << n;
+  }
+}
+
+// A search that takes time beyond all bounds ends, and so does the sum of many.
+TEST(BadFile, HasAnExpressionThatExplodes) {
+  for (const std::string_view expression : {R"((a+a+)+$)", R"((a|a|b)*c)", R"((?:a?){60}a{60}c)"}) {
+    std::string text = small_file();
+    text.replace(text.find(R"({"Regex":" "})"), 13,
+                 "{\"Regex\":\"" + std::string(expression) + "\"}");
+    const auto t = open(kJson, text);
+    ASSERT_TRUE(t.ok()) << t.status().message();
+    const Status status = t.value().encode(std::string(300, 'a') + "b").status();
+    EXPECT_EQ(status.code(), Code::bad_file) << expression;
+    EXPECT_NE(status.message().find("exceeds its limits"), std::string::npos) << status.message();
+  }
+}
+
+TEST(BadText, NeedsAPieceThatIsNotThere) {
+  const Tokenizer t = open(kJson, small_file()).value();
+  EXPECT_EQ(t.encode("ab b").value().ids, (std::vector<int32_t>{2, 3, 1}));
+  const Status status = t.encode("abc").status();
+  EXPECT_EQ(status.code(), Code::bad_file);
+  EXPECT_NE(status.message().find("no piece for \"c\""), std::string::npos) << status.message();
+}
+
+TEST(BadType, IsNamed) {
+  const Status status = open("text/plain", "x").status();
+  EXPECT_EQ(status.code(), Code::unsupported);
+  EXPECT_NE(status.message().find("text/plain"), std::string::npos);
+}
+
+// ------------------------------------------------------------------------------------ GGUF, damaged
+
+template <class T>
+std::string number(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+std::string text_value(std::string_view text) {
+  return number<uint64_t>(text.size()) + std::string(text);
+}
+std::string header(uint64_t keys, uint32_t version = 3) {
+  return "GGUF" + number(version) + number<uint64_t>(0) + number(keys);
+}
+
+TEST(BadGguf, IsRefusedWithASentence) {
+  const std::string model = text_value("tokenizer.ggml.model") + number(8u) + text_value("gpt2");
+  const auto tokens = [](uint64_t count, std::string_view values) {
+    return text_value("tokenizer.ggml.tokens") + number(9u) + number(8u) + number(count) +
+           std::string(values);
+  };
+  const std::string two = text_value("a") + text_value("b");
+  const std::pair<std::string, std::string_view> cases[] = {
+      {"GGML", "no GGUF file"},
+      {header(0, 1), "Version 1"},
+      {header(1ull << 60), "keys, above"},
+      {header(1), "The file ends"},
+      {header(1) + number(1ull << 62), "The file ends"},
+      {header(1) + model, "no texts \"tokenizer.ggml.tokens\""},
+      {header(2) + model + model, "there twice"},
+      {header(2) + model + tokens(1ull << 61, two), "The file ends"},
+      {header(2) + model + tokens(2, text_value("a") + text_value("\xff")), "not UTF-8"},
+      {header(2) + model + tokens(2, text_value("a") + text_value("a")), "has two ids"},
+      {header(2) + model + tokens(2, two), "no texts \"tokenizer.ggml.merges\""},
+      {header(1) + text_value("x") + number(13u), "type 13"},
+      {header(1) + text_value("x") + number(9u) + number(4u) + number(UINT64_MAX), "elements"},
+  };
+  for (const auto& [bytes, says] : cases) {
+    const Status status = open(kGguf, bytes).status();
+    EXPECT_TRUE(status.code() == Code::bad_file || status.code() == Code::unsupported);
+    EXPECT_NE(status.message().find(says), std::string::npos) << says << ": " << status.message();
+  }
+  std::string nested = header(1) + text_value("x") + number(9u);
+  for (int i = 0; i < 100'000; ++i) {
+    nested += number(9u) + number<uint64_t>(1);
+  }
+  EXPECT_EQ(open(kGguf, nested).status().code(), Code::bad_file);
+}
+
+}  // namespace
+}  // namespace bowline::text
