@@ -687,23 +687,23 @@ Status read_steps(const Object& root, TokenizerData& data) {
           BOWLINE_ASSIGN(Normalizer n, read_normalizer(type, o));
           data.normalizers.push_back(std::move(n));
           return {};
-        }).at("- In the normalizer of the tokenizer."));
+        }).at("In the normalizer of the tokenizer."));
   }
   if (const auto step = find(root, "pre_tokenizer")) {
     BOWLINE_TRY(for_steps(*step, "pretokenizers", 0, [&](std::string_view type, const Object& o) {
                   return read_pre_tokenizer(type, o, data.pre_tokenizers);
-                }).at("- In the pre-tokenizer of the tokenizer."));
+                }).at("In the pre-tokenizer of the tokenizer."));
   }
   if (const auto step = find(root, "post_processor")) {
     BOWLINE_TRY(for_steps(*step, "processors", 0, [&](std::string_view type, const Object& o) {
                   return read_post_processor(type, o, data.post_processors);
-                }).at("- In the post-processor of the tokenizer."));
+                }).at("In the post-processor of the tokenizer."));
   }
   bool fused = false;
   if (const auto step = find(root, "decoder")) {
     BOWLINE_TRY(for_steps(*step, "decoders", 0, [&](std::string_view type, const Object& o) {
                   return read_decoder(type, o, fused, data.decoders);
-                }).at("- In the decoder of the tokenizer."));
+                }).at("In the decoder of the tokenizer."));
   } else {
     data.decoders = {decode_spaced()};
   }
@@ -735,7 +735,7 @@ Result<SharedData> read_json(std::span<const std::byte> bytes) {
   if (byte_level) {
     data->pre_tokenizers.pop_back();  // the model takes bytes as they are
   }
-  BOWLINE_TRY(read_model(model, byte_level, *data).at("- In the model of the tokenizer."));
+  BOWLINE_TRY(read_model(model, byte_level, *data).at("In the model of the tokenizer."));
   BOWLINE_ASSIGN(std::vector<AddedToken> added, read_added(root));
   BOWLINE_TRY(add_tokens(*data, std::move(added)));
   return SharedData(std::move(data));

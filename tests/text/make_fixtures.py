@@ -172,8 +172,8 @@ def llama2(lines):
     return t
 
 
-def bert_with(lines, **options):
-    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
+def bert_with(lines, longest=100, **options):
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=longest))
     t.normalizer = normalizers.BertNormalizer(**options)
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=PIECES + 200, limit_alphabet=350, show_progress=False,
@@ -189,7 +189,7 @@ def bert(lines):
 
 
 def bert_cased(lines):
-    t = bert_with(lines, lowercase=False, strip_accents=False, handle_chinese_chars=False)
+    t = bert_with(lines, longest=20, lowercase=False, strip_accents=False, handle_chinese_chars=False)
     t.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return t
 

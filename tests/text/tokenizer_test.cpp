@@ -168,11 +168,8 @@ TEST(Gguf, GivesTheIdsOfTheFixtures) {
     const Tokenizer t = tokenizer(name + ".gguf");
     for (const Fixture& f : fixtures(name)) {
       const Encoding e = t.encode(f.text).value();
-      // The file of BERT does not have how long a word may be.
-      if (name != "bert" || f.text.find(std::string(21, 'x')) == std::string::npos) {
-        EXPECT_EQ(shown(e, false), without_places(f.pieces)) << name << " " << escaped(f.text);
-        EXPECT_EQ(t.decode(e.ids).value(), f.decoded) << name << " " << escaped(f.text);
-      }
+      EXPECT_EQ(shown(e, false), without_places(f.pieces)) << name << " " << escaped(f.text);
+      EXPECT_EQ(t.decode(e.ids).value(), f.decoded) << name << " " << escaped(f.text);
     }
   }
 }
@@ -301,7 +298,7 @@ TEST(BadFile, IsRefusedWithASentence) {
       {R"("BPE")", R"("CPE")", "The model \"CPE\" is not known", Code::unsupported},
       {R"("post_processor":null)", R"("post_processor":{"type":"TemplateProcessing","single":[]})",
        "has it not once", Code::unsupported},
-      {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"////"})",
+      {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"/////w=="})",
        "beyond the"},
       {R"({"type":"NFC"})", R"({"type":"Precompiled","precompiled_charsmap":"?"})", "not base64"},
       {R"("merges")", R"("dropout":0.1,"merges")", "random", Code::unsupported},
@@ -353,7 +350,8 @@ TEST(BadFile, IsCutAnywhere) {
 
 // A search that takes time beyond all bounds ends, and so does the sum of many.
 TEST(BadFile, HasAnExpressionThatExplodes) {
-  for (const std::string_view expression : {R"((a+a+)+$)", R"((a|a|b)*c)", R"((?:a?){60}a{60}c)"}) {
+  for (const std::string_view expression :
+       {R"((a+a+)+$)", R"((a|a|b)*[cd])", R"((?:a?){60}a{60}[cd])"}) {
     std::string text = small_file();
     text.replace(text.find(R"({"Regex":" "})"), 13,
                  "{\"Regex\":\"" + std::string(expression) + "\"}");

@@ -36,7 +36,7 @@ Result<text::Tokenizer> open_bytes(std::string_view media_type, const std::strin
       text::Tokenizer::from_bytes(media_type, std::as_bytes(std::span(bytes)));
   return out.ok() ? std::move(out)
                   : Result<text::Tokenizer>(
-                        std::move(out).status().at(fmt::format("- In \"{}\".", path)));
+                        std::move(out).status().at(fmt::format("In \"{}\".", path)));
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ Result<text::Tokenizer> open_tokenizer(const std::string& path) {
                   : Result<text::Tokenizer>(std::move(out)
                                                 .status()
                                                 .as(Code::bad_file)
-                                                .at(fmt::format("- In \"{}\".", file)));
+                                                .at(fmt::format("In \"{}\".", file)));
 }
 
 Result<std::string> read_any(const std::string& path) {
