@@ -600,6 +600,10 @@ struct AdapterOptions {
   bool per_use = false;
   bool freeze_others = true;  // only adapters are trained from now on
   uint64_t seed = 0;          // of A; B begins as zeros
+  // While training, elements of what the change B A is applied to are zero with this probability, and the others scaled up; drawn
+  // anew per use and micro-batch from TrainOptions::seed. Of the adapter: files and copies keep it. What has rows of a table (Embedding)
+  // has none.
+  float dropout = 0;
 };
 
 struct AdapterReport {

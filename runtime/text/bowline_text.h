@@ -106,6 +106,58 @@ class Tokenizer {
 };
 
 // ------------------------------------------------------------------------------------ chat formats
+//
+// A chat format makes one text of the messages of a conversation. It is a template in a subset of Jinja2, as model files carry it in
+// the asset "chat_template", and gives byte for byte what Jinja2 gives with the settings of Hugging Face transformers. A template that
+// says more than the subset is refused by name before anything is rendered.
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant"; a template may know others
+  std::string content;
+};
+
+// What a template asks for besides the messages.
+struct SpecialTexts {
+  std::string bos;  // bos_token
+  std::string eos;  // eos_token
+  // (optional) Seconds since 1970, which strftime_now() shows in UTC. Without them it is not defined, and what a template says instead
+  // is the same every day.
+  std::optional<int64_t> now = {};
+
+  // Of the metadata `bos_token` and `eos_token`.
+  static SpecialTexts of(const Model& model);
+};
+
+// Immutable. Copies share it; any thread.
+class ChatFormat {
+ public:
+  // Of the asset "chat_template". Errors  bad_argument: the model has none. bad_file: the template is not valid, or says what is not
+  // known here. Both messages name --chat-format and the names that named() knows.
+  static Result<ChatFormat> from(const Model& model);
+  // Of the text of a template. Errors  bad_file: as above; the line is named.
+  static Result<ChatFormat> from_template(std::string_view text);
+  // One that the library has. Errors  bad_argument: there is none of this name; those that are are named.
+  static Result<ChatFormat> named(std::string_view name);
+  // "chatml", "gemma", ...
+  static std::vector<std::string> names();
+
+  // The conversation as one text, with the special tokens as text: encode() it without adding special tokens. With
+  // `add_generation_prompt` it ends where the assistant's answer begins.
+  // Errors  bad_argument: the template refuses the conversation; the message is the template's. bad_file: it takes more than 10,000,000
+  // steps or 16 MiB of text, or computes with values that do not go together.
+  Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                             const SpecialTexts& special) const;
+
+  // The name of the format of named() whose template this is; empty: of none.
+  const std::string& name() const;
+  // The template.
+  const std::string& text() const;
+
+ private:
+  struct Template;
+  explicit ChatFormat(std::shared_ptr<const Template> parsed) : template_(std::move(parsed)) {}
+  std::shared_ptr<const Template> template_;
+};
 
 // -------------------------------------------------------------------------------------- generation
 
