@@ -1,0 +1,123 @@
+// The formats as templates, after the public descriptions of the models that brought them.
+#include "chat_formats.h"
+
+namespace bowline::text::chat {
+namespace {
+
+constexpr NamedFormat kFormats[] = {
+    {"chatml",
+     R"({% for message in messages %}
+{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<|im_start|>assistant\n' }}
+{%- endif %}
+)"},
+    {"gemma",
+     R"({{ bos_token }}
+{%- for message in messages %}
+{% if message.role == 'system' %}
+{{ raise_exception('The format gemma has no system messages.') }}
+{%- endif %}
+{% if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+{{ raise_exception('The roles user and assistant do not alternate.') }}
+{%- endif %}
+{{ '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' }}
+{{- message.content | trim + '<end_of_turn>\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<start_of_turn>model\n' }}
+{%- endif %}
+)"},
+    // The system message goes into the first user message.
+    {"llama2",
+     R"({% set turns = messages %}
+{% set system = '' %}
+{% if messages and messages[0].role == 'system' %}
+{% set turns = messages[1:] %}
+{% set system = '<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n' %}
+{% endif %}
+{% for message in turns %}
+{% if (message.role == 'user') != (loop.index0 % 2 == 0) or message.role not in ['user', 'assistant'] %}
+{{ raise_exception('The roles user and assistant do not alternate.') }}
+{%- endif %}
+{% set content = system + message.content if loop.first else message.content %}
+{% if message.role == 'user' %}
+{{ bos_token + '[INST] ' + content | trim + ' [/INST]' }}
+{%- else %}
+{{ ' ' + content | trim + ' ' + eos_token }}
+{%- endif %}
+{% endfor %}
+)"},
+    {"llama3",
+     R"({{ bos_token }}
+{%- for message in messages %}
+{{ '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' + message.content | trim + '<|eot_id|>' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %}
+)"},
+    // The system message goes into the first user message, ...
+    {"mistral-v1",
+     R"({% set turns = messages %}
+{% set system = '' %}
+{% if messages and messages[0].role == 'system' %}
+{% set turns = messages[1:] %}
+{% set system = messages[0].content + '\n\n' %}
+{% endif %}
+{{ bos_token }}
+{%- for message in turns %}
+{% if (message.role == 'user') != (loop.index0 % 2 == 0) or message.role not in ['user', 'assistant'] %}
+{{ raise_exception('The roles user and assistant do not alternate.') }}
+{%- endif %}
+{% if message.role == 'user' %}
+{{ ' [INST] ' + (system if loop.first else '') + message.content + ' [/INST]' }}
+{%- else %}
+{{ ' ' + message.content + eos_token }}
+{%- endif %}
+{% endfor %}
+)"},
+    // ... and here into the last one.
+    {"mistral-v3",
+     R"({% set turns = messages %}
+{% set system = '' %}
+{% if messages and messages[0].role == 'system' %}
+{% set turns = messages[1:] %}
+{% set system = messages[0].content + '\n\n' %}
+{% endif %}
+{{ bos_token }}
+{%- for message in turns %}
+{% if (message.role == 'user') != (loop.index0 % 2 == 0) or message.role not in ['user', 'assistant'] %}
+{{ raise_exception('The roles user and assistant do not alternate.') }}
+{%- endif %}
+{% if message.role == 'user' %}
+{{ '[INST] ' + (system if loop.revindex <= 2 and not (loop.revindex == 2 and turns[-1].role == 'user') else '') + message.content + '[/INST]' }}
+{%- else %}
+{{ ' ' + message.content + eos_token }}
+{%- endif %}
+{% endfor %}
+)"},
+    {"phi3",
+     R"({% for message in messages %}
+{{ '<|' + message.role + '|>\n' + message.content + '<|end|>\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<|assistant|>\n' }}
+{%- endif %}
+)"},
+    {"zephyr",
+     R"({% for message in messages %}
+{{ '<|' + message.role + '|>\n' + message.content + eos_token + '\n' }}
+{%- endfor %}
+{% if add_generation_prompt %}
+{{ '<|assistant|>\n' }}
+{%- endif %}
+)"},
+};
+
+}  // namespace
+
+std::span<const NamedFormat> named_formats() { return kFormats; }
+
+}  // namespace bowline::text::chat

@@ -1,0 +1,334 @@
+// Text to tokens, with the white space that tags take away.
+#include "chat_strings.h"
+#include "chat_template.h"
+
+namespace bowline::text::chat {
+namespace {
+
+bool is_name_begin(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+size_t spaces_of(std::string_view text) { return text.size() - strip(text, Side::left).size(); }
+
+void append_utf8(std::string& out, uint32_t c) {
+  if (c < 0x80) {
+    out += static_cast<char>(c);
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  const uint32_t lead[] = {0xC0, 0xE0, 0xF0};
+  out += static_cast<char>(lead[more - 1] | c >> 6 * more);
+  for (int i = more - 1; i >= 0; --i) {
+    out += static_cast<char>(0x80 | (c >> 6 * i & 0x3F));
+  }
+}
+
+class Lexer {
+ public:
+  explicit Lexer(Tree& tree) : tree_(tree), rest_(tree.source) {}
+
+  Result<std::vector<Token>> lex() {
+    while (!rest_.empty()) {
+      BOWLINE_TRY(next());
+    }
+    add(Token::Kind::end, {});
+    return std::move(out_);
+  }
+
+ private:
+  // Data up to a tag, and the tag.
+  Status next() {
+    const size_t at = tag_from(0);
+    if (at == std::string_view::npos) {
+      add(Token::Kind::data, rest_);
+      skip(rest_.size());
+      return {};
+    }
+    const char kind = rest_[at + 1];
+    const char sign = at + 2 < rest_.size() && (rest_[at + 2] == '-' || rest_[at + 2] == '+')
+                          ? rest_[at + 2]
+                          : ' ';
+    std::string_view data = rest_.substr(0, at);
+    if (sign == '-') {
+      data = strip(data, Side::right);
+    } else if (sign != '+' && kind != '{') {
+      data = without_indent(data);
+    }
+    add(Token::Kind::data, data);
+    skip(at + 2 + (sign == ' ' ? 0 : 1));
+    if (kind == '#') {
+      return comment();
+    }
+    if (kind == '%') {
+      if (const std::optional<size_t> raw = raw_begin()) {
+        skip(*raw);
+        return this->raw();
+      }
+    }
+    return tag(kind == '{');
+  }
+
+  size_t tag_from(size_t at) const {
+    for (; (at = rest_.find('{', at)) != std::string_view::npos; ++at) {
+      if (at + 1 < rest_.size() &&
+          (rest_[at + 1] == '{' || rest_[at + 1] == '%' || rest_[at + 1] == '#')) {
+        return at;
+      }
+    }
+    return at;
+  }
+
+  // A line before a block tag that has only white space goes.
+  std::string_view without_indent(std::string_view data) const {
+    const size_t newline = data.rfind('\n');
+    const size_t line = newline == std::string_view::npos ? 0 : newline + 1;
+    const bool is_line = line > 0 || line_begins_;
+    return is_line && strip(data.substr(line), Side::left).empty() ? data.substr(0, line) : data;
+  }
+
+  // Bytes of the end of a tag at `at`, with the white space that it takes away; 0: there is none.
+  size_t end_at(size_t at, std::string_view end, bool trims) const {
+    const std::string_view text = rest_.substr(at);
+    if (text.starts_with('-') && text.substr(1).starts_with(end)) {
+      return 3 + spaces_of(text.substr(3));
+    }
+    if (trims && text.starts_with('+') && text.substr(1).starts_with(end)) {
+      return 3;
+    }
+    if (text.starts_with(end)) {
+      return trims && text.substr(2).starts_with('\n') ? 3 : 2;
+    }
+    return 0;
+  }
+
+  Status comment() {
+    for (size_t at = 0; at < rest_.size(); ++at) {
+      if (const size_t end = end_at(at, "#}", true)) {
+        skip(at + end);
+        return {};
+      }
+    }
+    return failure_at(line_, "A comment has no end");
+  }
+
+  std::optional<size_t> raw_begin() const {
+    size_t at = spaces_of(rest_);
+    if (!rest_.substr(at).starts_with("raw")) {
+      return std::nullopt;
+    }
+    at += 3;
+    at += spaces_of(rest_.substr(at));
+    const size_t end = end_at(at, "%}", false);
+    return end == 0 ? std::nullopt : std::optional(at + end);
+  }
+
+  Status raw() {
+    for (size_t at = 0; (at = rest_.find("{%", at)) != std::string_view::npos; ++at) {
+      size_t to = at + 2;
+      const char sign = to < rest_.size() ? rest_[to] : ' ';
+      to += sign == '-' || sign == '+' ? 1 : 0;
+      to += spaces_of(rest_.substr(to));
+      if (!rest_.substr(to).starts_with("endraw")) {
+        continue;
+      }
+      to += 6;
+      to += spaces_of(rest_.substr(to));
+      if (const size_t end = end_at(to, "%}", true)) {
+        const std::string_view data = rest_.substr(0, at);
+        add(Token::Kind::data, sign == '-'   ? strip(data, Side::right)
+                               : sign == '+' ? data
+                                             : without_indent(data));
+        skip(to + end);
+        return {};
+      }
+    }
+    return failure_at(line_, "A raw block has no end");
+  }
+
+  Status tag(bool prints) {
+    add(prints ? Token::Kind::print_begin : Token::Kind::block_begin, {});
+    while (!rest_.empty()) {
+      if (open_.empty()) {
+        if (const size_t end = end_at(0, prints ? "}}" : "%}", !prints)) {
+          add(prints ? Token::Kind::print_end : Token::Kind::block_end, {});
+          skip(end);
+          return {};
+        }
+      }
+      BOWLINE_TRY(token());
+    }
+    return failure_at(line_, "A tag has no end");
+  }
+
+  Status token() {
+    if (const size_t spaces = spaces_of(rest_)) {
+      skip(spaces);
+      return {};
+    }
+    if (is_digit(rest_[0])) {
+      return number();
+    }
+    if (is_name_begin(rest_[0])) {
+      size_t n = 1;
+      while (n < rest_.size() && (is_name_begin(rest_[n]) || is_digit(rest_[n]))) {
+        ++n;
+      }
+      add(Token::Kind::name, rest_.substr(0, n));
+      skip(n);
+      return {};
+    }
+    if (rest_[0] == '"' || rest_[0] == '\'') {
+      return text();
+    }
+    return symbol();
+  }
+
+  Status number() {
+    size_t n = 0;
+    int64_t number = 0;
+    for (; n < rest_.size() && is_digit(rest_[n]); ++n) {
+      if (__builtin_mul_overflow(number, 10, &number) ||
+          __builtin_add_overflow(number, rest_[n] - '0', &number)) {
+        return failure_at(line_, "A number is too large");
+      }
+    }
+    const std::string_view behind = rest_.substr(n);
+    const bool is_fraction = behind.size() > 1 && behind[0] == '.' && is_digit(behind[1]) &&
+                             !(out_.back().kind == Token::Kind::symbol && out_.back().text == ".");
+    if (is_fraction || (n > 1 && rest_[0] == '0') ||
+        (!behind.empty() && (is_name_begin(behind[0])))) {
+      return failure_at(line_,
+                        "The number \"" + escaped(rest_.substr(0, n + 2)) + "\" is not known here");
+    }
+    add(Token::Kind::integer, rest_.substr(0, n));
+    out_.back().integer = number;
+    skip(n);
+    return {};
+  }
+
+  Status text() {
+    const char quote = rest_[0];
+    size_t n = 1;
+    while (n < rest_.size() && rest_[n] != quote) {
+      n += rest_[n] == '\\' ? 2 : 1;
+    }
+    if (n >= rest_.size()) {
+      return failure_at(line_, "A text has no end");
+    }
+    std::string_view inner = rest_.substr(1, n - 1);
+    if (inner.find('\\') != std::string_view::npos) {
+      std::string out;
+      while (!inner.empty()) {
+        BOWLINE_TRY(unescape(inner, out));
+      }
+      inner = tree_.texts.emplace_back(std::move(out));
+    }
+    add(Token::Kind::text, inner);
+    skip(n + 1);
+    return {};
+  }
+
+  // As Python: what it does not know stays with its backslash.
+  Status unescape(std::string_view& from, std::string& out) const {
+    if (from[0] != '\\') {
+      out += from[0];
+      from.remove_prefix(1);
+      return {};
+    }
+    const char c = from[1];
+    const std::string_view simple = "\\'\"abfnrtv";
+    const size_t known = simple.find(c);
+    if (known != std::string_view::npos) {
+      out += "\\'\"\a\b\f\n\r\t\v"[known];
+      from.remove_prefix(2);
+      return {};
+    }
+    if (c == '\n') {
+      from.remove_prefix(2);
+      return {};
+    }
+    const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    if (digits == 0) {
+      if (c == 'N' || is_digit(c) || static_cast<unsigned char>(c) >= 0x80) {
+        return failure_at(line_,
+                          "The escape \"\\" + escaped(std::string(1, c)) + "\" is not known here");
+      }
+      out += '\\';
+      from.remove_prefix(1);
+      return {};
+    }
+    uint32_t code = 0;
+    for (size_t i = 0; i < digits; ++i) {
+      const std::string_view hex = "0123456789abcdefABCDEF";
+      const size_t digit = 2 + i < from.size() ? hex.find(from[2 + i]) : std::string_view::npos;
+      if (digit == std::string_view::npos) {
+        return failure_at(line_, "An escape has too few digits");
+      }
+      code = code << 4 | static_cast<uint32_t>(digit < 16 ? digit : digit - 6);
+    }
+    if (code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) {
+      return failure_at(line_, "An escape is of no character");
+    }
+    append_utf8(out, code);
+    from.remove_prefix(2 + digits);
+    return {};
+  }
+
+  Status symbol() {
+    for (const std::string_view two : {"//", "**", "==", "!=", ">=", "<="}) {
+      if (rest_.starts_with(two)) {
+        add(Token::Kind::symbol, rest_.substr(0, 2));
+        skip(2);
+        return {};
+      }
+    }
+    const char c = rest_[0];
+    if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos) {
+      return failure_at(line_,
+                        "The character \"" +
+                            escaped(rest_.substr(0, std::max<size_t>(utf8_length(rest_), 1))) +
+                            "\" stands in a tag");
+    }
+    if (c == '(' || c == '[' || c == '{') {
+      open_ += c;
+    } else if (c == ')' || c == ']' || c == '}') {
+      const char begin = c == ')' ? '(' : c == ']' ? '[' : '{';
+      if (open_.empty() || open_.back() != begin) {
+        return failure_at(line_, std::string("The bracket \"") + c + "\" closes none");
+      }
+      open_.pop_back();
+    }
+    add(Token::Kind::symbol, rest_.substr(0, 1));
+    skip(1);
+    return {};
+  }
+
+  void add(Token::Kind kind, std::string_view text) {
+    if (kind != Token::Kind::data || !text.empty()) {
+      out_.push_back({kind, line_, text});
+    }
+  }
+
+  void skip(size_t n) {
+    line_ += static_cast<uint32_t>(std::ranges::count(rest_.substr(0, n), '\n'));
+    line_begins_ = n > 0 && rest_[n - 1] == '\n';
+    rest_.remove_prefix(n);
+  }
+
+  Tree& tree_;
+  std::string_view rest_;
+  uint32_t line_ = 1;
+  bool line_begins_ = true;
+  std::string open_;  // brackets
+  std::vector<Token> out_;
+};
+
+}  // namespace
+
+Status failure_at(uint32_t line, std::string_view message) {
+  return failure(std::string(message) + " (line " + std::to_string(line) + ").");
+}
+
+Result<std::vector<Token>> lex(Tree& tree) { return Lexer(tree).lex(); }
+
+}  // namespace bowline::text::chat

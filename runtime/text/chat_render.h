@@ -1,0 +1,79 @@
+// What filters, tests and methods see of a rendering.
+#pragma once
+
+#include "chat_strings.h"
+#include "chat_template.h"
+
+namespace bowline::text::chat {
+
+// Arguments of a call. Each is taken by its number or its name; what nobody took is refused by require_taken().
+class Arguments {
+ public:
+  std::vector<Value> positional;
+  std::vector<std::pair<std::string_view, Value>> named;
+
+  const Value* take(size_t number, std::string_view name);
+  // As take(). Errors  bad_file: it is no such value.
+  Result<int64_t> integer(size_t number, std::string_view name, int64_t otherwise);
+  Result<std::optional<std::string_view>> text(size_t number, std::string_view name);
+  // The rest from `number` on, as arguments of another call.
+  Arguments rest(size_t number);
+  Status require_taken() const;
+
+ private:
+  size_t taken_ = 0;
+  std::vector<std::string_view> names_;
+};
+
+bool is_text_method(std::string_view name);
+
+class Renderer {
+ public:
+  Renderer(Heap& heap, std::optional<int64_t> now) : heap_(heap), now_(now) {}
+
+  Result<std::string> render(const Tree& tree, Scope* globals);
+
+  Heap& heap() { return heap_; }
+  Result<Value> filter(std::string_view name, const Value& value, Arguments arguments);
+  Result<bool> test(std::string_view name, const Value& value, Arguments arguments);
+  Result<Value> method(const Method& method, Arguments arguments);
+  Result<Value> function(std::string_view name, Arguments arguments);
+  // value.name, value[key].
+  Result<Value> attribute(const Value& value, std::string_view name);
+  Result<Value> item(const Value& value, const Value& key);
+
+ private:
+  enum class Flow : uint8_t { on, stop, next };
+
+  Result<Flow> run(const Body& body, Scope* scope, std::string& out);
+  Result<Flow> run(const Statement& s, Scope* scope, std::string& out);
+  Result<Flow> loop(const Statement& s, Scope* scope, std::string& out);
+  Status append(std::string& out, std::string_view text);
+  Status assign(const Statement& s, const Value& value, Scope* scope);
+  Status assign(const Target& target, const Value& value, Scope* scope);
+  // What a body prints.
+  Result<Value> captured(const Body& body, Scope* outer);
+  Result<bool> ahead(Loop& loop);
+
+  Result<Value> evaluate(const Expression* e, Scope* scope);
+  Result<Value> evaluate_here(const Expression& e, Scope* scope);
+  Result<Value> binary(const Expression& e, Scope* scope);
+  Result<Value> compare(const Expression& e, Scope* scope);
+  Result<Value> concat(const Expression& e, Scope* scope);
+  Result<Value> collection(const Expression& e, Scope* scope);
+  Result<Value> slice(const Expression& e, Scope* scope);
+  Result<Value> part_of(std::string_view text, const Slice& slice);
+  Result<Value> joined(std::string_view a, std::string_view b);
+  Result<Value> called(const Expression& e, Scope* scope);
+  Result<Value> filtered(const Expression& e, const Value* of, Scope* scope);
+  Result<Value> call_macro(const Macro& macro, Arguments arguments);
+  Result<Value> name(std::string_view asked, Scope* scope) const;
+  Result<Arguments> arguments(const Expression& e, Scope* scope);
+  Result<Value> of_loop(Loop& loop, std::string_view name);
+
+  Heap& heap_;
+  std::optional<int64_t> now_;
+  uint32_t level_ = 0;
+};
+
+}  // namespace bowline::text::chat

@@ -1,0 +1,44 @@
+// What Python does with texts, by code points. All texts are valid UTF-8.
+#pragma once
+
+#include <optional>
+
+#include "chat_value.h"
+
+namespace bowline::text::chat {
+
+// A list of texts of one code point each.
+Result<Value> code_points(Heap& heap, std::string_view text);
+int64_t length(std::string_view text);
+// Bytes before code point `n`; of the whole text where it has no more.
+size_t offset_of(std::string_view text, int64_t n);
+
+// str.isspace() of the code point at the begin of a text that is not empty.
+bool begins_with_space(std::string_view text);
+
+enum class Side : uint8_t { both, left, right };
+// str.strip(chars); without chars white space goes.
+std::string_view strip(std::string_view text, Side side,
+                       std::optional<std::string_view> chars = std::nullopt);
+// str.split(separator, most); without a separator at runs of white space. most < 0: any number.
+Result<std::vector<Value>> split(Heap& heap, std::string_view text,
+                                 std::optional<std::string_view> separator, int64_t most,
+                                 bool from_right);
+// str.replace(from, to, most).
+Result<std::string> replace(Heap& heap, std::string_view text, std::string_view from,
+                            std::string_view to, int64_t most);
+Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text);
+
+enum class Case : uint8_t { lower, upper, title, capitalize };
+// Errors  bad_file: the text has more than ASCII, whose rules are not known here.
+Result<std::string> with_case(std::string_view text, Case to);
+
+// a[start:stop:step] of so many elements: their numbers.
+struct Slice {
+  std::optional<int64_t> start;
+  std::optional<int64_t> stop;
+  int64_t step = 1;
+};
+std::vector<size_t> sliced(const Slice& slice, size_t size);
+
+}  // namespace bowline::text::chat

@@ -1,0 +1,130 @@
+// A chat template as a tree: statements with expressions, in a subset of Jinja2 as Hugging Face transformers configures it
+// (trim_blocks, lstrip_blocks, loop controls, the tag `generation`).
+#pragma once
+
+#include <deque>
+#include <map>
+
+#include "chat_value.h"
+
+namespace bowline::text::chat {
+
+struct Expression {
+  enum class Op : uint8_t {
+    constant,
+    name,
+    list,
+    tuple,
+    dict,       // key, value, key, value, ...
+    attribute,  // parts[0].text
+    item,       // parts[0][parts[1]]
+    slice,      // parts[0][parts[1] : parts[2] : parts[3]], each of the last three or null
+    call,       // parts[0](others, named)
+    filter,     // parts[0] | text(others, named); parts[0] is null in a tag
+    test,       // parts[0] is text(others)
+    negative,
+    positive,
+    binary,    // text: "+", "-", "*", "/", "//", "%", "**"
+    concat,    // parts[0] ~ parts[1] ~ ...
+    compare,   // parts[0] operators[0] parts[1] operators[1] parts[2] ...
+    all,       // and
+    any,       // or
+    negation,  // not
+    choice,    // parts[1] if parts[0] else parts[2], which may be null
+  };
+  Op op = Op::constant;
+  uint32_t line = 0;
+  uint32_t depth = 1;  // of the tree below
+  std::string_view text;
+  Value value;
+  std::vector<const Expression*> parts;
+  std::vector<std::pair<std::string_view, const Expression*>> named;
+  std::vector<std::string_view> operators;
+};
+
+// What is assigned to: a name, an attribute of a namespace, or several.
+struct Target {
+  std::string_view name;
+  std::string_view attribute;
+};
+
+using Body = std::vector<const Statement*>;
+
+struct Statement {
+  enum class Kind : uint8_t {
+    text,
+    print,      // expression
+    branch,     // if, elif, else (null)
+    loop,       // for targets in expression if condition: body, otherwise
+    set,        // targets = expression
+    set_block,  // targets = body through the filter `expression`, or null
+    filter,     // body through the filter `expression`
+    macro,      // text(parameters): body
+    block,      // body, with names of its own
+    stop,       // break
+    next,       // continue
+  };
+  struct Branch {
+    const Expression* condition = nullptr;
+    Body body;
+  };
+  struct Argument {
+    std::string_view name;
+    const Expression* otherwise = nullptr;
+  };
+  Kind kind = Kind::text;
+  uint32_t line = 0;
+  std::string_view text;
+  const Expression* expression = nullptr;
+  const Expression* condition = nullptr;
+  std::vector<Target> targets;
+  bool unpacks = false;  // the targets are of a tuple, even if there is one
+  std::vector<Branch> branches;
+  std::vector<Argument> parameters;
+  Body body;
+  Body otherwise;
+};
+
+// Owns the tree and what its texts point into; it does not move.
+struct Tree {
+  std::string source;
+  std::deque<std::string> texts;
+  std::deque<Expression> expressions;
+  std::deque<Statement> statements;
+  Body body;
+};
+
+struct Token {
+  enum class Kind : uint8_t {
+    data,
+    print_begin,
+    print_end,
+    block_begin,
+    block_end,
+    name,
+    text,
+    integer,
+    symbol,
+    end,
+  };
+  Kind kind = Kind::end;
+  uint32_t line = 0;
+  std::string_view text;  // of a text what it stands for
+  int64_t integer = 0;
+};
+
+constexpr size_t kMostTemplateBytes = size_t{1} << 20;
+
+// `line` of a failure: "... (line 3)."
+Status failure_at(uint32_t line, std::string_view message);
+
+// Errors  bad_file: the line is named.
+Result<std::vector<Token>> lex(Tree& tree);
+Status parse(Tree& tree);
+
+// Renders with the names of `globals`. Errors  bad_argument: raise_exception. bad_file: all else; the line is named.
+Result<std::string> render(const Tree& tree, Heap& heap,
+                           std::vector<std::pair<std::string_view, Value>> globals,
+                           std::optional<int64_t> now);
+
+}  // namespace bowline::text::chat

@@ -1,0 +1,445 @@
+#include "chat_value.h"
+
+#include "chat_loop.h"
+#include "chat_strings.h"
+
+namespace bowline::text::chat {
+namespace {
+
+constexpr int kMostLevels = 100;
+
+}  // namespace
+
+Status failure(std::string message) { return Status(Code::bad_file, std::move(message)); }
+
+std::string_view described(Kind kind) {
+  switch (kind) {
+    case Kind::undefined:
+      return "an undefined value";
+    case Kind::none:
+      return "none";
+    case Kind::boolean:
+      return "a boolean";
+    case Kind::integer:
+      return "a number";
+    case Kind::text:
+      return "a text";
+    case Kind::list:
+      return "a list";
+    case Kind::tuple:
+      return "a tuple";
+    case Kind::dict:
+      return "a dict";
+    case Kind::name_space:
+      return "a namespace";
+    case Kind::iterator:
+      return "what a filter gives";
+    case Kind::loop:
+      return "a loop";
+    case Kind::macro:
+      return "a macro";
+    case Kind::function:
+    case Kind::method:
+      return "a function";
+  }
+  return "nothing";
+}
+
+Heap::Heap() = default;
+Heap::~Heap() = default;
+
+Status Heap::step(uint64_t bytes) {
+  steps_ += 1 + bytes / 64;
+  if (steps_ > kMostSteps) {
+    return failure("It takes more than " + std::to_string(kMostSteps) + " steps.");
+  }
+  return {};
+}
+
+Status Heap::take(uint64_t bytes) {
+  BOWLINE_TRY(step(bytes));
+  bytes_ += bytes;
+  if (bytes_ > kMostBytes) {
+    return failure("It makes values of more than " + std::to_string(kMostBytes) + " bytes.");
+  }
+  return {};
+}
+
+Result<Value> Heap::text(std::string t) {
+  BOWLINE_TRY(take(t.size() + sizeof(std::string)));
+  return Value::of(std::string_view(texts_.emplace_back(std::move(t))));
+}
+
+Result<Value> Heap::list(std::vector<Value> items, Kind kind) {
+  BOWLINE_TRY(take(items.size() * sizeof(Value) + sizeof(items)));
+  Value v = Value::of(kind);
+  v.list = &lists_.emplace_back(std::move(items));
+  return v;
+}
+
+Result<Value> Heap::dict(std::vector<Pair> pairs, Kind kind) {
+  BOWLINE_TRY(take(pairs.size() * sizeof(Pair) + sizeof(pairs)));
+  Value v = Value::of(kind);
+  v.dict = &dicts_.emplace_back(std::move(pairs));
+  return v;
+}
+
+Result<Value> Heap::iterator(std::vector<Value> items) {
+  BOWLINE_TRY(take(items.size() * sizeof(Value) + sizeof(Iterator)));
+  Value v = Value::of(Kind::iterator);
+  v.iterator = &iterators_.emplace_back(std::move(items));
+  return v;
+}
+
+Result<Value> Heap::method(const Value& of, std::string_view name) {
+  BOWLINE_TRY(take(sizeof(Method)));
+  Value v = Value::of(Kind::method);
+  v.method = &methods_.emplace_back(of, name);
+  return v;
+}
+
+Result<Value> Heap::macro(const Statement* statement, Scope* scope) {
+  BOWLINE_TRY(take(sizeof(Macro)));
+  Value v = Value::of(Kind::macro);
+  v.macro = &macros_.emplace_back(statement, scope);
+  return v;
+}
+
+Result<Scope*> Heap::scope(Scope* outer) {
+  BOWLINE_TRY(take(sizeof(Scope)));
+  return &scopes_.emplace_back(Scope{outer, {}});
+}
+
+Result<Loop*> Heap::loop() {
+  BOWLINE_TRY(take(sizeof(Loop)));
+  return loops_.emplace_back(std::make_unique<Loop>()).get();
+}
+
+bool is_true(const Value& v) {
+  switch (v.kind) {
+    case Kind::undefined:
+    case Kind::none:
+      return false;
+    case Kind::boolean:
+    case Kind::integer:
+      return v.number() != 0;
+    case Kind::text:
+      return !v.text.empty();
+    case Kind::list:
+    case Kind::tuple:
+      return !v.list->empty();
+    case Kind::dict:
+      return !v.dict->empty();
+    default:
+      return true;
+  }
+}
+
+Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
+  BOWLINE_TRY(heap.step());
+  if (depth > kMostLevels) {
+    return failure("It compares values of more than " + std::to_string(kMostLevels) + " levels.");
+  }
+  if (a.is_number() && b.is_number()) {
+    return a.number() == b.number();
+  }
+  if (a.kind != b.kind) {
+    return false;
+  }
+  switch (a.kind) {
+    case Kind::undefined:
+    case Kind::none:
+      return true;
+    case Kind::text:
+      BOWLINE_TRY(heap.step(a.text.size()));
+      return a.text == b.text;
+    case Kind::list:
+    case Kind::tuple:
+      if (a.list->size() != b.list->size()) {
+        return false;
+      }
+      for (size_t i = 0; i < a.list->size(); ++i) {
+        BOWLINE_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
+        if (!same) {
+          return false;
+        }
+      }
+      return true;
+    case Kind::dict:
+      if (a.dict->size() != b.dict->size()) {
+        return false;
+      }
+      for (const auto& [key, value] : *a.dict) {
+        BOWLINE_ASSIGN(const Value* other, find(heap, b, key));
+        if (other == nullptr) {
+          return false;
+        }
+        BOWLINE_ASSIGN(const bool same, equal(heap, value, *other, depth + 1));
+        if (!same) {
+          return false;
+        }
+      }
+      return true;
+    case Kind::name_space:
+      return a.dict == b.dict;
+    default:
+      return failure("It compares " + std::string(described(a.kind)) +
+                     ", which is not known here.");
+  }
+}
+
+Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
+  BOWLINE_TRY(heap.step());
+  if (a.is_number() && b.is_number()) {
+    return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
+  }
+  if (a.kind == Kind::text && b.kind == Kind::text) {
+    BOWLINE_TRY(heap.step(a.text.size()));
+    const int c = a.text.compare(b.text);  // the order of bytes of UTF-8 is that of code points
+    return c < 0 ? -1 : c > 0 ? 1 : 0;
+  }
+  if (a.is_sequence() && a.kind == b.kind && depth < kMostLevels) {
+    for (size_t i = 0; i < a.list->size() && i < b.list->size(); ++i) {
+      BOWLINE_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
+      if (!same) {
+        return order(heap, (*a.list)[i], (*b.list)[i], depth + 1);
+      }
+    }
+    return order(heap, Value::of(static_cast<int64_t>(a.list->size())),
+                 Value::of(static_cast<int64_t>(b.list->size())), depth + 1);
+  }
+  return failure("It asks for the order of " + std::string(described(a.kind)) + " and " +
+                 std::string(described(b.kind)) + ".");
+}
+
+Result<const Value*> find(Heap& heap, const Value& dict, const Value& key) {
+  if (key.kind == Kind::list || key.kind == Kind::dict) {
+    return failure("It looks for " + std::string(described(key.kind)) + " in a dict.");
+  }
+  for (const Pair& pair : *dict.dict) {
+    BOWLINE_ASSIGN(const bool same, equal(heap, pair.first, key));
+    if (same) {
+      return &pair.second;
+    }
+  }
+  return static_cast<const Value*>(nullptr);
+}
+
+Result<bool> contains(Heap& heap, const Value& in, const Value& what) {
+  switch (in.kind) {
+    case Kind::text:
+      if (what.kind != Kind::text) {
+        return failure("It looks for " + std::string(described(what.kind)) + " in a text.");
+      }
+      BOWLINE_TRY(heap.step(in.text.size()));
+      return in.text.find(what.text) != std::string_view::npos;
+    case Kind::dict: {
+      BOWLINE_ASSIGN(const Value* found, find(heap, in, what));
+      return found != nullptr;
+    }
+    case Kind::undefined:
+      return false;
+    case Kind::list:
+    case Kind::tuple:
+      for (const Value& item : *in.list) {
+        BOWLINE_ASSIGN(const bool same, equal(heap, item, what));
+        if (same) {
+          return true;
+        }
+      }
+      return false;
+    default:
+      return failure("It looks for something in " + std::string(described(in.kind)) + ".");
+  }
+}
+
+Result<std::string_view> printed(Heap& heap, const Value& v) {
+  switch (v.kind) {
+    case Kind::undefined:
+      return std::string_view();
+    case Kind::none:
+      return std::string_view("None");
+    case Kind::boolean:
+      return std::string_view(v.boolean ? "True" : "False");
+    case Kind::integer: {
+      BOWLINE_ASSIGN(const Value text, heap.text(std::to_string(v.integer)));
+      return text.text;
+    }
+    case Kind::text:
+      return v.text;
+    default:
+      return failure("It prints " + std::string(described(v.kind)) + ", which is not known here.");
+  }
+}
+
+Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
+  std::vector<Value> out;
+  switch (v.kind) {
+    case Kind::undefined:
+      break;
+    case Kind::list:
+    case Kind::tuple:
+      return v.list;
+    case Kind::iterator:
+      if (std::exchange(v.iterator->is_used, true)) {
+        return failure("It goes through what a filter gives a second time.");
+      }
+      return &v.iterator->items;
+    case Kind::dict:
+      for (const Pair& pair : *v.dict) {
+        out.push_back(pair.first);
+      }
+      break;
+    case Kind::text: {
+      BOWLINE_ASSIGN(const Value letters, code_points(heap, v.text));
+      return letters.list;
+    }
+    default:
+      return failure("It goes through " + std::string(described(v.kind)) + ".");
+  }
+  BOWLINE_ASSIGN(const Value list, heap.list(std::move(out)));
+  return list.list;
+}
+
+namespace {
+
+void append_json(std::string& out, std::string_view text) {
+  out += '"';
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      case '\b':
+        out += "\\b";
+        break;
+      case '\f':
+        out += "\\f";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < 0x20) {
+          out += "\\u00";
+          out += "01"[c >> 4];
+          out += "0123456789abcdef"[c & 15];
+        } else {
+          out += c;
+        }
+    }
+  }
+  out += '"';
+}
+
+class Json {
+ public:
+  Json(Heap& heap, int64_t indent) : heap_(heap), indent_(indent) {}
+
+  Status add(const Value& v, int depth) {
+    BOWLINE_TRY(heap_.step());
+    if (depth > kMostLevels || out.size() > Heap::kMostBytes) {
+      return failure("It writes JSON of more than " + std::to_string(kMostLevels) +
+                     " levels, or too much of it.");
+    }
+    switch (v.kind) {
+      case Kind::none:
+        out += "null";
+        return {};
+      case Kind::boolean:
+        out += v.boolean ? "true" : "false";
+        return {};
+      case Kind::integer:
+        out += std::to_string(v.integer);
+        return {};
+      case Kind::text:
+        BOWLINE_TRY(heap_.step(v.text.size()));
+        append_json(out, v.text);
+        return {};
+      case Kind::list:
+      case Kind::tuple:
+        return add_list(*v.list, depth);
+      case Kind::dict:
+        return add_dict(*v.dict, depth);
+      default:
+        return failure("It writes " + std::string(described(v.kind)) + " as JSON.");
+    }
+  }
+
+  std::string out;
+
+ private:
+  Status add_list(const std::vector<Value>& list, int depth) {
+    out += '[';
+    for (const Value& item : list) {
+      BOWLINE_TRY(item_begin(&item == list.data(), depth + 1));
+      BOWLINE_TRY(add(item, depth + 1));
+    }
+    return end(']', list.empty(), depth);
+  }
+
+  Status add_dict(const std::vector<Pair>& dict, int depth) {
+    out += '{';
+    for (const Pair& pair : dict) {
+      if (pair.first.kind != Kind::text) {
+        return failure("It writes a dict as JSON with a key that is " +
+                       std::string(described(pair.first.kind)) + ", which is not known here.");
+      }
+      BOWLINE_TRY(item_begin(&pair == dict.data(), depth + 1));
+      append_json(out, pair.first.text);
+      out += ": ";
+      BOWLINE_TRY(add(pair.second, depth + 1));
+    }
+    return end('}', dict.empty(), depth);
+  }
+
+  Status item_begin(bool first, int depth) {
+    if (!first) {
+      out += indent_ < 0 ? ", " : ",";
+    }
+    return line(depth);
+  }
+
+  Status end(char bracket, bool empty, int depth) {
+    if (!empty) {
+      BOWLINE_TRY(line(depth));
+    }
+    out += bracket;
+    return {};
+  }
+
+  Status line(int depth) {
+    if (indent_ >= 0) {
+      const auto spaces = static_cast<uint64_t>(indent_) * static_cast<uint64_t>(depth);
+      BOWLINE_TRY(heap_.step(64 * spaces));
+      out += '\n';
+      out.append(spaces, ' ');
+    }
+    return {};
+  }
+
+  Heap& heap_;
+  int64_t indent_;
+};
+
+}  // namespace
+
+Result<std::string> to_json(Heap& heap, const Value& v, int64_t indent) {
+  if (indent > 100) {
+    return failure("It indents JSON by " + std::to_string(indent) + ".");
+  }
+  Json json(heap, indent);
+  BOWLINE_TRY(json.add(v, 0));
+  return std::move(json.out);
+}
+
+}  // namespace bowline::text::chat
