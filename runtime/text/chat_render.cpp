@@ -26,6 +26,19 @@ bool is_unknown_global(std::string_view name) {
          name.ends_with("_tokens");
 }
 
+// What Python's texts have besides is_text_method().
+bool is_unknown_text_method(std::string_view name) {
+  for (const std::string_view known :
+       {"casefold", "center", "count", "encode", "expandtabs", "format", "format_map", "index",
+        "ljust", "maketrans", "partition", "rfind", "rindex", "rjust", "rpartition", "swapcase",
+        "translate", "zfill"}) {
+    if (name == known) {
+      return true;
+    }
+  }
+  return name.starts_with("is") || name.starts_with('_');
+}
+
 bool is_global_function(std::string_view name, bool with_clock) {
   return name == "namespace" || name == "range" || name == "dict" || name == "raise_exception" ||
          (name == "strftime_now" && with_clock);
@@ -709,7 +722,10 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
       if (is_text_method(name)) {
         return heap_.method(value, name);
       }
-      [[fallthrough]];
+      if (is_unknown_text_method(name)) {
+        return failure("The method " + quoted(name) + " of a text is not known here.");
+      }
+      return Value::undefined(name);
     default:
       return failure("The attribute " + quoted(name) + " of " + std::string(described(value.kind)) +
                      " is not known here.");

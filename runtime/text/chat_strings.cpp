@@ -95,8 +95,7 @@ std::vector<Value> words(std::string_view text, int64_t most, bool from_right) {
   const Side begin = from_right ? Side::right : Side::left;
   for (text = strip(text, begin); !text.empty(); text = strip(text, begin)) {
     if (most >= 0 && static_cast<int64_t>(out.size()) == most) {
-      // What is left is one word, which keeps its spaces but for those of its other end.
-      out.push_back(Value::of(strip(text, from_right ? Side::left : Side::right)));
+      out.push_back(Value::of(text));  // with the spaces of its other end
       break;
     }
     if (from_right) {

@@ -1,0 +1,13 @@
+// Prints the chat formats that the library has by name, with their templates, as JSON.
+#include <bowline_text.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+int main() {
+  nlohmann::json out;
+  for (const std::string& name : bowline::text::ChatFormat::names()) {
+    out[name] = bowline::text::ChatFormat::named(name).value().text();
+  }
+  std::cout << out.dump() << "\n";
+}

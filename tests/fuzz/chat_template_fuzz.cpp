@@ -1,0 +1,40 @@
+// Any text as a chat template, and any conversation: rendered within the limits or refused with a status, and the same when it is
+// rendered again. Lines that begin with \1 are messages: a role, \2, a content; all else is the template.
+#include <bowline_text.h>
+
+namespace {
+
+using namespace bowline;
+
+bool reached_the_end = false;
+
+}  // namespace
+
+extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const std::string_view text = input.substr(0, input.find("\n\1"));
+  std::vector<text::ChatMessage> messages;
+  for (size_t at = text.size(); at < input.size() && messages.size() < 16;) {
+    const std::string_view message = input.substr(at + 2, input.find("\n\1", at + 2) - (at + 2));
+    const size_t end = message.find('\2');
+    messages.push_back({std::string(message.substr(0, end)),
+                        std::string(end < message.size() ? message.substr(end + 1) : "")});
+    at += 2 + message.size();
+  }
+  const auto format = text::ChatFormat::from_template(text);
+  if (!format.ok()) {
+    return 0;
+  }
+  const text::SpecialTexts special{"<s>", "</s>", 1735732800};
+  for (const bool add : {false, true}) {
+    const auto once = format.value().render(messages, add, special);
+    const auto again = format.value().render(messages, add, special);
+    if (once.ok() != again.ok() || (once.ok() && once.value() != again.value())) {
+      __builtin_trap();
+    }
+    reached_the_end = reached_the_end || (once.ok() && !once.value().empty());
+  }
+  return 0;
+}
