@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
 constexpr std::string_view kScale = ".lora_scale", kAlpha = ".lora_alpha", kZero = ".lora_zero";
+constexpr std::string_view kDropout = ".lora_dropout";  // where it is not 0
 
 // The adapter that a parameter belongs to; nothing of one that belongs to none.
 std::string_view adapter_of(const ParameterRow& p) {
@@ -30,7 +31,7 @@ std::string_view adapter_of(const ParameterRow& p) {
       return name.substr(0, name.size() - end.size());
     }
   }
-  for (const std::string_view end : {kScale, kAlpha, kZero}) {
+  for (const std::string_view end : {kScale, kAlpha, kZero, kDropout}) {
     if (name.ends_with(end)) {
       return name.substr(0, name.size() - end.size());
     }
@@ -105,6 +106,9 @@ class Adding {
          {std::pair(kScale, scale), std::pair(kAlpha, options_.alpha), std::pair(kZero, 0.0f)}) {
       BOWLINE_TRY(add_number(end, value, target, device));
     }
+    if (options_.dropout > 0) {
+      BOWLINE_TRY(add_number(kDropout, options_.dropout, target, device));
+    }
     if (options_.freeze_others) {
       freeze_others();
     }
@@ -117,6 +121,9 @@ class Adding {
     BOWLINE_REQUIRE(options_.rank >= 1, "Adapter \"{}\" has a rank of {}.", name_, options_.rank);
     BOWLINE_REQUIRE(std::isfinite(options_.alpha), "Adapter \"{}\" has an alpha of {}.", name_,
                     options_.alpha);
+    BOWLINE_REQUIRE(options_.dropout >= 0 && options_.dropout < 1,
+                    "Adapter \"{}\" has a dropout of {}, outside of [0, 1).", name_,
+                    options_.dropout);
     const std::vector<std::string> names = adapter_names(table_);
     BOWLINE_REQUIRE(std::ranges::find(names, name_) == names.end(),
                     "There is an adapter \"{}\" already.", name_);
@@ -365,6 +372,9 @@ Result<uint32_t> scale_of(const Table& table, std::string_view adapter) {
 }
 Result<uint32_t> zero_of(const Table& table, std::string_view adapter) {
   return part_of(table, adapter, kZero);
+}
+Result<float> dropout_of(const Table& table, std::string_view adapter) {
+  return table.find(format("{}{}", adapter, kDropout)) ? number_of(table, adapter, kDropout) : 0.0f;
 }
 
 Result<AdapterReport> add_adapter(Table& table, std::string_view name,

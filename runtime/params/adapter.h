@@ -27,6 +27,8 @@ std::optional<LowRank> low_rank(const Table& table, uint32_t target, std::string
 // Errors  bad_argument: the table has no such parameter.
 Result<uint32_t> scale_of(const Table& table, std::string_view adapter);
 Result<uint32_t> zero_of(const Table& table, std::string_view adapter);
+// The rate of its dropout: 0 unless it has one.
+Result<float> dropout_of(const Table& table, std::string_view adapter);
 
 // `readings`: by parameter. A failure may leave some of the rows: the table is a copy.
 Result<AdapterReport> add_adapter(Table& table, std::string_view name,

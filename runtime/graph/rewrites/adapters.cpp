@@ -8,6 +8,7 @@ namespace bowline::graph {
 namespace {
 
 using file::CastAttributesT;
+using file::DropoutAttributesT;
 using file::MatMulAttributesT;
 using file::NoAttributesT;
 using params::Reading;
@@ -52,18 +53,24 @@ struct Change {
   ValueId u = kNoValue;
   ValueId v = kNoValue;
   ValueId scale = kNoValue;
+  float dropout = 0;
 };
+
+// Streams of their dropouts, so that no two draw the same numbers: apart from those that graphs have of their own, which count from 0.
+constexpr uint32_t kFirstStream = uint32_t{1} << 31;
 
 class Adapting {
  public:
-  Adapting(Graph& graph, const params::Table& table, std::span<const std::string> adapters)
-      : graph_(graph), table_(table), adapters_(adapters) {}
+  // `stream`: that of the next dropout.
+  Adapting(Graph& graph, const params::Table& table, std::span<const std::string> adapters,
+           uint32_t& stream)
+      : graph_(graph), table_(table), adapters_(adapters), stream_(stream) {}
 
   Status rewrite() {
     std::vector<Node> before = std::move(graph_.nodes);
     for (size_t n = 0; n < before.size(); ++n) {
       if (before[n].repeat) {
-        BOWLINE_TRY(Adapting(*before[n].repeat->body, table_, adapters_).rewrite());
+        BOWLINE_TRY(Adapting(*before[n].repeat->body, table_, adapters_, stream_).rewrite());
       }
       BOWLINE_TRY(add(std::move(before[n])));
     }
@@ -114,18 +121,24 @@ class Adapting {
       return step(Op::Mul, {x, c.scale}, Attributes::of(NoAttributesT{}));
     };
     const Attributes none = Attributes::of(NoAttributesT{});
-    if (of.op == Op::Linear) {
-      return step(Op::Linear, {scaled(step(Op::Linear, {of.inputs[0], c.v}, none)), c.u}, none);
-    }
     if (of.op == Op::Embedding) {
       const ValueId rows = scaled(step(Op::Embedding, {c.u, of.inputs[1]}, none));
       return step(Op::MatMul, {rows, c.v}, Attributes::of(MatMulAttributesT{}));
     }
+    ValueId x = of.inputs[0];
+    if (c.dropout != 0) {
+      DropoutAttributesT dropout;
+      dropout.rate = c.dropout;
+      dropout.stream = stream_++;
+      x = step(Op::Dropout, {x}, Attributes::of(dropout));
+    }
+    if (of.op == Op::Linear) {
+      return step(Op::Linear, {scaled(step(Op::Linear, {x, c.v}, none)), c.u}, none);
+    }
     const bool transposed = of.attributes.as<file::MatMulAttributes>().transpose_b();
     MatMulAttributesT second;
     second.transpose_b = transposed;
-    const ValueId narrow =
-        scaled(step(Op::MatMul, {of.inputs[0], transposed ? c.v : c.u}, of.attributes));
+    const ValueId narrow = scaled(step(Op::MatMul, {x, transposed ? c.v : c.u}, of.attributes));
     return step(Op::MatMul, {narrow, transposed ? c.u : c.v}, Attributes::of(second));
   }
 
@@ -180,6 +193,7 @@ class Adapting {
                            std::string_view adapter) {
     BOWLINE_ASSIGN(const uint32_t scale, params::scale_of(table_, adapter));
     BOWLINE_ASSIGN(const uint32_t zero, params::zero_of(table_, adapter));
+    BOWLINE_ASSIGN(const float dropout, params::dropout_of(table_, adapter));
     std::vector<uint32_t> u, v, scales;
     for (const uint32_t p : parameters) {
       const auto own = params::low_rank(table_, p, adapter);
@@ -191,7 +205,7 @@ class Adapting {
     const DType dtype = table_.storages[table_.parameters[some].tie].dtype;
     return Change{format("{}.{}", table_.parameters[some].name, adapter),
                   value_of(std::move(u), dtype), value_of(std::move(v), dtype),
-                  value_of(std::move(scales), dtype)};
+                  value_of(std::move(scales), dtype), dropout};
   }
 
   // The parameters in the dtype of the matrix.
@@ -223,6 +237,7 @@ class Adapting {
   Graph& graph_;
   const params::Table& table_;
   std::span<const std::string> adapters_;
+  uint32_t& stream_;
   std::map<ValueId, std::vector<Change>> changes_;
   std::map<std::pair<std::vector<uint32_t>, DType>, ValueId> values_;
   std::vector<Node> casts_;
@@ -244,7 +259,8 @@ Status add_adapters(Graph& graph, const params::Table& table) {
   if (adapters.empty()) {
     return {};
   }
-  return Adapting(graph, table, adapters).rewrite();
+  uint32_t stream = kFirstStream;
+  return Adapting(graph, table, adapters, stream).rewrite();
 }
 
 void renumber_parameters(Graph& graph, std::span<const uint32_t> numbers) {
