@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of peft_test.cpp: two small models of transformers with random weights, adapters of peft for them, and what they compute.
+
+    python -m venv venv && venv/bin/pip install torch==2.13.0 transformers==5.23.0 peft==0.21.2
+    venv/bin/python tests/peft/make_peft_fixtures.py tests/peft/fixtures
+
+With --check FOLDER NAME: opens an adapter that Bowline wrote for the model NAME of the fixtures, and prints the largest difference between its
+logits and those of the adapter that Bowline read."""
+import argparse
+import json
+import os
+import shutil
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+VOCABULARY = 48
+MODELS = {
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+        max_position_embeddings=32, tie_word_embeddings=False, initializer_range=0.2, bos_token_id=1, eos_token_id=2)),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(
+        vocab_size=VOCABULARY, n_embd=16, n_layer=1, n_head=2, n_positions=16, initializer_range=0.2, bos_token_id=1, eos_token_id=2,
+        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
+}
+# name: model, config
+ADAPTERS = {
+    "llama_qv": ("llama", dict(r=4, lora_alpha=10, target_modules=["q_proj", "v_proj", "down_proj"])),
+    "llama_some_layers": ("llama", dict(r=2, lora_alpha=8, target_modules=["o_proj", "up_proj"], layers_to_transform=[1])),
+    "llama_tables": ("llama", dict(r=3, lora_alpha=6, target_modules=["embed_tokens", "lm_head", "gate_proj"], use_rslora=True)),
+    "gpt2_conv1d": ("gpt2", dict(r=4, lora_alpha=4, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
+}
+
+
+def tokens(seed):
+    return torch.randint(0, VOCABULARY, (2, 8), generator=torch.Generator().manual_seed(seed))
+
+
+def randomize(model, seed, zero_b=False):
+    generator = torch.Generator().manual_seed(seed)
+    for name, p in model.named_parameters():
+        if "lora_" in name:
+            is_b = "lora_B" in name or "embedding_B" in name
+            p.data = torch.zeros_like(p) if zero_b and is_b else torch.randn(p.shape, generator=generator) * 0.2
+
+
+def rounded(values):
+    return [float(f"{v:.7g}") for v in values.reshape(-1).tolist()]
+
+
+def logits_of(model, ids):
+    model.eval()
+    with torch.no_grad():
+        return model(ids).logits
+
+
+def losses_of(model, ids, labels):
+    """20 steps of AdamW on one batch, as `Trainer` has it: labels are those of the next tokens already."""
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=5e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01)
+    out = []
+    model.train()
+    for _ in range(20):
+        logits = model(ids).logits
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1))
+        out.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("out")
+    parser.add_argument("--check", nargs=2)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.check:
+        folder, name = args.check
+        with open(os.path.join(args.out, "expected.json"), encoding="utf-8") as f:
+            expected = json.load(f)["adapters"][name]
+        base = AutoModelForCausalLM.from_pretrained(os.path.join(args.out, expected["model"]))
+        logits = logits_of(PeftModel.from_pretrained(base, folder), tokens(1)).reshape(-1)
+        print(float((logits - torch.tensor(expected["logits"])).abs().max()))
+        return
+    shutil.rmtree(args.out, ignore_errors=True)
+    expected = {"tokens": tokens(1).reshape(-1).tolist(), "labels": tokens(2).reshape(-1).tolist(), "adapters": {}}
+    for number, (name, make) in enumerate(MODELS.items()):
+        torch.manual_seed(number + 1)
+        make().save_pretrained(os.path.join(args.out, name))
+    for number, (name, (model, settings)) in enumerate(ADAPTERS.items()):
+        base = AutoModelForCausalLM.from_pretrained(os.path.join(args.out, model))
+        adapted = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **settings))
+        randomize(adapted, number + 10)
+        folder = os.path.join(args.out, name)
+        adapted.save_pretrained(folder)
+        expected["adapters"][name] = {"model": model, "logits": rounded(logits_of(adapted, tokens(1)))}
+    base = AutoModelForCausalLM.from_pretrained(os.path.join(args.out, "llama"))
+    trained = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "up_proj"]))
+    randomize(trained, 99, zero_b=True)
+    trained.save_pretrained(os.path.join(args.out, "llama_begin"))
+    expected["losses"] = losses_of(trained, tokens(1), tokens(2))
+    for folder, _, files in os.walk(args.out):
+        for file in files:
+            if file in ("README.md", "generation_config.json"):
+                os.remove(os.path.join(folder, file))
+    with open(os.path.join(args.out, "expected.json"), "w", encoding="utf-8") as f:
+        json.dump(expected, f, separators=(",", ":"))
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+// Adapters of peft: what peft computes with them, the same tensors when they are written again, a training run beside peft's, and damaged
+// folders. make_peft_fixtures.py made the fixtures.
+#include <bowline.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "architectures/architecture.h"
+#include "gtest/gtest.h"
+#include "huggingface/read.h"
+#include "huggingface/safetensors.h"
+#include "peft/adapter.h"
+
+namespace bowline::peft {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+const std::string kFixtures = BOWLINE_PEFT_FIXTURES;
+
+template <class T>
+T must(Result<T> r) {
+  EXPECT_TRUE(r.ok()) << r.status().message();
+  return std::move(r).value();
+}
+#define EXPECT_OK(call)                                 \
+  do {                                                  \
+    const Status ok_status = (call);                    \
+    EXPECT_TRUE(ok_status.ok()) << ok_status.message(); \
+  } while (false)
+
+const json& expected() {
+  static const json loaded = [] {
+    std::ifstream file(kFixtures + "/expected.json");
+    return json::parse(file);
+  }();
+  return loaded;
+}
+
+Model model_of(const std::string& name) {
+  const import::Source source = must(huggingface::read(kFixtures + "/" + name));
+  return must(import::build_model(source, {})).model;
+}
+
+Device cpu() {
+  DeviceOptions options;
+  options.threads = 1;
+  return must(Device::open("cpu", options));
+}
+
+struct Batch {
+  std::vector<int32_t> tokens = expected()["tokens"];
+  std::vector<int32_t> labels = expected()["labels"];
+  TensorShape shape{2, 8};
+  std::vector<Tensor> tensors(bool with_labels) {
+    std::vector<Tensor> out = {{"tokens", DType::i32, shape, tokens.data()}};
+    if (with_labels) {
+      out.push_back({"labels", DType::i32, shape, labels.data()});
+    }
+    return out;
+  }
+};
+
+std::vector<float> logits_of(Model& model) {
+  const Device device = cpu();
+  EXPECT_OK(model.to(device));
+  Session session = must(Session::create(model, device, "forward", {{"batch", 2}, {"seq", 8}}));
+  std::vector<float> out(2 * 8 * 48);
+  Batch batch;
+  const Tensor outputs[] = {{"logits", DType::f32, {2, 8, 48}, out.data()}};
+  EXPECT_OK(session.run(batch.tensors(false), outputs));
+  EXPECT_OK(model.offload());
+  return out;
+}
+
+class Folder {
+ public:
+  explicit Folder(const std::string& name) : path_(testing::TempDir() + "peft_" + name) {
+    fs::remove_all(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class Adapters : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, Adapters,
+                         testing::Values("llama_qv", "llama_some_layers", "llama_tables",
+                                         "gpt2_conv1d"));
+
+TEST_P(Adapters, ComputeWhatPeftComputes) {
+  const json& of = expected()["adapters"][GetParam()];
+  Model model = model_of(of["model"]);
+  const std::vector<float> before = logits_of(model);
+  must(read_adapter(model, kFixtures + "/" + GetParam(), "ad"));
+  const std::vector<float> logits = logits_of(model);
+  double most = 0, changed = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    most = std::max(most, std::abs(logits[i] - of["logits"][i].get<double>()));
+    changed = std::max<double>(changed, std::abs(logits[i] - before[i]));
+  }
+  EXPECT_LT(most, 2e-5);
+  EXPECT_GT(changed, 0.05);
+}
+
+std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> tensors_in(
+    const std::string& folder) {
+  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> out;
+  for (const import::SourceTensor& t :
+       must(huggingface::read_safetensors(folder + "/adapter_model.safetensors")).tensors) {
+    std::vector<std::byte> bytes(t.bytes);
+    EXPECT_OK(t.read(0, bytes));
+    if (!t.name.ends_with(".base_layer.weight")) {
+      out[t.name] = {t.shape, bytes};
+    }
+  }
+  return out;
+}
+
+TEST_P(Adapters, AreWrittenAsTheyWereRead) {
+  const std::string from = kFixtures + "/" + GetParam();
+  Model model = model_of(expected()["adapters"][GetParam()]["model"]);
+  must(read_adapter(model, from, "ad"));
+  const Folder to(GetParam());
+  must(write_adapter(model, "ad", to.path(), false));
+  EXPECT_EQ(tensors_in(to.path()), tensors_in(from));
+  EXPECT_FALSE(write_adapter(model, "ad", to.path(), false).ok()) << "there is one";
+  must(write_adapter(model, "ad", to.path(), true));
+  Model again = model_of(expected()["adapters"][GetParam()]["model"]);
+  must(read_adapter(again, to.path(), "other"));
+  EXPECT_EQ(logits_of(again), logits_of(model));
+}
+
+TEST(Adapter, AConfigSaysWhatPeftNeeds) {
+  Model model = model_of("llama");
+  AdapterOptions options;
+  options.rank = 2;
+  options.alpha = 3;
+  options.dropout = 0.25f;
+  options.target = "*.{q_proj,k_proj}.weight";
+  must(model.add_adapter("ad", options));
+  EXPECT_OK(model.set_adapter_weight("ad", 0.5f));
+  const Folder to("config");
+  must(write_adapter(model, "ad", to.path(), false));
+  std::ifstream file(to.path() + "/adapter_config.json");
+  const json config = json::parse(file);
+  EXPECT_EQ(config["r"], 2);
+  EXPECT_EQ(config["lora_alpha"], 1.5) << "with what it is multiplied by";
+  EXPECT_EQ(config["lora_dropout"], 0.25);
+  EXPECT_EQ(config["target_modules"], json({"k_proj", "q_proj"}));
+  EXPECT_EQ(config["fan_in_fan_out"], false);
+  EXPECT_EQ(config["task_type"], "CAUSAL_LM");
+}
+
+TEST(Adapter, TwentyLossesAreThoseOfPeft) {
+  Model model = model_of("llama");
+  must(read_adapter(model, kFixtures + "/llama_begin", "ad"));
+  for (const ParameterInfo& p : must(model.describe()).parameters) {
+    if (p.trainable && p.target.empty()) {
+      EXPECT_OK(model.freeze_storage(p.name));
+    }
+  }
+  const Device device = cpu();
+  EXPECT_OK(model.to(device));
+  TrainOptions options;
+  options.dims = {{"batch", 2}, {"seq", 8}};
+  options.schedule.learning_rate = 5e-3f;
+  options.optimizer.weight_decay = 0.01f;
+  Trainer trainer = must(Trainer::create(model, device, options));
+  Batch batch;
+  double first = 0;
+  for (const json& loss : expected()["losses"]) {
+    const auto report = must(trainer.micro_step(batch.tensors(true)));
+    ASSERT_TRUE(report.has_value());
+    EXPECT_NEAR(report->loss, loss.get<double>(), 1e-4) << "step " << report->step;
+    first = first == 0 ? report->loss : first;
+  }
+  EXPECT_EQ(trainer.steps(), 20u);
+  EXPECT_GT(first, expected()["losses"].back().get<double>() + 0.3) << "it learns";
+}
+
+// A copy of the adapter llama_qv with one thing changed.
+class Damaged {
+ public:
+  Damaged() : folder_("damaged") {
+    fs::copy(kFixtures + "/llama_qv", folder_.path(), fs::copy_options::recursive);
+  }
+  void set(const std::string& key, const json& value) {
+    std::ifstream in(config());
+    json j = json::parse(in);
+    j[key] = value;
+    std::ofstream(config()) << j.dump();
+  }
+  void write(const std::string& text) { std::ofstream(config()) << text; }
+  void remove(const std::string& file) { fs::remove(folder_.path() + "/" + file); }
+  // What reading it says; the model is as before.
+  std::string read(const std::string& model_name = "llama") {
+    Model model = model_of(model_name);
+    const std::string before = model.parameters() + model.storages();
+    const auto r = read_adapter(model, folder_.path(), "ad");
+    EXPECT_FALSE(r.ok());
+    EXPECT_EQ(model.parameters() + model.storages(), before);
+    return r.ok() ? "read" : std::string(name_of(r.status().code())) + ": " + r.status().message();
+  }
+
+ private:
+  std::string config() const { return folder_.path() + "/adapter_config.json"; }
+  Folder folder_;
+};
+
+TEST(Adapter, WhatAnAdapterHasNotIsRefusedByName) {
+  const std::pair<const char*, json> cases[] = {
+      {"use_dora", true},
+      {"modules_to_save", {"lm_head"}},
+      {"rank_pattern", {{"q_proj", 8}}},
+      {"alpha_pattern", {{"q_proj", 8}}},
+      {"lora_bias", true},
+      {"trainable_token_indices", {1}},
+  };
+  for (const auto& [key, value] : cases) {
+    Damaged d;
+    d.set(key, value);
+    const std::string said = d.read();
+    EXPECT_TRUE(said.starts_with("unsupported: ")) << said;
+    EXPECT_NE(said.find(key), std::string::npos) << said;
+  }
+  Damaged kind;
+  kind.set("peft_type", "IA3");
+  EXPECT_NE(kind.read().find("IA3"), std::string::npos);
+  Damaged bias;
+  bias.set("bias", "all");
+  EXPECT_NE(bias.read().find("\"bias\""), std::string::npos);
+}
+
+TEST(Adapter, ADamagedFolderIsRefused) {
+  Damaged rank;
+  rank.set("r", 3);
+  EXPECT_NE(rank.read().find("a rank of 3"), std::string::npos);
+  for (const json& value : {json(0), json(-1), json(1e9), json("4"), json(nullptr)}) {
+    Damaged d;
+    d.set("r", value);
+    EXPECT_NE(d.read().find("\"r\""), std::string::npos) << value;
+  }
+  Damaged none;
+  none.remove("adapter_model.safetensors");
+  EXPECT_NE(none.read().find("adapter_model.safetensors"), std::string::npos);
+  Damaged cut;
+  cut.write("{\"r\": 4");
+  EXPECT_TRUE(cut.read().starts_with("bad_file: "));
+  Damaged list;
+  list.write("[]");
+  EXPECT_TRUE(list.read().starts_with("bad_file: "));
+}
+
+TEST(Adapter, OfAnotherModelIsRefused) {
+  Damaged d;
+  const std::string said = d.read("gpt2");
+  EXPECT_NE(said.find("the adapter is for another one"), std::string::npos) << said;
+}
+
+TEST(Adapter, WithAnotherTableIsRefused) {
+  Model model = model_of("llama");
+  std::vector<float> table(48 * 16, 0.5f);
+  EXPECT_OK(model.set_value("model.embed_tokens.weight", {"", DType::f32, {48, 16}, table.data()}));
+  const auto r = read_adapter(model, kFixtures + "/llama_tables", "ad");
+  ASSERT_FALSE(r.ok());
+  EXPECT_NE(r.status().message().find("another \"model.embed_tokens.weight\""), std::string::npos)
+      << r.status().message();
+}
+
+}  // namespace
+}  // namespace bowline::peft

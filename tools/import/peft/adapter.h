@@ -1,0 +1,33 @@
+// Adapters as the package peft writes them: a folder with adapter_config.json and adapter_model.safetensors.
+//
+// Source  https://huggingface.co/docs/peft, "LoRA" and "PEFT checkpoint format".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bowline.h"
+
+namespace bowline::peft {
+
+// Whether a path is a folder with an adapter_config.json.
+bool is_folder(const std::string& path);
+
+// Adds the adapter of a folder to the model that it is for, whose parameters have the names of Hugging Face. The model is unchanged
+// after a failure. Errors  bad_file: the files contradict each other, are damaged, or are of another model: names and shapes are in the
+// message. unsupported: the config asks for what an adapter of Bowline has not (DoRA, modules_to_save, rank_pattern, ...), by name.
+// bad_argument: as Model::add_adapter().
+Result<AdapterReport> read_adapter(Model& model, const std::string& folder, std::string_view name);
+
+struct WrittenAdapter {
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+};
+// Writes an adapter of a model as such a folder, which must not have one yet unless `replace`. What the adapter is multiplied by is in
+// its lora_alpha. The config is written last. Errors  bad_argument: there is no such adapter; it changes what peft has no module
+// for. io_error.
+Result<WrittenAdapter> write_adapter(const Model& model, std::string_view name,
+                                     const std::string& folder, bool replace);
+
+}  // namespace bowline::peft
