@@ -66,7 +66,8 @@ struct Batch {
 std::vector<float> logits_of(Model& model) {
   const Device device = cpu();
   EXPECT_OK(model.to(device));
-  Session session = must(Session::create(model, device, "forward", {{"batch", 2}, {"seq", 8}}));
+  const BoundDim dims[] = {{"batch", 2}, {"seq", 8}};
+  Session session = must(Session::create(model, device, "forward", dims));
   std::vector<float> out(2 * 8 * 48);
   Batch batch;
   const Tensor outputs[] = {{"logits", DType::f32, {2, 8, 48}, out.data()}};
