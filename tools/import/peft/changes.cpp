@@ -1,0 +1,261 @@
+#include "peft/changes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "common/require.h"
+
+namespace bowline::peft {
+
+Layout layout_of(const Model& model, std::string_view parameter) {
+  const std::string_view module = module_of(parameter);
+  const std::string_view last = module.substr(module.rfind('.') + 1);
+  if (last.starts_with("c_") && model.metadata("architecture") == "gpt2") {
+    return Layout::conv1d;
+  }
+  const bool is_table =
+      last == "embed_tokens" || last == "wte" || last == "wpe" || last.ends_with("_embeddings");
+  return is_table ? Layout::embedding : Layout::linear;
+}
+
+std::string_view module_of(std::string_view parameter) {
+  constexpr std::string_view kWeight = ".weight";
+  return parameter.ends_with(kWeight) ? parameter.substr(0, parameter.size() - kWeight.size())
+                                      : std::string_view();
+}
+
+Factor transposed(const Factor& factor) {
+  const auto rows = static_cast<size_t>(factor.shape[0]);
+  const auto columns = static_cast<size_t>(factor.shape[1]);
+  const size_t size = size_of(factor.dtype);
+  Factor out{factor.name, factor.dtype, {factor.shape[1], factor.shape[0]}, {}};
+  out.bytes.resize(factor.bytes.size());
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) {
+      std::memcpy(out.bytes.data() + (c * rows + r) * size,
+                  factor.bytes.data() + (r * columns + c) * size, size);
+    }
+  }
+  return out;
+}
+
+namespace {
+
+// The two parameters of an adapter that one of the model sees: W += left right, [m, rank] and [rank, n] as W [m, n] is shown.
+struct Names {
+  std::string left;
+  std::string right;
+};
+
+Names names_of(const ParameterInfo& target, std::string_view adapter) {
+  Names out{fmt::format("{}.{}.lora_b", target.name, adapter),
+            fmt::format("{}.{}.lora_a", target.name, adapter)};
+  if (target.view.transpose) {
+    std::swap(out.left, out.right);
+  }
+  return out;
+}
+
+Result<const ParameterInfo*> parameter_of(const ModelInfo& info, std::string_view name) {
+  const auto found = std::ranges::find(info.parameters, name, &ParameterInfo::name);
+  BOWLINE_REQUIRE(found != info.parameters.end(), "There is no parameter \"{}\".", name);
+  return &*found;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Status check_shapes(const Change& c, const ParameterInfo& target, int64_t rank) {
+  const TensorShape& shape = target.shape;
+  BOWLINE_REQUIRE_CODE(shape.size() == 2, Code::bad_file, "\"{}\" is no matrix.", target.name);
+  const bool in_first = c.layout != Layout::linear;
+  const int64_t in = shape[in_first ? 0 : 1], out = shape[in_first ? 1 : 0];
+  for (const auto& [factor, wanted] :
+       {std::pair(&c.a, std::vector{rank, in}), std::pair(&c.b, std::vector{out, rank})}) {
+    BOWLINE_REQUIRE_CODE(factor->shape == wanted, Code::bad_file,
+                         "The tensor {} is {}, but a rank of {} and \"{}\" [{}, {}] make {}.",
+                         listed_name(factor->name), shape_text(factor->shape), rank, target.name,
+                         shape[0], shape[1], shape_text(wanted));
+  }
+  return {};
+}
+
+Status check_dtype(const Factor& factor, const Factor& first) {
+  const DType t = factor.dtype;
+  const bool is_float = t == DType::f32 || t == DType::f16 || t == DType::bf16;
+  BOWLINE_REQUIRE_CODE(is_float && t == first.dtype, Code::unsupported,
+                       "The tensor {} is {}, and {} is {}; the factors of an adapter are of one "
+                       "dtype of floats.",
+                       listed_name(factor.name), name_of(t), listed_name(first.name),
+                       name_of(first.dtype));
+  return {};
+}
+
+Status check(const ModelInfo& info, const LowRank& from) {
+  std::set<std::string_view> seen;
+  for (const Change& c : from.changes) {
+    BOWLINE_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
+    BOWLINE_REQUIRE_CODE(seen.insert(c.parameter).second, Code::bad_file,
+                         "Two modules are \"{}\" of the model.", c.parameter);
+    BOWLINE_TRY(check_shapes(c, *target, from.rank));
+    BOWLINE_TRY(check_dtype(c.a, from.changes[0].a));
+    BOWLINE_TRY(check_dtype(c.b, from.changes[0].a));
+  }
+  return {};
+}
+
+// "model.layers.*.q_proj.weight"
+struct Starred {
+  std::string begin;
+  std::optional<std::string> end;  // none: there is no star
+  bool matches(std::string_view name) const {
+    return end ? name.size() >= begin.size() + end->size() && name.starts_with(begin) &&
+                     name.ends_with(*end)
+               : name == begin;
+  }
+  std::string text() const { return end ? begin + "*" + *end : begin; }
+};
+
+Starred starred(const std::string& name) {
+  const auto is_digit = [](char d) { return d >= '0' && d <= '9'; };
+  const auto begin = std::ranges::find_if(name, is_digit);
+  const auto end = std::find_if_not(begin, name.end(), is_digit);
+  return begin == name.end() ? Starred{name, {}}
+                             : Starred{{name.begin(), begin}, std::string(end, name.end())};
+}
+
+// "{model.layers.*.self_attn.q_proj.weight,...}", if that matches these alone, else all names.
+std::string pattern_of(const ModelInfo& info, const std::vector<Change>& changes) {
+  std::set<std::string> patterns, names;
+  std::vector<Starred> all;
+  for (const Change& c : changes) {
+    names.insert(c.parameter);
+    if (patterns.insert(starred(c.parameter).text()).second) {
+      all.push_back(starred(c.parameter));
+    }
+  }
+  const bool exact = std::ranges::all_of(info.parameters, [&](const ParameterInfo& p) {
+    return !p.target.empty() ||
+           names.contains(p.name) ==
+               std::ranges::any_of(all, [&](const Starred& s) { return s.matches(p.name); });
+  });
+  return fmt::format("{{{}}}", fmt::join(exact ? patterns : names, ","));
+}
+
+Status set_factor(Model& model, const std::string& parameter, const Factor& factor) {
+  Factor copy = factor;
+  return model.set_value(parameter, {"", copy.dtype, TensorShape(copy.shape), copy.bytes.data()});
+}
+
+Status set_factors(Model& model, const ModelInfo& info, const Change& c, std::string_view adapter) {
+  BOWLINE_ASSIGN(const ParameterInfo* target, parameter_of(info, c.parameter));
+  const Names names = names_of(*target, adapter);
+  if (c.layout == Layout::linear) {
+    BOWLINE_TRY(set_factor(model, names.right, c.a));
+    return set_factor(model, names.left, c.b);
+  }
+  BOWLINE_TRY(set_factor(model, names.left, transposed(c.a)));
+  return set_factor(model, names.right, transposed(c.b));
+}
+
+Status fill(Model& model, const ModelInfo& info, std::string_view name, const LowRank& from) {
+  BOWLINE_TRY(model.cast(from.changes[0].a.dtype, fmt::format("*.{}.lora_?", name)).status());
+  for (const Change& c : from.changes) {
+    BOWLINE_TRY(set_factors(model, info, c, name));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  BOWLINE_REQUIRE_CODE(!from.changes.empty(), Code::bad_file, "The adapter changes nothing.");
+  BOWLINE_TRY(check(info, from));
+  AdapterOptions options;
+  options.rank = from.rank;
+  options.alpha = static_cast<float>(from.scaling * static_cast<double>(from.rank));
+  options.dropout = static_cast<float>(from.dropout);
+  options.target = pattern_of(info, from.changes);
+  // Other tools change modules, not what several of them share.
+  options.per_use = true;
+  options.freeze_others = false;
+  BOWLINE_ASSIGN(AdapterReport report, model.add_adapter(name, options));
+  Status filled =
+      report.targets.size() == from.changes.size()
+          ? fill(model, info, name, from)
+          : Status(Code::bad_file, fmt::format("The adapter changes {} parameters, of which {} are "
+                                               "matrices that an adapter can change.",
+                                               from.changes.size(), report.targets.size()));
+  if (!filled.ok()) {
+    BOWLINE_TRY(model.remove_adapter(name));
+    return filled;
+  }
+  return report;
+}
+
+namespace {
+
+Result<double> number_of(const Model& model, const ModelInfo& info, const std::string& name) {
+  BOWLINE_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
+  BOWLINE_REQUIRE(p->dtype == DType::f32, "\"{}\" is {}, not f32.", name, name_of(p->dtype));
+  float out = 0;
+  BOWLINE_TRY(model.get_value(name, {"", DType::f32, p->shape, &out}));
+  return out;
+}
+
+Result<Factor> factor_of(const Model& model, const ModelInfo& info, const std::string& name) {
+  BOWLINE_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
+  Factor out{name, p->dtype, {p->shape.begin(), p->shape.end()}, {}};
+  out.bytes.resize(static_cast<size_t>(p->shape[0] * p->shape[1]) * size_of(p->dtype));
+  BOWLINE_TRY(model.get_value(name, {"", p->dtype, p->shape, out.bytes.data()}));
+  return out;
+}
+
+}  // namespace
+
+Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  std::set<std::string_view> targets;
+  for (const ParameterInfo& p : info.parameters) {
+    if (!p.target.empty() && p.name == fmt::format("{}.{}.lora_a", p.target, adapter)) {
+      targets.insert(p.target);
+    }
+  }
+  BOWLINE_REQUIRE(!targets.empty(), "There is no adapter \"{}\".", adapter);
+  LowRank out;
+  for (const ParameterInfo& p : info.parameters) {
+    if (!targets.contains(p.name)) {
+      continue;
+    }
+    BOWLINE_REQUIRE(!module_of(p.name).empty() && p.shape.size() == 2,
+                    "Adapter \"{}\" changes \"{}\", which is no weight of a module.", adapter,
+                    p.name);
+    const Names names = names_of(p, adapter);
+    Change c{p.name, layout_of(model, p.name), {}, {}};
+    BOWLINE_ASSIGN(Factor left, factor_of(model, info, names.left));
+    BOWLINE_ASSIGN(Factor right, factor_of(model, info, names.right));
+    out.rank = right.shape[0];
+    const bool is_linear = c.layout == Layout::linear;
+    c.a = is_linear ? std::move(right) : transposed(left);
+    c.b = is_linear ? std::move(left) : transposed(right);
+    out.changes.push_back(std::move(c));
+  }
+  BOWLINE_ASSIGN(out.scaling, number_of(model, info, fmt::format("{}.lora_scale", adapter)));
+  const std::string dropout = fmt::format("{}.lora_dropout", adapter);
+  if (std::ranges::count(info.parameters, dropout, &ParameterInfo::name) != 0) {
+    BOWLINE_ASSIGN(out.dropout, number_of(model, info, dropout));
+  }
+  return out;
+}
+
+Result<std::string> only_adapter(const Model& model) {
+  const std::vector<std::string> names = model.adapters();
+  BOWLINE_REQUIRE(names.size() == 1, "The model has {} adapters, and one is written.",
+                  names.size());
+  return names[0];
+}
+
+}  // namespace bowline::peft

@@ -1,0 +1,60 @@
+// What files of other tools say of an adapter: for each module the two factors of its change.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bowline.h"
+
+namespace bowline::peft {
+
+// What a module does with its weight W, which B A is added to, of A [rank, in] and B [out, rank].
+enum class Layout : uint8_t {
+  linear,     // W [out, in]
+  conv1d,     // W [in, out] += (B A)^T, as GPT-2 has it
+  embedding,  // W [in, out] += (B A)^T: rows of a table
+};
+// Of a module's weight in a model of Hugging Face, by the name of the parameter.
+Layout layout_of(const Model& model, std::string_view parameter);
+
+// "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight"; empty: it is no weight of a module.
+std::string_view module_of(std::string_view parameter);
+
+struct Factor {
+  std::string name;  // in its file, for messages
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+// The bytes of a matrix as those of its transpose.
+Factor transposed(const Factor& factor);
+
+struct Change {
+  std::string parameter;
+  Layout layout = Layout::linear;
+  Factor a;
+  Factor b;
+};
+
+struct LowRank {
+  int64_t rank = 0;
+  double scaling = 0;  // B A is multiplied by it
+  double dropout = 0;
+  std::vector<Change> changes;
+};
+
+// Adds them to a model as an adapter, all or nothing. Errors  bad_file: a factor is not of the rank and the parameter's shape, or a
+// parameter is no matrix that an adapter can change. unsupported: factors of integers, or of two dtypes. bad_argument: as add_adapter().
+Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from);
+
+// Those of an adapter of a model, in the order of the parameters. What the adapter is multiplied by is in their scaling. Errors
+// bad_argument: there is no such adapter; it changes what is no weight of a module.
+Result<LowRank> changes_of(const Model& model, std::string_view adapter);
+
+// The one adapter of a model. Errors  bad_argument: it has none, or several.
+Result<std::string> only_adapter(const Model& model);
+
+}  // namespace bowline::peft
