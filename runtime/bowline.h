@@ -430,6 +430,7 @@ struct InputInfo {
   std::string name;
   DType dtype = DType::f32;
   std::vector<GraphDim> dims;
+  uint32_t value = 0;  // as NodeValueInfo::value
 };
 
 struct OutputInfo {
@@ -438,17 +439,34 @@ struct OutputInfo {
   uint32_t rank = 0;
   // Where no input of the entry point has a named dim; else Session::describe() has it for bound ones.
   std::optional<TensorShape> shape;
+  uint32_t value = 0;  // as NodeValueInfo::value
 };
 
 // Names and values as text: attributes of an operator, settings of a run.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
+// A value that a node reads or makes.
+struct NodeValueInfo {
+  enum class Kind : uint8_t { input, parameter, result };
+  Kind kind = Kind::result;
+  // Of the graph, or of the body: what one node makes and another one reads has one number there.
+  uint32_t value = 0;
+  DType dtype = DType::f32;
+  // Of a parameter its number; in the body of a Repeat one per iteration.
+  std::vector<uint32_t> parameters;
+};
+
 struct NodeInfo {
   std::string op;  // "LayerNorm"
   std::string name;
-  Settings attributes;         // all of them, defaults too
+  Settings attributes;  // all of them, defaults too
+  std::vector<NodeValueInfo> inputs;
+  std::vector<NodeValueInfo> outputs;
   uint32_t count = 1;          // of a Repeat: its iterations ...
   std::vector<NodeInfo> body;  // ... and the nodes of one
+  // Values of the body: for each input of the Repeat the one that an iteration sees, for each output the one that it gives.
+  std::vector<uint32_t> body_inputs;
+  std::vector<uint32_t> body_outputs;
 };
 
 struct EntryPointInfo {

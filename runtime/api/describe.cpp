@@ -11,17 +11,35 @@ using graph::Graph;
 using graph::Node;
 using graph::ValueId;
 
-NodeInfo describe(const Node& node) {
+NodeValueInfo describe_value(const Graph& g, ValueId v) {
+  using Kind = NodeValueInfo::Kind;
+  const graph::ValueInfo& value = g[v];
+  const Kind kind = value.kind == graph::ValueKind::input       ? Kind::input
+                    : value.kind == graph::ValueKind::parameter ? Kind::parameter
+                                                                : Kind::result;
+  return {kind, v, value.dtype, value.parameters};
+}
+
+NodeInfo describe(const Graph& g, const Node& node) {
   NodeInfo out;
   out.op = format("{}", node.op);
   out.name = node.name;
+  for (const ValueId v : node.inputs) {
+    out.inputs.push_back(describe_value(g, v));
+  }
+  for (const ValueId v : node.outputs) {
+    out.outputs.push_back(describe_value(g, v));
+  }
   if (!node.repeat) {
     out.attributes = attributes_list(node.op, node.attributes);
     return out;
   }
+  const Graph& body = *node.repeat->body;
   out.count = node.repeat->count;
-  for (const Node& inner : node.repeat->body->nodes) {
-    out.body.push_back(describe(inner));
+  out.body_inputs = body.inputs;
+  out.body_outputs = body.outputs;
+  for (const Node& inner : body.nodes) {
+    out.body.push_back(describe(body, inner));
   }
   return out;
 }
@@ -61,7 +79,7 @@ EntryPointInfo describe(const Graph& g, const params::Table& table) {
   EntryPointInfo out;
   out.name = g.name;
   for (const ValueId v : g.inputs) {
-    out.inputs.push_back({g[v].name, g[v].dtype, g[v].dims});
+    out.inputs.push_back({g[v].name, g[v].dtype, g[v].dims, v});
   }
   const bool fixed = has_fixed_shapes(g);
   for (size_t i = 0; i < g.outputs.size(); ++i) {
@@ -70,6 +88,7 @@ EntryPointInfo describe(const Graph& g, const params::Table& table) {
     info.name = g.output_names[i];
     info.dtype = value.dtype;
     info.rank = static_cast<uint32_t>(value.shape.rank());
+    info.value = g.outputs[i];
     if (fixed) {
       info.shape = value.shape.dims();
     }
@@ -78,7 +97,7 @@ EntryPointInfo describe(const Graph& g, const params::Table& table) {
   add_updates(g, table, ties);
   out.updates.assign(ties.begin(), ties.end());
   for (const Node& node : g.nodes) {
-    out.nodes.push_back(describe(node));
+    out.nodes.push_back(describe(g, node));
   }
   return out;
 }

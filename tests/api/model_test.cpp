@@ -167,6 +167,20 @@ TEST_F(Described, EntryPointsAndTheirNodes) {
   EXPECT_EQ(forward.nodes[0].count, 3u);
   ASSERT_EQ(forward.nodes[0].body.size(), 1u);
   EXPECT_EQ(forward.nodes[0].body[0].op, "Linear");
+  // Who reads what: x goes into the iterations, each reads its parameter, and the last node what they give.
+  using Kind = NodeValueInfo::Kind;
+  const NodeInfo& repeat = forward.nodes[0];
+  const NodeInfo& linear = repeat.body[0];
+  ASSERT_EQ(repeat.inputs.size(), 1u);
+  EXPECT_EQ(repeat.inputs[0].kind, Kind::input);
+  EXPECT_EQ(repeat.inputs[0].value, forward.inputs[0].value);
+  ASSERT_EQ(linear.inputs.size(), 2u);
+  EXPECT_EQ(repeat.body_inputs, std::vector<uint32_t>{linear.inputs[0].value});
+  EXPECT_EQ(linear.inputs[1].kind, Kind::parameter);
+  EXPECT_EQ(linear.inputs[1].parameters, (std::vector<uint32_t>{0, 1, 0}));
+  EXPECT_EQ(repeat.body_outputs, std::vector<uint32_t>{linear.outputs[0].value});
+  EXPECT_EQ(forward.nodes[1].inputs[0].value, repeat.outputs[0].value);
+  EXPECT_EQ(forward.outputs[0].value, forward.nodes[1].outputs[0].value);
   EXPECT_EQ(forward.nodes[1].name, "last");
   ASSERT_FALSE(forward.nodes[1].attributes.empty());
   EXPECT_EQ(forward.nodes[1].attributes[0].first, "axis");
