@@ -70,6 +70,42 @@ class Run(harness.Case):
             rows[what] = self.y.read_bytes()
         self.assertEqual(len(set(rows.values())), 4)
 
+    def test_numbers_as_text(self):
+        """The same bits as with files of NumPy, into a file of text too."""
+        self.expect(self.call("--input", f"tokens=@{self.x}", "--output", f"logits=@{self.y}"), OK)
+        values = struct.unpack("<8192f", read_npy(self.y)[2])
+        rows = [self.tokens[:16], self.tokens[16:]]
+        text, out = self.folder / "x.txt", self.folder / "y.txt"
+        text.write_text("\n".join(" ".join(map(str, row)) for row in rows) + "\n\n")
+        for what in (f"@{text}", ";".join(", ".join(map(str, row)) for row in rows)):
+            self.expect(self.call("--input", f"tokens={what}", "--output", f"logits=@{out}", "--force"), OK, "logits f32[2,16,256]")
+            lines = [[float(word) for word in line.split()] for line in out.read_text().splitlines()]
+            self.assertEqual([len(line) for line in lines], [256] * 32)
+            self.assertEqual(struct.pack("<8192f", *(v for line in lines for v in line)), struct.pack("<8192f", *values))
+
+    def test_text_of_every_rank_and_dtype(self):
+        model = self.folder / "growing.bowline"
+        self.assertEqual(run(model, program=os.environ["GROWING_MODEL"]).returncode, 0)
+        call = ["run", model, "--device", "cpu", "--output", f"y=@{self.y}", "--force", "--step", "position=1"]
+        self.x.write_bytes(npy("<f4", (3, 2), struct.pack("<6f", 0.1, -2.5e-3, 3, 1e-45, 3.4028235e38, -0.0)))
+        self.expect(run(*call, "--input", f"x=@{self.x}"), OK)
+        expected = self.y.read_bytes()
+        self.expect(run(*call, "--input", "x=0.1 -2.5e-3;3\t1e-45;3.4028235e38,-0"), OK, "y f32[3,2]")
+        self.assertEqual(self.y.read_bytes(), expected)
+        self.expect(run("run", self.model, "--device", "cpu", "--entry", "loss", "--input", "tokens=1,2,3", "--input",
+                        "labels=2,3,-100", "--output", f"loss=@{self.folder}/loss.txt"), OK, "loss f32[]")
+        self.assertEqual(len((self.folder / "loss.txt").read_text().split()), 1)
+
+    def test_text_that_is_refused(self):
+        text = self.folder / "x.txt"
+        for content, words in (("", "x.txt has no numbers."), ("1 2\n3\n", "x.txt:2: the row has 1 numbers, the first one 2."),
+                               ("1 2\n3 4x\n", 'x.txt:2:3: "4x" is no i32 number.'), ("1 2\n 3000000000 4", 'x.txt:2:2: "3000000000"'),
+                               ("1.5", '"1.5" is no i32 number.'), ("1 \x1b[2J", '"\\x1b[2J" is no i32 number.')):
+            text.write_text(content)
+            self.expect(self.call("--input", f"tokens=@{text}"), BAD_FILE, words)
+        self.expect(self.call("--input", "tokens=1,a"), BAD_FILE, '--input tokens:1:3: "a" is no i32 number.')
+        self.expect(self.call("--input", "tokens=@/dev/zero.txt"), BAD_FILE, "cannot be opened")
+
     def test_files_that_are_refused(self):
         good = npy("<i4", (2, 16), self.data)
         cases = {

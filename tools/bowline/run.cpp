@@ -1,4 +1,4 @@
-// bowline run: one run of an entry point, inputs and outputs as files of NumPy.
+// bowline run: one run of an entry point, inputs and outputs as files of NumPy or as text.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "common/flags.h"
 #include "common/inputs.h"
 #include "common/require.h"
+#include "common/text_array.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -35,7 +36,7 @@ Result<std::map<std::string, std::string>> files_of(const RunOptions& o,
   for (const std::string& flag : o.outputs) {
     const size_t equals = flag.find("=@");
     BOWLINE_REQUIRE(equals != std::string::npos && equals + 2 < flag.size(),
-                    "--output \"{}\" is not of the form NAME=@file.npy.", flag);
+                    "--output \"{}\" is not of the form NAME=@file.npy or NAME=@file.txt.", flag);
     const std::string name = flag.substr(0, equals);
     const std::string path = flag.substr(equals + 2);
     BOWLINE_REQUIRE(
@@ -183,7 +184,8 @@ Result<int> run(const RunOptions& o) {
     const std::string& name = places[i].name;
     const auto file = request.files.find(name);
     if (file != request.files.end()) {
-      BOWLINE_TRY(write_npy(file->second, array));
+      BOWLINE_TRY(is_text_path(file->second) ? write_text_array(file->second, array)
+                                             : write_npy(file->second, array));
     }
     const std::string path = file == request.files.end() ? "" : file->second;
     rows.push_back({{"name", name},
@@ -205,13 +207,15 @@ Result<int> run(const RunOptions& o) {
 
 void add_run(CLI::App& app, Context& context) {
   CLI::App* verb =
-      add_verb(app, "run", "Runs an entry point once, with files of NumPy",
+      add_verb(app, "run", "Runs an entry point once, with files of NumPy or numbers as text",
                "bowline run base.bowline --input tokens=@x.npy --output logits=@y.npy");
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
   verb->add_option("--input", o->inputs, kInputHelp);
-  verb->add_option("--output", o->outputs, "NAME=@file.npy; the others are only summarised");
+  verb->add_option(
+      "--output", o->outputs,
+      "NAME=@file.npy, or NAME=@file.txt for numbers as text; the others are only summarised");
   verb->add_option(
       "--step", o->steps,
       "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim");

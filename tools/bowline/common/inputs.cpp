@@ -4,12 +4,17 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "common/require.h"
+#include "common/text_array.h"
 
 namespace bowline::command {
 
-const char* const kInputHelp = "NAME=@file.npy, NAME=zeros, NAME=ones or NAME=random:SEED";
+const char* const kInputHelp =
+    "NAME=@file.npy; NAME=@file.txt or NAME=1,2,3 of numbers, with lines or ; between rows; "
+    "NAME=zeros, "
+    "NAME=ones or NAME=random:SEED";
 
 namespace {
 
@@ -71,7 +76,9 @@ Status fill(Array& array, const std::string& what) {
   const bool random = what.starts_with(kRandom) &&
                       std::from_chars(what.data() + kRandom.size(), end, seed).ptr == end &&
                       what.size() > kRandom.size();
-  BOWLINE_REQUIRE(random, "\"{}\" is none of @file.npy, zeros, ones and random:SEED.", what);
+  BOWLINE_REQUIRE(
+      random, "\"{}\" is none of @file.npy, zeros, ones and random:SEED, and no list of numbers.",
+      what);
   for (size_t i = 0; i < elements; ++i) {
     const RandomBlock draw =
         philox({static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 0, 0},
@@ -118,6 +125,41 @@ void add_dims_of(const InputInfo& input, const Array& array, std::vector<BoundDi
   }
 }
 
+// It begins as a number does.
+bool is_numbers(const std::string& what) {
+  return what.find_first_not_of("-.") < what.size() &&
+         std::string_view("0123456789").find(what[what.find_first_not_of("-.")]) !=
+             std::string_view::npos;
+}
+
+// What text says of a shape: -1 where the text says it, or a size that is known.
+TextShape text_shape(const InputInfo& input, std::span<const BoundDim> dims) {
+  TextShape out{input.dtype, {}};
+  for (const GraphDim& dim : input.dims) {
+    const auto bound = std::ranges::find(dims, dim.name, &BoundDim::name);
+    out.shape.push_back(dim.name.empty() ? dim.value : bound == dims.end() ? -1 : bound->value);
+  }
+  return out;
+}
+
+// Of a file or a list of numbers; none: it is made once its shape is known.
+Result<std::optional<Array>> read(const InputInfo& input, const std::string& what,
+                                  std::span<const BoundDim> dims) {
+  const bool file = what[0] == '@';
+  if (!file && !is_numbers(what)) {
+    return std::optional<Array>();
+  }
+  const std::string path = what.substr(file ? 1 : 0);
+  Result<Array> array =
+      !file ? parse_text_array(what, "--input " + input.name, text_shape(input, dims))
+      : is_text_path(path) ? read_text_array(path, text_shape(input, dims))
+                           : read_npy(path);
+  if (!array.ok()) {
+    return std::move(array).status();
+  }
+  return std::optional(std::move(array).value());
+}
+
 // Errors  bad_argument: a dim that nothing says.
 Result<std::vector<int64_t>> shape_of(const InputInfo& input, std::span<const BoundDim> dims) {
   std::vector<int64_t> shape;
@@ -144,14 +186,17 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
   BOWLINE_ASSIGN(auto given, parse(entry, flags));
   Inputs inputs;
   inputs.dims = std::move(dims);
-  // Files first: their shapes say the dims of the others.
+  std::vector<bool> read_already;
+  // Files and numbers first: their shapes say the dims of the others.
   for (const InputInfo& input : entry.inputs) {
     Array array;
     std::string& what = given.try_emplace(input.name, otherwise).first->second;
     BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", input.name,
                     entry.name);
-    if (what[0] == '@') {
-      BOWLINE_ASSIGN(array, read_npy(what.substr(1)));
+    BOWLINE_ASSIGN(std::optional<Array> given_values, read(input, what, inputs.dims));
+    read_already.push_back(given_values.has_value());
+    if (given_values) {
+      array = std::move(*given_values);
       add_dims_of(input, array, inputs.dims);
       add_dims_of(input, array, inputs.lengths);
     }
@@ -166,7 +211,7 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
   for (size_t i = 0; i < inputs.names.size(); ++i) {
     const InputInfo& input = entry.inputs[i];
     const std::string& what = given[input.name];
-    if (what[0] != '@') {
+    if (!read_already[i]) {
       BOWLINE_ASSIGN(const std::vector<int64_t> shape, shape_of(input, inputs.lengths));
       BOWLINE_ASSIGN(inputs.arrays[i], make_array(input.dtype, shape));
       BOWLINE_TRY(fill(inputs.arrays[i], what));

@@ -1,4 +1,5 @@
-// The inputs of an entry point, as the command line gives them: NAME=@file.npy, NAME=zeros, NAME=ones, NAME=random:SEED.
+// The inputs of an entry point, as the command line gives them: NAME=@file.npy, NAME=@file.txt, NAME=1,2,3,
+// NAME=zeros, NAME=ones, NAME=random:SEED.
 #pragma once
 
 #include "common/npy.h"

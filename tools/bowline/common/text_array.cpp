@@ -1,0 +1,205 @@
+#include "common/text_array.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <charconv>
+#include <cstring>
+
+#include "common/files.h"
+#include "common/require.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr uint64_t kMostTextBytes = uint64_t{1} << 30;
+
+template <class T>
+bool append(std::string_view word, std::vector<std::byte>& bytes) {
+  T value{};
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, value);
+  if (error != std::errc() || stop != end) {
+    return false;
+  }
+  const auto raw = std::as_bytes(std::span(&value, 1));
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+  return true;
+}
+
+// False: it is no number of the dtype.
+bool append(DType dtype, std::string_view word, std::vector<std::byte>& bytes) {
+  switch (dtype) {
+    case DType::f32:
+      return append<float>(word, bytes);
+    case DType::i8:
+      return append<int8_t>(word, bytes);
+    case DType::u8:
+      return append<uint8_t>(word, bytes);
+    case DType::i32:
+      return append<int32_t>(word, bytes);
+    case DType::i64:
+      return append<int64_t>(word, bytes);
+    case DType::boolean:
+      return (word == "0" || word == "1") && append<uint8_t>(word, bytes);
+    default:
+      return false;
+  }
+}
+
+struct Rows {
+  std::vector<std::byte> bytes;
+  int64_t count = 0;
+  int64_t columns = 0;
+};
+
+Result<Rows> read_rows(std::string_view text, const std::string& where, DType dtype) {
+  constexpr std::string_view kBetween = " \t,\r";
+  Rows rows;
+  uint64_t line = 1;
+  size_t line_begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find_first_of("\n;", at), text.size());
+    int64_t columns = 0;
+    for (;;) {
+      at = std::min(text.find_first_not_of(kBetween, at), end);
+      if (at == end) {
+        break;
+      }
+      const size_t stop = std::min(text.find_first_of(kBetween, at), end);
+      const std::string_view word = text.substr(at, stop - at);
+      BOWLINE_REQUIRE_CODE(append(dtype, word, rows.bytes), Code::bad_file,
+                           "{}:{}:{}: \"{}\" is no {} number.", where, line, at - line_begin + 1,
+                           word, name_of(dtype));
+      ++columns;
+      at = stop;
+    }
+    if (columns > 0) {
+      BOWLINE_REQUIRE_CODE(rows.count == 0 || columns == rows.columns, Code::bad_file,
+                           "{}:{}: the row has {} numbers, the first one {}.", where, line, columns,
+                           rows.columns);
+      rows.columns = columns;
+      ++rows.count;
+    }
+    if (end < text.size() && text[end] == '\n') {
+      ++line;
+      line_begin = end + 1;
+    }
+    at = end + 1;
+  }
+  BOWLINE_REQUIRE_CODE(rows.count > 0, Code::bad_file, "{} has no numbers.", where);
+  return rows;
+}
+
+// The shape of so many rows and columns.
+Result<std::vector<int64_t>> shape_of(const Rows& rows, const std::string& where,
+                                      std::vector<int64_t> shape) {
+  const size_t rank = shape.size();
+  const auto no_fit = [&] {
+    return Status(Code::bad_file,
+                  fmt::format("{} has {} rows of {} numbers, which are no array of rank {}.", where,
+                              rows.count, rows.columns, rank));
+  };
+  if (rank == 0) {
+    return rows.count == 1 && rows.columns == 1 ? Result(shape) : no_fit();
+  }
+  if (rank == 1) {
+    shape[0] = rows.count * rows.columns;
+    return rows.count == 1 || rows.columns == 1 ? Result(shape) : no_fit();
+  }
+  int64_t between = 1;
+  for (size_t axis = 1; axis + 1 < rank; ++axis) {
+    BOWLINE_REQUIRE_CODE(shape[axis] > 0, Code::bad_argument,
+                         "{} does not say how long axis {} is: give its dim.", where, axis);
+    between = shape[axis] > rows.count ? rows.count + 1 : between * shape[axis];
+    if (between > rows.count) {
+      return no_fit();
+    }
+  }
+  shape.back() = rows.columns;
+  shape[0] = rows.count / between;
+  return rows.count % between == 0 ? Result(shape) : no_fit();
+}
+
+// The number that a half of 16 bits is.
+float float_of(DType dtype, uint16_t half) {
+  const uint32_t sign = uint32_t{half} >> 15 << 31;
+  if (dtype == DType::bf16) {
+    return std::bit_cast<float>(uint32_t{half} << 16);
+  }
+  const uint32_t exponent = half >> 10 & 31U;
+  const uint32_t fraction = half & 1023U;
+  if (exponent == 0) {
+    const float value = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -value : value;
+  }
+  const uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+template <class T>
+T load(const Array& array, size_t i) {
+  T value{};
+  std::memcpy(&value, array.bytes.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+std::string number_text(const Array& array, size_t i) {
+  switch (array.dtype) {
+    case DType::f32:
+      return fmt::format("{}", load<float>(array, i));
+    case DType::f16:
+    case DType::bf16:
+      return fmt::format("{}", float_of(array.dtype, load<uint16_t>(array, i)));
+    case DType::i8:
+      return fmt::format("{}", int{load<int8_t>(array, i)});
+    case DType::u8:
+    case DType::boolean:
+      return fmt::format("{}", int{load<uint8_t>(array, i)});
+    case DType::i32:
+      return fmt::format("{}", load<int32_t>(array, i));
+    case DType::i64:
+      return fmt::format("{}", load<int64_t>(array, i));
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Array> parse_text_array(std::string_view text, const std::string& where,
+                               const TextShape& shape) {
+  BOWLINE_REQUIRE_CODE(shape.dtype != DType::f16 && shape.dtype != DType::bf16, Code::unsupported,
+                       "{}: numbers of {} are read from .npy files alone.", where,
+                       name_of(shape.dtype));
+  BOWLINE_ASSIGN(Rows rows, read_rows(text, where, shape.dtype));
+  Array array;
+  array.dtype = shape.dtype;
+  BOWLINE_ASSIGN(array.shape, shape_of(rows, where, shape.shape));
+  array.bytes = std::move(rows.bytes);
+  return array;
+}
+
+Result<Array> read_text_array(const std::string& path, const TextShape& shape) {
+  std::string text;
+  BOWLINE_TRY(read_regular("Array", path, kMostTextBytes, [&](std::string_view piece) {
+    text += piece;
+    return Status();
+  }));
+  return parse_text_array(text, path, shape);
+}
+
+Status write_text_array(const std::string& path, const Array& array) {
+  const size_t elements = array.bytes.size() / size_of(array.dtype);
+  const size_t columns = array.shape.empty() ? 1 : static_cast<size_t>(array.shape.back());
+  std::string text;
+  for (size_t i = 0; i < elements; ++i) {
+    text += number_text(array, i);
+    text += (i + 1) % columns == 0 ? '\n' : ' ';
+  }
+  const auto bytes = std::as_bytes(std::span(text));
+  return write_file(path, {&bytes, 1});
+}
+
+bool is_text_path(std::string_view path) { return path.ends_with(".txt"); }
+
+}  // namespace bowline::command
