@@ -1,4 +1,4 @@
-// Writes a small model whose names and metadata hold what must not reach a terminal.
+// Writes a small model whose names and metadata hold what must not reach a terminal or a browser as it is.
 #include "writer_main.h"
 
 using namespace bowline;
@@ -20,6 +20,15 @@ Status write_model(const char* path) {
     return s;
   }
   if (Status s = model.set_metadata("tokenizer", "\x1b]0;title\x07\x1b[2J\nforged = line");
+      !s.ok()) {
+    return s;
+  }
+  // Nor may it act in a browser.
+  if (const auto c = model.parameter("<svg onload=\"alert('&amp;')\">", shape, Init::normal(1));
+      !c.ok()) {
+    return c.status();
+  }
+  if (Status s = model.set_metadata("<img src=x>", "</script><script>alert(1)</script><!--");
       !s.ok()) {
     return s;
   }

@@ -4,9 +4,11 @@
 #include <optional>
 
 #include "common/flags.h"
+#include "common/page.h"
 #include "common/report.h"
 #include "common/require.h"
 #include "inspect/describe.h"
+#include "inspect/page.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -24,11 +26,13 @@ struct InspectOptions {
   std::string listing;
   std::string entry;
   std::string format = "text";
+  std::string html;
   DimFlags dims;
   bool parameters = false;
   bool storages = false;
   bool ties = false;
   bool columns = false;
+  bool force = false;
 };
 
 std::string join(const json& items) {
@@ -42,19 +46,6 @@ std::string join(const json& items) {
 
 uint64_t number(const json& all, const char* key) { return all.at(key).get<uint64_t>(); }
 
-// "1,234,567"
-std::string grouped(uint64_t value) {
-  const std::string digits = std::to_string(value);
-  std::string out;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) {
-      out += ',';
-    }
-    out += digits[i];
-  }
-  return out;
-}
-
 std::string shortened(const std::string& text) {
   return text.size() <= kMostCharacters
              ? text
@@ -66,6 +57,9 @@ class Inspection {
   explicit Inspection(const InspectOptions& options) : o_(options) {}
 
   Result<int> run() {
+    if (!o_.html.empty()) {
+      BOWLINE_TRY(check_page("--html", o_.html, o_.force));
+    }
     BOWLINE_ASSIGN(Model model, open_model(o_.model));
     // Planning a training adds rows: these are of the file.
     BOWLINE_ASSIGN(info_, model.describe());
@@ -89,8 +83,16 @@ class Inspection {
     const std::string storages = model_->storages();
     BOWLINE_ASSIGN(json all, describe_model(info_, o_.model));
     const bool rows_only = o_.parameters || o_.storages || o_.ties;
+    std::vector<PlannedRun> runs;
     if (!rows_only && missing_dims(info_, dims_).empty() && !dims_.empty()) {
-      BOWLINE_ASSIGN(all["memory"], memory());
+      BOWLINE_ASSIGN(runs, plan_runs());
+      for (const PlannedRun& run : runs) {
+        all["memory"][run.name] = describe_memory(run.memory);
+      }
+    }
+    if (!o_.html.empty()) {
+      BOWLINE_TRY(
+          write_page(o_.html, inspect_page({all, info_, o_.device, dims_, std::move(runs)})));
     }
     if (o_.format == "json") {
       print_json(all);
@@ -143,19 +145,23 @@ class Inspection {
     return {};
   }
 
-  Result<json> memory() {
+  Result<std::vector<PlannedRun>> plan_runs() {
     BOWLINE_ASSIGN(Device device, open_device(o_.device));
     BOWLINE_TRY(model_->to(device));
-    json out;
+    std::vector<PlannedRun> runs;
     for (const EntryPointInfo& e : info_.entry_points) {
       BOWLINE_ASSIGN(Session session, Session::create(*model_, device, e.name, dims_));
-      out[e.name] = describe_memory(session.memory());
+      PlannedRun& run = runs.emplace_back(PlannedRun{e.name, session.memory(), {}, {}});
+      BOWLINE_ASSIGN(run.plan, session.describe());
+      BOWLINE_ASSIGN(run.model, model_->describe());
     }
     if (find_entry_point(info_, "loss") != nullptr) {
       BOWLINE_ASSIGN(Trainer trainer, this->trainer());
-      out["training"] = describe_memory(trainer.memory());
+      PlannedRun& run = runs.emplace_back(PlannedRun{"training", trainer.memory(), {}, {}});
+      BOWLINE_ASSIGN(run.plan, trainer.describe());
+      BOWLINE_ASSIGN(run.model, model_->describe());
     }
-    return out;
+    return runs;
   }
 
   static void print_ties(const json& all, size_t most) {
@@ -284,6 +290,11 @@ void add_inspect(CLI::App& app, Context& context) {
   verb->add_option("--entry", o->entry, "Entry point of --listing (default: training of 'loss')");
   verb->add_flag("--columns", o->columns,
                  "Add names of nodes to --listing; to build, each record with its arena offsets");
+  verb->add_option(
+      "--html", o->html,
+      "Write a page of HTML too: the graph, parameters with their ties, the memory plan "
+      "where the dims are given");
+  verb->add_flag("--force", o->force, "Replace an --html that is there");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Inspection(*o).run(); });
 }

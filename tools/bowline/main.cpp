@@ -5,8 +5,8 @@
 #include <csignal>
 #include <sstream>
 
-#include "commit.h"
 #include "common/arguments.h"
+#include "common/build.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -23,15 +23,9 @@ constexpr const char* kFooter = R"(Exit codes
 
 `bowline help VERB`, or `bowline VERB --help`, shows the flags of a verb and an example.)";
 
-// "bowline 0.1.0 (format 1), commit 0123456789ab"
-std::string version_text() {
-  const std::string commit = BOWLINE_COMMIT;
-  return fmt::format("bowline {}{}{}", version(), commit.empty() ? "" : ", commit ", commit);
-}
-
 int run(int argc, char** argv) {
   CLI::App app{"Runs, fine-tunes and checks neural networks; never loses a weight tie.", "bowline"};
-  app.set_version_flag("--version", version_text());
+  app.set_version_flag("--version", "bowline " + build_text());
   app.footer(kFooter);
   app.require_subcommand(1);
   Context context;
