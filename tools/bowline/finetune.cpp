@@ -18,12 +18,16 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--out", o.out,
                    "Where the tuned model is written, if it predicts the held-out text no worse "
                    "than the model did before");
-  verb->add_flag("--force", o.force, "Replace --out, or a --log of another run, that is there");
+  verb->add_flag("--force", o.force,
+                 "Replace --out, or a --log or --report of another run, that is there");
   verb->add_flag("--with-training-state", o.with_training_state,
                  "--out holds moments and the position of the run too, as a checkpoint does");
   verb->add_option("--log", o.log,
                    "Loss log: a line per step with step, loss, gradient norm, learning rate");
   verb->add_option("--tensorboard", o.tensorboard, "Folder for event files of TensorBoard");
+  verb->add_option("--report", o.report,
+                   "Page of HTML with the curves of the run, its memory, settings and hashes; a "
+                   "browser that shows it follows the run. --resume goes on with it");
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {

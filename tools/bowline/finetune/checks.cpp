@@ -28,7 +28,8 @@ Status check_places(const FinetuneOptions& o) {
       {"--out", o.out},
       {"--log", o.log},
       {"--checkpoint", o.checkpoint},
-      {"--tensorboard", o.tensorboard}};
+      {"--tensorboard", o.tensorboard},
+      {"--report", o.report}};
   for (size_t i = 0; i < written.size(); ++i) {
     const auto& [flag, path] = written[i];
     for (const auto& [other, place] : read) {
@@ -70,6 +71,7 @@ Status check_options(const FinetuneOptions& o) {
                   o.seq);
   BOWLINE_TRY(check_folder("--out", o.out));
   BOWLINE_TRY(check_folder("--log", o.log));
+  BOWLINE_TRY(check_folder("--report", o.report));
   return check_places(o);
 }
 

@@ -19,24 +19,40 @@ std::string loss_text(double loss) {
 int Run::finish(Status status) {
   line_.finish();
   if (status.ok() && !worse_) {
+    const Status page = page_.end("finished", result_text(), now());
     print_result();
     store_.finish();
-    return kOk;
+    return page.ok() ? kOk : fail(page);
   }
   const std::string kept = keep_work();
+  // What ended the run is said last.
+  const auto end = [&](const char* state, const std::string& message) {
+    if (const Status page = page_.end(state, message, now()); !page.ok()) {
+      fail(page);
+    }
+    return message;
+  };
   if (interrupted()) {
     const std::string how =
         store_.last().empty()
             ? ""
             : fmt::format("\n- --checkpoint {} --resume auto goes on.", store_.folder());
-    return fail(kInterrupted,
-                fmt::format("Interrupted after step {}. {}{}", trainer_->steps(), kept, how));
+    return fail(kInterrupted, end("interrupted", fmt::format("Interrupted after step {}. {}{}",
+                                                             trainer_->steps(), kept, how)));
   }
   if (!status.ok()) {
-    return fail(std::move(status).at(kept));
+    status = std::move(status).at(kept);
+    end("failed", status.message());
+    return fail(status);
   }
   print_result();
-  return fail(kFailed, worse_text() + fmt::format("\n- {}", kept));
+  return fail(kFailed, end("failed", worse_text() + fmt::format("\n- {}", kept)));
+}
+
+std::string Run::result_text() const {
+  return fmt::format("The held-out loss was {} before and is {} now.{}", loss_text(held_.before()),
+                     loss_text(chosen_),
+                     written_ ? fmt::format(" The weights are in \"{}\".", o_.out) : "");
 }
 
 // The values, and where the best weights are.
@@ -92,10 +108,23 @@ Progress Run::progress() const {
   return p;
 }
 
+double Run::tokens_per_step() const {
+  return static_cast<double>(o_.accumulate) * static_cast<double>(o_.batch * o_.seq);
+}
+
 double Run::rate() const {
-  const double tokens = static_cast<double>(made_) * static_cast<double>(o_.accumulate) *
-                        static_cast<double>(o_.batch * o_.seq);
-  return train_seconds_ > 0 ? tokens / train_seconds_ : 0;
+  return train_seconds_ > 0 ? static_cast<double>(made_) * tokens_per_step() / train_seconds_ : 0;
+}
+
+RunPage::Now Run::now() const {
+  RunPage::Now now;
+  now.tokens_per_second = rate();
+  now.counted_bytes = device_->counters().peak_bytes;
+  now.predicted_bytes = trainer_->memory().predicted_bytes;
+  now.seconds_left = made_ == 0 ? 0
+                                : train_seconds_ / static_cast<double>(made_) *
+                                      static_cast<double>(o_.steps - trainer_->steps());
+  return now;
 }
 
 void Run::describe() const {

@@ -20,6 +20,7 @@ struct FinetuneOptions {
   std::string out;
   std::string log;
   std::string tensorboard;
+  std::string report;
   std::string checkpoint;
   std::string resume = "none";
   std::string device = "best";

@@ -1,10 +1,30 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "common/build.h"
 #include "common/flags.h"
+#include "common/hash.h"
+#include "common/memory_curve.h"
 #include "common/print.h"
 #include "common/require.h"
+#include "common/sha256.h"
 #include "common/text_model.h"
 #include "finetune/run_state.h"
 
 namespace bowline::command {
+namespace {
+
+// As few digits of a float as stand for it: settings have nine.
+std::string shortest(const std::string& text) {
+  float value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool fraction = text.find_first_of(".e") != std::string::npos;
+  return fraction && error == std::errc() && stop == end ? fmt::format("{}", value) : text;
+}
+
+}  // namespace
 
 Status Run::prepare() {
   BOWLINE_ASSIGN(data_, TrainingData::read(o_));
@@ -105,6 +125,44 @@ Status Run::open_outputs() {
   if (!o_.tensorboard.empty()) {
     BOWLINE_ASSIGN(events_, EventFile::create(o_.tensorboard, first_step_));
   }
+  if (!o_.report.empty()) {
+    BOWLINE_ASSIGN(page_,
+                   RunPage::open({o_.report, run_id_, first_step_, o_.resume != "none", o_.force}));
+    BOWLINE_TRY(describe_page());
+    BOWLINE_TRY(page_.write(now()));
+  }
+  return {};
+}
+
+Status Run::describe_page() {
+  BOWLINE_ASSIGN(const PlanInfo plan, trainer_->describe());
+  BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+  BOWLINE_ASSIGN(const std::string sha256, sha256_of_file(o_.model));
+  const MemoryReport memory = trainer_->memory();
+  RunPage::Description d;
+  d.model = o_.model;
+  d.unit = "bits per byte";
+  d.steps = o_.steps;
+  for (const auto& [name, value] : config_) {
+    d.settings.emplace_back(name, shortest(value));
+  }
+  d.settings.emplace_back("eval-every", std::to_string(o_.eval_every));
+  d.settings.emplace_back("keep", o_.keep);
+  d.settings.emplace_back("on-nonfinite", o_.on_nonfinite);
+  d.sources = {
+      {"Model", o_.model},
+      {"SHA-256 of the model file", sha256},
+      {"Data", o_.data},
+      {"Held-out text", fmt::format("{}: {} bytes, XXH3 {}",
+                                    o_.valid.empty() ? "the last part of the data" : o_.valid,
+                                    data_.held_out().size(), hash_text(data_.held_out()))},
+      {"Run", run_id_},
+      {"Device", fmt::format("{}, {}", device_->info().name, device_->info().description)},
+      {"Built as", build_text()}};
+  d.memory = memory_html("activations", "one batch and the update", memory, info,
+                         memory_curve(plan, {"accumulate", "update"}));
+  d.data = {{"settings", d.settings}, {"sources", d.sources}, {"arena_bytes", memory.arena_bytes}};
+  page_.describe(std::move(d));
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include "finetune/run.h"
 
 #include <chrono>
+#include <utility>
 
 #include "common/print.h"
 #include "common/require.h"
@@ -120,6 +121,8 @@ Status Run::save() {
   if (!not_finite_.empty()) {
     return {};
   }
+  // A run that goes on from here finds all of its steps there.
+  BOWLINE_TRY(page_.on() ? page_.write(now()) : Status());
   return store_.save(*trainer_, progress());
 }
 
@@ -130,6 +133,7 @@ Status Run::snapshot() {
 
 Status Run::go_back() {
   held_.go_back(trainer_->steps());
+  page_.go_back(trainer_->steps());
   BOWLINE_TRY(events_.go_back(trainer_->steps()));
   return log_.go_back(trainer_->steps());
 }
@@ -138,10 +142,14 @@ Status Run::report_step(const StepReport& report) {
   ++made_;
   loss_ = bits_of_nats(static_cast<double>(report.loss));
   const double tokens_per_second = rate();
+  const double step_rate =
+      tokens_per_step() / (train_seconds_ - std::exchange(shown_seconds_, train_seconds_));
   show(report, loss_, tokens_per_second);
   if (report.rolled_back) {
     return go_back();
   }
+  page_.add_step(report, loss_, step_rate);
+  BOWLINE_TRY(page_.write_if_due(now()));
   BOWLINE_TRY(log_.write(report, loss_));
   BOWLINE_TRY(events_.scalar("loss/training", report.step, loss_));
   BOWLINE_TRY(events_.scalar("gradient_norm", report.step, static_cast<double>(report.grad_norm)));
@@ -156,6 +164,8 @@ Status Run::evaluate() {
   };
   BOWLINE_ASSIGN(const double bits, bits_per_byte(loss, data_.held_out(), evaluation(o_)));
   const uint64_t step = trainer_->steps();
+  page_.add_held_out(step, bits);
+  BOWLINE_TRY(page_.write_if_due(now()));
   BOWLINE_TRY(events_.scalar("loss/held_out", step, bits));
   if (!held_.begun()) {
     held_.begin(step, bits);

@@ -9,6 +9,7 @@
 #include "finetune/events.h"
 #include "finetune/held_out.h"
 #include "finetune/log.h"
+#include "finetune/page.h"
 #include "finetune/recipe.h"
 #include "finetune/store.h"
 
@@ -59,6 +60,7 @@ class Run {
   int finish(Status status);
   std::string keep_work();
   std::string worse_text() const;
+  std::string result_text() const;
   Config state_config() const;
   Progress progress() const;
   void describe() const;
@@ -66,6 +68,9 @@ class Run {
   void print_result();
   void print_json_result() const;
   double rate() const;
+  double tokens_per_step() const;
+  Status describe_page();
+  RunPage::Now now() const;
 
   const FinetuneOptions& o_;
   bool json_;
@@ -83,13 +88,15 @@ class Run {
   HeldOut held_;
   LossLog log_;
   EventFile events_;
+  RunPage page_;
   uint64_t samples_ = 0;  // windows shown since the run began
   uint64_t first_step_ = 0;
   uint64_t made_ = 0;  // steps of this process
   double chosen_ = 0;  // held-out loss of the weights that are written
   double loss_ = 0;
   double train_seconds_ = 0;
-  std::string not_finite_;  // the parameter for which the last checkpoint was not written
+  double shown_seconds_ = 0;  // of these, those up to the last step
+  std::string not_finite_;    // the parameter for which the last checkpoint was not written
   bool worse_ = false;
   bool written_ = false;
 };
