@@ -1,0 +1,247 @@
+#include "gguf/metadata.h"
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "common/require.h"
+#include "gguf/numbers.h"
+
+namespace bowline::import::gguf {
+namespace {
+
+using nlohmann::json;
+
+// The shortest decimal that is this f32: 1e-05, not 9.99999975e-06.
+double shortest(float x) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof(text), x).ptr;
+  double out = 0;
+  std::from_chars(text, end, out);
+  return out;
+}
+
+class Keys {
+ public:
+  Keys(const File& file, std::string_view architecture)
+      : file_(file), prefix_(std::string(architecture) + ".") {}
+
+  const Value* find(std::string_view key) const {
+    const Entry* const entry = file_.find(prefix_ + std::string(key));
+    return entry == nullptr ? nullptr : &entry->value;
+  }
+
+  // Null where there is no such key. What the layers have each must be equal.
+  Result<json> number(const KeyTerm& term) const {
+    const Value* const value = find(term.gguf);
+    if (value == nullptr) {
+      BOWLINE_REQUIRE_CODE(!term.needed, Code::bad_file, "It has no key \"{}{}\".", prefix_,
+                           term.gguf);
+      return json();
+    }
+    const bool whole = term.kind == KeyTerm::Kind::whole;
+    const auto at = [&](uint64_t i) {
+      return whole ? json_of(value->integer(i)) : json_of(value->real(i));
+    };
+    const json first = at(0);
+    BOWLINE_REQUIRE_CODE(!first.is_null(), Code::bad_file, "Its key \"{}{}\" is no {}.", prefix_,
+                         term.gguf, whole ? "whole number" : "number");
+    for (uint64_t i = 1; i < value->count; ++i) {
+      BOWLINE_REQUIRE_CODE(at(i) == first, Code::unsupported,
+                           "Its key \"{}{}\" has other values in other layers ({} and {}).",
+                           prefix_, term.gguf, first.dump(), at(i).dump());
+    }
+    return first;
+  }
+
+  Result<std::string> text(std::string_view key, std::string_view otherwise) const {
+    const Value* const value = find(key);
+    if (value == nullptr) {
+      return std::string(otherwise);
+    }
+    const auto text = value->text();
+    BOWLINE_REQUIRE_CODE(text.has_value(), Code::bad_file, "Its key \"{}{}\" is no text.", prefix_,
+                         key);
+    return std::string(*text);
+  }
+
+ private:
+  static json json_of(std::optional<int64_t> value) { return value ? json(*value) : json(); }
+  static json json_of(std::optional<double> value) {
+    return value && std::isfinite(*value) ? json(shortest(static_cast<float>(*value))) : json();
+  }
+
+  const File& file_;
+  std::string prefix_;
+};
+
+const TensorEntry* find_tensor(const File& file, std::string_view name) {
+  const auto found = std::ranges::find(file.tensors, name, &TensorEntry::name);
+  return found == file.tensors.end() ? nullptr : &*found;
+}
+
+constexpr KeyTerm kScalingFactor{"rope.scaling.factor", "factor", KeyTerm::Kind::real};
+constexpr KeyTerm kScalingContext{"rope.scaling.original_context_length",
+                                  "original_max_position_embeddings", KeyTerm::Kind::whole, false};
+
+// rope.scaling.*: null where there is none.
+Result<json> key_scaling(const Keys& keys) {
+  BOWLINE_ASSIGN(const std::string type, keys.text("rope.scaling.type", "none"));
+  if (type == "none") {
+    return json();
+  }
+  BOWLINE_REQUIRE_CODE(type == "linear" || type == "yarn", Code::unsupported,
+                       "Its scaling of RoPE is \"{}\", which is not known.", escaped(type));
+  BOWLINE_ASSIGN(const json factor, keys.number(kScalingFactor));
+  BOWLINE_ASSIGN(const json context, keys.number(kScalingContext));
+  json out = {{"rope_type", type}, {"factor", factor}};
+  if (!context.is_null()) {
+    out["original_max_position_embeddings"] = context;
+  }
+  return out;
+}
+
+// rope_freqs.weight: null where there is none.
+Result<json> tensor_scaling(const File& file, double base, int64_t dim) {
+  const TensorEntry* const tensor = find_tensor(file, "rope_freqs.weight");
+  if (tensor == nullptr) {
+    return json();
+  }
+  BOWLINE_REQUIRE_CODE(
+      tensor->type->name == "F32" && tensor->shape == std::vector<int64_t>{dim / 2}, Code::bad_file,
+      "Tensor \"rope_freqs.weight\" is not F32 [{}].", dim / 2);
+  std::vector<float> divisors(static_cast<size_t>(dim / 2));
+  std::memcpy(divisors.data(), tensor->bytes.data(), tensor->bytes.size());
+  return llama3_scaling(divisors, base, dim);
+}
+
+Status add_rotary(const File& file, const Keys& keys, json& config) {
+  const auto heads = config["num_attention_heads"].get<int64_t>();
+  const auto width = config["hidden_size"].get<int64_t>();
+  BOWLINE_REQUIRE_CODE(heads > 0 && width > 0, Code::bad_file, "It has {} heads and a width of {}.",
+                       heads, width);
+  if (!config.contains("head_dim")) {
+    config["head_dim"] = width / heads;
+  }
+  const auto dim = config["head_dim"].get<int64_t>();
+  for (const char* const key : {"rope.dimension_count", "attention.value_length"}) {
+    BOWLINE_ASSIGN(const json count, keys.number({key, "", KeyTerm::Kind::whole, false}));
+    BOWLINE_REQUIRE_CODE(count.is_null() || count == dim, Code::unsupported,
+                         "Its key \"{}\" is {}, and its heads have {}.", key, count.dump(), dim);
+  }
+  if (!config.contains("num_key_value_heads")) {
+    config["num_key_value_heads"] = heads;
+  }
+  if (!config.contains("rope_theta")) {
+    config["rope_theta"] = 10000.0;
+  }
+  BOWLINE_ASSIGN(json scaling, key_scaling(keys));
+  BOWLINE_ASSIGN(const json divided, tensor_scaling(file, config["rope_theta"].get<double>(), dim));
+  BOWLINE_REQUIRE_CODE(scaling.is_null() || divided.is_null(), Code::unsupported,
+                       "It has both a scaling of RoPE and the tensor \"rope_freqs.weight\".");
+  scaling = divided.is_null() ? scaling : divided;
+  if (!scaling.is_null()) {
+    config["rope_scaling"] = scaling;
+  }
+  return {};
+}
+
+Status add_tokens(const File& file, json& config) {
+  for (const auto& [key, name] : {std::pair("tokenizer.ggml.bos_token_id", "bos_token_id"),
+                                  std::pair("tokenizer.ggml.eos_token_id", "eos_token_id"),
+                                  std::pair("tokenizer.ggml.padding_token_id", "pad_token_id")}) {
+    if (const Entry* const entry = file.find(key)) {
+      const std::optional<int64_t> id = entry->value.integer();
+      BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "Its key \"{}\" is no whole number.",
+                           key);
+      config[name] = *id;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<float> llama3_divisors(const json& scaling, double base, int64_t dim) {
+  const auto factor = scaling["factor"].get<double>();
+  const auto low = scaling["low_freq_factor"].get<double>();
+  const auto high = scaling["high_freq_factor"].get<double>();
+  const auto context = scaling["original_max_position_embeddings"].get<double>();
+  std::vector<float> out;
+  for (int64_t i = 0; i < dim; i += 2) {
+    const double length =
+        2 * std::numbers::pi * std::pow(base, static_cast<double>(i) / static_cast<double>(dim));
+    const double smooth = (context / length - low) / (high - low);
+    const double divisor = length < context / high  ? 1
+                           : length > context / low ? factor
+                                                    : 1 / ((1 - smooth) / factor + smooth);
+    out.push_back(static_cast<float>(divisor));
+  }
+  return out;
+}
+
+// Between the two plain parts 1 / divisor = (1 - smooth) / factor + smooth, and smooth is a line over the inverse wavelength: two
+// points of it give the rest. The line does not tell low_freq_factor from the length of the context, so the former is 1.
+Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_t dim) {
+  const double factor = *std::ranges::max_element(divisors);
+  std::vector<std::pair<double, double>> line;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    if (divisors[i] > 1.0001 && divisors[i] < factor * 0.9999) {
+      const double length = 2 * std::numbers::pi *
+                            std::pow(base, 2 * static_cast<double>(i) / static_cast<double>(dim));
+      line.emplace_back(1 / length, (1 / double{divisors[i]} - 1 / factor) / (1 - 1 / factor));
+    }
+  }
+  json out = {{"rope_type", "llama3"},
+              {"factor", shortest(static_cast<float>(factor))},
+              {"low_freq_factor", 1.0},
+              {"high_freq_factor", 4.0},
+              {"original_max_position_embeddings", 8192}};
+  if (line.size() >= 2) {
+    const double slope =
+        (line.back().second - line.front().second) / (line.back().first - line.front().first);
+    const double foot = line.front().second - slope * line.front().first;  // -low / (high - low)
+    BOWLINE_REQUIRE_CODE(foot < 0, Code::unsupported,
+                         "The numbers of tensor \"rope_freqs.weight\" are not those of a scaling "
+                         "of RoPE that is known.");
+    out["high_freq_factor"] = std::round((1 - 1 / foot) * 1000) / 1000;
+    out["original_max_position_embeddings"] = std::llround(std::clamp(-slope / foot, 1.0, 1e9));
+  }
+  const std::vector<float> made = llama3_divisors(out, base, dim);
+  for (size_t i = 0; i < made.size(); ++i) {
+    BOWLINE_REQUIRE_CODE(std::abs(made[i] - divisors[i]) <= 1e-4f * made[i], Code::unsupported,
+                         "The numbers of tensor \"rope_freqs.weight\" are not those of a scaling "
+                         "of RoPE that is known: number {} is {}, and llama3's would be {}.",
+                         i, divisors[i], made[i]);
+  }
+  return out;
+}
+
+Result<json> config_of(const File& file, const Terms& terms) {
+  const Keys keys(file, terms.architecture);
+  json config = terms.fixed;
+  config["model_type"] = terms.architecture;
+  config["architectures"] = {terms.class_name};
+  for (const KeyTerm& term : terms.keys) {
+    BOWLINE_ASSIGN(const json value, keys.number(term));
+    if (!value.is_null()) {
+      config[std::string(term.hugging_face)] = value;
+    }
+  }
+  if (terms.rotary) {
+    BOWLINE_TRY(add_rotary(file, keys, config));
+  }
+  for (const auto& [tensor, setting] : terms.present) {
+    config[std::string(setting)] = find_tensor(file, tensor) != nullptr;
+  }
+  for (const auto& [tensor, setting] : terms.rows) {
+    if (const TensorEntry* const found = find_tensor(file, tensor)) {
+      config[std::string(setting)] = found->shape[0];
+    }
+  }
+  BOWLINE_TRY(add_tokens(file, config));
+  return config;
+}
+
+}  // namespace bowline::import::gguf

@@ -1,0 +1,278 @@
+#include "gguf/read.h"
+
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <map>
+
+#include "common/require.h"
+#include "gguf/metadata.h"
+#include "gguf/numbers.h"
+#include "gguf/terms.h"
+#include "gguf/values.h"
+#include "gguf/write.h"
+
+namespace bowline::import::gguf {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kFrequencies = "rope_freqs.weight";  // which config_of() reads
+
+// "0-3,7" of ascending numbers.
+std::string ranges_of(const std::vector<uint64_t>& numbers) {
+  std::string out;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) {
+      ++last;
+    }
+    out += fmt::format("{}{}{}", out.empty() ? "" : ",", numbers[i],
+                       last > i ? fmt::format("-{}", numbers[last]) : "");
+    i = last + 1;
+  }
+  return out;
+}
+
+// Names that differ in the number of the layer alone, as one.
+class Names {
+ public:
+  void add(const std::string& name) {
+    const size_t begin = name.find_first_of("0123456789");
+    const size_t end = std::min(name.find_first_not_of("0123456789", begin), name.size());
+    if (begin == std::string::npos || end - begin > 9) {
+      layers_[{name, ""}];
+    } else {
+      layers_[{name.substr(0, begin), name.substr(end)}].push_back(
+          std::stoull(name.substr(begin, end - begin)));
+    }
+  }
+  std::string text() const {
+    std::vector<std::string> out;
+    for (const auto& [around, numbers] : layers_) {
+      std::vector<uint64_t> sorted = numbers;
+      std::ranges::sort(sorted);
+      out.push_back(
+          numbers.empty() ? around.first
+          : numbers.size() == 1
+              ? fmt::format("{}{}{}", around.first, numbers[0], around.second)
+              : fmt::format("{}{{{}}}{}", around.first, ranges_of(sorted), around.second));
+    }
+    return fmt::format("{}", fmt::join(out, ", "));
+  }
+
+ private:
+  std::map<std::pair<std::string, std::string>, std::vector<uint64_t>> layers_;
+};
+
+// The 16 bits that all matrices have; none where they are of several kinds, or f32.
+std::optional<DType> short_dtype(const File& file) {
+  std::optional<DType> out;
+  for (const TensorEntry& t : file.tensors) {
+    if (t.shape.size() < 2) {
+      continue;
+    }
+    if (t.type->bytes != 2 || (out && *out != t.type->dtype)) {
+      return std::nullopt;
+    }
+    out = t.type->dtype;
+  }
+  return out;
+}
+
+uint16_t shortened(float x, DType to) { return to == DType::f16 ? f16_of_f32(x) : bf16_of_f32(x); }
+float widened(uint16_t x, DType from) {
+  return from == DType::f16 ? f32_of_f16(x) : f32_of_bf16(x);
+}
+
+bool fits(const TensorEntry& tensor, DType to) {
+  for (size_t i = 0; i < tensor.bytes.size(); i += sizeof(float)) {
+    const auto bits = load<uint32_t>(tensor.bytes.data() + i);
+    if (std::bit_cast<uint32_t>(widened(shortened(std::bit_cast<float>(bits), to), to)) != bits) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Numbers of f32 in 16 bits, which hold them.
+ValueSource shortened(ValueSource numbers, DType to) {
+  return [numbers = std::move(numbers), to](uint64_t first, std::span<std::byte> out) -> Status {
+    constexpr uint64_t kPiece = 4096;
+    std::vector<float> piece(kPiece);
+    for (uint64_t done = 0; done < out.size();) {
+      const uint64_t begin = (first + done) / 2;
+      const uint64_t skipped = (first + done) % 2;
+      const uint64_t n = std::min<uint64_t>(kPiece * 2 - skipped, out.size() - done);
+      const uint64_t count = (skipped + n + 1) / 2;
+      BOWLINE_TRY(numbers(begin * 4, std::as_writable_bytes(std::span(piece).first(count))));
+      std::vector<uint16_t> bits(count);
+      std::ranges::transform(std::span(piece).first(count), bits.begin(),
+                             [to](float x) { return shortened(x, to); });
+      std::memcpy(out.data() + done, std::as_bytes(std::span(bits)).data() + skipped, n);
+      done += n;
+    }
+    return {};
+  };
+}
+
+class Reading {
+ public:
+  Reading(std::shared_ptr<const File> file, std::string path) : file_(std::move(file)) {
+    out_.path = std::move(path);
+    out_.format = "GGUF";
+  }
+
+  Result<Source> run() {
+    BOWLINE_TRY(find_architecture());
+    BOWLINE_ASSIGN(out_.config, config_of(*file_, *terms_));
+    short_ = short_dtype(*file_);
+    for (const TensorEntry& tensor : file_->tensors) {
+      if (tensor.name != kFrequencies) {
+        BOWLINE_TRY(add_tensor(tensor));
+      }
+    }
+    tie_head();
+    add_notes();
+    BOWLINE_TRY(add_assets());
+    return std::move(out_);
+  }
+
+ private:
+  Status find_architecture() {
+    const Entry* const entry = file_->find("general.architecture");
+    const auto name = entry == nullptr ? std::nullopt : entry->value.text();
+    BOWLINE_REQUIRE_CODE(name.has_value(), Code::bad_file,
+                         "It has no key \"general.architecture\" with a text.");
+    terms_ = find_terms(*name);
+    BOWLINE_REQUIRE_CODE(terms_ != nullptr, Code::unsupported,
+                         "Its architecture \"{}\" is not known; {} are.", escaped(*name),
+                         known_architectures());
+    return {};
+  }
+
+  Status add_tensor(const TensorEntry& tensor) {
+    const Named named = to_hugging_face(*terms_, tensor.name);
+    BOWLINE_REQUIRE_CODE(!named.name.empty(), Code::unsupported,
+                         "Tensor \"{}\" is none of the architecture {}.", escaped(tensor.name),
+                         terms_->architecture);
+    Laid laid{&tensor, named.order};
+    if (named.order == Order::query_heads || named.order == Order::key_heads) {
+      laid.heads = out_.config[named.order == Order::query_heads ? "num_attention_heads"
+                                                                 : "num_key_value_heads"];
+    }
+    BOWLINE_TRY(check_laid(laid));
+    SourceTensor& t = out_.tensors.emplace_back();
+    t.name = named.name;
+    t.dtype = tensor.type->dtype;
+    t.shape = tensor.shape;
+    if (named.order == Order::transposed) {
+      std::ranges::reverse(t.shape);
+    }
+    t.bytes = value_bytes(laid);
+    t.read = values_of(file_, laid);
+    t.stored = tensor.type->name;
+    if (!stays_encoded(laid)) {
+      dequantized_[t.stored].add(t.name);
+    } else {
+      t.encoding = tensor.type->encoding;
+      shorten(tensor, t);
+    }
+    if (named.order == Order::same && stays_encoded(laid)) {
+      t.place = fmt::format("{}:{}", out_.path, tensor.bytes.data() - file_->bytes.data());
+    }
+    return {};
+  }
+
+  // Files of f16 and bf16 keep vectors in f32, as llama.cpp wants them; most come from 16 bits and fit there.
+  void shorten(const TensorEntry& tensor, SourceTensor& t) {
+    if (!short_ || tensor.shape.size() != 1 || tensor.type->name != "F32") {
+      return;
+    }
+    if (fits(tensor, *short_)) {
+      t.dtype = *short_;
+      t.bytes /= 2;
+      t.read = shortened(std::move(t.read), *short_);
+      shortened_.add(t.name);
+    } else {
+      too_fine_.add(t.name);
+    }
+  }
+
+  void tie_head() {
+    if (!terms_->head.empty()) {
+      const bool own =
+          std::ranges::find(out_.tensors, terms_->head, &SourceTensor::name) != out_.tensors.end();
+      out_.config["tie_word_embeddings"] = !own;
+      if (!own) {
+        out_.notes.push_back(fmt::format("There is no \"output.weight\": {} is tied to {}.",
+                                         terms_->head, terms_->table));
+      }
+    }
+  }
+
+  void add_notes() {
+    for (const auto& [type, names] : dequantized_) {
+      out_.notes.push_back(fmt::format(
+          "Bowline has no encoding that equals {}, so these are dequantized to f32: {}.", type,
+          names.text()));
+    }
+    if (short_ && !shortened_.text().empty()) {
+      out_.notes.push_back(fmt::format("Vectors in f32 that {} holds are given so: {}.",
+                                       name_of(*short_), shortened_.text()));
+    }
+    if (short_ && !too_fine_.text().empty()) {
+      out_.notes.push_back(fmt::format("Vectors stay f32, for {} does not hold them: {}.",
+                                       name_of(*short_), too_fine_.text()));
+    }
+  }
+
+  void add_asset(std::string name, std::string media_type, std::span<const std::byte> bytes) {
+    out_.assets.push_back({std::move(name), std::move(media_type), {bytes.begin(), bytes.end()}});
+  }
+
+  Status add_assets() {
+    constexpr std::string_view kTemplate = "tokenizer.chat_template";
+    if (file_->find("tokenizer.ggml.model") != nullptr) {
+      add_asset("tokenizer", "application/vnd.gguf.tokenizer",
+                excerpt(*file_, "tokenizer.", kTemplate));
+    }
+    if (const Entry* const entry = file_->find(kTemplate)) {
+      BOWLINE_REQUIRE_CODE(entry->value.text().has_value(), Code::bad_file,
+                           "Its key \"{}\" is no text.", kTemplate);
+      add_asset("chat_template", "text/x-jinja", entry->value.bytes);
+    }
+    const std::string config = out_.config.dump(2) + "\n";
+    add_asset("config.json", "application/json", std::as_bytes(std::span(config)));
+    return {};
+  }
+
+  std::shared_ptr<const File> file_;
+  const Terms* terms_ = nullptr;
+  std::optional<DType> short_;
+  std::map<std::string, Names> dequantized_;
+  Names shortened_;
+  Names too_fine_;
+  Source out_;
+};
+
+Result<Source> read(std::shared_ptr<const File> file, const std::string& path) {
+  Result<Source> out = Reading(std::move(file), path).run();
+  return out.ok() ? std::move(out)
+                  : Result<Source>(std::move(out).status().at(
+                        fmt::format("While reading \"{}\" as GGUF.", path)));
+}
+
+}  // namespace
+
+Result<Source> read(const std::string& path) {
+  BOWLINE_ASSIGN(std::shared_ptr<const File> file, File::open(path));
+  return read(std::move(file), path);
+}
+
+Result<Source> read(std::span<const std::byte> bytes, const std::string& path) {
+  BOWLINE_ASSIGN(File file, File::parse(bytes));
+  return read(std::make_shared<const File>(std::move(file)), path);
+}
+
+}  // namespace bowline::import::gguf

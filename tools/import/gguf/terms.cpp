@@ -1,0 +1,49 @@
+#include "gguf/terms.h"
+
+#include <algorithm>
+
+namespace bowline::import::gguf {
+namespace {
+
+// What "{}" of the pattern stands for in the text, if it is a number without leading zeros, or nothing where there is no "{}".
+std::optional<std::string_view> layer_of(std::string_view pattern, std::string_view text) {
+  const size_t hole = pattern.find("{}");
+  if (hole == std::string_view::npos) {
+    return text == pattern ? std::optional<std::string_view>("") : std::nullopt;
+  }
+  const std::string_view head = pattern.substr(0, hole);
+  const std::string_view tail = pattern.substr(hole + 2);
+  if (text.size() <= head.size() + tail.size() || !text.starts_with(head) ||
+      !text.ends_with(tail)) {
+    return std::nullopt;
+  }
+  const std::string_view layer = text.substr(head.size(), text.size() - head.size() - tail.size());
+  const bool number = std::ranges::all_of(layer, [](char c) { return c >= '0' && c <= '9'; });
+  return number && (layer.size() == 1 || layer[0] != '0') ? std::optional(layer) : std::nullopt;
+}
+
+Named translated(const Terms& terms, std::string_view name, std::string_view TensorTerm::*from,
+                 std::string_view TensorTerm::*to) {
+  for (const TensorTerm& term : terms.tensors) {
+    if (const auto layer = layer_of(term.*from, name)) {
+      std::string out(term.*to);
+      if (const size_t hole = out.find("{}"); hole != std::string::npos) {
+        out.replace(hole, 2, *layer);
+      }
+      return {out, term.order};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Named to_hugging_face(const Terms& terms, std::string_view gguf) {
+  return translated(terms, gguf, &TensorTerm::gguf, &TensorTerm::hugging_face);
+}
+
+Named to_gguf(const Terms& terms, std::string_view hugging_face) {
+  return translated(terms, hugging_face, &TensorTerm::hugging_face, &TensorTerm::gguf);
+}
+
+}  // namespace bowline::import::gguf

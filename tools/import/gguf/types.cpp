@@ -1,0 +1,140 @@
+#include "gguf/types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "gguf/numbers.h"
+
+namespace bowline::import::gguf {
+namespace {
+
+// Products are rounded before sums, as where the numbers were made: this file is compiled without contraction.
+
+float scale(const std::byte* from) { return f32_of_f16(load<uint16_t>(from)); }
+int byte_at(const std::byte* from, int i) { return static_cast<int>(from[i]); }
+
+void decode_f32(const std::byte* from, float* to) { *to = load<float>(from); }
+void decode_f16(const std::byte* from, float* to) { *to = scale(from); }
+void decode_bf16(const std::byte* from, float* to) { *to = f32_of_bf16(load<uint16_t>(from)); }
+
+// d (f16), 32 codes (i8): x = d * code
+void decode_q8_0(const std::byte* from, float* to) {
+  const float d = scale(from);
+  for (int i = 0; i < 32; ++i) {
+    to[i] = d * static_cast<float>(load<int8_t>(from + 2 + i));
+  }
+}
+
+// d (f16), 16 bytes of codes i (low) and i + 16: x = d * (code - 8)
+void decode_q4_0(const std::byte* from, float* to) {
+  const float d = scale(from);
+  for (int i = 0; i < 16; ++i) {
+    const int codes = byte_at(from, 2 + i);
+    to[i] = d * static_cast<float>((codes & 15) - 8);
+    to[i + 16] = d * static_cast<float>((codes >> 4) - 8);
+  }
+}
+
+// d and m (f16), then as Q4_0: x = d * code + m
+void decode_q4_1(const std::byte* from, float* to) {
+  const float d = scale(from);
+  const float m = scale(from + 2);
+  for (int i = 0; i < 16; ++i) {
+    const int codes = byte_at(from, 4 + i);
+    to[i] = d * static_cast<float>(codes & 15) + m;
+    to[i + 16] = d * static_cast<float>(codes >> 4) + m;
+  }
+}
+
+// Eight scales and eight minima of 6 bits in 12 bytes.
+struct Pair {
+  int scale;
+  int least;
+};
+Pair pair_of_q4_k(const std::byte* from, int i) {
+  if (i < 4) {
+    return {byte_at(from, i) & 63, byte_at(from, i + 4) & 63};
+  }
+  return {(byte_at(from, i + 4) & 15) | byte_at(from, i - 4) >> 6 << 4,
+          byte_at(from, i + 4) >> 4 | byte_at(from, i) >> 6 << 4};
+}
+
+// d and dmin (f16), the scales, 128 bytes: four times 32 bytes with the codes of 32 elements (low) and of the next 32.
+//   x = d * scale * code - dmin * least
+void decode_q4_k(const std::byte* from, float* to) {
+  const float d = scale(from);
+  const float dmin = scale(from + 2);
+  for (int part = 0; part < 8; ++part) {
+    const Pair pair = pair_of_q4_k(from + 4, part);
+    const float step = d * static_cast<float>(pair.scale);
+    const float least = dmin * static_cast<float>(pair.least);
+    for (int i = 0; i < 32; ++i) {
+      const int codes = byte_at(from, 16 + part / 2 * 32 + i);
+      to[part * 32 + i] =
+          step * static_cast<float>(part % 2 == 0 ? codes & 15 : codes >> 4) - least;
+    }
+  }
+}
+
+// 128 bytes of low halves, 64 of the two high bits, 16 scales (i8), d (f16); two halves of 128 elements.
+//   x = d * scale * (code - 32)
+void decode_q6_k(const std::byte* from, float* to) {
+  const float d = scale(from + 208);
+  for (int i = 0; i < 256; ++i) {
+    const int half = i / 128;
+    const int part = i % 128 / 32;
+    const int at = i % 32;
+    const int low = byte_at(from, half * 64 + part % 2 * 32 + at) >> (part / 2 * 4) & 15;
+    const int high = byte_at(from, 128 + half * 32 + at) >> (part * 2) & 3;
+    const float step = d * static_cast<float>(load<int8_t>(from + 192 + i / 16));
+    to[i] = step * static_cast<float>((low | high << 4) - 32);
+  }
+}
+
+constexpr TensorType kTypes[] = {
+    {0, "F32", 1, 4, DType::f32, "plain", decode_f32},
+    {1, "F16", 1, 2, DType::f16, "plain", decode_f16},
+    {30, "BF16", 1, 2, DType::bf16, "plain", decode_bf16},
+    {8, "Q8_0", 32, 34, DType::f32, "q8_0", decode_q8_0},
+    {2, "Q4_0", 32, 18, DType::f32, "q4_0", decode_q4_0},
+    {3, "Q4_1", 32, 20, DType::f32, "", decode_q4_1},
+    {12, "Q4_K", 256, 144, DType::f32, "", decode_q4_k},
+    {14, "Q6_K", 256, 210, DType::f32, "", decode_q6_k},
+};
+
+// Of what is refused, for the message. Those without a name are gone from the format.
+constexpr std::array<std::string_view, 40> kNames = {
+    "F32",     "F16",    "Q4_0",    "Q4_1",  "",       "",      "Q5_0",  "Q5_1",
+    "Q8_0",    "Q8_1",   "Q2_K",    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",
+    "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS",
+    "I8",      "I16",    "I32",     "I64",   "F64",    "IQ1_M", "BF16",  "",
+    "",        "",       "TQ1_0",   "TQ2_0", "",       "",      "",      "MXFP4"};
+
+}  // namespace
+
+const TensorType* find_tensor_type(uint32_t number) {
+  const auto* const found = std::ranges::find(kTypes, number, &TensorType::number);
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+const TensorType* find_tensor_type(std::string_view name) {
+  const auto* const found = std::ranges::find(kTypes, name, &TensorType::name);
+  return found == std::end(kTypes) ? nullptr : found;
+}
+
+std::string tensor_type_name(uint32_t number) {
+  return number < kNames.size() && !kNames[number].empty() ? std::string(kNames[number])
+                                                           : fmt::format("type {}", number);
+}
+
+std::string known_tensor_types() {
+  std::string out;
+  for (const TensorType& type : kTypes) {
+    out += fmt::format("{}{}", out.empty() ? "" : ", ", type.name);
+  }
+  return out;
+}
+
+}  // namespace bowline::import::gguf
