@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Makes the files of tests/gguf/data with PyPI's gguf, and the logits of the models in them with transformers.
 
-usage: gguf_files.py FOLDER
+usage: gguf_files.py FOLDER [SEEDS]
 
   types.gguf        a matrix of each type of numbers that is read, and beside it ("*.expected", F32) what gguf.quants makes of it
   names_*.gguf      an architecture with one or two tiny layers; element i of tensor n, in the order of the names of Hugging Face, is 1000 n + i
   llama_*.gguf      small random models of Llama; logits_*.f32 are those of transformers with the numbers that the file says
+
+SEEDS gets files of a few kB, from which the fuzz target begins.
 
 All is made with numpy's and torch's generators of fixed seeds: nothing is of other origin, and the licence is that of this repository.
 """
@@ -86,6 +88,28 @@ def make_types(folder):
     writer.add_int8("test.i8", -5)
     writer.add_uint64("test.u64", 2**63)
     writer.add_bool("test.bool", True)
+    finish(writer)
+
+
+def make_seeds(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for architecture in ARCHITECTURES:
+        make_names(folder / architecture, architecture, 4, 2, 1, 2)
+    for kind in (T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q4_K, T.Q6_K):
+        make_seed(folder / kind.name.lower(), kind)
+
+
+def make_seed(path, kind):
+    """A table, a matrix whose rows are those of heads, and the divisors of RoPE."""
+    writer = new_writer(path, "llama")
+    columns = max(32, gguf.GGML_QUANT_SIZES[kind][0])
+    config = tiny_config("llama", hidden_size=columns, num_hidden_layers=1, head_dim=2)
+    add_config(writer, "llama", config)
+    add_tokenizer(writer)
+    values = np.random.default_rng(5).normal(0, 1, (4, columns)).astype(np.float32)
+    add(writer, "token_embd.weight", values[:1], kind)
+    add(writer, "blk.0.attn_k.weight", values, kind)
+    writer.add_tensor("rope_freqs.weight", np.ones(1, dtype=np.float32))
     finish(writer)
 
 
@@ -173,12 +197,15 @@ def state_of(model):
             if name not in tied and not name.endswith(skipped)}
 
 
-def make_names(folder, architecture):
+def make_names(path, architecture, width, inner, layers, vocabulary):
     arch, model_class, _, _ = ARCHITECTURES[architecture]
-    small = {"n_embd": 16, "n_inner": 24} if architecture == "gpt2" else {"hidden_size": 16, "intermediate_size": 24}
-    model = model_class(tiny_config(architecture, vocab_size=16, **small))
+    small = {"n_embd": width, "n_inner": inner, "n_layer": layers} if architecture == "gpt2" else \
+        {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers}
+    if "head_dim" in ARCHITECTURES[architecture][3] and width < 16:
+        small["head_dim"] = 2
+    model = model_class(tiny_config(architecture, vocab_size=vocabulary, **small))
     names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
-    writer = new_writer(folder / f"names_{architecture}.gguf", architecture)
+    writer = new_writer(path, architecture)
     add_config(writer, architecture, model.config)
     for number, (name, value) in enumerate(sorted(state_of(model).items())):
         values = (1000 * number + np.arange(value.size)).reshape(value.shape).astype(np.float32)
@@ -244,7 +271,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     make_types(folder)
     for architecture in ARCHITECTURES:
-        make_names(folder, architecture)
+        make_names(folder / f"names_{architecture}.gguf", architecture, 16, 24, 2, 16)
     small = {"attention_bias": False, "mlp_bias": False, "intermediate_size": 32}
     for kind in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1):
         make_llama(folder, kind, tiny_config("llama", **small))
@@ -256,6 +283,8 @@ def main():
     config = tiny_config("llama", **small | {"head_dim": 32, "num_hidden_layers": 1, "rope_parameters": scaling,
                                              "max_position_embeddings": 16384})
     make_llama(folder, T.Q8_0, config, llama3_frequencies(config))
+    if len(sys.argv) > 2:
+        make_seeds(pathlib.Path(sys.argv[2]))
     (folder / "rope.json").write_text(json.dumps(scaling) + "\n")
 
 

@@ -240,6 +240,11 @@ Result<json> config_of(const File& file, const Terms& terms) {
       config[std::string(setting)] = found->shape[0];
     }
   }
+  BOWLINE_ASSIGN(const json count, keys.number({"vocab_size", "", KeyTerm::Kind::whole, false}));
+  BOWLINE_REQUIRE_CODE(
+      count.is_null() || !config.contains("vocab_size") || count == config["vocab_size"],
+      Code::bad_file, "Its key \"{}.vocab_size\" is {}, and \"token_embd.weight\" has {} rows.",
+      terms.architecture, count.dump(), config["vocab_size"].dump());
   BOWLINE_TRY(add_tokens(file, config));
   return config;
 }
