@@ -1,5 +1,5 @@
 // bowline export: a model without what a training left in it, as a model file or as the bytes of its storages, in the dtype that
-// is asked for.
+// is asked for; or in the form of the tools that it came from.
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,6 +8,8 @@
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/require.h"
+#include "export/gguf.h"
+#include "export/huggingface.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -20,6 +22,9 @@ struct ExportOptions {
   std::string out;
   std::string weights;
   std::string dtype;
+  std::string to;
+  std::string encoding;
+  std::vector<std::string> adapters;
   std::string format = "text";
   bool strip = false;
   bool force = false;
@@ -88,8 +93,12 @@ Status export_model(const ExportOptions& o, const Model& model) {
   return {};
 }
 
+DType dtype_of(const std::string& name) {
+  return name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32;
+}
+
 Status cast(Model& model, const std::string& name) {
-  const DType dtype = name == "f16" ? DType::f16 : name == "bf16" ? DType::bf16 : DType::f32;
+  const DType dtype = dtype_of(name);
   BOWLINE_ASSIGN(const CastReport report, model.cast(dtype));
   print(stderr, "{} storages to {}: {}, before {}\n", report.storages, name,
         bytes_text(report.bytes_after), bytes_text(report.bytes_before));
@@ -99,25 +108,90 @@ Status cast(Model& model, const std::string& name) {
   return {};
 }
 
+// Adapters become a part of the weights, which are numbers then.
+Status merge_adapters(Model& model, const ExportOptions& o) {
+  BOWLINE_TRY(change(model, {"", o.adapters}));
+  if (o.adapters.empty()) {
+    return {};
+  }
+  if (!o.dtype.empty()) {
+    BOWLINE_TRY(model.dequantize("*", dtype_of(o.dtype)).status());
+  }
+  for (const std::string& name : model.adapters()) {
+    BOWLINE_TRY(model.merge_adapter(name));
+  }
+  return {};
+}
+
+// Forms of other tools, by the word behind --to.
+struct Form {
+  const char* name;
+  Result<ExportReport> (*write)(const Model& model, const std::string& path,
+                                std::optional<DType> dtype, bool replace);
+};
+constexpr Form kForms[] = {{"hf", export_huggingface}, {"gguf", export_gguf}};
+
+std::vector<std::string> form_names() {
+  std::vector<std::string> names;
+  for (const Form& form : kForms) {
+    names.emplace_back(form.name);
+  }
+  return names;
+}
+
+Status export_form(const ExportOptions& o, Model& model) {
+  BOWLINE_TRY(merge_adapters(model, o));
+  BOWLINE_TRY(quantize_all(model, o.encoding));
+  const auto* const form =
+      std::ranges::find_if(kForms, [&](const Form& f) { return f.name == o.to; });
+  const auto dtype = o.dtype.empty() ? std::nullopt : std::optional(dtype_of(o.dtype));
+  BOWLINE_ASSIGN(const ExportReport report, form->write(model, o.out, dtype, o.force));
+  if (o.format == "json") {
+    print_json({{"file", o.model},
+                {"out", o.out},
+                {"to", o.to},
+                {"tensors", report.tensors},
+                {"bytes", report.bytes},
+                {"notes", report.notes}});
+    return {};
+  }
+  print("{}: {} tensors, {}\n", o.out, report.tensors, bytes_text(report.bytes));
+  for (const std::string& note : report.notes) {
+    print("note: {}\n", note);
+  }
+  return {};
+}
+
+Status export_as_asked(const ExportOptions& o, Model& model) {
+  if (!o.to.empty()) {
+    return export_form(o, model);
+  }
+  if (!o.dtype.empty()) {
+    BOWLINE_TRY(cast(model, o.dtype));
+  }
+  return o.weights.empty() ? export_model(o, model) : export_weights(o, model);
+}
+
 Result<int> run(const ExportOptions& o) {
   const bool storages = !o.weights.empty();
   if (!storages && o.out.empty()) {
     return fail(kUsage,
-                "What is written? --out FILE with --strip or --dtype, or --weights FOLDER.");
+                "What is written? --out FILE with --strip or --dtype, --out PATH with --to, or "
+                "--weights FOLDER.");
   }
-  if (!storages && !o.strip && o.dtype.empty()) {
-    return fail(
-        kUsage,
-        "--out needs --strip, which says that what a training left is not written, or --dtype.");
+  if (!storages && !o.strip && o.dtype.empty() && o.to.empty()) {
+    return fail(kUsage,
+                "--out needs --strip, which says that what a training left is not written, --dtype "
+                "or --to.");
+  }
+  if (!o.encoding.empty() && o.to != "gguf") {
+    return fail(kUsage, "--encoding is for --to gguf: safetensors has no codes.");
   }
   if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
     return fail_flags(s);
   }
   BOWLINE_ASSIGN(Model model, open_model(o.model));
-  if (!o.dtype.empty()) {
-    BOWLINE_TRY(cast(model, o.dtype));
-  }
-  BOWLINE_TRY(storages ? export_weights(o, model) : export_model(o, model));
+  BOWLINE_TRY(export_as_asked(o, model));
   return static_cast<int>(kOk);
 }
 
@@ -125,12 +199,29 @@ Result<int> run(const ExportOptions& o) {
 
 void add_export(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "export", "Writes a model without what a training left in it",
-                            "bowline export run/step-00000300.bowline --strip --out tuned.bowline");
+                            "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
+                            "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
+                            "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   CLI::Option* strip =
       verb->add_flag("--strip", o->strip, "Leave out moments, gradients and the record of the run");
   CLI::Option* out = verb->add_option("--out", o->out, "Where the model is written");
+  CLI::Option* to =
+      verb->add_option("--to", o->to,
+                       "Instead of a model file the form of another tool: hf, a folder as "
+                       "transformers writes it, or gguf, a file; of an imported model")
+          ->check(CLI::IsMember(form_names()))
+          ->needs(out)
+          ->excludes(strip);
+  verb->add_option("--adapter", o->adapters,
+                   "FILE or FILE=WEIGHT of an adapter of the model, which is merged into the "
+                   "weights that --to writes; several add up")
+      ->needs(to);
+  verb->add_option("--encoding", o->encoding,
+                   "Matrices that --to gguf writes become codes: q8_0 or q4_0")
+      ->check(CLI::IsMember({"q8_0", "q4_0"}))
+      ->needs(to);
   verb->add_option("--weights", o->weights,
                    "Instead a folder for storage_<tie>.bin, the bytes of each storage, and "
                    "parameters.json, with the name, tie, dtype and shape of each parameter")

@@ -1,0 +1,196 @@
+#include "export/huggingface.h"
+
+#include <algorithm>
+
+#include "common/require.h"
+#include "export/output.h"
+
+namespace bowline::command {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+std::string_view safetensors_name_of(DType dtype) {
+  constexpr std::string_view names[kDTypes] = {"F32", "F16", "BF16", "I8",
+                                               "U8",  "I32", "I64",  "BOOL"};
+  return names[static_cast<size_t>(dtype)];
+}
+
+bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+
+DType written_dtype(const ExportedTensor& tensor, std::optional<DType> dtype) {
+  return is_float(tensor.dtype) ? dtype.value_or(tensor.dtype) : tensor.dtype;
+}
+
+uint64_t written_bytes(const ExportedTensor& tensor, std::optional<DType> dtype) {
+  uint64_t bytes = size_of(written_dtype(tensor, dtype));
+  for (const int64_t dim : tensor.shape) {
+    bytes *= static_cast<uint64_t>(dim);
+  }
+  return bytes;
+}
+
+Status check_encodings(const ExportedModel& model, std::optional<DType> dtype) {
+  const auto encoded = std::ranges::find_if(
+      model.tensors, [](const ExportedTensor& t) { return t.encoding != "plain"; });
+  BOWLINE_REQUIRE(
+      dtype || encoded == model.tensors.end(),
+      "\"{}\" is stored as {}, which safetensors has not: --dtype says what its numbers "
+      "become.",
+      encoded->name, encoded->encoding);
+  return {};
+}
+
+// The heads of classes of transformers read the first token through a layer of their own. Names as its classes have them.
+struct ClassHead {
+  std::string_view type;
+  std::string_view class_name;
+  std::string_view layer;   // begin of its parameters
+  std::string_view prefix;  // of the encoder
+};
+constexpr ClassHead kClassHeads[] = {
+    {"bert", "BertForSequenceClassification", "pooler.dense.", "bert."},
+    {"roberta", "RobertaForSequenceClassification", "classifier.dense.", "roberta."},
+    {"xlm-roberta", "XLMRobertaForSequenceClassification", "classifier.dense.", "roberta."},
+    {"distilbert", "DistilBertForSequenceClassification", "pre_classifier.", "distilbert."},
+};
+
+std::string name_in(const ClassHead& head, const std::string& name) {
+  if (head.prefix == "roberta." && name.starts_with("classifier.") &&
+      !name.starts_with(head.layer)) {
+    return "classifier.out_proj." + name.substr(std::string_view("classifier.").size());
+  }
+  const bool outside = name.starts_with("classifier.") || name.starts_with("pre_classifier.");
+  return outside ? name : std::string(head.prefix) + name;
+}
+
+Status add_labels(const Model& model, json& config) {
+  BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "labels"));
+  if (!text) {
+    return {};
+  }
+  json names = json::object(), numbers = json::object();
+  for (size_t at = 0, n = 0; at < text->size(); ++n) {
+    const size_t end = std::min(text->find('\n', at), text->size());
+    const std::string label = text->substr(at, end - at);
+    names[std::to_string(n)] = label;
+    numbers[label] = n;
+    at = end + 1;
+  }
+  config["id2label"] = names;
+  config["label2id"] = numbers;
+  config["problem_type"] = model.metadata("multi_label") == "true" ? "multi_label_classification"
+                                                                   : "single_label_classification";
+  return {};
+}
+
+Status add_class_head(const Model& model, ExportedModel& out) {
+  if (model.metadata("task") != "classify") {
+    return {};
+  }
+  const std::string type = text_at(out.config, "model_type");
+  const auto* const head = std::ranges::find(kClassHeads, type, &ClassHead::type);
+  const bool has_layer =
+      head != std::end(kClassHeads) && std::ranges::any_of(out.tensors, [&](const auto& t) {
+        return t.name.starts_with(head->layer);
+      });
+  BOWLINE_REQUIRE(
+      has_layer && model.metadata("pooling") == "cls",
+      "Its head reads the {} of the tokens{}; transformers has no class of {} with such "
+      "a head.",
+      listed_name(model.metadata("pooling")), has_layer ? "" : " without a layer of its own",
+      listed_name(type));
+  for (ExportedTensor& t : out.tensors) {
+    t.name = name_in(*head, t.name);
+  }
+  out.config["architectures"] = {head->class_name};
+  return add_labels(model, out.config);
+}
+
+// Of most elements.
+DType main_dtype(const ExportedModel& model, std::optional<DType> dtype) {
+  uint64_t bytes[kDTypes] = {};
+  for (const ExportedTensor& t : model.tensors) {
+    const DType written = written_dtype(t, dtype);
+    bytes[static_cast<size_t>(written)] += written_bytes(t, dtype) / size_of(written);
+  }
+  return static_cast<DType>(std::ranges::max_element(bytes) - bytes);
+}
+
+// Wide numbers first, so that every tensor lies at a multiple of its number's size.
+std::string safetensors_header(ExportedModel& model, std::optional<DType> dtype, uint64_t& bytes) {
+  std::ranges::stable_sort(model.tensors, std::ranges::greater(), [&](const ExportedTensor& t) {
+    return size_of(written_dtype(t, dtype));
+  });
+  ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
+  bytes = 0;
+  for (const ExportedTensor& t : model.tensors) {
+    const uint64_t end = bytes + written_bytes(t, dtype);
+    header[t.name] = {{"dtype", safetensors_name_of(written_dtype(t, dtype))},
+                      {"shape", t.shape},
+                      {"data_offsets", {bytes, end}}};
+    bytes = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
+}
+
+Status write_text(Output& out, const std::string& name, std::string_view text) {
+  BOWLINE_TRY(out.open(name));
+  BOWLINE_TRY(out.write(text));
+  return out.close();
+}
+
+Status write_weights(const Model& model, const ExportedModel& exported, std::string_view header,
+                     std::optional<DType> dtype, Output& out) {
+  BOWLINE_TRY(out.open("model.safetensors"));
+  BOWLINE_TRY(out.write(header));
+  for (const ExportedTensor& t : exported.tensors) {
+    BOWLINE_ASSIGN(const std::vector<std::byte> bytes,
+                   numbers_of(model, t, written_dtype(t, dtype)));
+    BOWLINE_TRY(out.write(bytes));
+  }
+  return out.close();
+}
+
+Status write_assets(const Model& model, Output& out, std::vector<std::string>& notes) {
+  for (const char* const name : {"tokenizer_config.json", "generation_config.json"}) {
+    BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, name));
+    BOWLINE_TRY(text ? write_text(out, name, *text) : Status());
+  }
+  BOWLINE_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
+  BOWLINE_TRY(chat ? write_text(out, "chat_template.jinja", *chat) : Status());
+  BOWLINE_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
+  if (kind == "application/vnd.huggingface.tokenizer+json") {
+    BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "tokenizer"));
+    return write_text(out, "tokenizer.json", *text);
+  }
+  notes.push_back(kind.empty() ? "The model has no tokenizer, and none is written."
+                               : "The tokenizer is one of GGUF, and is not written: transformers "
+                                 "reads tokenizer.json.");
+  return {};
+}
+
+}  // namespace
+
+Result<ExportReport> export_huggingface(const Model& model, const std::string& folder,
+                                        std::optional<DType> dtype, bool replace) {
+  BOWLINE_ASSIGN(ExportedModel out, exported(model));
+  BOWLINE_TRY(check_encodings(out, dtype));
+  BOWLINE_TRY(add_class_head(model, out));
+  const char* const key = out.config.contains("dtype") ? "dtype" : "torch_dtype";
+  out.config[key] = torch_name_of(main_dtype(out, dtype));
+  ExportReport report{out.tensors.size(), 0, std::move(out.notes)};
+  const std::string header = safetensors_header(out, dtype, report.bytes);
+  BOWLINE_ASSIGN(Output files, Output::begin(folder, replace, header.size() + report.bytes));
+  BOWLINE_TRY(write_weights(model, out, header, dtype, files));
+  BOWLINE_TRY(write_text(files, "config.json", out.config.dump(2) + "\n"));
+  BOWLINE_TRY(write_assets(model, files, report.notes));
+  BOWLINE_TRY(files.commit());
+  return report;
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,159 @@
+#include "export/tensors.h"
+
+#include <algorithm>
+#include <map>
+
+#include "common/require.h"
+#include "gguf/numbers.h"
+
+namespace bowline::command {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kHead = "lm_head.weight";
+constexpr std::string_view kTables[] = {"model.embed_tokens.weight", "transformer.wte.weight"};
+
+Result<json> config_of(const Model& model) {
+  BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "config.json"));
+  BOWLINE_REQUIRE(
+      text.has_value(),
+      "The model has no asset \"config.json\", which tells other tools what it is: only "
+      "models that 'bowline import' made of such ones go back to them.");
+  json config = json::parse(*text, nullptr, false);
+  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file,
+                       "The asset \"config.json\" is no object of JSON.");
+  return config;
+}
+
+bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+
+template <class Put>
+void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) {
+  const size_t size = size_of(dtype);
+  for (size_t i = 0; i < bytes.size() / size; ++i) {
+    const std::byte* const at = bytes.data() + i * size;
+    put(i, dtype == DType::f32   ? import::load<float>(at)
+           : dtype == DType::f16 ? import::f32_of_f16(import::load<uint16_t>(at))
+                                 : import::f32_of_bf16(import::load<uint16_t>(at)));
+  }
+}
+
+std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType to) {
+  if (from == to || !is_float(from)) {
+    return bytes;
+  }
+  std::vector<std::byte> out(bytes.size() / size_of(from) * size_of(to));
+  for_numbers(bytes, from, [&](size_t i, float x) {
+    const uint16_t half = to == DType::f16 ? import::f16_of_f32(x) : import::bf16_of_f32(x);
+    if (to == DType::f32) {
+      std::memcpy(out.data() + i * sizeof(x), &x, sizeof(x));
+    } else {
+      std::memcpy(out.data() + i * sizeof(half), &half, sizeof(half));
+    }
+  });
+  return out;
+}
+
+bool is_table(const ParameterInfo& p) {
+  return std::ranges::find(kTables, p.name) != std::end(kTables);
+}
+
+}  // namespace
+
+const json& value_at(const json& object, std::string_view key) {
+  static const json null;
+  if (!object.is_object()) {
+    return null;
+  }
+  const auto found = object.find(key);
+  return found == object.end() ? null : *found;
+}
+
+std::string text_at(const json& object, std::string_view key) {
+  const json& value = value_at(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+int64_t integer_at(const json& object, std::string_view key, int64_t otherwise) {
+  const json& value = value_at(object, key);
+  return value.is_number_integer() ? value.get<int64_t>() : otherwise;
+}
+
+bool flag_at(const json& object, std::string_view key, bool otherwise) {
+  const json& value = value_at(object, key);
+  return value.is_boolean() ? value.get<bool>() : otherwise;
+}
+
+Result<std::string> media_type_of(const Model& model, std::string_view name) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const auto found = std::ranges::find(info.assets, name, &AssetInfo::name);
+  return found == info.assets.end() ? std::string() : found->media_type;
+}
+
+Result<std::optional<std::string>> text_asset(const Model& model, std::string_view name) {
+  BOWLINE_ASSIGN(const std::string media_type, media_type_of(model, name));
+  if (media_type.empty()) {
+    return std::optional<std::string>();
+  }
+  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset(name));
+  return std::optional(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+Result<ExportedModel> exported(const Model& model) {
+  ExportedModel out;
+  BOWLINE_ASSIGN(out.config, config_of(model));
+  const std::vector<std::string> adapters = model.adapters();
+  BOWLINE_REQUIRE(adapters.empty(),
+                  "The model has the adapter \"{}\", which its form has no place for: it is merged "
+                  "where --adapter names its file.",
+                  adapters.empty() ? "" : adapters[0]);
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const ParameterInfo* table = nullptr;
+  for (const ParameterInfo& p : info.parameters) {
+    table = is_table(p) ? &p : table;
+  }
+  for (const ParameterInfo& p : info.parameters) {
+    const StorageInfo& storage = info.storages[p.tie];
+    if (storage.role != StorageRole::weight) {
+      continue;
+    }
+    const bool tied_head =
+        table != nullptr && p.name == kHead && p.tie == table->tie && p.view == table->view;
+    if (p.name == kHead || (tied_head && table != nullptr)) {
+      out.config["tie_word_embeddings"] = tied_head;
+    }
+    if (tied_head) {
+      continue;
+    }
+    out.tensors.push_back({p.name,
+                           p.name,
+                           p.tie,
+                           p.dtype,
+                           {p.shape.begin(), p.shape.end()},
+                           storage.encoding,
+                           p.view == View{}});
+  }
+  if (table != nullptr) {
+    out.config["vocab_size"] = table->shape[0];
+  }
+  return out;
+}
+
+Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTensor& tensor,
+                                          DType dtype) {
+  size_t elements = 1;
+  for (const int64_t dim : tensor.shape) {
+    elements *= static_cast<size_t>(dim);
+  }
+  std::vector<std::byte> bytes(elements * size_of(tensor.dtype));
+  BOWLINE_TRY(model.get_value(tensor.parameter,
+                              {tensor.parameter, tensor.dtype, tensor.shape, bytes.data()}));
+  return converted(std::move(bytes), tensor.dtype, dtype);
+}
+
+std::string_view torch_name_of(DType dtype) {
+  return dtype == DType::f16 ? "float16" : dtype == DType::bf16 ? "bfloat16" : "float32";
+}
+
+}  // namespace bowline::command
