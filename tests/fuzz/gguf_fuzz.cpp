@@ -35,7 +35,7 @@ bool reads(const import::SourceTensor& tensor) {
 extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto source = import::gguf::read(std::as_bytes(std::span(data, size)), "input");
+  const auto source = gguf::read(std::as_bytes(std::span(data, size)), "input");
   if (!succeeded(source.status())) {
     return 0;
   }

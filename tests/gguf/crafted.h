@@ -9,7 +9,7 @@
 
 #include "gguf/file.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 struct Crafted {
   std::string bytes;
@@ -49,4 +49,4 @@ struct Crafted {
   }
 };
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -9,8 +9,11 @@
 #include "gguf/metadata.h"
 #include "gguf/read.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
+
+using import::Source;
+using import::SourceTensor;
 
 using nlohmann::json;
 
@@ -254,7 +257,7 @@ TEST(GgufReader, Assets) {
   const Result<Source> source = read(kData + "/llama_q8_0.gguf");
   ASSERT_TRUE(source.ok());
   const auto asset = [&](std::string_view name) {
-    return *std::ranges::find(source.value().assets, name, &SourceAsset::name);
+    return *std::ranges::find(source.value().assets, name, &import::SourceAsset::name);
   };
   const Result<File> tokenizer = File::parse(asset("tokenizer").bytes);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
@@ -287,4 +290,4 @@ TEST(GgufReader, TheFileStaysOpenAsLongAsATensor) {
 }
 
 }  // namespace
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -9,8 +9,11 @@
 #include "gguf/numbers.h"
 #include "gguf/read.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
+
+using import::Source;
+using import::SourceTensor;
 
 const std::string kData = BOWLINE_GGUF_DATA;
 
@@ -155,4 +158,4 @@ TEST(GgufValues, NumbersOf16Bits) {
 }
 
 }  // namespace
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -12,8 +12,6 @@
 namespace bowline::command {
 namespace {
 
-namespace gguf = import::gguf;
-
 constexpr std::string_view kFile =
     "model.safetensors";  // what Output calls it until it has its name
 

@@ -10,9 +10,9 @@
 namespace bowline::command {
 namespace {
 
-using import::gguf::KeyTerm;
-using import::gguf::Metadata;
-using import::gguf::Terms;
+using gguf::KeyTerm;
+using gguf::Metadata;
+using gguf::Terms;
 using nlohmann::json;
 
 // A setting, which newer configs keep among those of RoPE. Null: there is none.
@@ -125,8 +125,8 @@ Result<std::vector<float>> rope_divisors(const json& config) {
                     "The scaling of RoPE of config.json has no number \"{}\".", key);
   }
   const json base = setting(config, "rope_theta");
-  return import::gguf::llama3_divisors(scaling, base.is_number() ? base.get<double>() : 10000.0,
-                                       head_dim_of(config));
+  return gguf::llama3_divisors(scaling, base.is_number() ? base.get<double>() : 10000.0,
+                               head_dim_of(config));
 }
 
 }  // namespace bowline::command

@@ -11,14 +11,12 @@
 namespace bowline::command {
 
 // general.* and the keys of the architecture. Errors  bad_argument: a setting is absent, of another kind, or asks for what GGUF has no key for.
-Status add_settings(const nlohmann::json& config, const import::gguf::Terms& terms,
-                    import::gguf::Metadata& to);
+Status add_settings(const nlohmann::json& config, const gguf::Terms& terms, gguf::Metadata& to);
 // Divisors of the frequencies of RoPE, the tensor rope_freqs.weight; empty: there are none.
 Result<std::vector<float>> rope_divisors(const nlohmann::json& config);
 
 // tokenizer.*, from either form of the asset, with the template of chats. `vocabulary`: rows of the table. Returns why there is no tokenizer in the
 // file; empty: there is one. Errors  bad_file: the asset is damaged.
-Result<std::string> add_tokenizer(const Model& model, int64_t vocabulary,
-                                  import::gguf::Metadata& to);
+Result<std::string> add_tokenizer(const Model& model, int64_t vocabulary, gguf::Metadata& to);
 
 }  // namespace bowline::command

@@ -10,7 +10,7 @@
 namespace bowline::command {
 namespace {
 
-using import::gguf::Metadata;
+using gguf::Metadata;
 using nlohmann::json;
 
 // As llama.cpp numbers what a token is.
@@ -184,8 +184,8 @@ Result<std::string> add_tokenizer(const Model& model, int64_t vocabulary, Metada
   }
   BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
   if (kind == "application/vnd.gguf.tokenizer") {
-    BOWLINE_ASSIGN(const import::gguf::File file, import::gguf::File::parse(bytes));
-    for (const import::gguf::Entry& entry : file.entries) {
+    BOWLINE_ASSIGN(const gguf::File file, gguf::File::parse(bytes));
+    for (const gguf::Entry& entry : file.entries) {
       to.copy(entry);
     }
     return std::string();

@@ -33,9 +33,9 @@ void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) 
   const size_t size = size_of(dtype);
   for (size_t i = 0; i < bytes.size() / size; ++i) {
     const std::byte* const at = bytes.data() + i * size;
-    put(i, dtype == DType::f32   ? import::load<float>(at)
-           : dtype == DType::f16 ? import::f32_of_f16(import::load<uint16_t>(at))
-                                 : import::f32_of_bf16(import::load<uint16_t>(at)));
+    put(i, dtype == DType::f32   ? gguf::load<float>(at)
+           : dtype == DType::f16 ? gguf::f32_of_f16(gguf::load<uint16_t>(at))
+                                 : gguf::f32_of_bf16(gguf::load<uint16_t>(at)));
   }
 }
 
@@ -45,7 +45,7 @@ std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType
   }
   std::vector<std::byte> out(bytes.size() / size_of(from) * size_of(to));
   for_numbers(bytes, from, [&](size_t i, float x) {
-    const uint16_t half = to == DType::f16 ? import::f16_of_f32(x) : import::bf16_of_f32(x);
+    const uint16_t half = to == DType::f16 ? gguf::f16_of_f32(x) : gguf::bf16_of_f32(x);
     if (to == DType::f32) {
       std::memcpy(out.data() + i * sizeof(x), &x, sizeof(x));
     } else {

@@ -14,7 +14,7 @@
 #include "common/require.h"
 #include "gguf/numbers.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
 constexpr uint64_t kLeastEntry = 8 + 4 + 1;           // an empty key, a byte
@@ -380,4 +380,4 @@ const Entry* File::find(std::string_view key) const {
   return found != by_key_.end() && entries[*found].key == key ? &entries[*found] : nullptr;
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -19,7 +19,7 @@
 #include "bowline.h"
 #include "gguf/types.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 enum class ValueType : uint32_t {
   u8,
@@ -93,4 +93,4 @@ class File {
   std::shared_ptr<const void> mapping_;
 };
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

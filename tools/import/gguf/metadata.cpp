@@ -8,7 +8,7 @@
 #include "common/require.h"
 #include "gguf/numbers.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
 using nlohmann::json;
@@ -249,4 +249,4 @@ Result<json> config_of(const File& file, const Terms& terms) {
   return config;
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -6,7 +6,7 @@
 #include "gguf/file.h"
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 // Errors  bad_file: a key is absent or of another kind. unsupported: layers that differ, a scaling of RoPE that is not known.
 Result<nlohmann::json> config_of(const File& file, const Terms& terms);
@@ -17,4 +17,4 @@ Result<nlohmann::json> llama3_scaling(std::span<const float> divisors, double ba
 // The divisors of such a scaling. Source  "Llama 3 Model Card", Meta, 2024, and transformers' _compute_llama3_parameters.
 std::vector<float> llama3_divisors(const nlohmann::json& scaling, double base, int64_t dim);
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace bowline::import {
+namespace bowline::gguf {
 
 inline float f32_of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -55,4 +55,4 @@ T load(const std::byte* from) {
   return out;
 }
 
-}  // namespace bowline::import
+}  // namespace bowline::gguf

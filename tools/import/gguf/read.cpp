@@ -12,10 +12,11 @@
 #include "gguf/values.h"
 #include "gguf/write.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
-using nlohmann::json;
+using import::Source;
+using import::SourceTensor;
 
 constexpr std::string_view kFrequencies = "rope_freqs.weight";  // which config_of() reads
 
@@ -275,4 +276,4 @@ Result<Source> read(std::span<const std::byte> bytes, const std::string& path) {
   return read(std::make_shared<const File>(std::move(file)), path);
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

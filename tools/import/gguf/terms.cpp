@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
 // What "{}" of the pattern stands for in the text, if it is a number without leading zeros, or nothing where there is no "{}".
@@ -46,4 +46,4 @@ Named to_gguf(const Terms& terms, std::string_view hugging_face) {
   return translated(terms, hugging_face, &TensorTerm::hugging_face, &TensorTerm::gguf);
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -11,7 +11,7 @@
 #include "bowline.h"
 #include "gguf/file.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 // How a tensor of Hugging Face lies in GGUF.
 enum class Order : uint8_t {
@@ -64,4 +64,4 @@ struct Named {
 Named to_hugging_face(const Terms& terms, std::string_view gguf);
 Named to_gguf(const Terms& terms, std::string_view hugging_face);
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

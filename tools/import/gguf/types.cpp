@@ -7,7 +7,7 @@
 
 #include "gguf/numbers.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
 // Products are rounded before sums, as where the numbers were made: this file is compiled without contraction.
@@ -137,4 +137,4 @@ std::string known_tensor_types() {
   return out;
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

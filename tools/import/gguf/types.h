@@ -7,7 +7,7 @@
 
 #include "bowline.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 struct TensorType {
   uint32_t number = 0;
@@ -30,4 +30,4 @@ std::string tensor_type_name(uint32_t number);
 // "F32, F16, ...": those that are read.
 std::string known_tensor_types();
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -6,7 +6,7 @@
 
 #include "common/require.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
 // A tensor as rows. A vector whose order is that of heads has rows of one element.
@@ -185,4 +185,4 @@ ValueSource values_of(std::shared_ptr<const File> file, const Laid& laid) {
   };
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

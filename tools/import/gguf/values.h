@@ -7,7 +7,7 @@
 #include "gguf/file.h"
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 // `heads`: of a tensor whose rows are those of heads. `file` stays open as long as the source.
 struct Laid {
@@ -37,4 +37,4 @@ constexpr uint64_t hugging_face_row(uint64_t row, uint64_t head_dim) {
   return row - at + at / 2 + at % 2 * (head_dim / 2);
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -1,6 +1,6 @@
 #include "gguf/write.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 namespace {
 
 template <class T>
@@ -108,4 +108,4 @@ std::vector<std::byte> excerpt(const File& file, std::string_view prefix,
   return metadata.count() == 0 ? std::vector<std::byte>() : header_of(metadata, {});
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -9,7 +9,7 @@
 #include "bowline.h"
 #include "gguf/file.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 // Metadata as a file has it, key by key.
 class Metadata {
@@ -54,4 +54,4 @@ std::vector<std::byte> header_of(const Metadata& metadata, std::span<const Writt
 // A file of the keys that begin with `prefix`, but for `without`, and no tensors. Empty: there are none.
 std::vector<std::byte> excerpt(const File& file, std::string_view prefix, std::string_view without);
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -1,7 +1,7 @@
 // BERT as an encoder, without a head.
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 Terms terms_of_bert();
 Terms terms_of_bert() {
@@ -47,4 +47,4 @@ Terms terms_of_bert() {
   };
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -1,7 +1,7 @@
 // GPT-2. Hugging Face keeps its matrices as [in, out], GGUF as [out, in].
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 Terms terms_of_gpt2();
 Terms terms_of_gpt2() {
@@ -45,4 +45,4 @@ Terms terms_of_gpt2() {
   };
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

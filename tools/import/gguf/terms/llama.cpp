@@ -1,7 +1,7 @@
 // Llama 2 and 3, Mistral, SmolLM2, TinyLlama.
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 Terms terms_of_llama();
 Terms terms_of_llama() {
@@ -52,4 +52,4 @@ Terms terms_of_llama() {
   };
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

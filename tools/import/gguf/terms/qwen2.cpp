@@ -1,7 +1,7 @@
 // Qwen2 and Qwen2.5: biases of q, k and v, rows in the order of Hugging Face.
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 Terms terms_of_qwen2();
 Terms terms_of_qwen2() {
@@ -46,4 +46,4 @@ Terms terms_of_qwen2() {
   };
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf

@@ -1,7 +1,7 @@
 // Qwen3: norms of q and k.
 #include "gguf/terms.h"
 
-namespace bowline::import::gguf {
+namespace bowline::gguf {
 
 Terms terms_of_qwen3();
 Terms terms_of_qwen3() {
@@ -45,4 +45,4 @@ Terms terms_of_qwen3() {
   };
 }
 
-}  // namespace bowline::import::gguf
+}  // namespace bowline::gguf
