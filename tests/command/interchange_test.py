@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""bowline export --to hf and --to gguf: what an import took comes back, byte for byte; what cannot be written is refused, and nothing is left."""
+
+import json
+import pathlib
+import resource
+import struct
+import subprocess
+import unittest
+
+import harness
+from harness import BAD_FILE, FAILED, OK, USAGE, run
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "gguf/data"
+SIZES = {"F32": 4, "F16": 2, "BF16": 2}
+NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+# Elements and bytes of a block.
+BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 8: (32, 34)}
+
+
+def read_safetensors(path):
+    """dtype, shape and bytes of each tensor."""
+    content = path.read_bytes()
+    length = struct.unpack_from("<Q", content)[0]
+    assert length % 8 == 0
+    header = json.loads(content[8:8 + length])
+    assert header.pop("__metadata__") == {"format": "pt"}
+    tensors = {}
+    end = 0
+    for name, t in header.items():
+        first, last = t["data_offsets"]
+        assert first == end and first % SIZES[t["dtype"]] == 0, name
+        tensors[name] = (t["dtype"], t["shape"], content[8 + length + first:8 + length + last])
+        end = last
+    assert 8 + length + end == len(content)
+    return tensors
+
+
+class Gguf:
+    """Keys and values; type, shape (slowest dim first) and bytes of each tensor."""
+
+    def __init__(self, path):
+        self.content, self.at = path.read_bytes(), 0
+        assert self.take("<4s") == b"GGUF" and self.take("<I") == 3
+        tensors, keys = self.take("<Q"), self.take("<Q")
+        self.keys = {self.text(): self.value(self.take("<I")) for _ in range(keys)}
+        placed = []
+        for _ in range(tensors):
+            name = self.text()
+            shape = [self.take("<Q") for _ in range(self.take("<I"))][::-1]
+            placed.append((name, self.take("<I"), shape, self.take("<Q")))
+        begin = (self.at + 31) // 32 * 32
+        self.tensors = {}
+        for name, kind, shape, offset in placed:
+            elements, size = BLOCKS[kind]
+            count = size
+            for dim in shape:
+                count *= dim
+            self.tensors[name] = (kind, shape, self.content[begin + offset:begin + offset + count // elements])
+
+    def take(self, form):
+        value = struct.unpack_from(form, self.content, self.at)[0]
+        self.at += struct.calcsize(form)
+        return value
+
+    def text(self):
+        length = self.take("<Q")
+        self.at += length
+        return self.content[self.at - length:self.at].decode()
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            kind, count = self.take("<I"), self.take("<Q")
+            return [self.value(kind) for _ in range(count)]
+        return self.take(NUMBERS[kind])
+
+
+class Interchange(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+
+    def imported(self, name):
+        model = self.shared / f"{pathlib.Path(name).name}.bowline"
+        if not model.exists():
+            self.expect(run("import", DATA / name if isinstance(name, str) else name, "--out", model), OK)
+        return model
+
+    def export(self, model, to, *more, **options):
+        return run("export", model, "--to", to, "--out", self.out, *more, **options)
+
+    def weights(self, model):
+        """The partition by names, and the bytes of each storage by its first name."""
+        folder = self.folder / ("weights_" + model.name)
+        self.expect(run("export", model, "--weights", folder, "--force"), OK)
+        ties = {}
+        for row in json.loads((folder / "parameters.json").read_text()):
+            ties.setdefault(row["tie"], []).append(row)
+        return {tuple(row["name"] for row in rows): (rows[0]["shape"], (folder / f"storage_{tie}.bin").read_bytes())
+                for tie, rows in ties.items() if not rows[0]["name"].startswith("cache.")}
+
+    def nothing_is_left(self, *kept):
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), sorted(kept))
+
+    # What is wrong comes first.
+
+    def test_flags(self):
+        self.expect(run("export", self.model, "--to", "gguf"), USAGE, "--out")
+        self.expect(self.export(self.model, "onnx"), USAGE, "--to")
+        self.expect(self.export(self.model, "hf", "--strip"), USAGE, "--strip")
+        self.expect(self.export(self.model, "hf", "--encoding", "q8_0"), USAGE, "--encoding", "--to gguf")
+        self.expect(run("export", self.model, "--strip", "--out", self.out, "--encoding", "q8_0"), USAGE, "--to")
+        self.expect(self.export(self.text, "hf"), BAD_FILE, "a text file")
+        self.nothing_is_left()
+
+    def test_a_model_that_was_not_imported_is_refused(self):
+        for to in ("hf", "gguf"):
+            self.expect(self.export(self.model, to), FAILED, "no asset \"config.json\"")
+            self.nothing_is_left()
+
+    def test_nothing_is_replaced_unasked(self):
+        model = self.imported("llama_q8_0.gguf")
+        for to in ("hf", "gguf"):
+            self.out.write_text("mine")
+            self.expect(self.export(model, to), USAGE, "is there already", "--force")
+            self.assertEqual(self.out.read_text(), "mine")
+            self.expect(self.export(model, to, "--force", *(["--dtype", "f32"] if to == "hf" else [])), OK)
+            self.assertEqual(self.out.is_dir(), to == "hf")
+            self.nothing_is_left("out")
+            if to == "hf":
+                self.expect(self.export(model, to, "--dtype", "f16", "--force"), OK)
+                self.assertEqual(read_safetensors(self.out / "model.safetensors")["model.norm.weight"][0], "F16")
+                self.nothing_is_left("out")
+                for path in self.out.iterdir():
+                    path.unlink()
+                self.out.rmdir()
+
+    def test_a_folder_of_other_things_is_not_replaced(self):
+        model = self.imported("llama_f32.gguf")
+        (self.out / "photos").mkdir(parents=True)
+        (self.out / "model.safetensors").write_text("")
+        for to in ("hf", "gguf"):
+            self.expect(self.export(model, to, "--force"), FAILED, "is not replaced")
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["model.safetensors", "photos"])
+        self.nothing_is_left("out")
+
+    def test_codes_are_refused_where_the_form_has_none(self):
+        self.expect(self.export(self.imported("llama_q4_0.gguf"), "hf"), FAILED, "model.embed_tokens.weight", "q4_0", "--dtype")
+        self.nothing_is_left()
+        other = self.folder / "int8.bowline"
+        self.expect(run("quantize", self.imported("llama_f32.gguf"), "--encoding", "int8 block row", "--out", other), OK)
+        for to in ("hf", "gguf"):
+            self.expect(self.export(other, to), FAILED, "int8 block row", "--dtype")
+            self.assertFalse(self.out.exists())
+            written = self.folder / to
+            self.expect(run("export", other, "--to", to, "--dtype", "f32", "--out", written), OK)
+            self.assertTrue(written.exists())
+        self.nothing_is_left("gguf", "hf", "int8.bowline")
+
+    def test_an_architecture_without_a_form_is_refused(self):
+        self.expect(self.export(self.imported("names_bert.gguf"), "gguf"), FAILED, "bert", "not written as GGUF")
+        self.nothing_is_left()
+
+    def test_a_disk_that_is_full(self):
+        model = self.imported("llama_f32.gguf")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        for to in ("hf", "gguf"):
+            self.expect(self.export(model, to, preexec_fn=limit), FAILED, "cannot be written", "File too large")
+            self.nothing_is_left()
+        small = self.folder / "small"
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", small], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        try:
+            for to in ("hf", "gguf"):
+                self.expect(run("export", model, "--to", to, "--out", small / "out"), FAILED, "are free")
+                self.assertEqual(list(small.iterdir()), [])
+        finally:
+            subprocess.run(["umount", small], check=True)
+
+    def test_folders_that_cannot_be_written(self):
+        model = self.imported("llama_f32.gguf")
+        self.expect(run("export", model, "--to", "hf", "--out", self.folder / "none" / "out"), FAILED, "cannot be written")
+        self.expect(run("export", model, "--to", "gguf", "--out", self.text / "out"), FAILED, "cannot be written")
+
+    def test_what_a_killed_export_left_goes(self):
+        left = self.folder / ".out.bowline_export"
+        left.mkdir()
+        (left / "model.safetensors").write_text("half")
+        (left / "other").write_text("half")
+        self.expect(self.export(self.imported("llama_f32.gguf"), "hf"), OK)
+        self.assertNotIn("other", [p.name for p in self.out.iterdir()])
+        self.nothing_is_left("out")
+
+    # What is right.
+
+    def test_a_folder_of_hugging_face(self):
+        model = self.imported("llama_f32.gguf")
+        done = self.expect(self.export(model, "hf", "-o", "json"), OK)
+        tensors = read_safetensors(self.out / "model.safetensors")
+        self.assertEqual(json.loads(done.stdout), {
+            "file": str(model), "out": str(self.out), "to": "hf", "tensors": 20, "bytes": sum(len(t[2]) for t in tensors.values()),
+            "notes": ["The tokenizer is one of GGUF, and is not written: transformers reads tokenizer.json."]})
+        self.assertEqual(len(tensors), 20)
+        self.assertNotIn("lm_head.weight", tensors)  # config.json says that it is tied
+        self.assertEqual(tensors["model.layers.1.self_attn.k_proj.weight"][:2], ("F32", [16, 32]))
+        config = json.loads((self.out / "config.json").read_text())
+        self.assertEqual((config["architectures"], config["tie_word_embeddings"], config["torch_dtype"], config["vocab_size"]),
+                         (["LlamaForCausalLM"], True, "float32", 64))
+        self.assertEqual((self.out / "chat_template.jinja").read_text(), Gguf(DATA / "llama_f32.gguf").keys["tokenizer.chat_template"])
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["chat_template.jinja", "config.json", "model.safetensors"])
+
+    def test_a_round_trip_gives_the_same_partition_and_bytes(self):
+        for name in ("llama_f32.gguf", "llama_f16.gguf", "llama_bf16.gguf", "names_gpt2.gguf", "names_qwen2.gguf", "names_qwen3.gguf",
+                     "names_bert.gguf"):
+            with self.subTest(name):
+                model = self.imported(name)
+                self.expect(self.export(model, "hf", "--force"), OK)
+                again = self.folder / "again.bowline"
+                self.expect(run("import", self.out, "--out", again, "--force"), OK)
+                self.assertEqual(self.weights(again), self.weights(model))
+
+    def test_the_dtype_that_is_asked_for(self):
+        wide = read_safetensors(self.exported("llama_q8_0.gguf", "hf", "--dtype", "f32") / "model.safetensors")
+        for dtype, code in (("bf16", "BF16"), ("f16", "F16")):
+            tensors = read_safetensors(self.exported("llama_q8_0.gguf", "hf", "--dtype", dtype, "--force") / "model.safetensors")
+            self.assertEqual({t[0] for t in tensors.values()}, {code})
+            for name, (_, shape, numbers) in tensors.items():
+                self.assertEqual(shape, wide[name][1])
+                for i in range(0, len(numbers), 2):
+                    x = struct.unpack_from("<f", wide[name][2], 2 * i)[0]
+                    y = struct.unpack_from("<e", numbers, i)[0] if dtype == "f16" else struct.unpack("<f", b"\0\0" + numbers[i:i + 2])[0]
+                    self.assertLessEqual(abs(x - y), abs(x) * 2.0 ** (-11 if dtype == "f16" else -8) + 2.0 ** -25, name)
+        self.assertEqual(json.loads((self.out / "config.json").read_text())["torch_dtype"], "float16")
+
+    def exported(self, name, to, *more):
+        self.expect(self.export(self.imported(name), to, *more), OK)
+        return self.out
+
+    def test_a_file_of_gguf_is_the_one_that_was_imported(self):
+        for name in ("llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_rope", "names_gpt2", "names_qwen2",
+                     "names_qwen3", "names_llama"):
+            with self.subTest(name):
+                written, source = Gguf(self.exported(f"{name}.gguf", "gguf", "--force")), Gguf(DATA / f"{name}.gguf")
+                if name == "llama_rope":
+                    divisors = [struct.unpack("<16f", f.tensors.pop("rope_freqs.weight")[2]) for f in (written, source)]
+                    for a, b in zip(*divisors):
+                        self.assertLess(abs(a / b - 1), 1e-6)
+                self.assertEqual(written.tensors, source.tensors)
+                for key, value in source.keys.items():
+                    self.assertEqual(written.keys.get(key), value, key)
+        self.nothing_is_left("out")
+
+    def test_codes_are_those_of_the_package(self):
+        for encoding in ("q8_0", "q4_0"):
+            with self.subTest(encoding):
+                written = Gguf(self.exported("llama_f32.gguf", "gguf", "--encoding", encoding, "--force"))
+                self.assertEqual(written.tensors, Gguf(DATA / f"llama_{encoding}.gguf").tensors)
+        halves = Gguf(self.exported("llama_f32.gguf", "gguf", "--dtype", "f16", "--force"))
+        self.assertEqual(halves.tensors, Gguf(DATA / "llama_f16.gguf").tensors)
+
+    def test_a_tokenizer_of_hugging_face_becomes_keys_of_gguf(self):
+        source = Gguf(DATA / "llama_f32.gguf").keys
+        folder = self.exported("llama_f32.gguf", "hf")
+        tokens = source["tokenizer.ggml.tokens"]
+        special = [i for i, kind in enumerate(source["tokenizer.ggml.token_type"]) if kind == 3]
+        tokenizer = {
+            "added_tokens": [{"id": i, "content": tokens[i], "special": True} for i in special],
+            "normalizer": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "Digits", "individual_digits": True},
+                {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]},
+            "post_processor": None, "decoder": {"type": "ByteLevel"},
+            "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(tokens) if i not in special},
+                      "merges": [m.split(" ") for m in source["tokenizer.ggml.merges"]]}}
+        self.assertEqual(len(special), 3)
+        for splitting, change in (("smollm", {}), ("gpt-2", {"pre_tokenizer": tokenizer["pre_tokenizer"]["pretokenizers"][1]})):
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer | change))
+            model = self.folder / "model.bowline"
+            self.expect(run("import", folder, "--out", model, "--force"), OK)
+            path = self.folder / "model.gguf"
+            self.expect(run("export", model, "--to", "gguf", "--out", path, "--force"), OK)
+            written = Gguf(path).keys
+            expected = source | {"tokenizer.ggml.pre": splitting}
+            self.assertEqual({k: v for k, v in written.items() if k.startswith("tokenizer.")},
+                             {k: v for k, v in expected.items() if k.startswith("tokenizer.")})
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {"pre_tokenizer": {"type": "Whitespace"}}))
+        self.expect(run("import", folder, "--out", model, "--force"), OK)
+        self.expect(run("export", model, "--to", "gguf", "--out", path, "--force"), OK, "no tokenizer", "no name for how it splits text")
+
+
+if __name__ == "__main__":
+    unittest.main()
