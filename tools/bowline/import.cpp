@@ -1,36 +1,58 @@
 // bowline import: a model of another format as a model file.
-#include "onnx/import.h"
-
+#include <cctype>
+#include <chrono>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "architectures/architecture.h"
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/require.h"
+#include "common/text.h"
+#include "huggingface/read.h"
+#include "onnx/import.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
+using import::Built;
+using import::Source;
+using import::TensorReport;
+using nlohmann::json;
+
 struct ImportFlags {
   std::string model;
   std::string out;
-  std::string entry = "forward";
   std::string format = "text";
-  std::vector<std::string> dims;
   bool force = false;
+  // Of ONNX.
+  std::string entry = "forward";
+  std::vector<std::string> dims;
+  // Of text models.
+  std::string task;
+  std::string labels;
+  std::string dtype;
+  std::string kv_dtype = "f32";
+  std::string pooling;
+  std::vector<std::string> ties;
+  bool multi_label = false;
+  double label_smoothing = 0;
+  uint64_t seed = 0;
 };
 
-nlohmann::json described(const EntryPointInfo& entry) {
-  nlohmann::json inputs = nlohmann::json::array();
+json described(const EntryPointInfo& entry) {
+  json inputs = json::array();
   for (const InputInfo& i : entry.inputs) {
-    std::vector<int64_t> shape;
+    json shape = json::array();
     for (const GraphDim& d : i.dims) {
-      shape.push_back(d.value);
+      shape.push_back(d.name.empty() ? json(d.value) : json(d.name));
     }
     inputs.push_back(
         {{"name", i.name}, {"dtype", std::string(name_of(i.dtype))}, {"shape", shape}});
   }
-  nlohmann::json outputs = nlohmann::json::array();
+  json outputs = json::array();
   for (const OutputInfo& o : entry.outputs) {
     outputs.push_back({{"name", o.name}, {"dtype", std::string(name_of(o.dtype))}});
   }
@@ -40,7 +62,9 @@ nlohmann::json described(const EntryPointInfo& entry) {
           {"outputs", outputs}};
 }
 
-void print_text(const ImportFlags& o, const EntryPointInfo& entry, size_t parameters,
+// ------------------------------------------------------------------------------------------- ONNX
+
+void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, size_t parameters,
                 const std::vector<std::string>& notes) {
   print("{}: entry point {} with {} nodes and {} parameters\n", o.out, listed_name(entry.name),
         entry.nodes.size(), parameters);
@@ -60,7 +84,7 @@ void print_text(const ImportFlags& o, const EntryPointInfo& entry, size_t parame
   }
 }
 
-Result<int> run(const ImportFlags& o) {
+Result<int> import_onnx(const ImportFlags& o) {
   onnx::ImportOptions options;
   options.entry_point = o.entry;
   for (const std::string& flag : o.dims) {
@@ -69,9 +93,6 @@ Result<int> run(const ImportFlags& o) {
       return fail_flags(dim.status());
     }
     options.dims.push_back(std::move(dim).value());
-  }
-  if (const Status s = check_new(o.out, o.force); !s.ok()) {
-    return fail_flags(s);
   }
   const Result<onnx::Imported> read = onnx::import_file(o.model, options);
   if (read.status().code() == Code::unsupported) {  // the file asks for what Bowline has not
@@ -89,27 +110,294 @@ Result<int> run(const ImportFlags& o) {
                 {"parameters", info.parameters.size()},
                 {"notes", imported.notes}});
   } else {
-    print_text(o, entry, info.parameters.size(), imported.notes);
+    print_onnx(o, entry, info.parameters.size(), imported.notes);
   }
   return static_cast<int>(kOk);
+}
+
+// ------------------------------------------------------------------------------------ text models
+
+std::optional<DType> float_of(std::string_view name) {
+  for (const DType t : {DType::f32, DType::f16, DType::bf16}) {
+    if (name_of(t) == name) {
+      return t;
+    }
+  }
+  return std::nullopt;
+}
+
+// One label a line; empty lines at the end do not count.
+Result<std::vector<std::string>> read_labels(const std::string& path) {
+  BOWLINE_ASSIGN(const std::string text, read_text(path, true));
+  std::vector<std::string> labels;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (line.ends_with('\r')) {
+      line.pop_back();
+    }
+    labels.push_back(std::move(line));
+    at = end + 1;
+  }
+  while (!labels.empty() && labels.back().empty()) {
+    labels.pop_back();
+  }
+  BOWLINE_REQUIRE_CODE(!labels.empty(), Code::bad_file, "\"{}\" has no labels.", escaped(path));
+  return labels;
+}
+
+Result<import::BuildOptions> build_options(const ImportFlags& o) {
+  import::BuildOptions options;
+  for (const import::Task t :
+       {import::Task::generate, import::Task::classify, import::Task::embed}) {
+    if (name_of(t) == o.task) {
+      options.task = t;
+    }
+  }
+  if (!o.labels.empty()) {
+    BOWLINE_ASSIGN(options.labels, read_labels(o.labels));
+  }
+  options.dtype = float_of(o.dtype);
+  options.kv_dtype = float_of(o.kv_dtype).value_or(DType::f32);
+  options.pooling = o.pooling;
+  options.multi_label = o.multi_label;
+  options.label_smoothing = o.label_smoothing;
+  options.seed = o.seed;
+  for (size_t i = 0; i + 1 < o.ties.size(); i += 2) {
+    options.ties.emplace_back(o.ties[i], o.ties[i + 1]);
+  }
+  return options;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
+
+// Names that differ in one number alone are one line: "model.layers.{0..29}.mlp.up_proj.weight".
+struct NameGroup {
+  const TensorReport* first = nullptr;
+  std::string before, behind;  // of the number
+  int64_t least = -1, most = -1;
+  int64_t count = 0;
+};
+
+NameGroup group_of(const TensorReport& t) {
+  NameGroup g{&t, t.name, "", -1, -1, 1};
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  for (size_t i = 1; i < t.name.size(); ++i) {
+    if (t.name[i - 1] != '.' || !is_digit(t.name[i])) {
+      continue;
+    }
+    const size_t end = std::min(t.name.find('.', i), t.name.size());
+    if (end - i <= 9 && std::all_of(t.name.begin() + static_cast<ptrdiff_t>(i),
+                                    t.name.begin() + static_cast<ptrdiff_t>(end), is_digit)) {
+      g.before = t.name.substr(0, i);
+      g.behind = t.name.substr(end);
+      g.least = g.most = std::stoll(t.name.substr(i, end - i));
+      break;
+    }
+  }
+  return g;
+}
+
+std::vector<NameGroup> grouped(const std::vector<TensorReport>& tensors) {
+  std::vector<NameGroup> groups;
+  std::map<std::string, size_t> where;
+  for (const TensorReport& t : tensors) {
+    const NameGroup g = group_of(t);
+    const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", name_of(t.use), g.before, g.behind,
+                                        t.stored, shape_text(t.shape), t.reason);
+    const auto [at, is_new] = where.emplace(key, groups.size());
+    if (is_new) {
+      groups.push_back(g);
+      continue;
+    }
+    NameGroup& all = groups[at->second];
+    all.least = std::min(all.least, g.least);
+    all.most = std::max(all.most, g.most);
+    ++all.count;
+  }
+  return groups;
+}
+
+std::string name_text(const NameGroup& g) {
+  if (g.count == 1) {
+    return listed_name(g.first->name);
+  }
+  return fmt::format("{} ({})",
+                     listed_name(fmt::format("{}{{{}..{}}}{}", g.before, g.least, g.most, g.behind)),
+                     g.count);
+}
+
+void print_report(const ImportFlags& o, const Source& source, const Built& built,
+                  const ModelInfo& info, uint64_t bytes) {
+  std::map<TensorReport::Use, size_t> uses;
+  for (const TensorReport& t : built.tensors) {
+    ++uses[t.use];
+  }
+  print("{}: {} from {}, task {}, {}\n", o.out, built.model.metadata("architecture"), source.format,
+        std::string(name_of(built.task)), bytes_text(bytes));
+  print("  {} tensors: {} taken, {} tied, {} dropped\n", built.tensors.size(),
+        uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
+        uses[TensorReport::Use::dropped]);
+  for (const NameGroup& g : grouped(built.tensors)) {
+    print("  {:<7} {}  {}{}{}{}\n", std::string(name_of(g.first->use)), name_text(g),
+          g.first->stored, shape_text(g.first->shape), g.first->reason.empty() ? "" : "  ",
+          g.first->reason);
+  }
+  for (const TieInfo& tie : info.ties) {
+    std::string names;
+    for (const uint32_t p : tie.parameters) {
+      names += (names.empty() ? "" : ", ") + listed_name(info.parameters[p].name);
+    }
+    print("  one weight: {}, {} saved\n", names, bytes_text(tie.saved_bytes));
+  }
+  for (const EntryPointInfo& entry : info.entry_points) {
+    print("  entry point {}\n", listed_name(entry.name));
+  }
+  for (const auto& [key, value] : info.metadata) {
+    print("  {} = {}\n", key, listed_name(value));
+  }
+  for (const std::string& note : built.notes) {
+    print("  note: {}\n", note);
+  }
+}
+
+json report_json(const ImportFlags& o, const Source& source, const Built& built,
+                 const ModelInfo& info, uint64_t bytes) {
+  json tensors = json::array();
+  for (const TensorReport& t : built.tensors) {
+    tensors.push_back({{"name", t.name},
+                       {"stored", t.stored},
+                       {"shape", t.shape},
+                       {"use", std::string(name_of(t.use))},
+                       {"parameter", t.parameter},
+                       {"reason", t.reason}});
+  }
+  json ties = json::array();
+  for (const TieInfo& tie : info.ties) {
+    json names = json::array();
+    for (const uint32_t p : tie.parameters) {
+      names.push_back(info.parameters[p].name);
+    }
+    ties.push_back({{"parameters", names}, {"saved_bytes", tie.saved_bytes}});
+  }
+  json entries = json::array();
+  for (const EntryPointInfo& entry : info.entry_points) {
+    entries.push_back(described(entry));
+  }
+  json metadata = json::object();
+  for (const auto& [key, value] : info.metadata) {
+    metadata[key] = value;
+  }
+  return {{"file", o.model},         {"out", o.out},
+          {"format", source.format}, {"task", std::string(name_of(built.task))},
+          {"bytes", bytes},          {"tensors", tensors},
+          {"ties", ties},            {"entries", entries},
+          {"metadata", metadata},    {"notes", built.notes},
+          {"peak_resident_bytes", peak_resident_bytes()}};
+}
+
+Result<int> import_text_model(const ImportFlags& o, const Source& source) {
+  BOWLINE_ASSIGN(const import::BuildOptions options, build_options(o));
+  const Result<Built> made = build_model(source, options);
+  if (made.status().code() == Code::bad_argument) {
+    return fail_flags(
+        Status(made.status()).at(fmt::format("While importing \"{}\".", escaped(o.model))));
+  }
+  if (!made.ok()) {
+    const int code = made.status().code() == Code::unsupported ? static_cast<int>(kBadFile)
+                                                               : exit_code(made.status().code());
+    return fail(code, Status(made.status())
+                          .at(fmt::format("While importing \"{}\".", escaped(o.model)))
+                          .message());
+  }
+  const Built& built = made.value();
+  BOWLINE_TRY(built.model.save_compacted(o.out).status());
+  BOWLINE_ASSIGN(const ModelInfo info, built.model.describe());
+  uint64_t bytes = 0;
+  for (const StorageInfo& s : info.storages) {
+    bytes += s.empty ? 0 : s.bytes;
+  }
+  if (o.format == "json") {
+    print_json(report_json(o, source, built, info, bytes));
+  } else {
+    print_report(o, source, built, info, bytes);
+  }
+  return static_cast<int>(kOk);
+}
+
+// ------------------------------------------------------------------------------- which format it is
+
+bool begins_with(const std::string& path, std::string_view magic) {
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(magic.size(), '\0');
+  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == magic;
+}
+
+Result<Source> read_gguf(const std::string& path) {
+  return Status(Code::unsupported,
+                fmt::format("\"{}\" is a file of GGUF, which is not read yet.", escaped(path)));
+}
+
+Result<int> run(const ImportFlags& o) {
+  if (const Status s = check_new(o.out, o.force); !s.ok()) {
+    return fail_flags(s);
+  }
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(o.model, error);
+  if (!is_folder && !begins_with(o.model, "GGUF")) {
+    return import_onnx(o);
+  }
+  const Result<Source> source = is_folder ? huggingface::read(o.model) : read_gguf(o.model);
+  if (source.status().code() == Code::unsupported) {
+    return fail(kBadFile, source.status().message());
+  }
+  BOWLINE_TRY(Status(source.status()));
+  return import_text_model(o, source.value());
 }
 
 }  // namespace
 
 void add_import(CLI::App& app, Context& context) {
-  CLI::App* verb =
-      add_verb(app, "import", "Makes a model file of a model of ONNX (operator sets 1 to 17)",
-               "bowline import model.onnx --dim batch=1 --out model.bowline");
+  CLI::App* verb = add_verb(
+      app, "import",
+      "Makes a model file of a model of Hugging Face, GGUF or ONNX (operator sets 1 to 17)",
+      "bowline import smollm2/ --out lm.bowline\n"
+      "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
+      "bowline import model.onnx --dim batch=1 --out model.bowline");
   auto o = std::make_shared<ImportFlags>();
   verb->add_option("model", o->model,
-                   "File of ONNX; bytes that it keeps elsewhere lie in its folder")
+                   "Folder of Hugging Face (config.json, safetensors), or file of GGUF or ONNX; bytes "
+                   "that the latter keeps elsewhere lie in its folder")
       ->required();
   verb->add_option("--out", o->out, "Where the model is written")->required();
-  verb->add_option("--entry", o->entry, "Name of the entry point that the graph becomes")
+  verb->add_option("--entry", o->entry, "ONNX: name of the entry point that the graph becomes")
       ->capture_default_str();
-  verb->add_option(
-      "--dim", o->dims,
-      "NAME=NUMBER of a dim that the inputs name; shapes are fixed when a model is read");
+  verb->add_option("--dim", o->dims,
+                   "ONNX: NAME=NUMBER of a dim that the inputs name; shapes are fixed when a model "
+                   "is read");
+  verb->add_option("--task", o->task, "What the model is for (default: as its architecture says)")
+      ->check(CLI::IsMember({"generate", "classify", "embed"}));
+  verb->add_option("--labels", o->labels,
+                   "File with the labels of the classes, one a line; a head that the source lacks "
+                   "begins with random values");
+  verb->add_option("--dtype", o->dtype, "Of the weights (default: as the source has them)")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}));
+  verb->add_option("--kv-dtype", o->kv_dtype, "Of the cache of keys and values")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+  verb->add_option("--pooling", o->pooling,
+                   "How the rows of an encoder become one (default: as the source says, else mean)")
+      ->check(CLI::IsMember({"mean", "cls", "max"}));
+  verb->add_option("--tie", o->ties,
+                   "Two tensors that become one weight, though the source does not say so; their "
+                   "values are equal")
+      ->type_size(2);
+  verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels");
+  verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes")
+      ->check(CLI::Range(0.0, 0.999));
+  verb->add_option("--seed", o->seed, "Of values that the source lacks");
   verb->add_flag("--force", o->force, "Replace a file that is there");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });

@@ -26,8 +26,9 @@ struct SourceTensor {
   std::string place;
 };
 
+// As the model has it: "tokenizer", "chat_template", "labels", or the name of a file of Hugging Face ("config.json").
 struct SourceAsset {
-  std::string name;  // "tokenizer.json"
+  std::string name;
   std::string media_type;
   std::vector<std::byte> bytes;
 };
@@ -38,6 +39,9 @@ struct Source {
   nlohmann::json config;  // an object in the terms of config.json, whatever the format
   std::vector<SourceTensor> tensors;
   std::vector<SourceAsset> assets;
+  // Entries of the model's metadata that the format knows beside its config: "bos_token", "eos_token", "eos_token_ids", "pooling",
+  // "normalize", "max_tokens".
+  Settings metadata;
   std::vector<std::string> notes;  // sentences for the report, such as what was dequantized
 };
 

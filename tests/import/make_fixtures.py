@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Makes fixtures/: small models of every architecture with random weights, and what transformers computes with them.
+
+  make_fixtures.py [NAME...]       (torch, transformers, safetensors)
+
+Each folder is one of Hugging Face. Beside it lies <name>.expected.safetensors:
+
+  decoders   tokens, labels [2, n], logits, loss; greedy [1, 256]: tokens that follow on the first 8 of row 0
+  encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
+             with a head: labels, logits, loss
+
+Everything is random, and so nobody's: the files are under the licence of the project. Weights are drawn wide, and no bias is zero and no
+scale one, so that what is left out shows in the numbers.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
+VOCABULARY, WIDTH, LAYERS, HEADS, INNER = 64, 32, 2, 4, 48
+
+DECODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER,
+               max_position_embeddings=320, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+ENCODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER,
+               max_position_embeddings=40, type_vocab_size=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+THREE = dict(num_labels=3, id2label={0: "admin", 1: "libs", 2: "net"}, label2id={"admin": 0, "libs": 1, "net": 2})
+LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
+
+t = transformers
+MODELS = {
+    "llama": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=2, rms_norm_eps=1e-5)),
+    "llama_biased": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, attention_bias=True, mlp_bias=True, hidden_act="gelu_new")),
+    "llama3": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=1, rope_parameters=LLAMA3, tie_word_embeddings=True)),
+    "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=None, head_dim=16)),
+    "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**DECODER, num_key_value_heads=2)),
+    "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True)),
+    "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
+                                                   bos_token_id=1, eos_token_id=2)),
+    "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
+    "bert_classes": lambda: t.BertForSequenceClassification(t.BertConfig(**ENCODER, **THREE)),
+    "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
+    "roberta": lambda: t.RobertaModel(t.RobertaConfig(**ENCODER, pad_token_id=1)),
+    "roberta_classes": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**ENCODER, **THREE, pad_token_id=1)),
+    "distilbert_classes": lambda: t.DistilBertForSequenceClassification(t.DistilBertConfig(
+        vocab_size=VOCABULARY, dim=WIDTH, n_layers=LAYERS, n_heads=HEADS, hidden_dim=INNER, max_position_embeddings=40, dropout=0.0,
+        attention_dropout=0.0, seq_classif_dropout=0.0, **THREE)),
+}
+
+
+def randomize(model, generator):
+    """Wide weights, biases around 0 and scales around 1."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape, generator=generator)
+            if p.dim() == 1:
+                p.copy_(0.2 * noise + (1.0 if "norm" in name.lower() and name.endswith("weight") or ".ln_" in name and
+                                       name.endswith("weight") else 0.0))
+            else:
+                p.copy_(noise * (0.5 if "emb" in name or "wte" in name or "wpe" in name else 1.0 / p.shape[-1] ** 0.5))
+
+
+def decoder_numbers(model, generator, seq):
+    tokens = torch.randint(0, VOCABULARY, (2, seq), generator=generator)
+    labels = torch.randint(0, VOCABULARY, (2, seq), generator=generator)
+    labels[0, :3] = -100
+    logits = model(tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCABULARY), labels.reshape(-1))
+    ids, cache, feed, margin = [], None, tokens[:1, :8], 1e9
+    for _ in range(256):
+        out = model(feed, past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        best = out.logits[0, -1].topk(2)
+        margin = min(margin, (best.values[0] - best.values[1]).item())
+        ids.append(best.indices[0].item())
+        feed = torch.tensor([[ids[-1]]])
+    return dict(tokens=tokens, labels=labels, logits=logits, loss=loss, greedy=torch.tensor([ids])), margin
+
+
+def encoder_numbers(model, generator, has_head):
+    lengths = torch.tensor([12, 7, 1])
+    tokens = torch.randint(3, VOCABULARY, (3, 12), generator=generator)
+    mask = torch.arange(12)[None, :] < lengths[:, None]
+    tokens[~mask] = model.config.pad_token_id
+    base = getattr(model, model.base_model_prefix) if has_head else model
+    hidden = base(tokens, attention_mask=mask.long()).last_hidden_state
+    rows = mask[:, :, None]
+    out = dict(tokens=tokens, lengths=lengths, hidden=hidden * rows, mean=(hidden * rows).sum(1) / lengths[:, None], cls=hidden[:, 0],
+               max=hidden.masked_fill(~rows, -1e9).max(1).values)
+    if has_head:
+        labels = torch.tensor([2, 0, 1])
+        logits = model(tokens, attention_mask=mask.long()).logits
+        out.update(labels=labels, logits=logits, loss=torch.nn.functional.cross_entropy(logits, labels))
+    return out
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def as_transformers_4(folder):
+    """The words of an older config.json."""
+    config = json.loads((folder / "config.json").read_text())
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope["rope_theta"]
+    config["rope_scaling"] = None
+    config["torch_dtype"] = config.pop("dtype")
+    write_json(folder / "config.json", config)
+
+
+def with_tokenizer(folder):
+    """A tokenizer of words that are numbers, a chat template, and more than one token that ends an answer."""
+    write_json(folder / "tokenizer.json", {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {str(i): i for i in range(VOCABULARY)}, "unk_token": "0"}})
+    write_json(folder / "tokenizer_config.json", {
+        "bos_token": {"content": "<s>", "special": True}, "eos_token": "</s>",
+        "chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"})
+    write_json(folder / "generation_config.json", {"eos_token_id": [2, 7]})
+
+
+def as_sentences(folder):
+    """What sentence-transformers adds."""
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+    write_json(folder / "modules.json", [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+                                         for i, (kind, path) in enumerate(kinds)])
+    (folder / "1_Pooling").mkdir()
+    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": WIDTH, "pooling_mode_cls_token": False,
+                                                      "pooling_mode_mean_tokens": True})
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": 32, "do_lower_case": False})
+
+
+def make(name):
+    folder = HERE / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    seq = 40 if name == "llama3" else 12
+    for seed in range(100):
+        generator = torch.Generator().manual_seed(seed)
+        model = MODELS[name]().eval().float()
+        model.set_attn_implementation("eager")
+        randomize(model, generator)
+        with torch.no_grad():
+            kind = type(model).__name__
+            if "CausalLM" not in kind and "LMHead" not in kind:
+                numbers = encoder_numbers(model, generator, "Classification" in kind)
+                break
+            numbers, margin = decoder_numbers(model, generator, seq)
+        if margin > 0.01:  # far from where rounding chooses another token
+            break
+    model.save_pretrained(folder, **({"max_shard_size": "40KB"} if name == "qwen2" else {}))
+    for extra in folder.glob("generation_config.json"):
+        extra.unlink()
+    if name == "mistral":
+        as_transformers_4(folder)
+    if name == "llama":
+        with_tokenizer(folder)
+    if name == "bert_sentences":
+        as_sentences(folder)
+    numbers = {k: (v.to(torch.int32) if v.dtype == torch.int64 else v.float()).contiguous() for k, v in numbers.items()}
+    save_file(numbers, HERE / f"{name}.expected.safetensors")
+    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+    assert size <= 300_000, (name, size)
+    print(f"{name}: seed {seed}, {size} bytes")
+
+
+def main():
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or MODELS:
+        make(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+// BERT: learned positions and token types, post-norm layers, GELU.
+//
+// Source  transformers, models/bert/modeling_bert.py.
+#include "blocks/bert_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  const auto declare = [&](Weights& weights) {
+    Fields config("The config", source.config);
+    return declare_bert(weights, config, "bert.", 0);
+  };
+  return build_encoder(source, options,
+                       {.declare = declare,
+                        .projection = {"pooler.dense", "tanh"},
+                        .other_heads = {"cls.*", "qa_outputs.*"}});
+}
+
+constexpr Architecture kArchitectures[] = {{"bert", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_bert() { return kArchitectures; }
+
+}  // namespace bowline::import

@@ -1,0 +1,52 @@
+// DistilBERT: a BERT without token types.
+//
+// Source  transformers, models/distilbert/modeling_distilbert.py.
+#include "blocks/encoder.h"
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+Result<EncoderParts> declare(Weights& weights, Fields& config) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  EncoderSizes s;
+  s.layers = config.integer("n_layers", 1, 4096);
+  s.width = config.integer("dim", 1, kMost);
+  s.heads = config.integer("n_heads", 1, 65536);
+  s.inner = config.integer("hidden_dim", 1, kMost);
+  s.vocabulary = config.integer("vocab_size", 1, kMost);
+  s.positions = config.integer("max_position_embeddings", 1, kMost);
+  const std::string activation = config.text_or("activation", "gelu");
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_ASSIGN(Activation known, activation_of(activation));
+  weights.strip_prefix("distilbert.");
+  const EncoderNames names = {"transformer.layer",
+                              "attention.q_lin",
+                              "attention.k_lin",
+                              "attention.v_lin",
+                              "attention.out_lin",
+                              "sa_layer_norm",
+                              "ffn.lin1",
+                              "ffn.lin2",
+                              "output_layer_norm"};
+  return declare_encoder(weights, s, names, false, 1e-12, std::move(known));
+}
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  const auto declared = [&](Weights& weights) {
+    Fields config("The config", source.config);
+    return declare(weights, config);
+  };
+  return build_encoder(source, options,
+                       {.declare = declared,
+                        .projection = {"pre_classifier", "relu"},
+                        .other_heads = {"vocab_*", "qa_outputs.*"}});
+}
+
+constexpr Architecture kArchitectures[] = {{"distilbert", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_distilbert() { return kArchitectures; }
+
+}  // namespace bowline::import

@@ -1,0 +1,87 @@
+// GPT-2: learned positions, layer norms with biases, queries, keys and values from one product. Its weights are [in, out].
+//
+// Source  transformers, models/gpt2/modeling_gpt2.py.
+#include "blocks/decoder.h"
+#include "common/require.h"
+#include "source/json.h"
+
+namespace bowline::import {
+namespace {
+
+Status check_form(Fields& config) {
+  const bool plain = config.boolean_or("scale_attn_weights", true) &&
+                     !config.boolean_or("scale_attn_by_inverse_layer_idx", false) &&
+                     !config.boolean_or("add_cross_attention", false);
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(plain, Code::unsupported,
+                       "The config asks for another attention than that of GPT-2 "
+                       "(\"scale_attn_weights\", \"scale_attn_by_inverse_layer_idx\" or "
+                       "\"add_cross_attention\").");
+  return {};
+}
+
+Result<DecoderParts> declare(Weights& weights, Fields& config) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  BOWLINE_TRY(check_form(config));
+  DecoderParts p;
+  DecoderSizes& s = p.sizes;
+  s.layers = config.integer("n_layer", 1, 4096);
+  s.width = config.integer("n_embd", 1, kMost);
+  s.heads = config.integer("n_head", 1, 65536);
+  s.inner = config.integer_or("n_inner", 1, kMost, 4 * s.width);
+  s.vocabulary = config.integer("vocab_size", 1, kMost);
+  s.context = config.integer("n_positions", 1, kMost);
+  const double eps = config.number_or("layer_norm_epsilon", 1e-12, 1, 1e-5);
+  const std::string activation = config.text_or("activation_function", "gelu_new");
+  const bool is_tied = config.boolean_or("tie_word_embeddings", true);
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(s.width % s.heads == 0, Code::bad_file,
+                       "The config has {} attention heads for a width of {}.", s.heads, s.width);
+  s.kv_heads = s.heads;
+  s.head_dim = s.width / s.heads;
+  BOWLINE_ASSIGN(p.activation, activation_of(activation));
+  weights.add_prefix("transformer.", "lm_head.");
+  weights.drop("transformer.h.*.attn.bias", "the causal mask is computed");
+  weights.drop("transformer.h.*.attn.masked_bias", "the causal mask is computed");
+
+  const auto list = [&](const char* name, const char* part, std::vector<int64_t> shape) {
+    return weights.list(fmt::format("transformer.h.{{}}.{}.{}", name, part), s.layers,
+                        std::move(shape));
+  };
+  const auto linear = [&](const char* name, int64_t out, int64_t in) {
+    return Linear{list(name, "weight", {in, out}), list(name, "bias", {out}), true};
+  };
+  const auto norm = [&](const char* name) {
+    return Norm{Norm::Kind::layer, list(name, "weight", {s.width}), list(name, "bias", {s.width}),
+                eps};
+  };
+  p.embedding = weights.one("transformer.wte.weight", {s.vocabulary, s.width});
+  p.positions = weights.one("transformer.wpe.weight", {s.context, s.width});
+  p.attention_norm = norm("ln_1");
+  p.qkv = linear("attn.c_attn", 3 * s.width, s.width);
+  p.out = linear("attn.c_proj", s.width, s.width);
+  p.feed_forward_norm = norm("ln_2");
+  p.up = linear("mlp.c_fc", s.inner, s.width);
+  p.down = linear("mlp.c_proj", s.width, s.inner);
+  p.final_norm = {Norm::Kind::layer, weights.one("transformer.ln_f.weight", {s.width}),
+                  weights.one("transformer.ln_f.bias", {s.width}), eps};
+  p.head = is_tied ? weights.tied("lm_head.weight", p.embedding, "transformer.wte.weight",
+                                  "\"tie_word_embeddings\" of the config")
+                   : weights.one("lm_head.weight", {s.vocabulary, s.width});
+  return p;
+}
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  return build_decoder(source, options, [&](Weights& weights) {
+    Fields config("The config", source.config);
+    return declare(weights, config);
+  });
+}
+
+constexpr Architecture kArchitectures[] = {{"gpt2", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_gpt2() { return kArchitectures; }
+
+}  // namespace bowline::import

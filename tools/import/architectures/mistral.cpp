@@ -1,0 +1,22 @@
+// Mistral: a Llama of which attention sees a window of tokens.
+//
+// Source  transformers, models/mistral/modeling_mistral.py.
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
+    Fields config("The config", source.config);
+    return declare_llama(weights, config, {.window = window_of(config, true)});
+  });
+}
+
+constexpr Architecture kArchitectures[] = {{"mistral", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_mistral() { return kArchitectures; }
+
+}  // namespace bowline::import

@@ -1,0 +1,23 @@
+// Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
+//
+// Source  transformers, models/qwen2/modeling_qwen2.py.
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
+    Fields config("The config", source.config);
+    return declare_llama(weights, config,
+                         {.qkv_bias = true, .window = window_of(config, false)});
+  });
+}
+
+constexpr Architecture kArchitectures[] = {{"qwen2", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_qwen2() { return kArchitectures; }
+
+}  // namespace bowline::import

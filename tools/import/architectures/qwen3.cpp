@@ -1,0 +1,28 @@
+// Qwen3: a Llama with norms of queries and keys.
+//
+// Source  transformers, models/qwen3/modeling_qwen3.py.
+#include "blocks/llama_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
+    Fields config("The config", source.config);
+    const bool bias = config.boolean_or("attention_bias", false);
+    return declare_llama(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .head_norms = true,
+                          .head_dim = 128,
+                          .window = window_of(config, false)});
+  });
+}
+
+constexpr Architecture kArchitectures[] = {{"qwen3", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_qwen3() { return kArchitectures; }
+
+}  // namespace bowline::import

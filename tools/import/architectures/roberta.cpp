@@ -1,0 +1,29 @@
+// RoBERTa: a BERT whose positions begin behind that of padding, and whose head of classes has its layer of its own.
+//
+// Source  transformers, models/roberta/modeling_roberta.py.
+#include "blocks/bert_family.h"
+
+namespace bowline::import {
+namespace {
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  const auto declare = [&](Weights& weights) -> Result<EncoderParts> {
+    Fields config("The config", source.config);
+    const int64_t padding = config.integer_or("pad_token_id", 0, 65536, 1);
+    weights.rename("classifier.out_proj.weight", "classifier.weight");
+    weights.rename("classifier.out_proj.bias", "classifier.bias");
+    return declare_bert(weights, config, "roberta.", padding + 1);
+  };
+  return build_encoder(source, options,
+                       {.declare = declare,
+                        .projection = {"classifier.dense", "tanh"},
+                        .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"}});
+}
+
+constexpr Architecture kArchitectures[] = {{"roberta", build}, {"xlm-roberta", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_roberta() { return kArchitectures; }
+
+}  // namespace bowline::import

@@ -1,0 +1,214 @@
+#include "blocks/decoder.h"
+
+#include <algorithm>
+
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+constexpr int64_t kMostCandidates = 256;  // that decode gives of the vocabulary
+
+// Where a graph runs the layers: rows [batch, rows], from the first position on or at `positions`, with the cache or without.
+struct Site {
+  GraphDim batch;
+  GraphDim rows;
+  std::optional<Value> positions;
+  bool cached = false;
+};
+
+class Decoder {
+ public:
+  Decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype)
+      : model_(model), p_(parts), s_(parts.sizes), dtype_(weights.dtype()), kv_dtype_(kv_dtype) {
+    const std::vector<int64_t> row = {1, s_.kv_heads, s_.head_dim};
+    for (const auto& [name, cache] : {std::pair("cache.{}.k", &keys_), {"cache.{}.v", &values_}}) {
+      *cache = weights.fresh_list(name, s_.layers, row, Init::zeros(), StorageRole::kv_cache,
+                                  kv_dtype);
+    }
+  }
+
+  Status add_loss() {
+    GraphBuilder g(model_, "loss");
+    const Value logits = whole(g);
+    const Value labels = g.input("labels", DType::i32, {"batch", "seq"});
+    g.output("loss", g.op("CrossEntropy", {logits, labels}));
+    return g.finish();
+  }
+
+  Status add_forward() {
+    GraphBuilder g(model_, "forward");
+    g.output("logits", Layers(g, dtype_).cast(whole(g), dtype_, DType::f32));
+    return g.finish();
+  }
+
+  Status add_prefill() {
+    GraphBuilder g(model_, "prefill");
+    const Value tokens = g.input("tokens", DType::i32, {1, "rows"});
+    const Value positions = g.input("positions", DType::i32, {"rows"});
+    const Value x = layers(g, tokens, {1, "rows", positions, true});
+    const Value squares = Layers(g, dtype_).cast(g.op("Square", {x}), dtype_, DType::f32);
+    g.output("hidden_norm", g.op("ReduceSum", {squares}));
+    return g.finish();
+  }
+
+  Status add_decode() {
+    GraphBuilder g(model_, "decode");
+    const Value tokens = g.input("tokens", DType::i32, {1, 1});
+    const Value positions = g.input("positions", DType::i32, {1});
+    Layers l(g, dtype_);
+    const Value x = layers(g, tokens, {1, 1, positions, true});
+    const Value logits = l.cast(l.reshape(head(l, x), {1, s_.vocabulary}), dtype_, DType::f32);
+    g.output("logits", logits);
+    const int64_t k = std::min(s_.vocabulary, kMostCandidates);
+    const Value top = g.op("TopK", {logits}, {{"k", k}});
+    const Value ids = g.last_outputs()[1];
+    g.output("top_logits", top);
+    g.output("top_ids", ids);
+    const Value first = g.op("Slice", {ids}, {{"axis", 1}, {"length", 1}});
+    (void)g.op("CrossEntropy", {logits, l.reshape(first, {1})}, {{"reduction", "none"}});
+    g.output("lse", g.last_outputs()[1]);
+    return g.finish();
+  }
+
+ private:
+  // Logits of all tokens.
+  Value whole(GraphBuilder& g) {
+    const Value tokens = g.input("tokens", DType::i32, {"batch", "seq"});
+    Layers l(g, dtype_);
+    return head(l, layers(g, tokens, {"batch", "seq", std::nullopt, false}));
+  }
+
+  Value head(Layers& l, Value x) {
+    return l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = {}});
+  }
+
+  Value layers(GraphBuilder& g, Value tokens, const Site& site) {
+    Layers l(g, dtype_);
+    Value x = l.embed(p_.embedding, tokens);
+    if (p_.positions) {
+      const Value rows = site.positions
+                             ? l.embed(*p_.positions, *site.positions)
+                             : g.op("Slice", {l.read(*p_.positions)}, {{"length", "seq"}});
+      x = l.add(x, rows);
+    }
+    return g
+        .repeat(static_cast<int>(s_.layers), {x},
+                [&](GraphBuilder& body, const std::vector<Value>& carried) {
+                  Site inner = site;
+                  if (site.positions) {
+                    inner.positions = body.capture(*site.positions);
+                  }
+                  return std::vector{layer(body, carried[0], inner)};
+                })
+        .at(0);
+  }
+
+  Value layer(GraphBuilder& g, Value x, const Site& site) {
+    Layers l(g, dtype_);
+    x = l.add(x, attention(l, l.norm(x, p_.attention_norm), site));
+    const Value y = l.norm(x, p_.feed_forward_norm);
+    const Value up = l.linear(y, p_.up);
+    const Value inner = p_.gate ? l.mul(l.activate(l.linear(y, *p_.gate), p_.activation), up)
+                                : l.activate(up, p_.activation);
+    return l.add(x, l.linear(inner, p_.down));
+  }
+
+  Value attention(Layers& l, Value x, const Site& site) {
+    std::vector<Value> parts;
+    if (p_.qkv) {
+      const int64_t kv = s_.kv_heads * s_.head_dim;
+      const std::vector<GraphDim> sizes = {s_.heads * s_.head_dim, kv, kv};
+      (void)l.g.op("Split", {l.linear(x, *p_.qkv)}, {{"axis", -1}, {"sizes", sizes}});
+      parts = l.g.last_outputs();
+    } else {
+      parts = {l.linear(x, *p_.q), l.linear(x, *p_.k), l.linear(x, *p_.v)};
+    }
+    const Value q = rotated(l, heads(l, parts[0], s_.heads, p_.q_norm, site), site);
+    const Value k = rotated(l, heads(l, parts[1], s_.kv_heads, p_.k_norm, site), site);
+    const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
+    const std::vector<GraphDim> flat = {site.batch, site.rows, s_.heads * s_.head_dim};
+    const Value seen = site.cached ? cached(l, q, k, v, site)
+                                   : l.g.op("Attention", {q, k, v}, {{"causal", true}});
+    return l.linear(l.reshape(seen, flat), p_.out);
+  }
+
+  Value heads(Layers& l, Value x, int64_t count, const std::optional<Norm>& norm,
+              const Site& site) {
+    const Value split = l.reshape(x, {site.batch, site.rows, count, s_.head_dim});
+    return norm ? l.norm(split, *norm) : split;
+  }
+
+  Value rotated(Layers& l, Value x, const Site& site) {
+    if (!p_.rotation) {
+      return x;
+    }
+    const Rotation& r = *p_.rotation;
+    std::vector<Value> inputs = {x};
+    if (site.positions) {
+      inputs.push_back(*site.positions);
+    }
+    return l.g.op("Rope", inputs,
+                  {{"base", r.base},
+                   {"factor", r.factor},
+                   {"low_frequency_factor", r.low_frequency_factor},
+                   {"high_frequency_factor", r.high_frequency_factor},
+                   {"original_length", r.original_length}});
+  }
+
+  // Attention over what the cache has, with the new rows. It is computed in the dtype of the cache, which is not copied.
+  Value cached(Layers& l, Value q, Value k, Value v, const Site& site) {
+    const auto all = [&](const Weight& cache, Value rows) {
+      const Value flat = l.reshape(rows, {site.rows, s_.kv_heads, s_.head_dim});
+      const Value state = l.g.parameter(std::get<ParameterList>(cache.of));
+      const Value written =
+          l.g.op("WriteRows", {state, l.cast(flat, dtype_, kv_dtype_)}, {{"axis", 0}});
+      const Value there =
+          l.g.op("Slice", {written}, {{"axis", 0}, {"length", "kv_length"}});
+      return l.reshape(there, {1, "kv_length", s_.kv_heads, s_.head_dim});
+    };
+    const Value keys = all(keys_, k);
+    const Value values = all(values_, v);
+    const Value seen = l.g.op("Attention", {l.cast(q, dtype_, kv_dtype_), keys, values},
+                              {{"causal", true}});
+    return l.cast(seen, kv_dtype_, dtype_);
+  }
+
+  Model& model_;
+  const DecoderParts& p_;
+  const DecoderSizes& s_;
+  DType dtype_;
+  DType kv_dtype_;
+  Weight keys_;
+  Weight values_;
+};
+
+}  // namespace
+
+Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype) {
+  BOWLINE_TRY(model.dim("rows", {.counted = true}));
+  BOWLINE_TRY(model.dim("kv_length", {.counted = true}));
+  Decoder decoder(model, weights, parts, kv_dtype);
+  BOWLINE_TRY(Status(weights.status()));
+  BOWLINE_TRY(decoder.add_loss());
+  BOWLINE_TRY(decoder.add_forward());
+  BOWLINE_TRY(decoder.add_prefill());
+  return decoder.add_decode();
+}
+
+Result<Built> build_decoder(const Source& source, const BuildOptions& options,
+                            const std::function<Result<DecoderParts>(Weights&)>& declare) {
+  BOWLINE_REQUIRE_CODE(options.task.value_or(Task::generate) == Task::generate, Code::unsupported,
+                       "A decoder generates; it does not {}.", name_of(*options.task));
+  Built out;
+  Weights weights(source, options, out.model);
+  BOWLINE_ASSIGN(const DecoderParts parts, declare(weights));
+  BOWLINE_TRY(Status(weights.status()));
+  BOWLINE_TRY(add_decoder(out.model, weights, parts, options.kv_dtype));
+  BOWLINE_TRY(weights.finish(out));
+  BOWLINE_TRY(out.model.set_metadata("context_length", std::to_string(parts.sizes.context)));
+  BOWLINE_TRY(out.model.set_metadata("vocabulary", std::to_string(parts.sizes.vocabulary)));
+  return out;
+}
+
+}  // namespace bowline::import

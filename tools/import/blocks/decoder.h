@@ -1,0 +1,55 @@
+// Decoder-only models: one Repeat over pre-norm layers of attention and a feed-forward part, with the entry points of generation.
+#pragma once
+
+#include <functional>
+
+#include "blocks/layers.h"
+
+namespace bowline::import {
+
+// Of Rope, as configs of Hugging Face have it.
+struct Rotation {
+  double base = 10000;
+  double factor = 1;
+  double low_frequency_factor = 1;
+  double high_frequency_factor = 4;
+  int64_t original_length = 8192;
+};
+
+struct DecoderSizes {
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t inner = 0;  // of the feed-forward part
+  int64_t vocabulary = 0;
+  int64_t context = 0;  // tokens that the model was made for
+};
+
+struct DecoderParts {
+  DecoderSizes sizes;
+  Weight embedding;
+  std::optional<Weight> positions;   // learned ones; else
+  std::optional<Rotation> rotation;  // keys and queries are rotated
+  Norm attention_norm;
+  std::optional<Linear> q, k, v;  // or
+  std::optional<Linear> qkv;      // all three behind one another
+  std::optional<Norm> q_norm, k_norm;  // of each head
+  Linear out;
+  Norm feed_forward_norm;
+  std::optional<Linear> gate;  // the activation of it is multiplied with `up`; none: that of `up` is taken
+  Linear up, down;
+  Activation activation;
+  Norm final_norm;
+  Weight head;
+};
+
+// Adds the cache and the entry points loss, forward, prefill and decode. Errors  unsupported; internal.
+Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype);
+
+// Builds, from what a part declares: the model, its entry points, values and metadata.
+Result<Built> build_decoder(const Source& source, const BuildOptions& options,
+                            const std::function<Result<DecoderParts>(Weights&)>& declare);
+
+}  // namespace bowline::import

@@ -1,0 +1,360 @@
+#include "blocks/encoder.h"
+
+#include <algorithm>
+
+#include "blocks/pending.h"
+#include "blocks/pooling.h"
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+const std::string* entry_of(const Settings& settings, std::string_view key) {
+  const auto at = std::ranges::find(settings, key, &Settings::value_type::first);
+  return at == settings.end() ? nullptr : &at->second;
+}
+
+struct Head {
+  std::optional<Linear> projection;
+  Activation activation;
+  Linear classifier;
+  int64_t classes = 0;
+  Weight class_weights;
+};
+
+// The hidden rows of a graph, f32 [batch, seq, width], with what they were made of.
+struct Rows {
+  Value tokens, lengths, hidden;
+};
+
+class Encoder {
+ public:
+  Encoder(Model& model, const EncoderParts& parts, DType dtype)
+      : model_(model), p_(parts), s_(parts.sizes), dtype_(dtype) {}
+
+  Status add_forward() {
+    GraphBuilder g(model_, "forward");
+    g.output("hidden", rows(g).hidden);
+    return g.finish();
+  }
+
+  Status add_embed(const std::string& pooling, bool normalize) {
+    GraphBuilder g(model_, "embed");
+    const Rows r = rows(g);
+    const Value pooled = pool(g, r.hidden, r.tokens, r.lengths, pooling, s_.width);
+    g.output("embedding", normalize ? normalized(g, pooled) : pooled);
+    return g.finish();
+  }
+
+  Status add_classify(const std::string& pooling, const Head& head) {
+    GraphBuilder g(model_, "classify");
+    g.output("logits", logits(g, pooling, head));
+    return g.finish();
+  }
+
+  Status add_loss(const std::string& pooling, const Head& head, const BuildOptions& options) {
+    GraphBuilder g(model_, "loss");
+    const Value scores = logits(g, pooling, head);
+    const Value weights = g.parameter(std::get<Parameter>(head.class_weights.of));
+    if (options.multi_label) {
+      const Value targets = g.input("targets", DType::f32, {"batch", head.classes});
+      const Value each = g.op("BinaryCrossEntropy", {scores, targets}, {{"reduction", "none"}});
+      g.output("loss", g.op("ReduceMean", {g.op("Mul", {each, weights})}));
+      return g.finish();
+    }
+    const Value labels = g.input("labels", DType::i32, {"batch"});
+    const Value each =
+        g.op("CrossEntropy", {scores, labels},
+             {{"reduction", "none"}, {"label_smoothing", options.label_smoothing}});
+    g.output("loss", weighted_mean(g, each, labels, weights, head.classes));
+    return g.finish();
+  }
+
+ private:
+  Rows rows(GraphBuilder& g) {
+    Rows r;
+    r.tokens = g.input("tokens", DType::i32, {"batch", "seq"});
+    r.lengths = g.input("lengths", DType::i32, {"batch"});
+    Layers l(g, dtype_);
+    Value x = l.embed(p_.words, r.tokens);
+    if (p_.types) {
+      x = l.add(x, g.op("Slice", {l.read(*p_.types)}, {{"length", 1}}));
+    }
+    x = l.add(x, g.op("Slice", {l.read(p_.positions)},
+                      {{"start", s_.first_position}, {"length", "seq"}}));
+    x = l.norm(x, p_.embedding_norm);
+    x = g.repeat(static_cast<int>(s_.layers), {x},
+                 [&](GraphBuilder& body, const std::vector<Value>& carried) {
+                   return std::vector{layer(body, carried[0], body.capture(r.lengths))};
+                 })
+            .at(0);
+    r.hidden = l.cast(x, dtype_, DType::f32);
+    return r;
+  }
+
+  Value layer(GraphBuilder& g, Value x, Value lengths) {
+    Layers l(g, dtype_);
+    const int64_t head_dim = s_.width / s_.heads;
+    const auto heads = [&](const Linear& part) {
+      return l.reshape(l.linear(x, part), {"batch", "seq", s_.heads, head_dim});
+    };
+    const Value seen = g.op("Attention", {heads(p_.q), heads(p_.k), heads(p_.v), lengths},
+                            {{"mask", "lengths"}});
+    const Value attended = l.linear(l.reshape(seen, {"batch", "seq", s_.width}), p_.out);
+    x = l.norm(l.add(attended, x), p_.attention_norm);
+    const Value inner = l.activate(l.linear(x, p_.up), p_.activation);
+    return l.norm(l.add(l.linear(inner, p_.down), x), p_.feed_forward_norm);
+  }
+
+  Value logits(GraphBuilder& g, const std::string& pooling, const Head& head) {
+    const Rows r = rows(g);
+    Layers l(g, dtype_);
+    Value x = pool(g, r.hidden, r.tokens, r.lengths, pooling, s_.width);
+    x = l.cast(x, DType::f32, dtype_);
+    if (head.projection) {
+      x = l.activate(l.linear(x, *head.projection), head.activation);
+    }
+    return l.cast(l.linear(x, head.classifier), dtype_, DType::f32);
+  }
+
+  // The mean of the terms of counted rows, each as heavy as its class. A label below 0 is not counted.
+  static Value weighted_mean(GraphBuilder& g, Value terms, Value labels, Value weights,
+                             int64_t classes) {
+    const auto f32 = [&](Value x) { return g.op("Cast", {x}, {{"to", "f32"}}); };
+    const std::vector<GraphDim> last = {1};
+    const Value one_hot = g.op("OneHot", {labels}, {{"depth", classes}});
+    const Value of_class =
+        g.op("ReduceSum", {g.op("Mul", {one_hot, weights})}, {{"axes", last}});
+    const Value below = g.op("Clip", {f32(labels)}, {{"min", -1.0}, {"max", 0.0}});
+    const Value counted = f32(g.op("Not", {g.op("Cast", {below}, {{"to", "bool"}})}));
+    const Value weight = g.op("Mul", {of_class, counted});
+    const Value sum = g.op("ReduceSum", {g.op("Mul", {terms, weight})});
+    return g.op("Div", {sum, g.op("Clip", {g.op("ReduceSum", {weight})}, {{"min", 1e-12}})});
+  }
+
+  Model& model_;
+  const EncoderParts& p_;
+  const EncoderSizes& s_;
+  DType dtype_;
+};
+
+// Whether the source has a head for the classes of whole sequences.
+bool has_classes(const Source& source, const Weights& weights) {
+  if (!weights.has("classifier.weight")) {
+    return false;
+  }
+  const auto names = source.config.find("architectures");
+  if (names == source.config.end() || !names->is_array() || names->empty()) {
+    return true;
+  }
+  const auto& first = (*names)[0];
+  return first.is_string() &&
+         first.get_ref<const std::string&>().find("ForSequenceClassification") != std::string::npos;
+}
+
+// The labels that were given, or those of a head.
+Result<std::vector<std::string>> labels_of(const Source& source, const BuildOptions& options,
+                                           int64_t rows) {
+  if (rows == 0) {
+    BOWLINE_REQUIRE(!options.labels.empty(),
+                    "The source has no head of classes, so --labels names the classes.");
+    return options.labels;
+  }
+  const auto n = static_cast<size_t>(rows);
+  if (!options.labels.empty()) {
+    BOWLINE_REQUIRE(options.labels.size() == n, "There are {} labels, but the head has {} classes.",
+                    options.labels.size(), n);
+    return options.labels;
+  }
+  std::vector<std::string> labels;
+  for (size_t i = 0; i < n; ++i) {
+    labels.push_back(fmt::format("LABEL_{}", i));
+  }
+  const auto names = source.config.find("id2label");
+  if (names == source.config.end() || !names->is_object()) {
+    return labels;
+  }
+  BOWLINE_REQUIRE_CODE(names->size() == n, Code::bad_file,
+                       "The config has {} labels, but \"classifier.weight\" has {} rows.",
+                       names->size(), n);
+  for (size_t i = 0; i < n; ++i) {
+    const auto at = names->find(std::to_string(i));
+    BOWLINE_REQUIRE_CODE(at != names->end() && at->is_string(), Code::bad_file,
+                         "The config has no label for class {}.", i);
+    labels[i] = at->get<std::string>();
+  }
+  return labels;
+}
+
+Status check_labels(const std::vector<std::string>& labels, bool multi_label) {
+  BOWLINE_REQUIRE(multi_label || labels.size() >= 2, "One class tells nothing apart: {} are needed.",
+                  "two");
+  std::vector<std::string> sorted = labels;
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  BOWLINE_REQUIRE(twice == sorted.end(), "The label {} stands twice.", listed_name(*twice));
+  for (const std::string& label : labels) {
+    BOWLINE_REQUIRE(!label.empty() && label.find('\n') == std::string::npos,
+                    "The label {} is empty or of several lines.", listed_name(label));
+  }
+  return {};
+}
+
+struct Plan {
+  Task task = Task::embed;
+  std::string pooling;
+  bool normalize = false;
+  bool has_head = false;    // of the source
+  bool has_project = false;  // the tensors of the projection are used
+};
+
+Result<Plan> plan_of(const Source& source, const BuildOptions& options, const Weights& weights,
+                     const EncoderForm& form) {
+  Plan p;
+  p.has_head = has_classes(source, weights);
+  p.task = options.task.value_or(p.has_head ? Task::classify : Task::embed);
+  BOWLINE_REQUIRE_CODE(p.task != Task::generate, Code::unsupported,
+                       "An encoder classifies or embeds; it does not generate.");
+  const std::string* normalize = entry_of(source.metadata, "normalize");
+  p.normalize = normalize != nullptr && *normalize == "true";
+  const std::string* pooling = entry_of(source.metadata, "pooling");
+  p.pooling = !options.pooling.empty() ? options.pooling : pooling != nullptr ? *pooling : "";
+  const bool projects = weights.has(std::string(form.projection.name) + ".weight");
+  if (p.task == Task::classify && p.has_head) {
+    BOWLINE_REQUIRE(options.pooling.empty() || options.pooling == "cls",
+                    "The head of the source reads the first token: --pooling {} does not go with it.",
+                    options.pooling);
+    p.pooling = "cls";
+    p.has_project = true;
+  } else if (p.task == Task::classify && p.pooling.empty() && projects) {
+    p.pooling = "cls";
+    p.has_project = true;
+  } else if (p.pooling.empty()) {
+    p.pooling = "mean";
+  }
+  return p;
+}
+
+Result<Head> declare_head(const Source& source, const BuildOptions& options, const Plan& plan,
+                          const EncoderForm& form, int64_t width, Weights& weights, Model& model) {
+  Head head;
+  const int64_t rows = plan.has_head ? weights.rows_of("classifier.weight") : 0;
+  BOWLINE_ASSIGN(const std::vector<std::string> labels, labels_of(source, options, rows));
+  BOWLINE_TRY(check_labels(labels, options.multi_label));
+  head.classes = static_cast<int64_t>(labels.size());
+  if (plan.has_project) {
+    const std::string name = form.projection.name;
+    head.projection = Linear{weights.one(name + ".weight", {width, width}),
+                             weights.one(name + ".bias", {width})};
+    BOWLINE_ASSIGN(head.activation, activation_of(form.projection.activation));
+  }
+  if (plan.has_head) {
+    head.classifier = {weights.one("classifier.weight", {head.classes, width}),
+                       weights.one("classifier.bias", {head.classes})};
+  } else {
+    head.classifier = {weights.fresh("classifier.weight", {head.classes, width}, Init::normal(0.02f)),
+                       weights.fresh("classifier.bias", {head.classes}, Init::zeros())};
+    weights.note(fmt::format("The head of {} classes is new: seed {}.", head.classes, options.seed));
+  }
+  head.class_weights = weights.fresh("class_weights", {head.classes}, Init::ones(),
+                                     StorageRole::constant, DType::f32);
+  const std::string text = fmt::format("{}\n", fmt::join(labels, "\n"));
+  BOWLINE_TRY(set_asset(model, "labels", "text/plain", std::as_bytes(std::span(text))));
+  return head;
+}
+
+// The tokens that a sequence has at most: what the source says, as far as there are positions.
+Status set_limits(const Source& source, const EncoderSizes& s, Model& model) {
+  const int64_t most = s.positions - s.first_position;
+  int64_t tokens = most;
+  if (const std::string* limit = entry_of(source.metadata, "max_tokens")) {
+    tokens = std::min<int64_t>(most, std::atoll(limit->c_str()));
+  }
+  BOWLINE_TRY(model.set_metadata("max_tokens", std::to_string(tokens)));
+  BOWLINE_TRY(model.set_metadata("context_length", std::to_string(most)));
+  return model.set_metadata("vocabulary", std::to_string(s.vocabulary));
+}
+
+}  // namespace
+
+EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const EncoderNames& names,
+                             bool has_types, double eps, Activation activation) {
+  EncoderParts p;
+  p.sizes = sizes;
+  p.activation = std::move(activation);
+  const int64_t width = sizes.width, inner = sizes.inner;
+  p.words = weights.one("embeddings.word_embeddings.weight", {sizes.vocabulary, width});
+  p.positions = weights.one("embeddings.position_embeddings.weight", {sizes.positions, width});
+  if (has_types) {
+    const std::string types = "embeddings.token_type_embeddings.weight";
+    p.types = weights.one(types, {std::max<int64_t>(weights.rows_of(types), 1), width});
+  }
+  p.embedding_norm = {Norm::Kind::layer, weights.one("embeddings.LayerNorm.weight", {width}),
+                      weights.one("embeddings.LayerNorm.bias", {width}), eps};
+  const auto list = [&](const char* name, const char* part, std::vector<int64_t> shape) {
+    return weights.list(fmt::format("{}.{{}}.{}.{}", names.layers, name, part), sizes.layers,
+                        std::move(shape));
+  };
+  const auto linear = [&](const char* name, int64_t out, int64_t in) {
+    return Linear{list(name, "weight", {out, in}), list(name, "bias", {out})};
+  };
+  const auto norm = [&](const char* name) {
+    return Norm{Norm::Kind::layer, list(name, "weight", {width}), list(name, "bias", {width}), eps};
+  };
+  p.q = linear(names.q, width, width);
+  p.k = linear(names.k, width, width);
+  p.v = linear(names.v, width, width);
+  p.out = linear(names.out, width, width);
+  p.attention_norm = norm(names.attention_norm);
+  p.up = linear(names.up, inner, width);
+  p.down = linear(names.down, width, inner);
+  p.feed_forward_norm = norm(names.feed_forward_norm);
+  return p;
+}
+
+Result<Built> build_encoder(const Source& source, const BuildOptions& options,
+                            const EncoderForm& form) {
+  Built out;
+  Weights weights(source, options, out.model);
+  BOWLINE_ASSIGN(const EncoderParts parts, form.declare(weights));
+  BOWLINE_TRY(Status(weights.status()));
+  const EncoderSizes& s = parts.sizes;
+  BOWLINE_REQUIRE_CODE(s.width % s.heads == 0, Code::bad_file,
+                       "The config has {} attention heads for a width of {}.", s.heads, s.width);
+  BOWLINE_REQUIRE_CODE(s.first_position < s.positions, Code::bad_file,
+                       "The config has {} positions, of which the first is number {}.", s.positions,
+                       s.first_position);
+  BOWLINE_ASSIGN(const Plan plan, plan_of(source, options, weights, form));
+  out.task = plan.task;
+  std::optional<Head> head;
+  if (plan.task == Task::classify) {
+    BOWLINE_ASSIGN(head, declare_head(source, options, plan, form, s.width, weights, out.model));
+  }
+  BOWLINE_TRY(Status(weights.status()));
+  weights.drop("*position_ids", "positions are counted");
+  for (const std::string_view pattern : form.other_heads) {
+    weights.drop(pattern, "the head of another task");
+  }
+  weights.drop("classifier.*", "the task does not use it");
+  weights.drop(std::string(form.projection.name) + ".*", "the task does not use it");
+
+  BOWLINE_TRY(out.model.dim("seq", {.max = s.positions - s.first_position}));
+  Encoder encoder(out.model, parts, weights.dtype());
+  BOWLINE_TRY(encoder.add_forward());
+  if (head) {
+    BOWLINE_TRY(encoder.add_classify(plan.pooling, *head));
+    BOWLINE_TRY(encoder.add_loss(plan.pooling, *head, options));
+  } else {
+    BOWLINE_TRY(encoder.add_embed(plan.pooling, plan.normalize));
+  }
+  BOWLINE_TRY(weights.finish(out));
+  BOWLINE_TRY(set_limits(source, s, out.model));
+  BOWLINE_TRY(out.model.set_metadata("pooling", plan.pooling));
+  if (options.multi_label && head) {
+    BOWLINE_TRY(out.model.set_metadata("multi_label", "true"));
+  }
+  BOWLINE_TRY(out.model.set_metadata("normalize", plan.normalize && !head ? "true" : "false"));
+  return out;
+}
+
+}  // namespace bowline::import

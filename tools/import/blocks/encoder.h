@@ -1,0 +1,60 @@
+// Encoders: one Repeat over post-norm layers that see all tokens, with the entry points of embeddings or of classes.
+#pragma once
+
+#include <functional>
+
+#include "blocks/layers.h"
+#include "source/json.h"
+
+namespace bowline::import {
+
+struct EncoderSizes {
+  int64_t layers = 0;
+  int64_t width = 0;
+  int64_t heads = 0;
+  int64_t inner = 0;
+  int64_t vocabulary = 0;
+  int64_t positions = 0;       // rows of their table
+  int64_t first_position = 0;  // row of the first token
+};
+
+struct EncoderParts {
+  EncoderSizes sizes;
+  Weight words, positions;
+  std::optional<Weight> types;  // all tokens are of type 0
+  Norm embedding_norm;
+  Linear q, k, v, out;
+  Norm attention_norm;  // behind the sum
+  Linear up, down;
+  Activation activation;
+  Norm feed_forward_norm;  // behind the sum
+};
+
+// How an architecture names what its layers are made of; the tensors of the layers begin with "<layers>.{}.".
+struct EncoderNames {
+  const char* layers;
+  const char *q, *k, *v, *out, *attention_norm, *up, *down, *feed_forward_norm;
+};
+
+// What stands between a pooled token and the classes.
+struct ProjectionForm {
+  const char* name;  // "pooler.dense"
+  const char* activation;
+};
+
+// The tensors of the embeddings and of the layers.
+EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const EncoderNames& names,
+                             bool has_types, double eps, Activation activation);
+
+struct EncoderForm {
+  std::function<Result<EncoderParts>(Weights&)> declare;
+  ProjectionForm projection;
+  // Tensors of heads of other tasks.
+  std::vector<std::string_view> other_heads;
+};
+
+// Builds the model with its entry points, values and metadata.
+Result<Built> build_encoder(const Source& source, const BuildOptions& options,
+                            const EncoderForm& form);
+
+}  // namespace bowline::import

@@ -1,0 +1,76 @@
+#include "blocks/layers.h"
+
+#include <map>
+
+#include "common/require.h"
+
+namespace bowline::import {
+
+Result<Activation> activation_of(const std::string& name) {
+  const Activation erf = {"Gelu", {}}, tanh = {"Gelu", {{"form", "tanh"}}}, silu = {"Silu", {}};
+  const std::map<std::string, Activation> known = {
+      {"gelu", erf},
+      {"gelu_python", erf},
+      {"gelu_new", tanh},
+      {"gelu_fast", tanh},
+      {"gelu_pytorch_tanh", tanh},
+      {"silu", silu},
+      {"swish", silu},
+      {"relu", {"Relu", {}}},
+      {"tanh", {"Tanh", {}}},
+      {"sigmoid", {"Sigmoid", {}}},
+  };
+  const auto found = known.find(name);
+  if (found == known.end()) {
+    std::string names;
+    for (const auto& [key, value] : known) {
+      names += (names.empty() ? "" : ", ") + key;
+    }
+    return Status(Code::unsupported,
+                  fmt::format("The activation \"{}\" is not known. Known are {}.", escaped(name),
+                              names));
+  }
+  return found->second;
+}
+
+Value Layers::read(const Weight& weight) {
+  const Value value =
+      std::holds_alternative<ParameterList>(weight.of)
+          ? g.parameter(std::get<ParameterList>(weight.of))
+          : g.parameter(std::get<Parameter>(weight.of));
+  return cast(value, weight.dtype, dtype_);
+}
+
+Value Layers::cast(Value x, DType from, DType to) {
+  return from == to ? x : g.op("Cast", {x}, {{"to", name_of(to)}});
+}
+
+Value Layers::linear(Value x, const Linear& layer) {
+  const Value w = read(layer.weight);
+  if (layer.input_first) {
+    const Value y = g.op("MatMul", {x, w});
+    return layer.bias ? add(y, read(*layer.bias)) : y;
+  }
+  return layer.bias ? g.op("Linear", {x, w, read(*layer.bias)}) : g.op("Linear", {x, w});
+}
+
+Value Layers::norm(Value x, const Norm& norm) {
+  if (norm.kind == Norm::Kind::rms) {
+    return g.op("RmsNorm", {x, read(norm.gamma)}, {{"eps", norm.eps}});
+  }
+  return g.op("LayerNorm", {x, read(norm.gamma), read(*norm.beta)}, {{"eps", norm.eps}});
+}
+
+Value Layers::embed(const Weight& table, Value ids) {
+  return g.op("Embedding", {read(table), ids});
+}
+
+Value Layers::activate(Value x, const Activation& activation) {
+  return g.op(activation.op, {x}, activation.attributes);
+}
+
+Value Layers::reshape(Value x, std::vector<GraphDim> dims) {
+  return g.op("Reshape", {x}, {{"dims", std::move(dims)}});
+}
+
+}  // namespace bowline::import

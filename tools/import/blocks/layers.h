@@ -1,0 +1,53 @@
+// What layers of all architectures are made of.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "blocks/weights.h"
+
+namespace bowline::import {
+
+struct Linear {
+  Weight weight;  // [out, in]
+  std::optional<Weight> bias;
+  bool input_first = false;  // the weight is [in, out], as GPT-2 has it
+};
+
+struct Norm {
+  enum class Kind : uint8_t { layer, rms };
+  Kind kind = Kind::layer;
+  Weight gamma;
+  std::optional<Weight> beta;  // of a layer norm
+  double eps = 1e-5;
+};
+
+struct Activation {
+  std::string op;
+  std::vector<Attribute> attributes;
+};
+// By the name that configs give it. Errors  unsupported: it is not known; those that are are named.
+Result<Activation> activation_of(const std::string& name);
+
+// Adds layers to a graph that computes in `dtype`.
+class Layers {
+ public:
+  Layers(GraphBuilder& graph, DType dtype) : g(graph), dtype_(dtype) {}
+
+  Value read(const Weight& weight);
+  Value cast(Value x, DType from, DType to);
+  Value linear(Value x, const Linear& layer);
+  Value norm(Value x, const Norm& norm);
+  Value embed(const Weight& table, Value ids);
+  Value activate(Value x, const Activation& activation);
+  Value add(Value a, Value b) { return g.op("Add", {a, b}); }
+  Value mul(Value a, Value b) { return g.op("Mul", {a, b}); }
+  Value reshape(Value x, std::vector<GraphDim> dims);
+
+  GraphBuilder& g;
+
+ private:
+  DType dtype_;
+};
+
+}  // namespace bowline::import

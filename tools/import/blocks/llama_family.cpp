@@ -1,0 +1,138 @@
+#include "blocks/llama_family.h"
+
+#include <algorithm>
+
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+constexpr int64_t kMost = int64_t{1} << 24;  // of any size; a product of three fits in 64 bits twice
+
+// Without a key the head is its own where the source has one; "tie_word_embeddings" of a Llama is false then.
+Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
+               const std::vector<int64_t>& shape) {
+  const std::string name = "lm_head.weight", from = "model.embed_tokens.weight";
+  if (config.boolean_or("tie_word_embeddings", false)) {
+    return weights.tied(name, embedding, from, "\"tie_word_embeddings\" of the config");
+  }
+  if (weights.has(name)) {
+    return weights.one(name, shape);
+  }
+  if (config.has("tie_word_embeddings")) {
+    weights.fail(Status(
+        Code::bad_file,
+        fmt::format("The config says that {} is not tied to {}, but the source has no {}. Set "
+                    "\"tie_word_embeddings\" to true to tie it.",
+                    name, from, name)));
+    return {};
+  }
+  return weights.tied(name, embedding, from, "the source has no head of its own");
+}
+
+}  // namespace
+
+Result<Rotation> rotation_of(Fields& config, double otherwise) {
+  const nlohmann::json* parameters = config.object("rope_parameters");
+  const nlohmann::json* scaling =
+      parameters != nullptr ? parameters : config.object("rope_scaling");
+  BOWLINE_TRY(Status(config.status()));
+  Rotation r;
+  r.base = config.number_or("rope_theta", 1, 1e9, otherwise);
+  if (scaling == nullptr) {
+    return r;
+  }
+  Fields fields(fmt::format("{} of the config",
+                            parameters != nullptr ? "\"rope_parameters\"" : "\"rope_scaling\""),
+                *scaling);
+  r.base = fields.number_or("rope_theta", 1, 1e9, r.base);
+  const std::string type =
+      fields.text_or("rope_type", fields.has("type") ? fields.text("type") : "default");
+  if (type == "linear" || type == "llama3") {
+    r.factor = fields.number("factor", 1, 1e6);
+  }
+  if (type == "llama3") {
+    r.low_frequency_factor = fields.number("low_freq_factor", 1e-6, 1e6);
+    r.high_frequency_factor = fields.number("high_freq_factor", 1e-6, 1e6);
+    r.original_length = fields.integer("original_max_position_embeddings", 1, kMost);
+  } else if (type == "linear") {  // every pair is a slow one
+    r.low_frequency_factor = static_cast<double>(r.original_length);
+    r.high_frequency_factor = 2 * r.low_frequency_factor;
+  } else if (type != "default") {
+    return Status(Code::unsupported,
+                  fmt::format("{} is of the type \"{}\", which is not known. Known are default, "
+                              "linear, llama3.",
+                              fields.what(), escaped(type)));
+  }
+  BOWLINE_TRY(Status(fields.status()));
+  return r;
+}
+
+int64_t window_of(Fields& config, bool by_default) {
+  const bool used = config.boolean_or("use_sliding_window", by_default);
+  return used ? config.integer_or("sliding_window", 1, INT64_MAX, 0) : 0;
+}
+
+Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form) {
+  DecoderParts p;
+  DecoderSizes& s = p.sizes;
+  s.layers = config.integer("num_hidden_layers", 1, 4096);
+  s.width = config.integer("hidden_size", 1, kMost);
+  s.heads = config.integer("num_attention_heads", 1, 65536);
+  s.kv_heads = config.integer_or("num_key_value_heads", 1, s.heads, s.heads);
+  s.head_dim = config.integer_or("head_dim", 1, 65536,
+                                 form.head_dim != 0 ? form.head_dim : s.width / s.heads);
+  s.inner = config.integer("intermediate_size", 1, kMost);
+  s.vocabulary = config.integer("vocab_size", 1, kMost);
+  s.context = config.integer("max_position_embeddings", 1, kMost);
+  const double eps = config.number_or("rms_norm_eps", 1e-12, 1, form.rms_eps);
+  const std::string activation = config.text_or("hidden_act", "silu");
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim % 2 == 0, Code::bad_file,
+                       "{} has {} attention heads over {} of keys and values, of {} channels each.",
+                       config.what(), s.heads, s.kv_heads, s.head_dim);
+  BOWLINE_ASSIGN(p.activation, activation_of(activation));
+  BOWLINE_ASSIGN(p.rotation, rotation_of(config, form.rope_theta));
+  if (form.window != 0 && form.window < s.context) {
+    weights.note(fmt::format(
+        "The context is {} tokens, not {}: some layers see no more than a window of so many.",
+        form.window, s.context));
+    s.context = form.window;
+  }
+  weights.add_prefix("model.", "lm_head.");
+  weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq", "frequencies follow from the config");
+  weights.drop("model.rotary_emb.inv_freq", "frequencies follow from the config");
+
+  const auto list = [&](const char* name, std::vector<int64_t> shape) {
+    return weights.list(fmt::format("model.layers.{{}}.{}.weight", name), s.layers, shape);
+  };
+  const auto linear = [&](const char* name, int64_t out, int64_t in, bool bias) {
+    return Linear{list(name, {out, in}),
+                  weights.list_if(bias, fmt::format("model.layers.{{}}.{}.bias", name), s.layers,
+                                  {out})};
+  };
+  const auto norm = [&](const char* name, int64_t width) {
+    return Norm{Norm::Kind::rms, list(name, {width}), {}, eps};
+  };
+  const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
+  p.embedding = weights.one("model.embed_tokens.weight", {s.vocabulary, s.width});
+  p.attention_norm = norm("input_layernorm", s.width);
+  p.q = linear("self_attn.q_proj", q, s.width, form.qkv_bias);
+  p.k = linear("self_attn.k_proj", kv, s.width, form.qkv_bias);
+  p.v = linear("self_attn.v_proj", kv, s.width, form.qkv_bias);
+  if (form.head_norms) {
+    p.q_norm = norm("self_attn.q_norm", s.head_dim);
+    p.k_norm = norm("self_attn.k_norm", s.head_dim);
+  }
+  p.out = linear("self_attn.o_proj", s.width, q, form.out_bias);
+  p.feed_forward_norm = norm("post_attention_layernorm", s.width);
+  p.gate = linear("mlp.gate_proj", s.inner, s.width, form.feed_forward_bias);
+  p.up = linear("mlp.up_proj", s.inner, s.width, form.feed_forward_bias);
+  p.down = linear("mlp.down_proj", s.width, s.inner, form.feed_forward_bias);
+  p.final_norm = {Norm::Kind::rms, weights.one("model.norm.weight", {s.width}), {}, eps};
+  p.head = head_of(weights, config, p.embedding, {s.vocabulary, s.width});
+  BOWLINE_TRY(Status(config.status()));
+  return p;
+}
+
+}  // namespace bowline::import

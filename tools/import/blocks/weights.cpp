@@ -1,0 +1,421 @@
+#include "blocks/weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "blocks/pending.h"
+#include "common/require.h"
+#include "source/json.h"
+#include "source/numbers.h"
+
+namespace bowline::import {
+namespace {
+
+constexpr uint64_t kPiece = uint64_t{1} << 20;  // bytes, of each of two tensors that are compared
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
+
+std::string numbered(std::string name, int64_t i) {
+  const size_t at = name.find("{}");
+  return at == std::string::npos ? name : name.replace(at, 2, std::to_string(i));
+}
+
+Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b) {
+  if (a.shape != b.shape || a.dtype != b.dtype || a.encoding != b.encoding || a.bytes != b.bytes) {
+    return false;
+  }
+  if (!a.place.empty() && a.place == b.place) {
+    return true;
+  }
+  std::vector<std::byte> left(std::min(a.bytes, kPiece)), right(left.size());
+  for (uint64_t at = 0; at < a.bytes; at += left.size()) {
+    const size_t n = std::min<uint64_t>(left.size(), a.bytes - at);
+    BOWLINE_TRY(a.read(at, std::span(left).first(n)));
+    BOWLINE_TRY(b.read(at, std::span(right).first(n)));
+    if (std::memcmp(left.data(), right.data(), n) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// "*" stands for any characters.
+bool matches(std::string_view pattern, std::string_view text) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) {
+    return pattern == text;
+  }
+  if (!text.starts_with(pattern.substr(0, star))) {
+    return false;
+  }
+  for (size_t i = star; i <= text.size(); ++i) {
+    if (matches(pattern.substr(star + 1), text.substr(i))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Of the float tensors the dtype that has the most elements.
+DType most_common(const Source& source) {
+  std::array<uint64_t, kDTypes> elements{};
+  for (const SourceTensor& t : source.tensors) {
+    uint64_t n = 1;
+    for (const int64_t d : t.shape) {
+      n *= static_cast<uint64_t>(d);
+    }
+    elements[static_cast<size_t>(t.dtype)] += is_float(t.dtype) ? n : 0;
+  }
+  return static_cast<DType>(std::ranges::max_element(elements) - elements.begin());
+}
+
+}  // namespace
+
+Weights::Weights(const Source& source, const BuildOptions& options, Model& model)
+    : source_(source),
+      options_(options),
+      model_(model),
+      dtype_(options.dtype.value_or(most_common(source))) {
+  for (const SourceTensor& t : source.tensors) {
+    Tensor& made = tensors_.emplace_back();
+    made.source = &t;
+    made.name = t.name;
+    made.report.name = t.name;
+    made.report.stored = t.stored;
+    made.report.shape = t.shape;
+  }
+  index_names();
+}
+
+void Weights::fail(Status status) {
+  if (status_.ok()) {
+    status_ = std::move(status);
+  }
+}
+
+void Weights::index_names() {
+  by_name_.clear();
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const auto [at, is_new] = by_name_.emplace(tensors_[i].name, i);
+    if (!is_new) {
+      fail(Status(Code::bad_file,
+                  fmt::format("The tensors {} and {} stand for the same parameter.",
+                              listed_name(tensors_[at->second].report.name),
+                              listed_name(tensors_[i].report.name))));
+    }
+  }
+}
+
+void Weights::add_prefix(std::string_view prefix, std::string_view except) {
+  for (Tensor& t : tensors_) {
+    if (!t.name.starts_with(prefix) && !t.name.starts_with(except)) {
+      t.name.insert(0, prefix);
+    }
+  }
+  index_names();
+}
+
+void Weights::strip_prefix(std::string_view prefix) {
+  for (Tensor& t : tensors_) {
+    if (t.name.starts_with(prefix)) {
+      t.name.erase(0, prefix.size());
+    }
+  }
+  index_names();
+}
+
+void Weights::rename(std::string_view from, std::string_view to) {
+  for (Tensor& t : tensors_) {
+    if (t.name == from) {
+      t.name = to;
+    }
+  }
+  index_names();
+}
+
+const Weights::Tensor* Weights::find(std::string_view name) const {
+  const auto at = by_name_.find(name);
+  return at == by_name_.end() ? nullptr : &tensors_[at->second];
+}
+Weights::Tensor* Weights::find(std::string_view name) {
+  return const_cast<Tensor*>(std::as_const(*this).find(name));
+}
+
+int64_t Weights::rows_of(std::string_view name) const {
+  const Tensor* t = find(name);
+  return t == nullptr || t->source->shape.empty() ? 0 : t->source->shape[0];
+}
+
+DType Weights::parameter_dtype(const Tensor& tensor) const {
+  return tensor.source->encoding == "plain" ? options_.dtype.value_or(tensor.source->dtype)
+                                            : dtype_;
+}
+
+Weights::Tensor* Weights::take(const std::string& name, const std::vector<int64_t>& shape) {
+  Tensor* t = find(name);
+  if (t == nullptr) {
+    fail(Status(Code::bad_file,
+                fmt::format("The config asks for a tensor {}, which the source has not.",
+                            listed_name(name))));
+    return nullptr;
+  }
+  if (t->source->shape != shape) {
+    fail(Status(Code::bad_file,
+                fmt::format("Tensor {} has the shape {}; by the config it is {}.",
+                            listed_name(t->report.name), shape_text(t->source->shape),
+                            shape_text(shape))));
+    return nullptr;
+  }
+  if (!is_float(t->source->dtype)) {
+    fail(Status(Code::bad_file, fmt::format("Tensor {} is of the dtype {}, which is no float.",
+                                            listed_name(t->report.name), t->source->stored)));
+    return nullptr;
+  }
+  t->report.use = TensorReport::Use::taken;
+  t->report.parameter = name;
+  return t;
+}
+
+std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) {
+  DType common = parameter_dtype(*tensors[0]);
+  for (const Tensor* t : tensors) {
+    if (t->source->encoding != tensors[0]->source->encoding) {
+      fail(Status(Code::unsupported,
+                  fmt::format("Tensor {} is stored as {}, tensor {} as {}: those of all layers are "
+                              "of one kind.",
+                              listed_name(tensors[0]->report.name), tensors[0]->source->stored,
+                              listed_name(t->report.name), t->source->stored)));
+      return std::nullopt;
+    }
+    if (parameter_dtype(*t) != common) {
+      common = DType::f32;  // which has the numbers of both
+    }
+  }
+  return common;
+}
+
+Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
+  const Tensor* t = take(name, shape);
+  if (t == nullptr) {
+    return {};
+  }
+  const DType dtype = parameter_dtype(*t);
+  Result<Parameter> made =
+      model_.parameter(name, shape, Init::zeros(), StorageRole::weight, dtype);
+  fail(made.status());
+  return made.ok() ? Weight{made.value(), dtype} : Weight{};
+}
+
+Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape) {
+  std::vector<Tensor*> tensors;
+  for (int64_t i = 0; i < count && status_.ok(); ++i) {
+    tensors.push_back(take(numbered(name, i), shape));
+  }
+  const std::optional<DType> dtype = status_.ok() ? common_dtype(tensors) : std::nullopt;
+  if (!dtype) {
+    return {Parameter(), dtype_};
+  }
+  Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), shape,
+                                                 Init::zeros(), StorageRole::weight, *dtype);
+  fail(made.status());
+  return made.ok() ? Weight{std::move(made).value(), *dtype} : Weight{};
+}
+
+std::optional<Weight> Weights::one_if(bool is_there, const std::string& name,
+                                      std::vector<int64_t> shape) {
+  return is_there ? std::optional(one(name, std::move(shape))) : std::nullopt;
+}
+
+std::optional<Weight> Weights::list_if(bool is_there, const std::string& name, int64_t count,
+                                       std::vector<int64_t> shape) {
+  return is_there ? std::optional(list(name, count, std::move(shape))) : std::nullopt;
+}
+
+Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init init,
+                      StorageRole role, std::optional<DType> dtype) {
+  const DType chosen = dtype.value_or(dtype_);
+  Result<Parameter> made = model_.parameter(name, shape, init, role, chosen);
+  fail(made.status());
+  return made.ok() ? Weight{made.value(), chosen} : Weight{};
+}
+
+Weight Weights::fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
+                           Init init, StorageRole role, DType dtype) {
+  Result<ParameterList> made =
+      model_.parameters(name, static_cast<int>(count), shape, init, role, dtype);
+  fail(made.status());
+  return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
+}
+
+Weight Weights::tied(const std::string& name, const Weight& other, const std::string& other_name,
+                     const std::string& declares) {
+  const Parameter* to = std::get_if<Parameter>(&other.of);
+  if (!status_.ok() || to == nullptr) {
+    return {};
+  }
+  if (Tensor* t = find(name); t != nullptr) {
+    const Tensor& kept = *find(other_name);
+    const Result<bool> same = equal_tensors(*t->source, *kept.source);
+    fail(same.status());
+    if (same.ok() && !same.value()) {
+      fail(Status(Code::bad_file,
+                  fmt::format("{} says that {} and {} are tied, but their values differ. To train "
+                              "them apart, set \"tie_word_embeddings\" to false; to keep one, "
+                              "remove the other from the source.",
+                              declares, listed_name(kept.report.name),
+                              listed_name(t->report.name))));
+      return {};
+    }
+    t->report.use = TensorReport::Use::tied;
+    t->report.parameter = name;
+    t->report.reason = fmt::format("to {}: {} says so", listed_name(kept.report.name), declares);
+  } else {
+    notes_.push_back(fmt::format("{} is tied to {}: {}.", name, other_name, declares));
+  }
+  Result<Parameter> made = model_.tied_parameter(name, *to);
+  fail(made.status());
+  return made.ok() ? Weight{made.value(), other.dtype} : Weight{};
+}
+
+void Weights::drop(std::string_view pattern, std::string_view reason) {
+  for (Tensor& t : tensors_) {
+    if (t.report.use == TensorReport::Use::unexpected && matches(pattern, t.name)) {
+      t.report.use = TensorReport::Use::dropped;
+      t.report.reason = reason;
+    }
+  }
+}
+
+Status Weights::tie(Tensor& to, Tensor& tensor, std::string_view reason) {
+  BOWLINE_TRY(model_.tie(to.report.parameter, tensor.report.parameter).status());
+  tensor.report.use = TensorReport::Use::tied;
+  tensor.report.reason = fmt::format("to {}: {}", listed_name(to.report.name), reason);
+  return {};
+}
+
+Status Weights::tie_shared() {
+  std::map<std::string_view, Tensor*> by_place;
+  for (Tensor& t : tensors_) {
+    if (t.report.use != TensorReport::Use::taken || t.source->place.empty()) {
+      continue;
+    }
+    const auto [at, is_new] = by_place.emplace(t.source->place, &t);
+    if (!is_new) {
+      BOWLINE_TRY(tie(*at->second, t, "both have the same bytes of the file"));
+    }
+  }
+  return {};
+}
+
+Result<Weights::Tensor*> Weights::asked(const std::string& name) {
+  const auto found = std::ranges::find_if(tensors_, [&](const Tensor& t) {
+    return t.report.name == name || t.report.parameter == name;
+  });
+  BOWLINE_REQUIRE(found != tensors_.end() && !found->report.parameter.empty(),
+                  "{} is to be tied, but is no tensor of the source that is taken.",
+                  listed_name(name));
+  return &*found;
+}
+
+Status Weights::tie_asked() {
+  for (const auto& [first, second] : options_.ties) {
+    BOWLINE_ASSIGN(Tensor * a, asked(first));
+    BOWLINE_ASSIGN(Tensor * b, asked(second));
+    BOWLINE_ASSIGN(const bool same, equal_tensors(*a->source, *b->source));
+    BOWLINE_REQUIRE(same, "{} and {} are to be tied, but their values differ.",
+                    listed_name(a->report.name), listed_name(b->report.name));
+    BOWLINE_TRY(tie(*a, *b, "asked for"));
+  }
+  return {};
+}
+
+// Only matrices that are not one number again and again: those are alike without meaning it.
+Status Weights::report_equal() {
+  std::map<std::string, std::vector<const Tensor*>> alike;
+  std::string begin;
+  for (const Tensor& t : tensors_) {
+    if (t.report.use != TensorReport::Use::taken || t.source->shape.size() < 2 || t.source->bytes == 0) {
+      continue;
+    }
+    begin.resize(std::min<uint64_t>(t.source->bytes, 4096));
+    BOWLINE_TRY(t.source->read(0, std::as_writable_bytes(std::span(begin))));
+    const size_t element = size_of(t.source->dtype);
+    const bool is_constant =
+        t.source->encoding == "plain" &&
+        std::memcmp(begin.data(), begin.data() + element, begin.size() - element) == 0;
+    if (is_constant) {
+      continue;
+    }
+    std::vector<const Tensor*>& group = alike[begin];
+    for (const Tensor* other : group) {
+      BOWLINE_ASSIGN(const bool same, equal_tensors(*other->source, *t.source));
+      if (same) {
+        notes_.push_back(fmt::format(
+            "{0} and {1} have the same values; the source does not tie them, so they are two "
+            "weights. --tie {0} {1} makes them one.",
+            listed_name(other->report.name), listed_name(t.report.name)));
+        break;
+      }
+    }
+    group.push_back(&t);
+  }
+  return {};
+}
+
+Status Weights::check_unexpected() const {
+  std::vector<std::string> names;
+  for (const Tensor& t : tensors_) {
+    if (t.report.use == TensorReport::Use::unexpected) {
+      names.push_back(listed_name(t.report.name));
+    }
+  }
+  if (names.empty()) {
+    return {};
+  }
+  constexpr size_t kMost = 8;
+  const size_t shown = std::min(names.size(), kMost);
+  return Status(Code::bad_file,
+                fmt::format("{} of the {} tensors are unexpected: {}{}.", names.size(),
+                            tensors_.size(), fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
+                            shown < names.size() ? ", ..." : ""));
+}
+
+Status Weights::fill() {
+  BOWLINE_ASSIGN(const ModelInfo info, model_.describe());
+  std::map<std::string_view, const ParameterInfo*> parameters;
+  for (const ParameterInfo& p : info.parameters) {
+    parameters.emplace(p.name, &p);
+  }
+  for (const Tensor& t : tensors_) {
+    if (t.report.use != TensorReport::Use::taken) {
+      continue;
+    }
+    const SourceTensor& s = *t.source;
+    const ParameterInfo& p = *parameters.at(t.report.parameter);
+    ValueSource source = s.encoding == "plain"
+                             ? converted(s.read, s.dtype, p.dtype, s.bytes / size_of(s.dtype))
+                             : s.read;
+    BOWLINE_TRY(set_source(model_, p, source)
+                    .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
+  }
+  return model_.materialize(options_.seed);
+}
+
+Status Weights::finish(Built& out) {
+  BOWLINE_TRY(Status(status_));
+  BOWLINE_TRY(check_unexpected());
+  BOWLINE_TRY(tie_shared());
+  BOWLINE_TRY(tie_asked());
+  BOWLINE_TRY(report_equal());
+  BOWLINE_TRY(fill());
+  for (Tensor& t : tensors_) {
+    out.tensors.push_back(std::move(t.report));
+  }
+  out.notes.insert(out.notes.end(), notes_.begin(), notes_.end());
+  return {};
+}
+
+}  // namespace bowline::import

@@ -1,0 +1,292 @@
+#include "huggingface/read.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "common/require.h"
+#include "huggingface/safetensors.h"
+#include "source/file.h"
+#include "source/json.h"
+
+namespace bowline::huggingface {
+namespace {
+
+using import::Fields;
+using import::shown;
+using import::Source;
+using import::SourceTensor;
+using nlohmann::json;
+
+constexpr uint64_t kMostJson = uint64_t{64} << 20;
+constexpr uint64_t kMostTokenizer = uint64_t{256} << 20;
+constexpr size_t kMostShards = 4096;
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+Result<json> read_json(const std::string& path) {
+  BOWLINE_ASSIGN(const std::string text, import::read_whole(path, kMostJson));
+  return import::parse_json(fmt::format("\"{}\"", escaped(path)), text);
+}
+
+// A name in a file that leads to a file or folder beside it.
+Status check_beside(const std::string& name, std::string_view what) {
+  const bool is_plain = !name.empty() && name != "." && name != ".." &&
+                        name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
+  BOWLINE_REQUIRE_CODE(is_plain, Code::bad_file, "{} names {}, which is no name of a file there.",
+                       what, listed_name(name));
+  return {};
+}
+
+// For each shard the tensors that the index says it has.
+Result<std::map<std::string, std::vector<std::string>>> read_index(const std::string& path) {
+  BOWLINE_ASSIGN(const json index, read_json(path));
+  Fields fields(fmt::format("\"{}\"", escaped(path)), index);
+  const json* map = fields.object("weight_map");
+  BOWLINE_TRY(Status(fields.status()));
+  BOWLINE_REQUIRE_CODE(map != nullptr, Code::bad_file, "\"{}\" has no \"weight_map\".",
+                       escaped(path));
+  std::map<std::string, std::vector<std::string>> shards;
+  for (const auto& [tensor, file] : map->items()) {
+    BOWLINE_REQUIRE_CODE(file.is_string(), Code::bad_file, "\"{}\" has {} for tensor {}, no text.",
+                         escaped(path), shown(file), listed_name(tensor));
+    const auto& name = file.get_ref<const std::string&>();
+    BOWLINE_TRY(check_beside(name, fmt::format("\"{}\"", escaped(path))));
+    shards[name].push_back(tensor);
+  }
+  BOWLINE_REQUIRE_CODE(shards.size() <= kMostShards, Code::bad_file,
+                       "\"{}\" names {} files; at most {} are read.", escaped(path), shards.size(),
+                       kMostShards);
+  return shards;
+}
+
+Status read_shards(const std::string& folder, const std::string& index, Source& out) {
+  BOWLINE_ASSIGN(auto shards, read_index(index));
+  for (auto& [file, expected] : shards) {
+    const std::string path = folder + "/" + file;
+    BOWLINE_REQUIRE_CODE(is_there(path), Code::bad_file,
+                         "Shard \"{}\" is missing, which \"{}\" names for {} tensors.",
+                         escaped(path), escaped(index), expected.size());
+    BOWLINE_ASSIGN(Safetensors part, read_safetensors(path));
+    std::ranges::sort(expected);
+    for (SourceTensor& t : part.tensors) {
+      const auto at = std::ranges::lower_bound(expected, t.name);
+      BOWLINE_REQUIRE_CODE(at != expected.end() && *at == t.name, Code::bad_file,
+                           "Shard \"{}\" has a tensor {}, which \"{}\" does not name for it.",
+                           escaped(path), listed_name(t.name), escaped(index));
+      out.tensors.push_back(std::move(t));
+    }
+    if (part.tensors.size() < expected.size()) {
+      std::vector<std::string> found;
+      for (size_t i = out.tensors.size() - part.tensors.size(); i < out.tensors.size(); ++i) {
+        found.push_back(out.tensors[i].name);
+      }
+      std::ranges::sort(found);
+      const auto missing = std::ranges::find_if(
+          expected, [&](const std::string& n) { return !std::ranges::binary_search(found, n); });
+      return Status(Code::bad_file,
+                    fmt::format("Shard \"{}\" has no tensor {}, which \"{}\" names for it.",
+                                escaped(path), listed_name(*missing), escaped(index)));
+    }
+  }
+  return {};
+}
+
+Status read_tensors(const std::string& folder, Source& out) {
+  const std::string whole = folder + "/model.safetensors";
+  const std::string index = whole + ".index.json";
+  if (is_there(whole)) {
+    BOWLINE_ASSIGN(Safetensors file, read_safetensors(whole));
+    out.tensors = std::move(file.tensors);
+    return {};
+  }
+  BOWLINE_REQUIRE_CODE(is_there(index), Code::bad_file,
+                       "\"{}\" has neither model.safetensors nor model.safetensors.index.json.",
+                       escaped(folder));
+  return read_shards(folder, index, out);
+}
+
+Status add_asset(const std::string& path, std::string name, std::string media_type, uint64_t most,
+                 Source& out) {
+  if (!is_there(path)) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const std::string text, import::read_whole(path, most));
+  const auto bytes = std::as_bytes(std::span(text));
+  out.assets.push_back({std::move(name), std::move(media_type), {bytes.begin(), bytes.end()}});
+  return {};
+}
+
+// A token as tokenizer_config.json has it: a text, or an object with a content. Empty: there is none.
+std::string token_text(const json& config, const char* key) {
+  const auto at = config.find(key);
+  if (at == config.end()) {
+    return {};
+  }
+  const json* value = &*at;
+  if (value->is_object() && value->contains("content")) {
+    value = &(*value)["content"];
+  }
+  return value->is_string() ? value->get<std::string>() : std::string();
+}
+
+// One text, or several with names, of which "default" counts.
+std::string template_text(const json& config) {
+  const auto at = config.find("chat_template");
+  if (at == config.end()) {
+    return {};
+  }
+  if (at->is_string()) {
+    return at->get<std::string>();
+  }
+  for (const json& entry : at->is_array() ? *at : json::array()) {
+    if (entry.is_object() && entry.value("name", json()) == "default") {
+      const json text = entry.value("template", json());
+      return text.is_string() ? text.get<std::string>() : std::string();
+    }
+  }
+  return {};
+}
+
+Status read_tokenizer(const std::string& folder, Source& out) {
+  BOWLINE_TRY(add_asset(folder + "/tokenizer.json", "tokenizer",
+                        "application/vnd.huggingface.tokenizer+json", kMostTokenizer, out));
+  const std::string jinja = folder + "/chat_template.jinja";
+  BOWLINE_TRY(add_asset(jinja, "chat_template", "text/x-jinja", kMostJson, out));
+  const std::string path = folder + "/tokenizer_config.json";
+  if (!is_there(path)) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const json config, read_json(path));
+  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
+  for (const char* key : {"bos_token", "eos_token"}) {
+    if (const std::string text = token_text(config, key); !text.empty()) {
+      out.metadata.emplace_back(key, text);
+    }
+  }
+  if (const std::string text = template_text(config); !text.empty() && !is_there(jinja)) {
+    const auto bytes = std::as_bytes(std::span(text));
+    out.assets.push_back({"chat_template", "text/x-jinja", {bytes.begin(), bytes.end()}});
+  }
+  return {};
+}
+
+// The ids that end an answer are those of generation_config.json, if it has any.
+Status read_generation(const std::string& folder, Source& out) {
+  const std::string path = folder + "/generation_config.json";
+  if (!is_there(path)) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const json config, read_json(path));
+  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
+  if (const auto ids = config.find("eos_token_id"); ids != config.end() && !ids->is_null()) {
+    out.config["eos_token_id"] = *ids;
+  }
+  return {};
+}
+
+// The one way of pooling that the file switches on.
+Result<std::string> read_pooling(const std::string& path) {
+  BOWLINE_ASSIGN(const json config, read_json(path));
+  Fields fields(fmt::format("\"{}\"", escaped(path)), config);
+  std::vector<std::string> modes;
+  if (fields.has("pooling_mode")) {
+    modes.push_back(fields.text("pooling_mode"));
+  }
+  BOWLINE_TRY(Status(fields.status()));
+  constexpr std::string_view kPrefix = "pooling_mode_";
+  if (modes.empty()) {
+    for (const auto& [key, value] : config.items()) {
+      if (key.starts_with(kPrefix) && value == true) {
+        modes.push_back(key.substr(kPrefix.size()));
+      }
+    }
+  }
+  const std::map<std::string, std::string> known = {
+      {"cls_token", "cls"}, {"cls", "cls"},         {"mean_tokens", "mean"},
+      {"mean", "mean"},     {"max_tokens", "max"}, {"max", "max"}};
+  BOWLINE_REQUIRE_CODE(modes.size() == 1, Code::bad_file,
+                       "\"{}\" switches {} ways of pooling on, not one.", escaped(path),
+                       modes.size());
+  const auto found = known.find(modes[0]);
+  BOWLINE_REQUIRE_CODE(found != known.end(), Code::unsupported,
+                       "\"{}\" pools by \"{}\", which is not known: cls, mean and max are.",
+                       escaped(path), escaped(modes[0]));
+  return found->second;
+}
+
+// modules.json: the encoder, how it pools, and whether embeddings are normalised. Returns the folder of the encoder.
+Result<std::string> read_modules(const std::string& folder, Source& out) {
+  const std::string path = folder + "/modules.json";
+  if (!is_there(path)) {
+    return folder;
+  }
+  BOWLINE_ASSIGN(const json modules, read_json(path));
+  BOWLINE_REQUIRE_CODE(modules.is_array(), Code::bad_file, "\"{}\" is no list.", escaped(path));
+  std::string encoder = folder;
+  bool normalize = false;
+  for (const json& module : modules) {
+    Fields fields(fmt::format("A module of \"{}\"", escaped(path)), module);
+    const std::string type = fields.text("type");
+    const std::string name = type.substr(type.rfind('.') + 1);
+    const std::string at = fields.text_or("path", "");
+    BOWLINE_TRY(Status(fields.status()));
+    if (!at.empty()) {
+      BOWLINE_TRY(check_beside(at, fields.what()));
+    }
+    const std::string place = at.empty() ? folder : folder + "/" + at;
+    if (name == "Transformer") {
+      encoder = place;
+    } else if (name == "Pooling") {
+      BOWLINE_ASSIGN(std::string pooling, read_pooling(place + "/config.json"));
+      out.metadata.emplace_back("pooling", std::move(pooling));
+    } else if (name == "Normalize") {
+      normalize = true;
+    } else {
+      return Status(Code::unsupported,
+                    fmt::format("\"{}\" has a module of the type \"{}\", which is not read.",
+                                escaped(path), escaped(type)));
+    }
+  }
+  out.metadata.emplace_back("normalize", normalize ? "true" : "false");
+  const std::string settings = encoder + "/sentence_bert_config.json";
+  if (is_there(settings)) {
+    BOWLINE_ASSIGN(const json config, read_json(settings));
+    Fields fields(fmt::format("\"{}\"", escaped(settings)), config);
+    if (fields.has("max_seq_length")) {
+      out.metadata.emplace_back(
+          "max_tokens", std::to_string(fields.integer("max_seq_length", 1, int64_t{1} << 24)));
+    }
+    BOWLINE_TRY(Status(fields.status()));
+  }
+  return encoder;
+}
+
+}  // namespace
+
+bool is_folder(const std::string& path) {
+  return is_there(path + "/config.json") || is_there(path + "/modules.json");
+}
+
+Result<Source> read(const std::string& folder) {
+  Source out;
+  out.path = folder;
+  out.format = "Hugging Face";
+  BOWLINE_ASSIGN(const std::string encoder, read_modules(folder, out));
+  const std::string path = encoder + "/config.json";
+  BOWLINE_ASSIGN(out.config, read_json(path));
+  BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is no object.",
+                       escaped(path));
+  for (const char* name : {"config.json", "tokenizer_config.json", "generation_config.json"}) {
+    BOWLINE_TRY(add_asset(encoder + "/" + name, name, "application/json", kMostJson, out));
+  }
+  BOWLINE_TRY(read_tokenizer(encoder, out));
+  BOWLINE_TRY(read_generation(encoder, out));
+  BOWLINE_TRY(read_tensors(encoder, out));
+  return out;
+}
+
+}  // namespace bowline::huggingface

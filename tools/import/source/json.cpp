@@ -1,0 +1,182 @@
+#include "source/json.h"
+
+#include <algorithm>
+#include <set>
+
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+using nlohmann::json;
+
+std::string place_of(std::string_view text, size_t byte) {
+  const std::string_view before = text.substr(0, std::min(byte, text.size()));
+  const auto line = std::ranges::count(before, '\n') + 1;
+  const size_t begin = before.rfind('\n') + 1;  // npos + 1 is 0
+  return fmt::format("line {}, column {}", line, before.size() - begin + 1);
+}
+
+// The parser and the destructor of its values are given nothing that is deeper.
+Status check_depth(std::string_view what, std::string_view text) {
+  int depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_text) {
+      i += c == '\\' ? 1 : 0;
+      in_text = c != '"';
+      continue;
+    }
+    in_text = c == '"';
+    depth += c == '[' || c == '{' ? 1 : 0;
+    depth -= c == ']' || c == '}' ? 1 : 0;
+    BOWLINE_REQUIRE_CODE(depth <= kMostJsonDepth, Code::bad_file,
+                         "{} is nested deeper than {} at {}.", what, kMostJsonDepth,
+                         place_of(text, i));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<json> parse_json(std::string_view what, std::string_view text) {
+  BOWLINE_TRY(check_depth(what, text));
+  std::vector<std::set<std::string, std::less<>>> keys;
+  std::string twice;
+  const auto see = [&](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) {
+      keys.emplace_back();
+    } else if (event == json::parse_event_t::object_end) {
+      keys.pop_back();
+    } else if (event == json::parse_event_t::key && twice.empty()) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys.back().insert(key).second) {
+        twice = key.empty() ? "\"\"" : key;
+      }
+    }
+    return true;
+  };
+  try {
+    json value = json::parse(text.begin(), text.end(), see);
+    BOWLINE_REQUIRE_CODE(twice.empty(), Code::bad_file, "{} has the key {} twice in one object.",
+                         what, listed_name(twice));
+    return value;
+  } catch (const json::parse_error& e) {
+    return Status(Code::bad_file,
+                  fmt::format("{} is no JSON: reading ends at {}.", what,
+                              place_of(text, e.byte == 0 ? 0 : e.byte - 1)));
+  } catch (const json::exception&) {  // a number that no double holds
+    return Status(Code::bad_file, fmt::format("{} has a number that cannot be read.", what));
+  }
+}
+
+std::string shown(const json& value) {
+  constexpr size_t kMost = 60;
+  std::string text = escaped(value.dump(-1, ' ', false, json::error_handler_t::replace));
+  if (text.size() > kMost) {
+    size_t end = 0;
+    while (end < kMost) {
+      end += std::max<size_t>(utf8_length(std::string_view(text).substr(end)), 1);
+    }
+    text = text.substr(0, end) + " ...";
+  }
+  return text;
+}
+
+Fields::Fields(std::string what, const json& object) : what_(std::move(what)), object_(object) {
+  if (!object_.is_object()) {
+    fail(fmt::format("{} is {}, not an object.", what_, shown(object_)));
+  }
+}
+
+void Fields::fail(std::string sentence) {
+  if (status_.ok()) {
+    status_ = Status(Code::bad_file, std::move(sentence));
+  }
+}
+
+const json* Fields::find(std::string_view key) const {
+  if (!object_.is_object()) {
+    return nullptr;
+  }
+  const auto at = object_.find(key);
+  return at == object_.end() || at->is_null() ? nullptr : &*at;
+}
+
+const json* Fields::need(std::string_view key) {
+  const json* value = find(key);
+  if (value == nullptr) {
+    fail(fmt::format("{} has no \"{}\".", what_, key));
+  }
+  return value;
+}
+
+int64_t Fields::integer(std::string_view key, int64_t least, int64_t most) {
+  const json* value = need(key);
+  if (value == nullptr) {
+    return least;
+  }
+  const bool fits = value->is_number_integer() &&
+                    (!value->is_number_unsigned() || value->get<uint64_t>() <= INT64_MAX);
+  const int64_t n = fits ? value->get<int64_t>() : 0;
+  if (!fits || n < least || n > most) {
+    fail(fmt::format("{}: \"{}\" is {}, not an integer from {} to {}.", what_, key, shown(*value),
+                     least, most));
+    return least;
+  }
+  return n;
+}
+
+int64_t Fields::integer_or(std::string_view key, int64_t least, int64_t most, int64_t otherwise) {
+  return has(key) ? integer(key, least, most) : otherwise;
+}
+
+double Fields::number(std::string_view key, double least, double most) {
+  const json* value = need(key);
+  if (value == nullptr) {
+    return least;
+  }
+  const double n = value->is_number() ? value->get<double>() : 0;
+  if (!value->is_number() || !(n >= least && n <= most)) {
+    fail(fmt::format("{}: \"{}\" is {}, not a number from {} to {}.", what_, key, shown(*value),
+                     least, most));
+    return least;
+  }
+  return n;
+}
+
+double Fields::number_or(std::string_view key, double least, double most, double otherwise) {
+  return has(key) ? number(key, least, most) : otherwise;
+}
+
+bool Fields::boolean_or(std::string_view key, bool otherwise) {
+  const json* value = find(key);
+  if (value != nullptr && !value->is_boolean()) {
+    fail(fmt::format("{}: \"{}\" is {}, neither true nor false.", what_, key, shown(*value)));
+  }
+  return value != nullptr && value->is_boolean() ? value->get<bool>() : otherwise;
+}
+
+std::string Fields::text(std::string_view key) {
+  const json* value = need(key);
+  if (value != nullptr && !value->is_string()) {
+    fail(fmt::format("{}: \"{}\" is {}, not a text.", what_, key, shown(*value)));
+  }
+  return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::string Fields::text_or(std::string_view key, std::string otherwise) {
+  return has(key) ? text(key) : otherwise;
+}
+
+const json* Fields::object(std::string_view key) {
+  const json* value = find(key);
+  if (value != nullptr && !value->is_object()) {
+    fail(fmt::format("{}: \"{}\" is {}, not an object.", what_, key, shown(*value)));
+    return nullptr;
+  }
+  return value;
+}
+
+}  // namespace bowline::import
