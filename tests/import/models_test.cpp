@@ -1,0 +1,231 @@
+// Small models of every architecture compute what transformers computes.
+//
+// The tolerance: hidden rows and logits are numbers of about 1 that two layers of f32 make in another order of sums; 1e-4 leaves room for
+// what such sums round, and is far below what a missing bias, norm or rotation changes (the fixtures have no zero bias and no scale of 1).
+#include "fixtures.h"
+
+namespace bowline::test {
+namespace {
+
+constexpr double kClose = 1e-4;
+
+const char* const kDecoders[] = {"llama",   "llama_biased", "llama3", "mistral",
+                                 "qwen2", "qwen3",        "gpt2"};
+const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
+                                 "roberta", "roberta_classes", "distilbert_classes"};
+const char* const kDevices[] = {"cpu", "vulkan:0"};
+
+using Case = std::tuple<const char*, const char*>;  // model, device
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  std::string device = std::get<1>(info.param);
+  return std::string(std::get<0>(info.param)) + "_" + device.substr(0, device.find(':'));
+}
+
+class Models : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    BOWLINE_NEED(why_missing(device_name()));
+    expected_ = read_numbers(fixture(name() + ".expected.safetensors"));
+    auto built = import_folder(fixture(name()), options());
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    built_ = std::make_unique<import::Built>(std::move(built).value());
+    auto device = Device::open(device_name());
+    ASSERT_TRUE(device.ok()) << device.status().message();
+    device_ = std::move(device).value();
+    ASSERT_FINE(model().to(*device_));
+  }
+
+  virtual import::BuildOptions options() const { return {}; }
+  std::string name() const { return std::get<0>(GetParam()); }
+  std::string device_name() const { return std::get<1>(GetParam()); }
+  Model& model() { return built_->model; }
+  const Numbers& expected(const std::string& what) const { return expected_.at(what); }
+
+  Session session(const std::string& entry, std::vector<BoundDim> dims) {
+    auto made = Session::create(model(), *device_, entry, dims);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return std::move(made).value();
+  }
+
+  // What one run of an entry point gives.
+  std::vector<float> run(const std::string& entry, const std::vector<std::string>& inputs,
+                         const std::string& output, std::vector<int64_t> shape) {
+    const std::vector<int64_t>& tokens = expected("tokens").shape;
+    Session s = session(entry, {{"batch", tokens[0]}, {"seq", tokens[1]}});
+    std::vector<Tensor> in;
+    for (const std::string& i : inputs) {
+      in.push_back(expected(i).tensor(i));
+    }
+    int64_t n = 1;
+    for (const int64_t d : shape) {
+      n *= d;
+    }
+    std::vector<float> out(static_cast<size_t>(n));
+    const Tensor outputs[] = {{output, DType::f32, shape, out.data()}};
+    const Status ran = s.run(in, outputs);
+    EXPECT_TRUE(ran.ok()) << ran.message();
+    return out;
+  }
+
+  std::map<std::string, Numbers> expected_;
+  std::unique_ptr<import::Built> built_;
+  std::optional<Device> device_;
+};
+
+class Decoders : public Models {
+ protected:
+  void decode_with(DType kv_dtype, double close);
+};
+
+TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
+  const Numbers& logits = expected("logits");
+  EXPECT_LT(difference(run("forward", {"tokens"}, "logits", logits.shape), logits.floats()), kClose);
+  const std::vector<float> loss = run("loss", {"tokens", "labels"}, "loss", {});
+  EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
+}
+
+// Rows [0, n - 1) of a prompt in two pieces, then a token at a time: what forward gives for the same rows, and so transformers.
+TEST_P(Decoders, PrefillAndDecodeAreForward) {
+  const Numbers& tokens = expected("tokens");
+  const Numbers& logits = expected("logits");
+  const int64_t n = tokens.shape[1], vocabulary = logits.shape[2];
+  ASSERT_FINE(model().resize("cache.*", n).status());
+  const std::vector<BoundEntryPoint> entries = {{"prefill", {{"rows", 8}, {"kv_length", n}}, {}},
+                                                {"decode", {{"kv_length", n}}, {}}};
+  auto made = Session::create(model(), *device_, entries);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  Session& s = made.value();
+  for (const auto& [first, rows] : {std::pair<int32_t, int32_t>(0, 3), {3, 2}}) {
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < rows; ++i) {
+      positions.push_back(first + i);
+    }
+    const Numbers part = numbers_of({1, rows}, tokens.ids().subspan(static_cast<size_t>(first),
+                                                                    static_cast<size_t>(rows)));
+    const Numbers at = numbers_of({rows}, positions);
+    const Tensor in[] = {part.tensor("tokens"), at.tensor("positions")};
+    const StepValue steps[] = {{"position", first}, {"kv_length", first + rows}};
+    ASSERT_FINE(s.run("prefill", in, {}, steps));
+  }
+  const int64_t k = std::min<int64_t>(vocabulary, 256);
+  std::vector<float> row(static_cast<size_t>(vocabulary)), top(static_cast<size_t>(k)), lse(1);
+  std::vector<int32_t> ids(static_cast<size_t>(k));
+  const Tensor out[] = {{"logits", DType::f32, {1, vocabulary}, row.data()},
+                        {"top_logits", DType::f32, {1, k}, top.data()},
+                        {"top_ids", DType::i32, {1, k}, ids.data()},
+                        {"lse", DType::f32, {1}, lse.data()}};
+  for (int32_t i = 5; i < n; ++i) {
+    const int32_t token[] = {tokens.ids()[static_cast<size_t>(i)]}, at[] = {i};
+    const Numbers one = numbers_of({1, 1}, token), position = numbers_of({1}, at);
+    const Tensor in[] = {one.tensor("tokens"), position.tensor("positions")};
+    const StepValue steps[] = {{"position", i}, {"kv_length", i + 1}};
+    ASSERT_FINE(s.run("decode", in, out, steps));
+    const auto v = static_cast<size_t>(vocabulary);
+    const auto right = logits.floats().subspan(static_cast<size_t>(i) * v, v);
+    EXPECT_LT(difference(row, right), kClose) << "token " << i;
+    double sum = 0;
+    for (const float x : row) {
+      sum += std::exp(static_cast<double>(x));
+    }
+    EXPECT_NEAR(lse[0], std::log(sum), kClose);
+    for (size_t j = 0; j < top.size(); ++j) {
+      EXPECT_EQ(top[j], row[static_cast<size_t>(ids[j])]);
+      EXPECT_TRUE(j == 0 || top[j] <= top[j - 1]);
+    }
+  }
+  EXPECT_EQ(s.counters().plan_builds, 1u);
+}
+
+// Tokens that the model gives one after the other, each of them fed back.
+TEST_P(Decoders, GreedyTokensAreThoseOfTransformers) {
+  const std::span<const int32_t> right = expected("greedy").ids();
+  const std::span<const int32_t> prompt = expected("tokens").ids().first(8);
+  const auto n = static_cast<int64_t>(prompt.size() + right.size());
+  ASSERT_FINE(model().resize("cache.*", n).status());
+  Session s = session("decode", {{"kv_length", n}});
+  std::vector<int32_t> given;
+  int32_t next = prompt[0];
+  for (int32_t i = 0; i + 1 < n; ++i) {
+    const int32_t token[] = {next}, at[] = {i};
+    const Numbers one = numbers_of({1, 1}, token), position = numbers_of({1}, at);
+    const Tensor in[] = {one.tensor("tokens"), position.tensor("positions")};
+    std::vector<int32_t> ids(64);
+    const Tensor out[] = {{"top_ids", DType::i32, {1, 64}, ids.data()}};
+    const StepValue steps[] = {{"position", i}, {"kv_length", i + 1}};
+    ASSERT_FINE(s.run(in, out, steps));
+    const auto behind = static_cast<size_t>(i + 1);
+    next = behind < prompt.size() ? prompt[behind] : ids[0];
+    if (behind >= prompt.size()) {
+      given.push_back(next);
+    }
+  }
+  EXPECT_EQ(given, std::vector<int32_t>(right.begin(), right.end()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Decoders,
+                         testing::Combine(testing::ValuesIn(kDecoders), testing::ValuesIn(kDevices)),
+                         name_of_case);
+
+class Encoders : public Models {
+ protected:
+  bool has_head() const { return expected_.contains("logits"); }
+  // Hidden rows behind a length mean nothing: they become 0, as in the fixture.
+  void clear_padding(std::vector<float>& hidden) const {
+    const std::vector<int64_t>& shape = expected("hidden").shape;
+    for (int64_t b = 0; b < shape[0]; ++b) {
+      const int64_t length = expected("lengths").ids()[static_cast<size_t>(b)];
+      const auto row = hidden.begin() + (b * shape[1]) * shape[2];
+      std::fill(row + length * shape[2], row + shape[1] * shape[2], 0.0f);
+    }
+  }
+};
+
+TEST_P(Encoders, HiddenRowsAreThoseOfTransformers) {
+  const Numbers& hidden = expected("hidden");
+  std::vector<float> given = run("forward", {"tokens", "lengths"}, "hidden", hidden.shape);
+  clear_padding(given);
+  EXPECT_LT(difference(given, hidden.floats()), kClose);
+}
+
+TEST_P(Encoders, ClassesAndTheirLossAreThoseOfTransformers) {
+  if (!has_head()) {
+    EXPECT_EQ(built_->task, import::Task::embed);
+    return;
+  }
+  const Numbers& logits = expected("logits");
+  const std::vector<float> given = run("classify", {"tokens", "lengths"}, "logits", logits.shape);
+  EXPECT_LT(difference(given, logits.floats()), kClose);
+  const std::vector<float> loss = run("loss", {"tokens", "lengths", "labels"}, "loss", {});
+  EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
+}
+
+TEST_P(Encoders, PooledRowsAreThoseOfTransformers) {
+  for (const char* pooling : {"mean", "cls", "max"}) {
+    auto built = import_folder(fixture(name()), {.task = import::Task::embed, .pooling = pooling});
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    *built_ = std::move(built).value();
+    ASSERT_FINE(model().to(*device_));
+    EXPECT_EQ(model().metadata("pooling"), pooling);
+    const Numbers& pooled = expected(pooling);
+    std::vector<float> right(pooled.floats().begin(), pooled.floats().end());
+    if (model().metadata("normalize") == "true") {
+      for (auto row = right.begin(); row != right.end(); row += pooled.shape[1]) {
+        double squares = 0;
+        std::for_each(row, row + pooled.shape[1], [&](float x) { squares += x * x; });
+        std::for_each(row, row + pooled.shape[1],
+                      [&](float& x) { x = static_cast<float>(x / std::sqrt(squares)); });
+      }
+    }
+    const std::vector<float> given =
+        run("embed", {"tokens", "lengths"}, "embedding", pooled.shape);
+    EXPECT_LT(difference(given, right), kClose) << pooling;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Encoders,
+                         testing::Combine(testing::ValuesIn(kEncoders), testing::ValuesIn(kDevices)),
+                         name_of_case);
+
+}  // namespace
+}  // namespace bowline::test
