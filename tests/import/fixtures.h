@@ -63,6 +63,23 @@ inline std::map<std::string, Numbers> read_numbers(const std::string& path) {
   return out;
 }
 
+inline void write_numbers(const std::string& path, const std::map<std::string, Numbers>& tensors) {
+  nlohmann::json header = nlohmann::json::object();
+  std::string data;
+  for (const auto& [name, n] : tensors) {
+    const std::string dtype = n.dtype == DType::i32 ? "I32" : "F32";
+    header[name] = {{"dtype", dtype},
+                    {"shape", n.shape},
+                    {"data_offsets", {data.size(), data.size() + n.bytes.size()}}};
+    data.append(reinterpret_cast<const char*>(n.bytes.data()), n.bytes.size());
+  }
+  const std::string text = header.dump();
+  const uint64_t length = text.size();
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&length), sizeof length);
+  out << text << data;
+}
+
 inline Result<import::Built> import_folder(const std::string& folder,
                                            const import::BuildOptions& options = {}) {
   BOWLINE_ASSIGN(const import::Source source, huggingface::read(folder));

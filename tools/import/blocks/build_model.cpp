@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "architectures/architecture.h"
-#include "blocks/pending.h"
 #include "common/require.h"
 #include "source/json.h"
 
@@ -79,7 +78,7 @@ Result<Built> build_model(const Source& source, const BuildOptions& options) {
   built.notes.insert(built.notes.begin(), source.notes.begin(), source.notes.end());
   BOWLINE_TRY(add_metadata(source, type, built));
   for (const SourceAsset& a : source.assets) {
-    BOWLINE_TRY(set_asset(built.model, a.name, a.media_type, a.bytes));
+    BOWLINE_TRY(built.model.set_asset(a.name, a.media_type, a.bytes));
   }
   return built;
 }

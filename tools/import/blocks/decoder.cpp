@@ -8,6 +8,9 @@ namespace bowline::import {
 namespace {
 
 constexpr int64_t kMostCandidates = 256;  // that decode gives of the vocabulary
+// Rows of the cache in a file: whoever generates asks for as many as are needed (Model::resize). Fewer than the numbers with which
+// graphs are checked (2 rows, 3 in the cache) are refused.
+constexpr int64_t kFirstRows = 4;
 
 // Where a graph runs the layers: rows [batch, rows], from the first position on or at `positions`, with the cache or without.
 struct Site {
@@ -21,7 +24,7 @@ class Decoder {
  public:
   Decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype)
       : model_(model), p_(parts), s_(parts.sizes), dtype_(weights.dtype()), kv_dtype_(kv_dtype) {
-    const std::vector<int64_t> row = {1, s_.kv_heads, s_.head_dim};
+    const std::vector<int64_t> row = {kFirstRows, s_.kv_heads, s_.head_dim};
     for (const auto& [name, cache] : {std::pair("cache.{}.k", &keys_), {"cache.{}.v", &values_}}) {
       *cache = weights.fresh_list(name, s_.layers, row, Init::zeros(), StorageRole::kv_cache,
                                   kv_dtype);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "blocks/pending.h"
 #include "blocks/pooling.h"
 #include "common/require.h"
 
@@ -126,7 +125,7 @@ class Encoder {
     const Value of_class =
         g.op("ReduceSum", {g.op("Mul", {one_hot, weights})}, {{"axes", last}});
     const Value below = g.op("Clip", {f32(labels)}, {{"min", -1.0}, {"max", 0.0}});
-    const Value counted = f32(g.op("Not", {g.op("Cast", {below}, {{"to", "bool"}})}));
+    const Value counted = f32(g.op("Not", {g.op("Cast", {below}, {{"to", "boolean"}})}));
     const Value weight = g.op("Mul", {of_class, counted});
     const Value sum = g.op("ReduceSum", {g.op("Mul", {terms, weight})});
     return g.op("Div", {sum, g.op("Clip", {g.op("ReduceSum", {weight})}, {{"min", 1e-12}})});
@@ -259,7 +258,7 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
   head.class_weights = weights.fresh("class_weights", {head.classes}, Init::ones(),
                                      StorageRole::constant, DType::f32);
   const std::string text = fmt::format("{}\n", fmt::join(labels, "\n"));
-  BOWLINE_TRY(set_asset(model, "labels", "text/plain", std::as_bytes(std::span(text))));
+  BOWLINE_TRY(model.set_asset("labels", "text/plain", std::as_bytes(std::span(text))));
   return head;
 }
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "blocks/pending.h"
 #include "common/require.h"
 #include "source/json.h"
 #include "source/numbers.h"
@@ -398,7 +397,7 @@ Status Weights::fill() {
     ValueSource source = s.encoding == "plain"
                              ? converted(s.read, s.dtype, p.dtype, s.bytes / size_of(s.dtype))
                              : s.read;
-    BOWLINE_TRY(set_source(model_, p, source)
+    BOWLINE_TRY(model_.set_source(p.name, std::move(source), s.encoding)
                     .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
   }
   return model_.materialize(options_.seed);

@@ -1,0 +1,484 @@
+// Folders of Hugging Face: what of them is taken, tied and dropped, with the bits of the source; and what is wrong with damaged ones.
+#include "fixtures.h"
+#include "source/numbers.h"
+
+namespace bowline::test {
+namespace {
+
+using import::Built;
+using import::BuildOptions;
+using import::Task;
+using import::TensorReport;
+using Use = TensorReport::Use;
+
+std::map<std::string, TensorReport> by_name(const Built& built) {
+  std::map<std::string, TensorReport> out;
+  for (const TensorReport& t : built.tensors) {
+    out[t.name] = t;
+  }
+  return out;
+}
+
+std::vector<std::byte> value_of(const Model& model, const std::string& name) {
+  const auto info = model.describe();
+  EXPECT_TRUE(info.ok());
+  for (const ParameterInfo& p : info.value().parameters) {
+    if (p.name == name) {
+      std::vector<std::byte> out(info.value().storages[p.tie].bytes);
+      const Status got = model.get_value(name, {name, p.dtype, p.shape, out.data()});
+      EXPECT_TRUE(got.ok()) << got.message();
+      return out;
+    }
+  }
+  ADD_FAILURE() << "no parameter " << name;
+  return {};
+}
+
+bool has_note(const Built& built, const std::string& part) {
+  return std::ranges::any_of(
+      built.notes, [&](const std::string& n) { return n.find(part) != std::string::npos; });
+}
+
+void expect_refused(const Result<Built>& built, Code code, std::initializer_list<const char*> parts) {
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.status().code(), code) << built.status().message();
+  for (const char* part : parts) {
+    EXPECT_NE(built.status().message().find(part), std::string::npos) << built.status().message();
+  }
+}
+
+// ------------------------------------------------------------------------------- weights, one Repeat
+
+class Folders : public testing::TestWithParam<const char*> {};
+
+TEST_P(Folders, WeightsHaveTheBitsOfTheSource) {
+  const auto source = huggingface::read(fixture(GetParam()));
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  auto built = build_model(source.value(), {});
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const auto reports = by_name(built.value());
+  ASSERT_EQ(reports.size(), source.value().tensors.size());
+  size_t taken = 0;
+  for (const import::SourceTensor& t : source.value().tensors) {
+    const TensorReport& report = reports.at(t.name);
+    if (report.use == Use::taken) {
+      std::vector<std::byte> bytes(t.bytes);
+      ASSERT_FINE(t.read(0, bytes));
+      EXPECT_EQ(value_of(built.value().model, report.parameter), bytes) << t.name;
+      ++taken;
+    } else {
+      EXPECT_NE(report.use, Use::unexpected);
+      EXPECT_FALSE(report.reason.empty()) << t.name;
+    }
+  }
+  EXPECT_GT(taken, 10u);
+}
+
+TEST_P(Folders, LayersAreOneRepeat) {
+  const auto built = import_folder(fixture(GetParam()));
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const auto info = built.value().model.describe();
+  ASSERT_TRUE(info.ok());
+  for (const EntryPointInfo& entry : info.value().entry_points) {
+    const auto repeats = std::ranges::count(entry.nodes, "Repeat", &NodeInfo::op);
+    EXPECT_EQ(repeats, 1) << entry.name;
+    EXPECT_EQ(std::ranges::find(entry.nodes, "Repeat", &NodeInfo::op)->count, 2u);
+  }
+}
+
+TEST_P(Folders, WhatIsSavedOpensAndIsTheSame) {
+  const auto built = import_folder(fixture(GetParam()));
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const std::string path = testing::TempDir() + "saved_" + GetParam() + ".bowline";
+  ASSERT_FINE(built.value().model.save_compacted(path).status());
+  const auto opened = Model::open(path);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(opened.value().parameters(), built.value().model.parameters());
+  EXPECT_EQ(opened.value().ties(), built.value().model.ties());
+  EXPECT_EQ(opened.value().metadata("task"), name_of(built.value().task));
+  std::filesystem::remove(path);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Folders,
+                         testing::Values("llama", "llama_biased", "llama3", "mistral", "qwen2", "qwen3",
+                                         "gpt2", "bert", "bert_classes", "bert_sentences", "roberta",
+                                         "roberta_classes", "distilbert_classes"),
+                         [](const auto& of) { return std::string(of.param); });
+
+TEST(Dtypes, WeightsAreConvertedToNearestEven) {
+  const auto f32 = import_folder(fixture("llama"));
+  const auto bf16 = import_folder(fixture("llama"), {.dtype = DType::bf16});
+  ASSERT_TRUE(f32.ok() && bf16.ok()) << bf16.status().message();
+  const std::string name = "model.layers.1.mlp.down_proj.weight";
+  const std::vector<std::byte> wide = value_of(f32.value().model, name);
+  const std::vector<std::byte> narrow = value_of(bf16.value().model, name);
+  ASSERT_EQ(narrow.size(), wide.size() / 2);
+  std::vector<std::byte> expected(narrow.size());
+  import::convert(wide, DType::f32, expected, DType::bf16);
+  EXPECT_EQ(narrow, expected);
+}
+
+TEST(Dtypes, AllNumbersOf16BitsSurviveF32) {
+  for (const DType narrow : {DType::f16, DType::bf16}) {
+    std::vector<uint16_t> all(65536), back(65536);
+    std::vector<float> wide(65536);
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i] = static_cast<uint16_t>(i);
+    }
+    import::convert(std::as_bytes(std::span(all)), narrow, std::as_writable_bytes(std::span(wide)),
+                    DType::f32);
+    import::convert(std::as_bytes(std::span(wide)), DType::f32,
+                    std::as_writable_bytes(std::span(back)), narrow);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!std::isnan(wide[i])) {
+        ASSERT_EQ(back[i], all[i]) << name_of(narrow);
+      }
+    }
+  }
+}
+
+TEST(Dtypes, HalvesAreRoundedAsIeeeSays) {
+  const auto f16 = [](float f) {
+    uint16_t h = 0;
+    import::convert(std::as_bytes(std::span(&f, 1)), DType::f32,
+                    std::as_writable_bytes(std::span(&h, 1)), DType::f16);
+    return h;
+  };
+  EXPECT_EQ(f16(1.0f), 0x3c00);
+  EXPECT_EQ(f16(1.00048828125f), 0x3c00);      // half of a step: to even
+  EXPECT_EQ(f16(1.0014647f), 0x3c01);          // just below three halves
+  EXPECT_EQ(f16(1.00146484375f), 0x3c02);      // three halves: to even
+  EXPECT_EQ(f16(65504.0f), 0x7bff);
+  EXPECT_EQ(f16(65519.996f), 0x7bff);
+  EXPECT_EQ(f16(65520.0f), 0x7c00);
+  EXPECT_EQ(f16(-0x1p-24f), 0x8001);
+  EXPECT_EQ(f16(0x1p-25f), 0x0000);
+  EXPECT_EQ(f16(0x1.8p-24f), 0x0002);
+  EXPECT_EQ(f16(0x1.ff8p-15f), 0x03ff);
+  EXPECT_EQ(f16(0x1.ffcp-15f), 0x0400);  // half of a step: to even, which is the least normal one
+}
+
+TEST(Dtypes, AnyRunOfAConvertedTensorIsThatOfTheWhole) {
+  std::vector<float> numbers(40000);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<float>(i) * 0.37f;
+  }
+  const auto bytes = std::as_bytes(std::span(numbers));
+  const ValueSource source = [&](uint64_t first, std::span<std::byte> out) {
+    EXPECT_LE(first + out.size(), bytes.size());
+    std::memcpy(out.data(), bytes.data() + first, out.size());
+    return Status();
+  };
+  const ValueSource narrow = import::converted(source, DType::f32, DType::f16, numbers.size());
+  std::vector<std::byte> whole(numbers.size() * 2);
+  ASSERT_FINE(narrow(0, whole));
+  for (const auto& [first, n] : {std::pair<size_t, size_t>(0, 1), {1, 3}, {32767, 40001}, {79999, 1}}) {
+    std::vector<std::byte> run(n);
+    ASSERT_FINE(narrow(first, run));
+    EXPECT_TRUE(std::ranges::equal(run, std::span(whole).subspan(first, n))) << first;
+  }
+  std::byte beyond[2];
+  EXPECT_EQ(narrow(79999, beyond).code(), Code::bad_argument);
+}
+
+// --------------------------------------------------------------------------------------------- ties
+
+TEST(Ties, AreThoseThatTheSourceDeclares) {
+  const auto same = [](const char* name, const char* a, const char* b) {
+    const auto built = import_folder(fixture(name));
+    EXPECT_TRUE(built.ok()) << built.status().message();
+    const auto tied = built.value().model.same_storage(a, b);
+    EXPECT_TRUE(tied.ok());
+    return tied.value();
+  };
+  EXPECT_TRUE(same("llama3", "model.embed_tokens.weight", "lm_head.weight"));
+  EXPECT_TRUE(same("gpt2", "transformer.wte.weight", "lm_head.weight"));
+  EXPECT_FALSE(same("llama", "model.embed_tokens.weight", "lm_head.weight"));
+}
+
+TEST(Ties, AHeadThatIsAbsentIsTied) {
+  const FolderCopy folder("llama3");
+  folder.replace("config.json", "\"tie_word_embeddings\": true,", "");
+  const auto built = import_folder(folder.path());
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_TRUE(
+      built.value().model.same_storage("model.embed_tokens.weight", "lm_head.weight").value());
+  EXPECT_TRUE(has_note(built.value(), "the source has no head of its own"));
+  folder.replace("config.json", "\"use_cache\"", "\"tie_word_embeddings\": false, \"use_cache\"");
+  expect_refused(import_folder(folder.path()), Code::bad_file,
+                 {"lm_head.weight", "model.embed_tokens.weight", "\"tie_word_embeddings\" to true"});
+}
+
+TEST(Ties, ADeclaredTieOfTwoEqualTensorsDropsNone) {
+  const FolderCopy folder("llama3");
+  auto tensors = read_numbers(folder.path("model.safetensors"));
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"];
+  write_numbers(folder.path("model.safetensors"), tensors);
+  const auto built = import_folder(folder.path());
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const TensorReport head = by_name(built.value()).at("lm_head.weight");
+  EXPECT_EQ(head.use, Use::tied);
+  EXPECT_NE(head.reason.find("tie_word_embeddings"), std::string::npos);
+}
+
+TEST(Ties, ADeclaredTieWhoseTensorsDifferIsRefused) {
+  const FolderCopy folder("llama3");
+  auto tensors = read_numbers(folder.path("model.safetensors"));
+  tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"];
+  tensors["lm_head.weight"].bytes.back() ^= std::byte{1};
+  write_numbers(folder.path("model.safetensors"), tensors);
+  expect_refused(import_folder(folder.path()), Code::bad_file,
+                 {"lm_head.weight", "model.embed_tokens.weight", "values differ",
+                  "set \"tie_word_embeddings\" to false", "remove the other"});
+}
+
+TEST(Ties, EqualTensorsThatNobodyTiesAreReportedAndTiedWhenAskedFor) {
+  const std::string a = "model.layers.0.mlp.up_proj.weight", b = "model.layers.1.mlp.up_proj.weight";
+  const FolderCopy folder("llama");
+  auto tensors = read_numbers(folder.path("model.safetensors"));
+  tensors[b] = tensors[a];
+  write_numbers(folder.path("model.safetensors"), tensors);
+  const auto apart = import_folder(folder.path());
+  ASSERT_TRUE(apart.ok()) << apart.status().message();
+  EXPECT_FALSE(apart.value().model.same_storage(a, b).value());
+  EXPECT_TRUE(has_note(apart.value(), "--tie " + a + " " + b));
+  const auto tied = import_folder(folder.path(), {.ties = {{a, b}}});
+  ASSERT_TRUE(tied.ok()) << tied.status().message();
+  EXPECT_TRUE(tied.value().model.same_storage(a, b).value());
+  EXPECT_EQ(by_name(tied.value()).at(b).use, Use::tied);
+  EXPECT_FALSE(has_note(tied.value(), "--tie"));
+  expect_refused(import_folder(folder.path(), {.ties = {{a, "model.layers.0.mlp.gate_proj.weight"}}}),
+                 Code::bad_argument, {"values differ"});
+  expect_refused(import_folder(folder.path(), {.ties = {{a, "nothing"}}}), Code::bad_argument,
+                 {"nothing", "no tensor"});
+}
+
+TEST(Ties, TensorsOfTheSameBytesAreOne) {
+  const std::string a = "model.layers.0.mlp.up_proj.weight", b = "model.layers.1.mlp.up_proj.weight";
+  const auto source = huggingface::read(fixture("llama"));
+  ASSERT_TRUE(source.ok());
+  import::Source shared = source.value();
+  const auto at = [&](const std::string& name) {
+    return std::ranges::find(shared.tensors, name, &import::SourceTensor::name);
+  };
+  const std::string name = at(b)->name;
+  *at(b) = *at(a);
+  std::ranges::find(shared.tensors.rbegin(), shared.tensors.rend(), a, &import::SourceTensor::name)
+      ->name = name;
+  const auto built = build_model(shared, {});
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_TRUE(built.value().model.same_storage(a, b).value());
+}
+
+// ----------------------------------------------------------------------------- assets and metadata
+
+std::string asset(const Model& model, const std::string& name) {
+  const auto bytes = model.asset(name);
+  EXPECT_TRUE(bytes.ok()) << bytes.status().message();
+  return bytes.ok() ? std::string(reinterpret_cast<const char*>(bytes.value().data()),
+                                  bytes.value().size())
+                    : std::string();
+}
+
+TEST(Metadata, OfADecoder) {
+  const FolderCopy folder("llama");
+  const auto built = import_folder(folder.path());
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const Model& m = built.value().model;
+  const std::pair<const char*, const char*> entries[] = {
+      {"task", "generate"},    {"architecture", "llama"}, {"context_length", "320"},
+      {"vocabulary", "64"},    {"bos_token_id", "1"},     {"eos_token_ids", "2,7"},
+      {"pad_token_id", ""},    {"bos_token", "<s>"},      {"eos_token", "</s>"}};
+  for (const auto& [key, value] : entries) {
+    EXPECT_EQ(m.metadata(key), value) << key;
+  }
+  EXPECT_EQ(asset(m, "chat_template"), "{% for m in messages %}{{ m.content }}{% endfor %}");
+  EXPECT_EQ(asset(m, "tokenizer"), folder.text("tokenizer.json"));
+  EXPECT_EQ(asset(m, "config.json"), folder.text("config.json"));
+  EXPECT_EQ(asset(m, "generation_config.json"), folder.text("generation_config.json"));
+}
+
+TEST(Metadata, OfSentences) {
+  const auto built = import_folder(fixture("bert_sentences"));
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  const Model& m = built.value().model;
+  const std::pair<const char*, const char*> entries[] = {
+      {"task", "embed"},     {"pooling", "mean"},     {"normalize", "true"},
+      {"max_tokens", "32"}, {"context_length", "40"}, {"pad_token_id", "0"}};
+  for (const auto& [key, value] : entries) {
+    EXPECT_EQ(m.metadata(key), value) << key;
+  }
+}
+
+TEST(Metadata, OfClasses) {
+  const auto own = import_folder(fixture("bert_classes"));
+  ASSERT_TRUE(own.ok()) << own.status().message();
+  EXPECT_EQ(own.value().task, Task::classify);
+  EXPECT_EQ(asset(own.value().model, "labels"), "admin\nlibs\nnet\n");
+  EXPECT_EQ(own.value().model.metadata("pooling"), "cls");
+  const auto fresh = import_folder(
+      fixture("bert_sentences"), {.task = Task::classify, .labels = {"a", "b"}, .multi_label = true});
+  ASSERT_TRUE(fresh.ok()) << fresh.status().message();
+  EXPECT_EQ(asset(fresh.value().model, "labels"), "a\nb\n");
+  EXPECT_EQ(fresh.value().model.metadata("multi_label"), "true");
+  EXPECT_EQ(fresh.value().model.metadata("pooling"), "mean");
+  EXPECT_EQ(value_of(fresh.value().model, "classifier.weight").size(), 2u * 32 * sizeof(float));
+}
+
+TEST(Metadata, ASlidingWindowLimitsTheContext) {
+  const FolderCopy folder("mistral");
+  folder.replace("config.json", "\"sliding_window\": null", "\"sliding_window\": 100");
+  const auto built = import_folder(folder.path());
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  EXPECT_EQ(built.value().model.metadata("context_length"), "100");
+  EXPECT_TRUE(has_note(built.value(), "The context is 100 tokens, not 320"));
+}
+
+// --------------------------------------------------------------------------------------- bad folders
+
+struct BadEdit {
+  const char* name;
+  const char* model;
+  const char* file;
+  const char* part;
+  const char* by;
+  Code code;
+  std::vector<const char*> messages;
+};
+
+const std::vector<BadEdit>& bad_edits() {
+  static const std::vector<BadEdit> all = {
+      {"UnknownArchitecture", "llama", "config.json", "\"model_type\": \"llama\"",
+       "\"model_type\": \"mamba\"", Code::unsupported,
+       {"\"mamba\" is not known", "bert", "distilbert", "gpt2", "llama", "mistral", "qwen2", "qwen3",
+        "roberta"}},
+      {"NoArchitecture", "llama", "config.json", "\"model_type\"", "\"model_kind\"", Code::bad_file,
+       {"The config has no \"model_type\""}},
+      {"AnotherWidth", "llama", "config.json", "\"hidden_size\": 32", "\"hidden_size\": 48",
+       Code::bad_file, {"model.embed_tokens.weight has the shape [64,32]", "[64,48]"}},
+      {"AnotherVocabulary", "llama", "config.json", "\"vocab_size\": 64", "\"vocab_size\": 65",
+       Code::bad_file, {"[64,32]", "[65,32]"}},
+      {"MoreLayers", "llama", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
+       Code::bad_file, {"asks for a tensor model.layers.2.input_layernorm.weight"}},
+      {"FewerLayers", "llama", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
+       Code::bad_file, {"9 of the 21 tensors are unexpected: model.layers.1."}},
+      {"BiasesThatAreNot", "llama", "config.json", "\"attention_bias\": false",
+       "\"attention_bias\": true", Code::bad_file, {"model.layers.0.self_attn.q_proj.bias"}},
+      {"BiasesThatAre", "llama_biased", "config.json", "\"mlp_bias\": true", "\"mlp_bias\": false",
+       Code::bad_file, {"unexpected", "bias"}},
+      {"HeadsThatDoNotDivide", "llama", "config.json", "\"num_key_value_heads\": 2",
+       "\"num_key_value_heads\": 3", Code::bad_file, {"4 attention heads over 3"}},
+      {"NoLayers", "llama", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0",
+       Code::bad_file, {"\"num_hidden_layers\" is 0, not an integer from 1"}},
+      {"HugeWidth", "llama", "config.json", "\"hidden_size\": 32",
+       "\"hidden_size\": 18446744073709551615", Code::bad_file, {"\"hidden_size\" is 18446744073709551615"}},
+      {"WidthOfText", "llama", "config.json", "\"hidden_size\": 32", "\"hidden_size\": \"wide\"",
+       Code::bad_file, {"\"hidden_size\" is \"wide\""}},
+      {"UnknownActivation", "llama", "config.json", "\"hidden_act\": \"silu\"",
+       "\"hidden_act\": \"swoosh\"", Code::unsupported, {"\"swoosh\" is not known", "gelu_new", "silu"}},
+      {"UnknownRotation", "llama3", "config.json", "\"rope_type\": \"llama3\"",
+       "\"rope_type\": \"yarn\"", Code::unsupported, {"\"yarn\"", "default, linear, llama3"}},
+      {"RotationWithoutFactor", "llama3", "config.json", "\"factor\": 4.0,", "", Code::bad_file,
+       {"rope_parameters", "has no \"factor\""}},
+      {"ConfigThatIsNoJson", "llama", "config.json", "{", "{,", Code::bad_file,
+       {"is no JSON", "line 1, column 2"}},
+      {"RelativePositions", "bert", "config.json", "\"model_type\"",
+       "\"position_embedding_type\": \"relative_key\", \"model_type\"", Code::unsupported,
+       {"relative_key"}},
+      {"MoreLabelsThanRows", "bert_classes", "config.json", "\"2\": \"net\"",
+       "\"2\": \"net\", \"3\": \"web\"", Code::bad_file, {"4 labels", "classifier.weight", "3 rows"}},
+      {"AnotherPooling", "bert_sentences", "1_Pooling/config.json", "pooling_mode_mean_tokens",
+       "pooling_mode_weightedmean_tokens", Code::unsupported, {"weightedmean_tokens", "cls, mean and max"}},
+      {"NoPooling", "bert_sentences", "1_Pooling/config.json", "true", "false", Code::bad_file,
+       {"switches 0 ways of pooling on"}},
+      {"AnotherModule", "bert_sentences", "modules.json", "models.Normalize", "models.Dense",
+       Code::unsupported, {"sentence_transformers.models.Dense"}},
+      {"ModuleElsewhere", "bert_sentences", "modules.json", "1_Pooling", "../other", Code::bad_file,
+       {"../other", "no name of a file"}},
+      {"ShardOfWhichATensorIsElsewhere", "qwen2", "model.safetensors.index.json", "model-00002-of-00002.safetensors",
+       "model-00003-of-00002.safetensors", Code::bad_file,
+       {"model-00002-of-00002.safetensors\" has a tensor lm_head.weight", "index.json"}},
+      {"ShardElsewhere", "qwen2", "model.safetensors.index.json", "model-00002-of-00002.safetensors",
+       "../model.safetensors", Code::bad_file, {"no name of a file"}},
+      {"ShardOfAnotherTensor", "qwen2", "model.safetensors.index.json", "\"lm_head.weight\"",
+       "\"lm_head.wait\"", Code::bad_file, {"lm_head"}},
+      {"EndIdsOfText", "llama", "generation_config.json", "7", "\"x\"", Code::bad_file,
+       {"\"eos_token_id\"", "not a token id"}},
+  };
+  return all;
+}
+
+class BadFolders : public testing::TestWithParam<size_t> {};
+
+TEST_P(BadFolders, AreRefusedWithASentence) {
+  const BadEdit& bad = bad_edits()[GetParam()];
+  const FolderCopy folder(bad.model);
+  folder.replace(bad.file, bad.part, bad.by);
+  const auto built = import_folder(folder.path());
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.status().code(), bad.code) << built.status().message();
+  for (const char* part : bad.messages) {
+    EXPECT_NE(built.status().message().find(part), std::string::npos)
+        << part << " in " << built.status().message();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BadFolders, testing::Range<size_t>(0, bad_edits().size()),
+                         [](const auto& of) { return std::string(bad_edits()[of.param].name); });
+
+TEST(BadFolder, FilesThatAreMissing) {
+  for (const auto& [file, message] :
+       {std::pair("config.json", "config.json"),
+        {"model.safetensors", "neither model.safetensors nor model.safetensors.index.json"}}) {
+    const FolderCopy folder("llama");
+    std::filesystem::remove(folder.path(file));
+    expect_refused(import_folder(folder.path()), Code::bad_file, {message});
+  }
+}
+
+TEST(BadFolder, AShardThatIsMissing) {
+  const FolderCopy folder("qwen2");
+  std::filesystem::remove(folder.path("model-00002-of-00002.safetensors"));
+  expect_refused(import_folder(folder.path()), Code::bad_file,
+                 {"model-00002-of-00002.safetensors\" is missing", "index.json"});
+}
+
+TEST(BadFolder, DeepJsonIsRefused) {
+  const FolderCopy folder("llama");
+  folder.write("config.json", std::string(10000, '[') + std::string(10000, ']'));
+  expect_refused(import_folder(folder.path()), Code::bad_file, {"nested deeper than 64"});
+}
+
+TEST(BadFolder, ATensorTooManyOrTooFewIsNamed) {
+  const FolderCopy folder("llama");
+  auto tensors = read_numbers(folder.path("model.safetensors"));
+  tensors["model.surprise"] = tensors["model.norm.weight"];
+  write_numbers(folder.path("model.safetensors"), tensors);
+  expect_refused(import_folder(folder.path()), Code::bad_file,
+                 {"1 of the 22 tensors are unexpected: model.surprise"});
+  tensors.erase("model.surprise");
+  tensors.erase("model.norm.weight");
+  write_numbers(folder.path("model.safetensors"), tensors);
+  expect_refused(import_folder(folder.path()), Code::bad_file,
+                 {"asks for a tensor model.norm.weight"});
+}
+
+TEST(BadFolder, TasksAndLabelsThatDoNotGo) {
+  expect_refused(import_folder(fixture("llama"), {.task = Task::embed}), Code::unsupported,
+                 {"A decoder generates"});
+  expect_refused(import_folder(fixture("bert"), {.task = Task::generate}), Code::unsupported,
+                 {"does not generate"});
+  expect_refused(import_folder(fixture("bert"), {.task = Task::classify}), Code::bad_argument,
+                 {"--labels"});
+  expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a"}}),
+                 Code::bad_argument, {"One class"});
+  expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a", "a"}}),
+                 Code::bad_argument, {"label a stands twice"});
+  expect_refused(import_folder(fixture("bert_classes"), {.labels = {"a", "b"}}), Code::bad_argument,
+                 {"2 labels", "3 classes"});
+  expect_refused(import_folder(fixture("bert_classes"), {.pooling = "mean"}), Code::bad_argument,
+                 {"--pooling mean"});
+}
+
+}  // namespace
+}  // namespace bowline::test
