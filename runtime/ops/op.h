@@ -278,6 +278,9 @@ struct OpDef {
   int (*count_outputs)(const Attributes& attributes) = nullptr;
   // (optional) the node only reinterprets its input: no kernel, output 0 is the bytes of input 0.
   bool is_view = false;
+  // (optional) Whether output 0 is the first bytes of input 0, of this shape. Of a state that was written, which keeps its place and
+  // is written no more, a plan needs no copy then.
+  bool (*is_front)(const Attributes& attributes, const Shape& in) = nullptr;
   // (optional) No gradient goes from its outputs to its inputs, which may be trained by other uses.
   bool stops_gradient = false;
   // (optional) What the library adds by itself, found by op_with(): the copy of a value, the sum of two of one shape, a transpose,

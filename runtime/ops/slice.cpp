@@ -50,6 +50,13 @@ Status counted_axes(CountedContext& c) {
   return {};
 }
 
+// Rows from the first on.
+bool is_front(const Attributes& attributes, const Shape& x) {
+  const auto& t = attributes.as<SliceAttributes>();
+  const int axis = t.axis() < 0 ? t.axis() + x.rank() : t.axis();
+  return t.start() == 0 && x.elements(0, axis) == 1;
+}
+
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<SliceAttributes>();
   const Shape& x = c.shape(0);
@@ -70,6 +77,7 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 extern const OpDef op_slice;
 const OpDef op_slice{
     .name = "Slice",
+    .is_front = is_front,
     .types = "A -> A",
     .infer = infer,
     .counted = counted_axes,

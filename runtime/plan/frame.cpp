@@ -9,18 +9,29 @@ using graph::ValueId;
 using graph::ValueInfo;
 using graph::ValueKind;
 
+struct Roots {
+  std::vector<ValueId> of;    // by value
+  std::vector<bool> is_view;  // by node
+};
+
 // Follows views (Reshape), and states that were written, back to the values whose bytes they are.
-std::vector<ValueId> roots_of(const Graph& g) {
-  std::vector<ValueId> roots(g.values.size());
-  for (ValueId v = 0; v < roots.size(); ++v) {
-    roots[v] = v;
+Roots roots_of(const Graph& g) {
+  Roots roots{std::vector<ValueId>(g.values.size()), std::vector<bool>(g.nodes.size())};
+  std::vector<bool> written(g.values.size());  // a state behind its writer
+  for (ValueId v = 0; v < roots.of.size(); ++v) {
+    roots.of[v] = v;
   }
-  for (const Node& node : g.nodes) {
+  for (uint32_t n = 0; n < g.nodes.size(); ++n) {
+    const Node& node = g.nodes[n];
     const OpDef& def = op_def(node.op);
+    roots.is_view[n] = def.is_view || (def.is_front != nullptr && written[node.inputs[0]] &&
+                                       def.is_front(node.attributes, g[node.inputs[0]].shape));
     for (size_t o = 0; o < node.outputs.size(); ++o) {
-      const int from = def.is_view ? 0 : updated_input(def, o);
+      const int from = roots.is_view[n] ? 0 : updated_input(def, o);
       if (from >= 0) {
-        roots[node.outputs[o]] = roots[node.inputs[static_cast<size_t>(from)]];
+        const ValueId in = node.inputs[static_cast<size_t>(from)];
+        roots.of[node.outputs[o]] = roots.of[in];
+        written[node.outputs[o]] = !roots.is_view[n] || written[in];
       }
     }
   }
@@ -29,7 +40,7 @@ std::vector<ValueId> roots_of(const Graph& g) {
 
 // Lets every output be a result of its own: others are copied by a node at the end.
 void separate_outputs(Graph& g, const std::set<size_t>& keep) {
-  const std::vector<ValueId> roots = roots_of(g);
+  const std::vector<ValueId> roots = roots_of(g).of;
   std::set<ValueId> taken;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     const ValueId root = roots[g.outputs[i]];
@@ -57,7 +68,9 @@ void separate_outputs(Graph& g, const std::set<size_t>& keep) {
 
 Frame::Frame(Graph& g, Frame* around, const std::set<size_t>& keep) : graph(g), outer(around) {
   separate_outputs(graph, keep);
-  roots_ = roots_of(graph);
+  Roots roots = roots_of(graph);
+  roots_ = std::move(roots.of);
+  is_view_ = std::move(roots.is_view);
   locations_.resize(graph.values.size());
   record_of.resize(graph.nodes.size());
   find_uses();
@@ -78,7 +91,7 @@ void Frame::find_uses() {
     barriers_[n + 1] = barriers_[n] + (barrier ? 1 : 0);
     for (const ValueId v : node.inputs) {
       last_use_[roots_[v]] = n;
-      readers_[roots_[v]] += op_def(node.op).is_view ? 0 : 1;
+      readers_[roots_[v]] += is_view(n) ? 0 : 1;
     }
   }
   for (const ValueId v : graph.outputs) {

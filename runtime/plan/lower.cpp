@@ -212,7 +212,7 @@ Status Lowering::lower_node(Frame& f, uint32_t n) {
   f.record_of[n] = plan_.program.records.size();
   const OpDef& def = op_def(node.op);
   const bool adds = def.gradient_rows == GradientRows::added;
-  if (def.is_view || (adds && write_into_gradient(f, n))) {
+  if (f.is_view(n) || (adds && write_into_gradient(f, n))) {
     return {};
   }
   return node.repeat ? lower_repeat(f, n) : lower_operator(f, n);

@@ -41,6 +41,8 @@ class Frame {
 
   graph::ValueId root(graph::ValueId v) const { return roots_[v]; }
   Location& location(graph::ValueId v) { return locations_[roots_[v]]; }
+  // Of a node without a record: its output is the bytes of its input.
+  bool is_view(uint32_t n) const { return is_view_[n]; }
   // The item that `i` is now: those of initial values become the regions that they enter.
   uint32_t item_of(uint32_t i) const;
 
@@ -71,6 +73,7 @@ class Frame {
   void find_uses();
 
   std::vector<graph::ValueId> roots_;
+  std::vector<bool> is_view_;
   std::vector<Location> locations_;  // by root value
   std::vector<uint32_t> last_use_, readers_;
   std::vector<bool> is_output_;

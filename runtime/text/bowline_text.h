@@ -161,4 +161,102 @@ class ChatFormat {
 
 // -------------------------------------------------------------------------------------- generation
 
+// How a token is drawn from the logits, in the order of llama.cpp: what stands in the window is penalised; of the rest top_k stay, of
+// these top_p, of these min_p; what stays is drawn from at the temperature.
+struct SamplerOptions {
+  float temperature =
+      0;  // 0: the token of the largest logit (of equal ones the lower id), after the penalty
+  int32_t top_k = 0;  // the so many largest logits; 0: all
+  float top_p = 1;    // the fewest of the most probable that have this probability together
+  float min_p = 0;    // those of at least this part of the largest probability
+  // Positive logits of tokens in the window are divided by it, others multiplied with it, once each. 1: none.
+  float repetition_penalty = 1;
+  int32_t repetition_window = 64;  // tokens at the end of the text, the prompt too
+  // Of Philox4x32-10, whose counter is the position of the token: what is drawn there follows from the logits and the seed.
+  uint64_t seed = 0;
+};
+
+struct GeneratorOptions {
+  int64_t context = 0;  // tokens that a text may have; 0: metadata context_length of the model
+  SamplerOptions sampler = {};
+  // Rows of the plans that read prompts: a piece of n tokens costs as much as the plan that takes it.
+  std::vector<int64_t> prefill_rows = {16, 64, 256};
+  std::optional<std::vector<int32_t>> stop_ids = {};  // none: metadata eos_token_ids of the model
+  std::optional<DType> compute = {};                  // as BoundEntryPoint::compute
+};
+
+class GeneratorState;
+
+// A text of tokens that grows: prompts are fed, answers are drawn one by one. Keys and values of what was read stay in the storages
+// "cache.*" of the model, so a Model has one Generator at a time, and other parts of the program do not run its entry points
+// `prefill` and `decode`. The plans are made by create(), and again only when a verb changes what they read. What a Trainer of the
+// same model does to the weights, the next token sees; what is in the cache was read with the weights of its time, until
+// rewind(0) and feed() read it again.
+//
+// A token goes through `decode` when the next one is drawn, those before it through `prefill` when they are fed. Where the options
+// of the sampler allow it, no more than the 256 largest logits leave the device, and the token is the same.
+//
+// Threads   cancel() may be called from any; for the rest it counts as a Session of the model. Move-only.
+// Lifetime  the Model outlives it.
+class Generator {
+ public:
+  // Gives the cache as many rows as the context has. Errors  bad_argument: an option is out of its range; the model has no entry
+  // points as generation needs them. Those of Model::resize() and Session::create(): the model lies on the device, plans and cache fit.
+  static Result<Generator> create(Model& model, const Device& device,
+                                  const GeneratorOptions& options = {});
+  ~Generator();
+  Generator(Generator&&) noexcept;
+  Generator& operator=(Generator&&) noexcept;
+
+  // Appends tokens to the text. Errors  bad_argument: with them it is longer than the context. index_out_of_range: an id is none of
+  // the vocabulary. cancelled. Those of Session::run(). The text is as before then.
+  Status feed(std::span<const int32_t> ids);
+  // Draws the token behind the text and appends it. Errors  bad_argument: there is no text, or it is longer than the context by the
+  // token that was drawn last. non_finite: the logits are. As feed().
+  Result<int32_t> next();
+  // The first `length` tokens stay, and what the cache has of them. Errors  bad_argument: the text has not so many.
+  Status rewind(size_t length);
+  // Makes the text these tokens; what the cache has of the tokens that both begin with stays. Returns their number. Errors  as feed().
+  Result<size_t> replace(std::span<const int32_t> ids);
+
+  std::span<const int32_t> tokens() const;
+  // Whether the text takes another next().
+  bool has_room() const;
+  // Ends a text, by GeneratorOptions::stop_ids.
+  bool is_stop(int32_t id) const;
+  int64_t context() const;
+  // Of the next tokens. Errors  bad_argument: an option is out of its range.
+  Status set_sampler(const SamplerOptions& options);
+  // Lets the running or next feed() or next() return `cancelled` before its next submission. Any thread.
+  void cancel();
+
+  Counters counters() const;
+  MemoryReport memory() const;
+  // As Session::describe(), of `decode` and the plans of `prefill`.
+  Result<PlanInfo> describe() const;
+  // Tokens for which all logits left the device.
+  uint64_t whole_logits() const;
+
+ private:
+  explicit Generator(std::unique_ptr<GeneratorState> state);
+  std::unique_ptr<GeneratorState> state_;
+};
+
+// Ends a streamed text in front of the first of some strings, and keeps back what may be the begin of one.
+class StopStrings {
+ public:
+  // Empty ones stop nothing.
+  explicit StopStrings(std::vector<std::string> stops);
+  // What can be shown of the text so far and was not. Nothing once stopped() is true.
+  std::string add(std::string_view text);
+  // What was kept back, when no text follows.
+  std::string rest();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string kept_;
+  bool stopped_ = false;
+};
+
 }  // namespace bowline::text

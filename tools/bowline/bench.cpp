@@ -1,8 +1,9 @@
-// bowline bench: times matrix products and training steps, beside the floor of the machine; work on large tables, and with ties;
-// tokenizers.
+// bowline bench: times matrix products, training steps and generation, beside the floor of the machine; work on large tables, and with
+// ties; tokenizers.
 
 #include <nlohmann/json.hpp>
 
+#include "bench/decode.h"
 #include "bench/floor.h"
 #include "bench/table.h"
 #include "bench/ties.h"
@@ -135,6 +136,28 @@ void add_train(CLI::App* bench, Context& context) {
   on_run(verb, context, [o] { return bench_train(*o); });
 }
 
+void add_decode(CLI::App* bench, Context& context) {
+  CLI::App* verb = add_verb(*bench, "decode", "Times generation, one token after the other",
+                            "bowline bench decode lm.bowline --tokens 128 --device cpu -o json");
+  auto o = std::make_shared<BenchDecodeOptions>();
+  verb->add_option("model", o->model, "Model file with the entry points 'prefill' and 'decode'")
+      ->required();
+  verb->add_option("--prompt", o->prompt, "Tokens in front of them")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--tokens", o->tokens, "Tokens that are drawn")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  add_changes(verb, o->changes);
+  add_device(verb, o->device);
+  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+  add_memory_budget(verb, o->memory_budget);
+  verb->add_flag("--no-floor", o->no_floor, "Do not measure the floor");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_decode(*o); });
+}
+
 void add_table(CLI::App* bench, Context& context) {
   CLI::App* verb =
       add_verb(*bench, "table", "Times building, opening, planning, tying and saving by parameters",
@@ -187,12 +210,13 @@ void add_bench_tokenize(CLI::App* bench, Context& context) {
 void add_bench(CLI::App& app, Context& context) {
   CLI::App* bench =
       add_verb(app, "bench",
-               "Times matrix products and training steps, beside the floor; large tables, ties, "
-               "tokenizers",
+               "Times matrix products, training steps and generation, beside the floor; large "
+               "tables, ties, tokenizers",
                "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
   add_train(bench, context);
+  add_decode(bench, context);
   add_table(bench, context);
   add_ties(bench, context);
   add_bench_tokenize(bench, context);

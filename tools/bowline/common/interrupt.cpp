@@ -36,4 +36,9 @@ void defer_interrupts() { deferred = 1; }
 
 bool interrupted() { return count != 0; }
 
+void end_deferral() {
+  deferred = 0;
+  count = 0;
+}
+
 }  // namespace bowline::command

@@ -1,0 +1,402 @@
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cmath>
+#include <new>
+#include <string>
+
+#include "bowline_text.h"
+#include "text/sampler.h"
+
+namespace bowline::text {
+namespace {
+
+constexpr std::string_view kCache = "cache.*";
+
+Status refused(std::string message) { return Status(Code::bad_argument, std::move(message)); }
+
+std::string number(uint64_t n) { return std::to_string(n); }
+
+// The whole text as a number from 0 on.
+std::optional<int64_t> parsed(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && value >= 0;
+  return is_number ? std::optional(value) : std::nullopt;
+}
+
+// "2,32000".
+Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
+  const std::string all = model.metadata("eos_token_ids");
+  std::vector<int32_t> ids;
+  for (size_t at = 0; at < all.size();) {
+    const size_t end = std::min(all.find(',', at), all.size());
+    const std::optional<int64_t> id = parsed(std::string_view(all).substr(at, end - at));
+    if (!id || *id > INT32_MAX) {
+      return Status(Code::bad_file,
+                    "Metadata eos_token_ids (\"" + escaped(all) + "\") is no list of numbers.");
+    }
+    ids.push_back(static_cast<int32_t>(*id));
+    at = end + 1;
+  }
+  return ids;
+}
+
+Result<int64_t> context_of(const Model& model) {
+  const std::string text = model.metadata("context_length");
+  const std::optional<int64_t> length = parsed(text);
+  if (!length || *length < 1) {
+    return Status(text.empty() ? Code::bad_argument : Code::bad_file,
+                  "The model does not say how long a text may be: metadata context_length is \"" +
+                      escaped(text) + "\".");
+  }
+  return *length;
+}
+
+template <class Part>
+const Part* named(const std::vector<Part>& parts, std::string_view name) {
+  const auto found = std::ranges::find(parts, name, &Part::name);
+  return found == parts.end() ? nullptr : &*found;
+}
+
+// What `decode` gives.
+struct Sizes {
+  int64_t vocabulary = 0;
+  int64_t top = 0;
+};
+
+Result<Sizes> sizes_of(const ModelInfo& model) {
+  const auto lacks = [](const std::string& what) {
+    return refused("The model cannot generate: " + what + ".");
+  };
+  for (const std::string_view name : {"prefill", "decode"}) {
+    if (named(model.entry_points, name) == nullptr) {
+      return lacks("it has no entry point \"" + std::string(name) + "\"");
+    }
+  }
+  const EntryPointInfo& decode = *named(model.entry_points, "decode");
+  const auto row = [&](std::string_view name, DType dtype) -> std::optional<int64_t> {
+    const OutputInfo* out = named(decode.outputs, name);
+    const bool fits = out != nullptr && out->dtype == dtype && out->shape &&
+                      out->shape->size() == 2 && (*out->shape)[0] == 1;
+    return fits ? std::optional((*out->shape)[1]) : std::nullopt;
+  };
+  const std::optional<int64_t> all = row("logits", DType::f32);
+  const std::optional<int64_t> top = row("top_logits", DType::f32);
+  const OutputInfo* const lse = named(decode.outputs, "lse");
+  if (!all || !top || row("top_ids", DType::i32) != top || *top < 1 || lse == nullptr ||
+      lse->dtype != DType::f32 || lse->shape != TensorShape{1}) {
+    return lacks(
+        "its entry point \"decode\" does not give logits f32 [1, n], top_logits f32 [1, k], "
+        "top_ids i32 [1, k] and lse f32 [1]");
+  }
+  return Sizes{*all, *top};
+}
+
+// What is thrown where host memory is short becomes a status.
+template <class F>
+auto guarded(const F& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return Status(Code::out_of_memory, "There is no host memory left for a text.");
+  }
+}
+
+}  // namespace
+
+class GeneratorState {
+ public:
+  static Result<std::unique_ptr<GeneratorState>> create(Model& model, const Device& device,
+                                                        const GeneratorOptions& options) {
+    BOWLINE_TRY(check(options.sampler));
+    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_ASSIGN(const Sizes sizes, sizes_of(info));
+    int64_t context = options.context;
+    if (context == 0) {
+      BOWLINE_ASSIGN(context, context_of(model));
+    }
+    if (context < 1 || context > INT32_MAX) {
+      return refused("A context of " + std::to_string(context) + " tokens lies outside 1.." +
+                     number(INT32_MAX) + ".");
+    }
+    BOWLINE_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
+    BOWLINE_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
+    BOWLINE_TRY(model.resize(kCache, context)
+                    .status()
+                    .at("While giving the cache room for " + std::to_string(context) + " tokens."));
+    BOWLINE_ASSIGN(Session session, Session::create(model, device, plans));
+    std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
+    state->sampler = options.sampler;
+    state->stops = options.stop_ids.value_or(std::move(stops));
+    state->context = context;
+    for (size_t i = 1; i < plans.size(); ++i) {
+      state->buckets_.push_back(plans[i].dims[1].value);
+    }
+    state->vocabulary_ = sizes.vocabulary;
+    state->top_.resize(static_cast<size_t>(sizes.top));
+    state->top_ids_.resize(state->top_.size());
+    return state;
+  }
+
+  Status feed(std::span<const int32_t> ids) {
+    if (ids.size() > static_cast<size_t>(context) - std::min(text.size(), size_t(context))) {
+      return refused("The text has " + number(text.size()) + " tokens, and " + number(ids.size()) +
+                     " more do not fit in the context (" + std::to_string(context) + ").");
+    }
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] < 0 || ids[i] >= vocabulary_) {
+        return Status(Code::index_out_of_range,
+                      "Token " + number(i) + " (" + std::to_string(ids[i]) +
+                          ") lies outside the vocabulary (" + std::to_string(vocabulary_) + ").");
+      }
+    }
+    const size_t before = text.size();
+    text.insert(text.end(), ids.begin(), ids.end());
+    const Status read = prefill();
+    if (!read.ok()) {
+      text.resize(before);
+      cached_ = std::min(cached_, before);
+    }
+    return read;
+  }
+
+  Result<int32_t> next() {
+    if (text.empty()) {
+      return refused("There is no text to go on with.");
+    }
+    if (!has_room()) {
+      return refused("The text has " + number(text.size()) + " tokens, more than the context (" +
+                     std::to_string(context) + ").");
+    }
+    BOWLINE_TRY(prefill());
+    BOWLINE_TRY(decode(needs_all(sampler)));
+    std::optional<int32_t> id = drawn();
+    if (!id) {
+      // The same token once more: what it writes into the cache is there already.
+      BOWLINE_TRY(decode(true));
+      id = drawn();
+    }
+    if (!std::isfinite(lse_) || !id) {
+      return Status(Code::non_finite, "The logits behind token " + number(text.size() - 1) +
+                                          " are not finite: the log of the sum of their "
+                                          "exponentials is " +
+                                          std::to_string(lse_) + ".");
+    }
+    text.push_back(*id);
+    return *id;
+  }
+
+  // The last token of a text is always read again, for its logits.
+  void rewind(size_t length) {
+    text.resize(length);
+    cached_ = std::min(cached_, length - std::min<size_t>(length, 1));
+  }
+
+  Result<size_t> replace(std::span<const int32_t> ids) {
+    const size_t same = static_cast<size_t>(std::ranges::mismatch(text, ids).in1 - text.begin());
+    const std::vector<int32_t> before = text;
+    const size_t cached = cached_;
+    rewind(same);
+    const size_t kept = cached_;
+    if (Status fed = feed(ids.subspan(same)); !fed.ok()) {
+      // What was read over the old text is not in the cache any more.
+      text = before;
+      cached_ = std::min(cached, kept);
+      return fed;
+    }
+    return kept;
+  }
+
+  bool has_room() const { return text.size() <= static_cast<size_t>(context); }
+  Counters counters() const { return session_.counters(); }
+  MemoryReport memory() const { return session_.memory(); }
+  Result<PlanInfo> describe() const { return session_.describe(); }
+
+  std::vector<int32_t> text;
+  std::vector<int32_t> stops;
+  SamplerOptions sampler;
+  int64_t context = 0;
+  uint64_t whole_logits = 0;
+  std::atomic<bool> cancelled = false;
+
+ private:
+  explicit GeneratorState(Session session) : session_(std::move(session)) {}
+
+  // `decode`, then `prefill` for each number of rows.
+  static Result<std::vector<BoundEntryPoint>> plans_of(const GeneratorOptions& options,
+                                                       int64_t context) {
+    const BoundDim all{"kv_length", context};
+    std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute}};
+    int64_t before = 0;
+    for (const int64_t rows : options.prefill_rows) {
+      if (rows <= before) {
+        return refused("The rows of prefill (" + std::to_string(rows) + " behind " +
+                       std::to_string(before) + ") do not ascend from 1 on.");
+      }
+      if (before < context) {
+        plans.push_back({"prefill", {all, {"rows", std::min(rows, context)}}, options.compute});
+      }
+      before = rows;
+    }
+    if (plans.size() == 1) {
+      return refused("There are no rows of prefill.");
+    }
+    return plans;
+  }
+
+  Status require_going_on() {
+    return cancelled.exchange(false) ? Status(Code::cancelled, "The generation is cancelled.")
+                                     : Status();
+  }
+
+  // As many tokens as the next plan takes. One that is more than half empty waits for the rest.
+  size_t piece_of(size_t waiting) const {
+    size_t piece = static_cast<size_t>(buckets_.front());
+    for (const int64_t rows : buckets_) {
+      piece = static_cast<size_t>(rows) < 2 * waiting ? static_cast<size_t>(rows) : piece;
+    }
+    return std::min(piece, waiting);
+  }
+
+  // Reads what is not in the cache yet, but for the last token.
+  Status prefill() {
+    while (cached_ + 1 < text.size()) {
+      BOWLINE_TRY(require_going_on());
+      const size_t rows = piece_of(text.size() - 1 - cached_);
+      positions_.resize(rows);
+      for (size_t i = 0; i < rows; ++i) {
+        positions_[i] = static_cast<int32_t>(cached_ + i);
+      }
+      const auto n = static_cast<int64_t>(rows);
+      const Tensor in[] = {{"tokens", DType::i32, {1, n}, text.data() + cached_},
+                           {"positions", DType::i32, {n}, positions_.data()}};
+      const StepValue steps[] = {{"position", cached_}, {"kv_length", cached_ + rows}};
+      BOWLINE_TRY(session_.run("prefill", in, {}, steps));
+      cached_ += rows;
+    }
+    return {};
+  }
+
+  Status decode(bool whole) {
+    BOWLINE_TRY(require_going_on());
+    const size_t position = text.size() - 1;
+    auto at = static_cast<int32_t>(position);
+    all_.resize(whole ? static_cast<size_t>(vocabulary_) : 0);
+    const auto k = static_cast<int64_t>(top_.size());
+    const Tensor in[] = {{"tokens", DType::i32, {1, 1}, &text.back()},
+                         {"positions", DType::i32, {1}, &at}};
+    const Tensor out[] = {{"lse", DType::f32, {1}, &lse_},
+                          {"top_logits", DType::f32, {1, k}, top_.data()},
+                          {"top_ids", DType::i32, {1, k}, top_ids_.data()},
+                          {"logits", DType::f32, {1, vocabulary_}, all_.data()}};
+    const StepValue steps[] = {{"position", position}, {"kv_length", text.size()}};
+    BOWLINE_TRY(session_.run("decode", in, std::span(out).first(whole ? 4 : 3), steps));
+    cached_ = std::max(cached_, text.size());
+    whole_logits += whole ? 1 : 0;
+    return {};
+  }
+
+  std::optional<int32_t> drawn() const {
+    const size_t window = std::min(text.size(), static_cast<size_t>(sampler.repetition_window));
+    const Logits logits{top_, top_ids_, lse_, all_, static_cast<size_t>(vocabulary_)};
+    return draw(sampler, logits, std::span(text).last(window), text.size());
+  }
+
+  Session session_;
+  std::vector<int64_t> buckets_;
+  int64_t vocabulary_ = 0;
+  size_t cached_ = 0;  // tokens of the text whose keys and values the cache has
+  std::vector<int32_t> positions_;
+  float lse_ = 0;
+  std::vector<float> top_;
+  std::vector<int32_t> top_ids_;
+  std::vector<float> all_;
+};
+
+Result<Generator> Generator::create(Model& model, const Device& device,
+                                    const GeneratorOptions& options) {
+  return guarded([&]() -> Result<Generator> {
+    BOWLINE_ASSIGN(std::unique_ptr<GeneratorState> state,
+                   GeneratorState::create(model, device, options));
+    return Generator(std::move(state));
+  });
+}
+
+Generator::Generator(std::unique_ptr<GeneratorState> state) : state_(std::move(state)) {}
+Generator::~Generator() = default;
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+
+namespace {
+
+Status moved_from() { return refused("The generator was moved from."); }
+
+}  // namespace
+
+Status Generator::feed(std::span<const int32_t> ids) {
+  return state_ == nullptr ? moved_from() : guarded([&]() -> Status { return state_->feed(ids); });
+}
+
+Result<int32_t> Generator::next() {
+  return state_ == nullptr ? Result<int32_t>(moved_from())
+                           : guarded([&]() -> Result<int32_t> { return state_->next(); });
+}
+
+Status Generator::rewind(size_t length) {
+  if (state_ == nullptr) {
+    return moved_from();
+  }
+  if (length > state_->text.size()) {
+    return refused("The text has " + number(state_->text.size()) + " tokens, not " +
+                   number(length) + ".");
+  }
+  state_->rewind(length);
+  return {};
+}
+
+Result<size_t> Generator::replace(std::span<const int32_t> ids) {
+  return state_ == nullptr ? Result<size_t>(moved_from())
+                           : guarded([&]() -> Result<size_t> { return state_->replace(ids); });
+}
+
+std::span<const int32_t> Generator::tokens() const {
+  return state_ == nullptr ? std::span<const int32_t>() : state_->text;
+}
+
+bool Generator::has_room() const { return state_ != nullptr && state_->has_room(); }
+
+bool Generator::is_stop(int32_t id) const {
+  return state_ != nullptr && std::ranges::find(state_->stops, id) != state_->stops.end();
+}
+
+int64_t Generator::context() const { return state_ == nullptr ? 0 : state_->context; }
+
+Status Generator::set_sampler(const SamplerOptions& options) {
+  if (state_ == nullptr) {
+    return moved_from();
+  }
+  BOWLINE_TRY(check(options));
+  state_->sampler = options;
+  return {};
+}
+
+void Generator::cancel() {
+  if (state_ != nullptr) {
+    state_->cancelled = true;
+  }
+}
+
+Counters Generator::counters() const { return state_ == nullptr ? Counters{} : state_->counters(); }
+
+MemoryReport Generator::memory() const {
+  return state_ == nullptr ? MemoryReport{} : state_->memory();
+}
+
+Result<PlanInfo> Generator::describe() const {
+  return state_ == nullptr ? Result<PlanInfo>(moved_from()) : state_->describe();
+}
+
+uint64_t Generator::whole_logits() const { return state_ == nullptr ? 0 : state_->whole_logits; }
+
+}  // namespace bowline::text

@@ -1,0 +1,228 @@
+// What the largest logits decide. Let b be the least of the K that are known. Every other logit is at most b, and a penalty of at
+// least 1 makes no logit larger, so:
+//
+// - What is larger than b after the penalty is larger than all that is not known: these are the first in the order of all tokens. Without
+//   a penalty all K are, as equal logits have the order of their ids.
+// - Greedy needs the first, top-k the first k. min-p needs those down to a bound, and one more that lies below it.
+// - The probabilities of top-p are relative to what top-k left, or, without it, to all: then the lse of the device is their measure. It is that
+//   of the logits without penalty, so with one that meets a token all are needed.
+// - Without any of these every token may be drawn: all are needed.
+//
+// Source  the order of the steps, and what each does: llama.cpp (src/llama-sampling.cpp), its default chain.
+#include "text/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace bowline::text {
+namespace {
+
+struct Candidate {
+  float logit = 0;
+  int32_t id = 0;
+};
+
+// Whether b stands in front of a.
+bool is_behind(const Candidate& a, const Candidate& b) {
+  return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+}
+
+// The candidates from the largest logit on, as far as they are known.
+class Order {
+ public:
+  Order(const SamplerOptions& options, const Logits& logits, std::span<const int32_t> window) {
+    const bool is_all = !logits.all.empty();
+    const size_t known = is_all ? logits.all.size() : logits.top.size();
+    heap_.reserve(known);
+    for (size_t i = 0; i < known; ++i) {
+      heap_.push_back(is_all ? Candidate{logits.all[i], static_cast<int32_t>(i)}
+                             : Candidate{logits.top[i], logits.ids[i]});
+    }
+    const bool has_rest = known < logits.vocabulary;
+    const float least = has_rest ? logits.top.back() : 0;
+    penalised_ = options.repetition_penalty != 1 && !window.empty();
+    if (penalised_) {
+      penalise(options.repetition_penalty, window);
+      has_bound_ = has_rest;
+      bound_ = least;
+    }
+    std::ranges::make_heap(heap_, is_behind);
+  }
+
+  // The next one; none: it is not known, or there are no more.
+  std::optional<Candidate> next() {
+    if (heap_.empty() || (has_bound_ && heap_.front().logit <= bound_)) {
+      return std::nullopt;
+    }
+    std::ranges::pop_heap(heap_, is_behind);
+    const Candidate out = heap_.back();
+    heap_.pop_back();
+    return out;
+  }
+  bool penalised() const { return penalised_; }
+  // Log of the sum of e^logit over what has not been taken.
+  double lse() const {
+    const double most = heap_.empty() ? 0 : static_cast<double>(heap_.front().logit);
+    double sum = 0;
+    for (const Candidate& c : heap_) {
+      sum += std::exp(static_cast<double>(c.logit) - most);
+    }
+    return most + std::log(sum);
+  }
+
+ private:
+  void penalise(float penalty, std::span<const int32_t> window) {
+    std::vector<int32_t> ids(window.begin(), window.end());
+    std::ranges::sort(ids);
+    for (Candidate& c : heap_) {
+      if (std::ranges::binary_search(ids, c.id)) {
+        c.logit = c.logit > 0 ? c.logit / penalty : c.logit * penalty;
+      }
+    }
+  }
+
+  std::vector<Candidate> heap_;
+  bool penalised_ = false;
+  bool has_bound_ = false;
+  float bound_ = 0;
+};
+
+// In [0, 1), of 53 bits.
+double uniform(uint64_t seed, uint64_t position) {
+  const RandomBlock bits =
+      philox({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), 0, 0},
+             {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const uint64_t joined = (uint64_t{bits[0]} << 32 | bits[1]) >> 11;
+  return static_cast<double>(joined) * 0x1p-53;
+}
+
+// The first of top_k; none: not so many are known.
+std::optional<std::vector<Candidate>> first_k(size_t k, Order& order) {
+  std::vector<Candidate> kept;
+  while (kept.size() < k) {
+    const std::optional<Candidate> c = order.next();
+    if (!c) {
+      return std::nullopt;
+    }
+    kept.push_back(*c);
+  }
+  return kept;
+}
+
+double lse_of(std::span<const Candidate> kept) {
+  double sum = 0;
+  for (const Candidate& c : kept) {
+    sum += std::exp(static_cast<double>(c.logit - kept[0].logit));
+  }
+  return static_cast<double>(kept[0].logit) + std::log(sum);
+}
+
+// What top-p and min-p leave of tokens that come one by one, of which `lse` is the measure.
+class Cut {
+ public:
+  Cut(const SamplerOptions& options, double lse) : options_(options), lse_(lse) {}
+
+  // Takes it, or is done without it.
+  bool take(const Candidate& c) {
+    if (kept.empty()) {
+      least_ = options_.min_p == 0 ? -INFINITY : c.logit + std::log(options_.min_p);
+    }
+    if (done_ || c.logit < least_) {
+      return false;
+    }
+    kept.push_back(c);
+    if (options_.top_p < 1) {
+      sum_ += std::exp(static_cast<double>(c.logit) - lse_);
+      done_ = sum_ >= static_cast<double>(options_.top_p);
+    }
+    return !done_;
+  }
+
+  std::vector<Candidate> kept;
+
+ private:
+  const SamplerOptions& options_;
+  double lse_;
+  double sum_ = 0;
+  float least_ = 0;
+  bool done_ = false;
+};
+
+// What may be drawn, from the most probable on; none: it is not known.
+std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, const Logits& logits,
+                                                Order& order) {
+  const auto top_k = static_cast<size_t>(options.top_k);
+  if (top_k != 0) {
+    std::optional<std::vector<Candidate>> first =
+        first_k(std::min(top_k, logits.vocabulary), order);
+    if (!first) {
+      return std::nullopt;
+    }
+    Cut cut(options, lse_of(*first));
+    for (size_t i = 0; i < first->size() && cut.take((*first)[i]); ++i) {
+    }
+    return std::move(cut.kept);
+  }
+  const bool is_all = !logits.all.empty();
+  if (!is_all && options.top_p < 1 && order.penalised()) {
+    return std::nullopt;
+  }
+  Cut cut(options, order.penalised() ? order.lse() : static_cast<double>(logits.lse));
+  std::optional<Candidate> c = order.next();
+  while (c && cut.take(*c)) {
+    c = order.next();
+  }
+  const bool is_known = c || is_all || logits.top.size() == logits.vocabulary;
+  return is_known ? std::optional(std::move(cut.kept)) : std::nullopt;
+}
+
+}  // namespace
+
+Status check(const SamplerOptions& o) {
+  const auto require = [](bool holds, const char* what, double value, const char* wrong) {
+    return holds ? Status()
+                 : Status(Code::bad_argument, std::string("The ") + what + " (" +
+                                                  std::to_string(value) + ") " + wrong + ".");
+  };
+  BOWLINE_TRY(require(o.temperature >= 0 && std::isfinite(o.temperature), "temperature",
+                      static_cast<double>(o.temperature), "is not a number from 0 on"));
+  BOWLINE_TRY(require(o.top_k >= 0, "top_k", o.top_k, "is negative"));
+  BOWLINE_TRY(require(o.top_p > 0 && o.top_p <= 1, "top_p", static_cast<double>(o.top_p),
+                      "does not lie between 0 and 1"));
+  BOWLINE_TRY(require(o.min_p >= 0 && o.min_p <= 1, "min_p", static_cast<double>(o.min_p),
+                      "does not lie between 0 and 1"));
+  BOWLINE_TRY(require(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty),
+                      "repetition penalty", static_cast<double>(o.repetition_penalty),
+                      "is not a number from 1 on"));
+  return require(o.repetition_window >= 0, "repetition window", o.repetition_window, "is negative");
+}
+
+bool needs_all(const SamplerOptions& o) {
+  return o.temperature > 0 && o.top_k == 0 && o.top_p == 1 && o.min_p == 0;
+}
+
+std::optional<int32_t> draw(const SamplerOptions& options, const Logits& logits,
+                            std::span<const int32_t> window, uint64_t position) {
+  Order order(options, logits, window);
+  if (options.temperature == 0) {
+    const std::optional<Candidate> first = order.next();
+    return first ? std::optional(first->id) : std::nullopt;
+  }
+  const std::optional<std::vector<Candidate>> kept = remaining(options, logits, order);
+  if (!kept || kept->empty()) {
+    return std::nullopt;
+  }
+  std::vector<double> sums;
+  double sum = 0;
+  for (const Candidate& c : *kept) {
+    sum += std::exp(static_cast<double>(c.logit - kept->front().logit) /
+                    static_cast<double>(options.temperature));
+    sums.push_back(sum);
+  }
+  const double at = uniform(options.seed, position) * sum;
+  const auto chosen = std::ranges::upper_bound(sums, at);
+  const size_t last = kept->size() - 1;
+  return (*kept)[std::min(static_cast<size_t>(chosen - sums.begin()), last)].id;
+}
+
+}  // namespace bowline::text

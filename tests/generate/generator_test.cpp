@@ -1,0 +1,309 @@
+// Generation with a cache, against the whole text through `forward`.
+#include <thread>
+
+#include "bowline_text.h"
+#include "generate/decoder_model.h"
+#include "ties/seed_models.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+using text::Generator;
+using text::GeneratorOptions;
+using text::SamplerOptions;
+using Ids = std::vector<int32_t>;
+
+Ids some_ids(size_t n, int64_t vocabulary, uint32_t seed = 1) {
+  Ids out;
+  for (uint32_t i = 0; i < n; ++i) {
+    out.push_back(static_cast<int32_t>(philox({i, seed, 0, 0}, {3, 3})[0] %
+                                       static_cast<uint64_t>(vocabulary)));
+  }
+  return out;
+}
+
+Ids answer(Generator& g, size_t n) {
+  Ids out;
+  for (size_t i = 0; i < n; ++i) {
+    out.push_back(must(g.next()));
+  }
+  return out;
+}
+
+// logits [rows, vocabulary] of the whole text at once.
+Floats recomputed(const Model& model, const Device& device, Ids text, int64_t vocabulary) {
+  const auto n = static_cast<int64_t>(text.size());
+  Session s = must(
+      Session::create(model, device, "forward", std::vector<BoundDim>{{"batch", 1}, {"seq", n}}));
+  Floats out(static_cast<size_t>(n * vocabulary));
+  const Tensor in = tensor("tokens", {1, n}, text), to = tensor("logits", {1, n, vocabulary}, out);
+  must(s.run({&in, 1}, {&to, 1}));
+  return out;
+}
+
+class Generation : public OnDevice {
+ protected:
+  void SetUp() override {
+    OnDevice::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) {
+      ASSERT_OK(model_.to(device_));
+    }
+  }
+  Generator generator(const GeneratorOptions& options = {.context = 320}) {
+    return must(Generator::create(model_, device_, options));
+  }
+  DecoderShape shape_;
+  Model model_ = decoder_model(shape_);
+};
+
+TEST_P(Generation, GreedyIsWhatTheWholeTextGives) {
+  Generator g = generator();
+  const Ids prompt = some_ids(43, shape_.vocabulary);
+  ASSERT_OK(g.feed(prompt));
+  const Ids drawn = answer(g, 256);
+  const Ids all(g.tokens().begin(), g.tokens().end());
+  ASSERT_EQ(all.size(), 299u);
+  const Floats logits = recomputed(model_, device_, all, shape_.vocabulary);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const auto row = logits.begin() + static_cast<ptrdiff_t>(prompt.size() - 1 + i) * 300;
+    ASSERT_EQ(drawn[i], std::max_element(row, row + 300) - row) << i;
+  }
+  EXPECT_EQ(g.whole_logits(), 0u);
+}
+
+TEST_P(Generation, PlansAreMadeOnce) {
+  Generator g = generator();
+  const Counters begin = g.counters();
+  EXPECT_EQ(begin.plan_builds, 4u);
+  EXPECT_EQ(begin.recordings, 4u);
+  for (const size_t n : {1, 2, 17, 40, 130}) {
+    ASSERT_OK(g.feed(some_ids(n, shape_.vocabulary)));
+    (void)answer(g, 3);
+    ASSERT_OK(g.rewind(n));
+  }
+  ASSERT_OK(g.set_sampler({.temperature = 0.8f}));
+  (void)answer(g, 3);
+  EXPECT_EQ(g.counters().plan_builds, 4u);
+  EXPECT_EQ(g.counters().recordings, 4u);
+}
+
+TEST_P(Generation, APromptMayComeInAnyPieces) {
+  Generator g = generator();
+  const Ids prompt = some_ids(150, shape_.vocabulary);
+  ASSERT_OK(g.feed(prompt));
+  const Ids wanted = answer(g, 12);
+  for (const size_t piece : {1u, 7u, 64u}) {
+    ASSERT_OK(g.rewind(0));
+    for (size_t at = 0; at < prompt.size(); at += piece) {
+      ASSERT_OK(g.feed(std::span(prompt).subspan(at, std::min(piece, prompt.size() - at))));
+    }
+    EXPECT_EQ(answer(g, 12), wanted) << piece;
+  }
+}
+
+TEST_P(Generation, APrefixStaysInTheCache) {
+  Generator g = generator();
+  Ids text = some_ids(40, shape_.vocabulary);
+  ASSERT_OK(g.feed(text));
+  const Ids first = answer(g, 10);
+  ASSERT_OK(g.rewind(40));
+  EXPECT_EQ(answer(g, 10), first);
+  // Another text that begins as this one does: with the answer, and other tokens behind it.
+  text.insert(text.end(), first.begin(), first.end());
+  const Ids more = some_ids(9, shape_.vocabulary, 2);
+  text.insert(text.end(), more.begin(), more.end());
+  const uint64_t before = g.counters().submits;
+  EXPECT_EQ(must(g.replace(text)), 49u);
+  EXPECT_EQ(g.counters().submits, before + 1);
+  const Ids second = answer(g, 10);
+  ASSERT_OK(g.rewind(0));
+  ASSERT_OK(g.feed(text));
+  EXPECT_EQ(answer(g, 10), second);
+}
+
+TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
+  GeneratorOptions options{.context = 320};
+  options.sampler = {.temperature = 0.9f, .top_k = 20, .top_p = 0.95f, .seed = 5};
+  Generator g = generator(options);
+  const Ids prompt = some_ids(20, shape_.vocabulary);
+  ASSERT_OK(g.feed(prompt));
+  const Ids first = answer(g, 30);
+  EXPECT_EQ(g.whole_logits(), 0u);
+  ASSERT_OK(g.rewind(20));
+  EXPECT_EQ(answer(g, 30), first);
+  ASSERT_OK(g.rewind(20));
+  options.sampler.seed = 6;
+  ASSERT_OK(g.set_sampler(options.sampler));
+  EXPECT_NE(answer(g, 30), first);
+  // Every token may be drawn.
+  ASSERT_OK(g.set_sampler({.temperature = 1.5f}));
+  ASSERT_OK(g.rewind(20));
+  (void)answer(g, 5);
+  EXPECT_EQ(g.whole_logits(), 5u);
+}
+
+BOWLINE_ON_ALL_DEVICES(Generation);
+
+class GenerationOnCpu : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK(model_.to(cpu_)); }
+  Generator generator(const GeneratorOptions& options) {
+    return must(Generator::create(model_, cpu_, options));
+  }
+  void expect_refused(const GeneratorOptions& options, Code code, const std::string& text) {
+    const auto made = Generator::create(model_, cpu_, options);
+    ASSERT_FALSE(made.ok()) << text;
+    EXPECT_EQ(made.status().code(), code);
+    EXPECT_NE(made.status().message().find(text), std::string::npos) << made.status().message();
+  }
+  DecoderShape shape_;
+  Model model_ = decoder_model(shape_);
+  Device cpu_ = open_test_device("cpu");
+};
+
+TEST_F(GenerationOnCpu, ATextEndsWhereTheContextDoes) {
+  Generator g = generator({.context = 20});
+  EXPECT_EQ(g.context(), 20);
+  const Ids prompt = some_ids(18, shape_.vocabulary);
+  const Status long_one = g.feed(some_ids(21, shape_.vocabulary));
+  EXPECT_EQ(long_one.code(), Code::bad_argument);
+  EXPECT_EQ(long_one.message(),
+            "The text has 0 tokens, and 21 more do not fit in the context (20).");
+  EXPECT_TRUE(g.tokens().empty());
+  ASSERT_OK(g.feed(prompt));
+  EXPECT_FALSE(g.feed(prompt).ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(g.has_room());
+    ASSERT_OK(g.next());
+  }
+  EXPECT_FALSE(g.has_room());
+  const auto none = g.next();
+  EXPECT_EQ(none.status().message(), "The text has 21 tokens, more than the context (20).");
+  EXPECT_EQ(g.tokens().size(), 21u);
+  ASSERT_OK(g.rewind(5));
+  ASSERT_OK(g.next());
+}
+
+TEST_F(GenerationOnCpu, WhatIsNoTextIsRefused) {
+  Generator g = generator({.context = 20});
+  EXPECT_EQ(g.next().status().message(), "There is no text to go on with.");
+  const Ids bad = {1, 300}, negative = {-1};
+  EXPECT_EQ(g.feed(bad).code(), Code::index_out_of_range);
+  EXPECT_EQ(g.feed(bad).message(), "Token 1 (300) lies outside the vocabulary (300).");
+  EXPECT_EQ(g.feed(negative).code(), Code::index_out_of_range);
+  EXPECT_TRUE(g.tokens().empty());
+  EXPECT_EQ(g.rewind(1).message(), "The text has 0 tokens, not 1.");
+  Generator taken = std::move(g);
+  EXPECT_EQ(g.next().status().message(), "The generator was moved from.");
+  EXPECT_EQ(g.feed(bad).code(), Code::bad_argument);
+}
+
+TEST_F(GenerationOnCpu, OptionsOutsideTheirRangeAreRefused) {
+  expect_refused({.context = -1}, Code::bad_argument, "A context of -1 tokens");
+  expect_refused({.sampler = {.top_p = 2}}, Code::bad_argument, "top_p (2");
+  expect_refused({.prefill_rows = {}}, Code::bad_argument, "no rows of prefill");
+  expect_refused({.prefill_rows = {16, 16}}, Code::bad_argument, "(16 behind 16) do not ascend");
+  expect_refused({.prefill_rows = {0}}, Code::bad_argument, "do not ascend");
+  ASSERT_OK(model_.set_metadata("eos_token_ids", "2,x"));
+  expect_refused({}, Code::bad_file, "eos_token_ids (\"2,x\") is no list of numbers");
+  ASSERT_OK(model_.set_metadata("eos_token_ids", ""));
+  ASSERT_OK(model_.set_metadata("context_length", "many"));
+  expect_refused({}, Code::bad_file, "context_length is \"many\"");
+  ASSERT_OK(model_.set_metadata("context_length", ""));
+  expect_refused({}, Code::bad_argument, "does not say how long a text may be");
+}
+
+TEST_F(GenerationOnCpu, AModelThatCannotGenerateIsRefused) {
+  Model bare;
+  auto none = Generator::create(bare, cpu_, {.context = 8});
+  EXPECT_EQ(none.status().message(),
+            "The model cannot generate: it has no entry point \"prefill\".");
+  Model other;
+  for (const char* name : {"prefill", "decode"}) {
+    GraphBuilder g(other, name);
+    g.output("logits", g.op("Copy", {g.input("x", DType::f32, {1, 4})}));
+    ASSERT_OK(g.finish());
+  }
+  none = Generator::create(other, cpu_, {.context = 8});
+  EXPECT_NE(none.status().message().find("does not give logits f32 [1, n]"), std::string::npos)
+      << none.status().message();
+}
+
+TEST_F(GenerationOnCpu, TheModelSaysWhatEndsAText) {
+  ASSERT_OK(model_.set_metadata("eos_token_ids", "2,17"));
+  const Generator g = generator({});
+  EXPECT_TRUE(g.is_stop(2) && g.is_stop(17));
+  EXPECT_FALSE(g.is_stop(1));
+  EXPECT_EQ(g.context(), shape_.context);
+  const Generator own = generator({.context = 8, .stop_ids = Ids{4}});
+  EXPECT_TRUE(own.is_stop(4));
+  EXPECT_FALSE(own.is_stop(2));
+}
+
+TEST_F(GenerationOnCpu, ACancelledTextGoesOn) {
+  Generator g = generator({.context = 320});
+  const Ids prompt = some_ids(50, shape_.vocabulary);
+  ASSERT_OK(g.feed(prompt));
+  const Ids wanted = answer(g, 4);
+  ASSERT_OK(g.rewind(0));
+  std::thread([&] { g.cancel(); }).join();
+  EXPECT_EQ(g.feed(prompt).code(), Code::cancelled);
+  EXPECT_TRUE(g.tokens().empty());
+  ASSERT_OK(g.feed(prompt));
+  g.cancel();
+  EXPECT_EQ(g.next().status().code(), Code::cancelled);
+  EXPECT_EQ(g.tokens().size(), 50u);
+  EXPECT_EQ(answer(g, 4), wanted);
+}
+
+// A text that could not be replaced goes on as it did, though its cache was written over.
+TEST_F(GenerationOnCpu, ATextThatIsNotReplacedStays) {
+  Generator g = generator({.context = 60});
+  ASSERT_OK(g.feed(some_ids(40, shape_.vocabulary)));
+  const Ids wanted = answer(g, 8);
+  ASSERT_OK(g.rewind(40));
+  Ids other = some_ids(30, shape_.vocabulary, 2);
+  other.push_back(-1);
+  EXPECT_EQ(g.replace(other).status().code(), Code::index_out_of_range);
+  EXPECT_EQ(g.tokens().size(), 40u);
+  EXPECT_EQ(answer(g, 8), wanted);
+}
+
+TEST_F(GenerationOnCpu, LogitsThatAreNotFiniteAreSaidToBe) {
+  Floats gamma(static_cast<size_t>(shape_.width), NAN);
+  ASSERT_OK(set(model_, "model.norm.weight", {shape_.width}, gamma));
+  Generator g = generator({.context = 20});
+  ASSERT_OK(g.feed(some_ids(3, shape_.vocabulary)));
+  EXPECT_EQ(g.next().status().code(), Code::non_finite);
+  EXPECT_EQ(g.tokens().size(), 3u);
+}
+
+// What Slice takes of a written cache lies where the cache does: nothing of its size is in the arena.
+TEST_F(GenerationOnCpu, TheCacheIsReadWhereItLies) {
+  const Generator small = generator({.context = 64, .prefill_rows = {16}});
+  const uint64_t arena = small.memory().arena_bytes;
+  const Generator large = generator({.context = 4096, .prefill_rows = {16}});
+  EXPECT_EQ(large.memory().arena_bytes, arena);
+}
+
+TEST_F(GenerationOnCpu, SixteenBitsGenerateToo) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    shape_.dtype = dtype;
+    Model model = decoder_model(shape_);
+    ASSERT_OK(model.to(cpu_));
+    Generator g = must(Generator::create(model, cpu_, {.context = 64}));
+    ASSERT_OK(g.feed(some_ids(20, shape_.vocabulary)));
+    const Ids drawn = answer(g, 20);
+    const Floats logits =
+        recomputed(model, cpu_, Ids(g.tokens().begin(), g.tokens().end()), shape_.vocabulary);
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      const auto row = logits.begin() + static_cast<ptrdiff_t>(19 + i) * 300;
+      // Roundings to 16 bits may exchange two tokens that are as likely.
+      EXPECT_GE(row[drawn[i]], *std::max_element(row, row + 300) * 0.98f) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bowline::test

@@ -1,0 +1,164 @@
+#include "bench/decode.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "bench/floor.h"
+#include "bowline_text.h"
+#include "common/report.h"
+#include "common/require.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What one token reads.
+struct Traffic {
+  uint64_t weights = 0;      // bytes, each storage once
+  uint64_t cache_entry = 0;  // bytes of the cache for each token of the text
+};
+
+// An embedding reads one row, which is not counted; a head that is tied to it reads all.
+Traffic traffic_of(const ModelInfo& model, const PlanInfo& plan) {
+  std::set<uint32_t> read;
+  const auto decode = std::ranges::find(plan.segments, "decode",
+                                        [](const SegmentInfo& s) { return s.entry_point.name; });
+  for (const RecordInfo& r : decode->records) {
+    for (const OperandInfo& o : r.inputs) {
+      if (r.op == "Embedding") {
+        continue;
+      }
+      if (o.slot == OperandInfo::Slot::storage) {
+        read.insert(o.number);
+      } else if (o.slot == OperandInfo::Slot::table) {
+        for (const TableEntryInfo& e : decode->tables[o.number]) {
+          read.insert(e.number);
+        }
+      }
+    }
+  }
+  Traffic out;
+  for (const uint32_t tie : read) {
+    const StorageInfo& s = model.storages[tie];
+    if (s.role != StorageRole::kv_cache) {
+      out.weights += s.bytes;
+    } else if (!s.shape.size() || s.shape[0] > 0) {
+      out.cache_entry += s.bytes / static_cast<uint64_t>(s.shape[0]);
+    }
+  }
+  return out;
+}
+
+struct Measured {
+  double prompt_seconds = 0;
+  std::vector<double> seconds;  // of each token
+  double median = 0;
+
+  // Mean of tokens [begin, end), in seconds.
+  double mean(size_t begin, size_t end) const {
+    double sum = 0;
+    for (size_t i = begin; i < end; ++i) {
+      sum += seconds[i];
+    }
+    return sum / static_cast<double>(end - begin);
+  }
+};
+
+double since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Result<Measured> measure(text::Generator& g, const BenchDecodeOptions& o, int64_t vocabulary) {
+  std::vector<int32_t> prompt;
+  for (uint32_t i = 0; std::cmp_less(i, o.prompt); ++i) {
+    const RandomBlock r = philox({i, 0, 0, 0}, {1, 1});
+    prompt.push_back(static_cast<int32_t>(r[0] % static_cast<uint64_t>(vocabulary)));
+  }
+  // Memory that is touched for the first time is slow.
+  BOWLINE_TRY(g.feed(prompt));
+  BOWLINE_TRY(g.next().status());
+  BOWLINE_TRY(g.rewind(0));
+  Measured m;
+  const Clock::time_point begin = Clock::now();
+  BOWLINE_TRY(g.feed(prompt));
+  m.prompt_seconds = since(begin);
+  for (int64_t i = 0; i < o.tokens; ++i) {
+    const Clock::time_point start = Clock::now();
+    BOWLINE_TRY(g.next().status());
+    m.seconds.push_back(since(start));
+  }
+  std::vector<double> sorted = m.seconds;
+  std::ranges::sort(sorted);
+  m.median = sorted[sorted.size() / 2];
+  return m;
+}
+
+int64_t vocabulary_of(const PlanInfo& plan) {
+  for (const IoInfo& output : plan.segments[0].outputs) {
+    if (output.name == "logits") {
+      return output.shape[1];
+    }
+  }
+  return 1;
+}
+
+}  // namespace
+
+Result<int> bench_decode(const BenchDecodeOptions& o) {
+  BOWLINE_ASSIGN(Model model, open_model(o.model));
+  BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY(change(model, o.changes));
+  BOWLINE_TRY(model.to(device));
+  text::GeneratorOptions options;
+  options.context = o.prompt + o.tokens;
+  BOWLINE_ASSIGN(text::Generator g, text::Generator::create(model, device, options));
+  BOWLINE_ASSIGN(const PlanInfo plan, g.describe());
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const Traffic traffic = traffic_of(info, plan);
+  BOWLINE_ASSIGN(const Measured m, measure(g, o, vocabulary_of(plan)));
+  const size_t n = m.seconds.size(), part = std::max<size_t>(1, n / 8);
+  const double mean_length = static_cast<double>(o.prompt) + static_cast<double>(n) / 2;
+  const double bytes =
+      static_cast<double>(traffic.weights) + mean_length * static_cast<double>(traffic.cache_entry);
+  Machine machine;
+  if (!o.no_floor) {
+    BOWLINE_ASSIGN(machine, measure_machine(device, 256 << 20));
+  }
+  const double floor = o.no_floor ? 0 : bytes / machine.bandwidth;
+  if (o.format == "json") {
+    print_json({{"device", device.info().name},
+                {"prompt_tokens", o.prompt},
+                {"tokens", n},
+                {"prompt_tokens_per_second", static_cast<double>(o.prompt) / m.prompt_seconds},
+                {"tokens_per_second", 1 / m.mean(0, n)},
+                {"ms_per_token", 1e3 * m.mean(0, n)},
+                {"ms_median", 1e3 * m.median},
+                {"ms_first", 1e3 * m.mean(0, part)},
+                {"ms_last", 1e3 * m.mean(n - part, n)},
+                {"weight_bytes", traffic.weights},
+                {"cache_bytes_per_token", traffic.cache_entry},
+                {"floor_ms", 1e3 * floor},
+                {"percent_of_floor", 100 * floor / m.median},
+                {"floor_bandwidth", machine.bandwidth},
+                {"peak_rss_bytes", peak_resident_bytes()}});
+    return static_cast<int>(kOk);
+  }
+  print("decode  {} tokens behind {} on {}: {:.1f} tokens/s, {:.3f} ms each (median {:.3f})\n", n,
+        o.prompt, device.info().name, 1 / m.mean(0, n), 1e3 * m.mean(0, n), 1e3 * m.median);
+  print("        {:.3f} ms each of the first {}, {:.3f} of the last\n", 1e3 * m.mean(0, part), part,
+        1e3 * m.mean(n - part, n));
+  print("prompt  {:.1f} tokens/s\n", static_cast<double>(o.prompt) / m.prompt_seconds);
+  print("read    {} of weights for each token, {} of the cache for each before it\n",
+        bytes_text(traffic.weights), bytes_text(traffic.cache_entry));
+  if (!o.no_floor) {
+    print("floor   {:.3f} ms, {:.1f} percent of it reached\n        {}\n", 1e3 * floor,
+          100 * floor / m.median, machine.source);
+  }
+  return static_cast<int>(kOk);
+}
+
+}  // namespace bowline::command

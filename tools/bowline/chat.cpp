@@ -1,0 +1,125 @@
+// bowline chat: a conversation with a model.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "common/generation.h"
+#include "common/interrupt.h"
+#include "common/require.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct ChatOptions {
+  GenerationFlags of;
+  std::string system;
+  std::string chat_format;
+};
+
+class Chat {
+ public:
+  Chat(const ChatOptions& options, Generation& of, text::ChatFormat format)
+      : o_(options), of_(of), format_(std::move(format)), is_terminal_(isatty(STDIN_FILENO) == 1) {
+    clear();
+  }
+
+  Result<int> run() {
+    if (is_terminal_) {
+      print(stderr, "Ctrl-C ends an answer, Ctrl-D the conversation; /clear begins a new one.\n");
+    }
+    for (std::string line; next_line(line);) {
+      if (line == "/clear") {
+        clear();
+      } else if (line == "/exit") {
+        break;
+      } else if (!line.empty()) {
+        BOWLINE_TRY(take_turn(line));
+      }
+    }
+    return static_cast<int>(kOk);
+  }
+
+ private:
+  void clear() {
+    messages_.clear();
+    if (!o_.system.empty()) {
+      messages_.push_back({"system", o_.system});
+    }
+  }
+
+  bool next_line(std::string& line) const {
+    if (is_terminal_) {
+      print("> ");
+      flush(stdout);
+    }
+    return static_cast<bool>(std::getline(std::cin, line));
+  }
+
+  // A conversation that has grown too long for the context is said to be, and goes on without the last message.
+  Status take_turn(const std::string& line) {
+    messages_.push_back({"user", line});
+    Result<Answer> a = answer_all();
+    end_deferral();
+    if (!a.ok()) {
+      messages_.pop_back();
+      const bool goes_on = a.status().code() == Code::bad_argument && is_terminal_;
+      if (!goes_on) {
+        return std::move(a).status();
+      }
+      fail(a.status());
+      return {};
+    }
+    print("\n");
+    flush(stdout);
+    print_rates(a.value());
+    messages_.push_back({"assistant", a.value().text});
+    return {};
+  }
+
+  // What is in the cache of the conversation so far is not read again.
+  Result<Answer> answer_all() {
+    BOWLINE_ASSIGN(const std::string text,
+                   format_.render(messages_, true, text::SpecialTexts::of(of_.model)));
+    BOWLINE_ASSIGN(const text::Encoding encoded,
+                   of_.tokenizer.encode(text, {.special_tokens = false}));
+    defer_interrupts();
+    return answer(of_, o_.of, encoded.ids, [](std::string_view piece) {
+      if (!piece.empty()) {
+        print("{}", Lines{piece});
+        flush(stdout);
+      }
+    });
+  }
+
+  const ChatOptions& o_;
+  Generation& of_;
+  text::ChatFormat format_;
+  std::vector<text::ChatMessage> messages_;
+  bool is_terminal_;
+};
+
+Result<int> run(const ChatOptions& o) {
+  BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
+  BOWLINE_ASSIGN(text::ChatFormat format, o.chat_format.empty()
+                                              ? text::ChatFormat::from(of->model)
+                                              : text::ChatFormat::named(o.chat_format));
+  return Chat(o, *of, std::move(format)).run();
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(
+      app, "chat", "A conversation with a model",
+      "bowline chat lm.bowline --adapter adapter.bowline --system \"Be short.\" --temp 0.7");
+  auto o = std::make_shared<ChatOptions>();
+  add_generation(verb, o->of);
+  verb->add_option("--system", o->system, "The message that the conversation begins with");
+  verb->add_option("--chat-format", o->chat_format,
+                   "How messages become one text (default: as the model says)");
+  on_run(verb, context, [o] { return run(*o); });
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,177 @@
+#include "common/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/interrupt.h"
+#include "common/numbers.h"
+#include "common/require.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+// A context that is not asked for: as the model says, but no more than this.
+constexpr int64_t kContext = 4096;
+// Tokens of a prompt between two looks at Ctrl-C.
+constexpr size_t kPiece = 256;
+
+double since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// What a model says of its context is read by the generator, with its errors.
+int64_t usual_context(const Model& model) {
+  const std::string length = model.metadata("context_length");
+  return length.size() > 4 || (length.size() == 4 && length > std::to_string(kContext)) ? kContext
+                                                                                        : 0;
+}
+
+// The text of the generator becomes the prompt. False: Ctrl-C came.
+Result<bool> read_prompt(text::Generator& g, std::span<const int32_t> prompt, Answer& answer) {
+  const auto same =
+      static_cast<size_t>(std::ranges::mismatch(prompt, g.tokens()).in1 - prompt.begin());
+  size_t read = std::min(prompt.size(), same + kPiece);
+  BOWLINE_ASSIGN(answer.cached, g.replace(prompt.first(read)));
+  while (read < prompt.size() && !interrupted()) {
+    const size_t piece = std::min(kPiece, prompt.size() - read);
+    BOWLINE_TRY(g.feed(prompt.subspan(read, piece)));
+    read += piece;
+  }
+  return read == prompt.size();
+}
+
+// Ends an answer by the token; "": it goes on.
+std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags,
+                          const Answer& answer, const text::StopStrings& stops) {
+  if (g.is_stop(answer.ids.back()) || stops.stopped()) {
+    return "stop";
+  }
+  if (interrupted()) {
+    return "interrupted";
+  }
+  if (std::cmp_greater_equal(answer.ids.size(), flags.max_tokens)) {
+    return "length";
+  }
+  return g.has_room() ? "" : "context";
+}
+
+}  // namespace
+
+void add_generation(CLI::App* verb, GenerationFlags& o) {
+  verb->add_option("model", o.model, "Model file with the entry points 'prefill' and 'decode'")
+      ->required();
+  verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens of an answer")
+      ->check(whole_number(1, INT32_MAX))
+      ->capture_default_str();
+  verb->add_option("--ctx-size", o.context,
+                   fmt::format("Tokens that a text may have (default: as the model says, at most "
+                               "{})",
+                               kContext))
+      ->check(whole_number(1, INT32_MAX));
+  verb->add_option("--temp", o.sampler.temperature, "Temperature; 0: the most probable token")
+      ->check(real_number(0, 1e6))
+      ->capture_default_str();
+  verb->add_option("--top-k", o.sampler.top_k, "Draw from so many; 0: from all")
+      ->check(whole_number(0, INT32_MAX))
+      ->capture_default_str();
+  verb->add_option("--top-p", o.sampler.top_p,
+                   "Draw from the fewest that have this probability together")
+      ->check(real_number(1e-9, 1))
+      ->capture_default_str();
+  verb->add_option("--min-p", o.sampler.min_p,
+                   "Draw from those of at least this part of the largest probability")
+      ->check(real_number(0, 1))
+      ->capture_default_str();
+  verb->add_option("--repetition-penalty,--repeat-penalty", o.sampler.repetition_penalty,
+                   "Of tokens among the last ones; 1: none")
+      ->check(real_number(1, 1e6))
+      ->capture_default_str();
+  verb->add_option("--repetition-context-size,--repeat-last-n", o.sampler.repetition_window,
+                   "How many are the last ones")
+      ->check(whole_number(0, INT32_MAX))
+      ->capture_default_str();
+  verb->add_option("--seed", o.sampler.seed, "Of what is drawn")
+      ->check(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
+  verb->add_option("--stop", o.stops,
+                   "Text that ends an answer, which does not show it; any number");
+  add_changes(verb, o.changes);
+  add_device(verb, o.device);
+  verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
+      ->check(whole_number(0, 1024));
+  add_memory_budget(verb, o.memory_budget);
+}
+
+Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flags) {
+  BOWLINE_ASSIGN(Model model, open_model(flags.model));
+  BOWLINE_ASSIGN(text::Tokenizer tokenizer, text::Tokenizer::from(model));
+  BOWLINE_ASSIGN(const Device device,
+                 open_device(flags.device, flags.threads, flags.memory_budget));
+  BOWLINE_TRY(change(model, flags.changes));
+  BOWLINE_TRY(model.to(device));
+  text::GeneratorOptions options;
+  options.context = flags.context == 0 ? usual_context(model) : flags.context;
+  options.sampler = flags.sampler;
+  BOWLINE_ASSIGN(text::Generator generator, text::Generator::create(model, device, options));
+  return std::unique_ptr<Generation>(new Generation(std::move(model), device.info().name,
+                                                    std::move(tokenizer), std::move(generator)));
+}
+
+double Answer::prompt_rate() const {
+  return prompt_seconds > 0 ? static_cast<double>(prompt - cached) / prompt_seconds : 0;
+}
+
+double Answer::rate() const {
+  return seconds > 0 ? static_cast<double>(ids.size() - 1) / seconds : 0;
+}
+
+Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<const int32_t> prompt,
+                      const std::function<void(std::string_view)>& show) {
+  text::Generator& g = of.generator;
+  BOWLINE_REQUIRE(!prompt.empty(), "The prompt has no tokens.");
+  BOWLINE_REQUIRE(std::cmp_less_equal(prompt.size(), g.context()),
+                  "The prompt has {} tokens, more than the context ({}).", prompt.size(),
+                  g.context());
+  Answer out;
+  out.prompt = prompt.size();
+  text::Decoder decoder = of.tokenizer.stream();
+  text::StopStrings stops(flags.stops);
+  const auto shown = [&](const std::string& piece) {
+    out.text += piece;
+    show(piece);
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  BOWLINE_ASSIGN(const bool is_read, read_prompt(g, prompt, out));
+  out.prompt_seconds = since(begin);
+  out.finish_reason = is_read ? "" : "interrupted";
+  while (out.finish_reason.empty()) {
+    BOWLINE_ASSIGN(const int32_t id, g.next());
+    out.ids.push_back(id);
+    if (out.ids.size() == 1) {
+      out.first_seconds = since(begin);
+    }
+    if (!g.is_stop(id)) {
+      BOWLINE_ASSIGN(const std::string piece, decoder.next(id));
+      shown(stops.add(piece));
+    }
+    out.finish_reason = reason_to_end(g, flags, out, stops);
+  }
+  out.seconds = since(begin) - out.first_seconds;
+  if (!stops.stopped()) {
+    shown(stops.add(decoder.rest()));
+    shown(stops.rest());
+  }
+  return out;
+}
+
+void print_rates(const Answer& a) {
+  print(stderr,
+        "prompt  {} tokens, {} of them from the cache, {:.1f} tokens/s\n"
+        "answer  {} tokens, {:.1f} tokens/s, the first one after {:.3f} s ({})\n",
+        a.prompt, a.cached, a.prompt_rate(), a.ids.size(), a.rate(), a.first_seconds,
+        a.finish_reason);
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,69 @@
+// What `generate` and `chat` share: the model with its tokenizer, the flags of the sampler, and an answer that is streamed.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bowline_text.h"
+#include "common/flags.h"
+
+namespace bowline::command {
+
+struct GenerationFlags {
+  std::string model;
+  std::string device = "best";
+  std::vector<std::string> stops;
+  text::SamplerOptions sampler;
+  Changes changes;
+  int64_t context = 0;
+  int64_t max_tokens = 256;
+  uint64_t memory_budget = 0;
+  int threads = 0;
+};
+void add_generation(CLI::App* verb, GenerationFlags& flags);
+
+// A model that generates, on its device. It stays where it is made, as the generator reads the model.
+class Generation {
+ public:
+  // Errors  bad_argument, bad_file: the model cannot be opened, has no tokenizer or cannot generate.
+  static Result<std::unique_ptr<Generation>> open(const GenerationFlags& flags);
+
+  Model model;
+  std::string device;
+  text::Tokenizer tokenizer;
+  text::Generator generator;
+
+ private:
+  Generation(Model m, std::string d, text::Tokenizer t, text::Generator g)
+      : model(std::move(m)),
+        device(std::move(d)),
+        tokenizer(std::move(t)),
+        generator(std::move(g)) {}
+};
+
+struct Answer {
+  std::string text;
+  std::vector<int32_t> ids;  // with the one that ended it
+  // "stop": a token or a string that ends it; "length": --max-tokens; "context": it is full; "interrupted".
+  std::string finish_reason;
+  size_t prompt = 0;           // tokens
+  size_t cached = 0;           // of these
+  double prompt_seconds = 0;   // until the prompt is read
+  double first_seconds = 0;    // until the first token
+  double seconds = 0;          // of the tokens behind the first one
+  double prompt_rate() const;  // tokens per second; 0: not known
+  double rate() const;
+};
+
+// Goes on behind `prompt`. `show` gets the text piece by piece. Ctrl-C ends it.
+Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<const int32_t> prompt,
+                      const std::function<void(std::string_view)>& show);
+
+// One line on stderr: rates, and the time to the first token.
+void print_rates(const Answer& answer);
+
+}  // namespace bowline::command

@@ -1,0 +1,82 @@
+// bowline generate: goes on with a text.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/generation.h"
+#include "common/interrupt.h"
+#include "common/require.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct GenerateOptions {
+  GenerationFlags of;
+  std::string prompt = "-";
+  std::string format = "text";
+};
+
+constexpr size_t kMostPromptBytes = size_t{64} << 20;
+
+// All of stdin.
+Result<std::string> read_stdin() {
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
+    BOWLINE_REQUIRE_CODE(n >= 0, Code::io_error, "Standard input cannot be read.");
+    if (n == 0) {
+      return text;
+    }
+    text.append(buffer, static_cast<size_t>(n));
+    BOWLINE_REQUIRE(text.size() <= kMostPromptBytes,
+                    "The prompt on standard input has more than {} bytes.", kMostPromptBytes);
+  }
+}
+
+Result<int> run(const GenerateOptions& o) {
+  BOWLINE_ASSIGN(const std::string prompt,
+                 o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));
+  BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
+  BOWLINE_ASSIGN(const text::Encoding encoded, of->tokenizer.encode(prompt));
+  const bool is_json = o.format == "json";
+  defer_interrupts();
+  BOWLINE_ASSIGN(const Answer a, answer(*of, o.of, encoded.ids, [&](std::string_view piece) {
+                   if (!is_json && !piece.empty()) {
+                     print("{}", Lines{piece});
+                     flush(stdout);
+                   }
+                 }));
+  if (is_json) {
+    print_json({{"device", of->device},
+                {"prompt_tokens", a.prompt},
+                {"tokens", a.ids},
+                {"text", a.text},
+                {"finish_reason", a.finish_reason},
+                {"prompt_tokens_per_second", a.prompt_rate()},
+                {"first_token_seconds", a.first_seconds},
+                {"tokens_per_second", a.rate()}});
+  } else {
+    print("\n");
+    flush(stdout);
+    print_rates(a);
+  }
+  return static_cast<int>(a.finish_reason == "interrupted" ? kInterrupted : kOk);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "generate", "Goes on with a text",
+                            "bowline generate lm.bowline \"Once upon a time\" --max-tokens 100 "
+                            "--temp 0.8 --top-p 0.95");
+  auto o = std::make_shared<GenerateOptions>();
+  add_generation(verb, o->of);
+  verb->add_option("prompt", o->prompt, "What the text begins with; -, or none: standard input");
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return run(*o); });
+}
+
+}  // namespace bowline::command
