@@ -311,10 +311,128 @@ void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row
   }
 }
 
+// The dot product of a row with one in f32.
+template <class T>
+HWY_INLINE float dot_of_row(size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT k) {
+  const FloatTag d;
+  FloatVector even = hn::Zero(d);
+  FloatVector odd = hn::Zero(d);
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  const WholeVector whole;
+  for (; i + 2 * lanes <= dim; i += 2 * lanes) {
+    even = hn::MulAdd(whole.load(q + i), whole.load(k + i), even);
+    odd = hn::MulAdd(whole.load(q + i + lanes), whole.load(k + i + lanes), odd);
+  }
+  if (i + lanes <= dim) {
+    even = hn::MulAdd(whole.load(q + i), whole.load(k + i), even);
+    i += lanes;
+  }
+  if (i < dim) {
+    const PartialVector part(dim - i);
+    odd = hn::MulAdd(part.load(q + i), part.load(k + i), odd);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+}
+
+// out = correction * out + sum of p[j] * row j, four vectors of channels at a time.
+template <class T>
+void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
+                       const T* HWY_RESTRICT x, size_t row, float correction,
+                       float* HWY_RESTRICT out) {
+  constexpr size_t kTogether = 4;
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  const FloatVector factor = hn::Set(d, correction);
+  size_t i = 0;
+  for (; i + kTogether * lanes <= dim; i += kTogether * lanes) {
+    const WholeVector whole;
+    FloatVector sum[kTogether];
+    HWY_UNROLL(4)
+    for (size_t c = 0; c < kTogether; ++c) {
+      sum[c] = hn::Mul(factor, whole.load(out + i + c * lanes));
+    }
+    for (size_t j = 0; j < rows; ++j) {
+      const FloatVector weight = hn::Set(d, p[j]);
+      HWY_UNROLL(4)
+      for (size_t c = 0; c < kTogether; ++c) {
+        sum[c] = hn::MulAdd(weight, whole.load(x + j * row + i + c * lanes), sum[c]);
+      }
+    }
+    HWY_UNROLL(4)
+    for (size_t c = 0; c < kTogether; ++c) {
+      whole.store(sum[c], out + i + c * lanes);
+    }
+  }
+  const T* const rest = x + i;
+  for_vectors(dim - i, [=, to = out + i](size_t c, auto part) HWY_ATTR {
+    FloatVector sum = hn::Mul(factor, part.load(to + c));
+    for (size_t j = 0; j < rows; ++j) {
+      sum = hn::MulAdd(hn::Set(d, p[j]), part.load(rest + j * row + c), sum);
+    }
+    part.store(sum, to + c);
+  });
+}
+
+// The only query of a head, without a mask: vectors lie along the channels, so that no lane is empty and keys and values are read where
+// they lie.
+template <class T>
+void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* scratch) {
+  const FloatTag d;
+  const AttentionShape& s = job.shape;
+  const size_t kv_head = head / (s.heads / s.kv_heads);
+  float* const q = scratch;
+  float* const out = q + s.dim;
+  float* const p = out + s.dim;
+  const T* const from = at(job.q, batch, head, 0);
+  const FloatVector scale = hn::Set(d, s.scale);
+  for_vectors(s.dim, [=](size_t i, auto part) HWY_ATTR {
+    part.store(hn::Mul(part.load(from + i), scale), q + i);
+    part.store(hn::Zero(d), out + i);
+  });
+  float max = -std::numeric_limits<float>::infinity();
+  float sum = 0;
+  const size_t visible = visible_keys(s, batch, 0);
+  for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
+    const size_t keys = HWY_MIN(kBlock, visible - key0);
+    const T* const k = at(job.k, batch, kv_head, key0);
+    const size_t k_row = job.k.strides.position;
+    FloatVector most = hn::Set(d, max);
+    for (size_t j = 0; j < keys; ++j) {
+      p[j] = dot_of_row(s.dim, q, k + j * k_row);
+    }
+    for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
+      const FloatVector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
+      most = hn::Max(part.or_else(part.load(p + j), lowest), most);
+    });
+    const float new_max = hn::GetLane(hn::MaxOfLanes(d, most));
+    const FloatVector base =
+        hn::Set(d, new_max == -std::numeric_limits<float>::infinity() ? 0.0f : new_max);
+    const float total = sum_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
+      const FloatVector e = exp_below_zero(d, hn::Sub(part.load(p + j), base));
+      part.store(e, p + j);
+      return e;
+    });
+    const float correction = hn::GetLane(exp_below_zero(d, hn::Sub(hn::Set(d, max), base)));
+    sum = sum * correction + total;
+    max = new_max;
+    add_weighted_rows(keys, s.dim, p, at(job.v, batch, kv_head, key0), job.v.strides.position,
+                      correction, out);
+  }
+  job.lse[(batch * s.heads + head) * job.rows] = max + std::log(sum);
+  const FloatVector factor = hn::Set(d, sum == 0 ? 0.0f : 1.0f / sum);
+  T* const to = at(job.o, batch, head, 0);
+  for_vectors(s.dim, [=](size_t i, auto part)
+                         HWY_ATTR { part.store(hn::Mul(part.load(out + i), factor), to + i); });
+}
+
 template <class T>
 void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                      float* scratch) {
   const AttentionShape& s = job.shape;
+  if (s.queries == 1 && !s.mask.any()) {
+    return attention_row(job, batch, head, scratch);
+  }
   const size_t kv_head = head / (s.heads / s.kv_heads);
   const size_t query0 = block * kBlock;
   const size_t queries = HWY_MIN(kBlock, s.queries - query0);

@@ -17,6 +17,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "compute/gemm-inl.h"
+#include "compute/code_dots-inl.h"
 #include "compute/codes-inl.h"
 #include "compute/dots-inl.h"
 // clang-format on
@@ -239,8 +240,33 @@ void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t dep
   }
 }
 
+// One row, B [n, k] of codes that can be multiplied as they lie.
+void code_columns(const Job& job, CodeDots dots, size_t row, Range columns) {
+  const float* const a = job.a + row * job.shape.lda;
+  float* const to = job.c + row * job.shape.ldc;
+  for (size_t n = columns.begin; n < columns.end; n += kDotColumns) {
+    const size_t width = HWY_MIN(columns.end - n, kDotColumns);
+    size_t rows[kDotColumns];
+    for (size_t j = 0; j < kDotColumns; ++j) {
+      rows[j] = n + HWY_MIN(j, width - 1);  // beyond the last column: again
+    }
+    float sums[kDotColumns] = {};
+    dots(*job.options.b_codes, rows, a, sums);
+    for (size_t j = 0; j < width; ++j) {
+      float& c = to[n + j];
+      const float sum = job.options.accumulate ? c + sums[j] : sums[j];
+      c = job.options.bias != nullptr ? sum + job.options.bias[n + j] : sum;
+    }
+  }
+}
+
 // At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written again in another order.
 void dot_columns(const Job& job, Range rows, Range columns) {
+  if (const CodeDots dots = job.shape.m == 1 && job.options.b_codes != nullptr
+                                ? code_dots_for(job.options.b_codes->layout)
+                                : nullptr) {
+    return code_columns(job, dots, rows.begin, columns);
+  }
   constexpr size_t kLine = 16;  // of C, which is written whole
   const GemmShape& s = job.shape;
   const size_t tiles = (rows.size() + kDotRows - 1) / kDotRows;

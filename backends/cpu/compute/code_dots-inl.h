@@ -1,0 +1,159 @@
+// Dot products of one row of f32 with four rows of codes, which become f32 in registers. Included once per instruction set.
+//
+//   sums[j] += sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))      j < 4
+//
+// Numerics  a block is summed before it is multiplied with its scale: lane i has every k that is i modulo the lanes. Blocks are added in
+//           ascending order.
+#if defined(BOWLINE_CPU_CODE_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BOWLINE_CPU_CODE_DOTS_INL_H
+#undef BOWLINE_CPU_CODE_DOTS_INL_H
+#else
+#define BOWLINE_CPU_CODE_DOTS_INL_H
+#endif
+
+#include "compute/codes-inl.h"
+#include "compute/dots-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bowline::cpu {
+namespace HWY_NAMESPACE {
+
+// How a block of 32 lies: a byte each, or two to a byte, as neighbours or as halves.
+enum class CodeOrder { bytes, pairs, halves };
+
+HWY_INLINE hn::Vec<CodeTag> code_numbers(hn::Vec<hn::RebindToSigned<CodeTag>> codes,
+                                         hn::Vec<hn::RebindToSigned<CodeTag>> zero) {
+  return hn::ConvertTo(CodeTag(), hn::Sub(codes, zero));
+}
+
+// The sum over a block in vectors: lanes are added by the caller.
+template <CodeOrder kOrder>
+HWY_INLINE hn::Vec<CodeTag> dot_of_block(const uint8_t* HWY_RESTRICT codes,
+                                         const float* HWY_RESTRICT a, int zero) {
+  const CodeTag d;
+  const hn::RebindToSigned<CodeTag> di;
+  const size_t lanes = hn::Lanes(d);
+  const auto z = hn::Set(di, zero);
+  auto sum = hn::Zero(d);
+  if constexpr (kOrder == CodeOrder::bytes) {
+    const hn::Rebind<int8_t, CodeTag> d8;
+    const auto* const from = reinterpret_cast<const int8_t*>(codes);
+    for (size_t i = 0; i < kUsualBlock; i += lanes) {
+      const auto code = hn::PromoteTo(di, hn::LoadU(d8, from + i));
+      sum = hn::MulAdd(code_numbers(code, z), hn::LoadU(d, a + i), sum);
+    }
+  } else {
+    const hn::Rebind<uint8_t, CodeTag> d8;
+    for (size_t i = 0; i < kUsualBlock / 2; i += lanes) {
+      const auto bytes = hn::PromoteTo(di, hn::LoadU(d8, codes + i));
+      const auto low = code_numbers(nibbles(bytes), z);
+      const auto high = code_numbers(hn::ShiftRight<4>(bytes), z);
+      hn::Vec<CodeTag> a_low, a_high;
+      if constexpr (kOrder == CodeOrder::halves) {
+        a_low = hn::LoadU(d, a + i);
+        a_high = hn::LoadU(d, a + kUsualBlock / 2 + i);
+      } else {
+        hn::LoadInterleaved2(d, a + 2 * i, a_low, a_high);
+      }
+      sum = hn::MulAdd(low, a_low, sum);
+      sum = hn::MulAdd(high, a_high, sum);
+    }
+  }
+  return sum;
+}
+
+template <CodeOrder kOrder>
+void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
+                   float* sums) {
+  const CodeTag d;
+  const CodeLayout& l = codes.layout;
+  const size_t blocks = l.columns / kUsualBlock;
+  const std::byte* code[kDotColumns];
+  const std::byte* scale[kDotColumns];
+  const std::byte* zero[kDotColumns];
+  hn::Vec<CodeTag> sum[kDotColumns];
+  HWY_UNROLL(4)
+  for (size_t j = 0; j < kDotColumns; ++j) {
+    const Codes r = codes.from_row(rows[j]);
+    code[j] = r.codes;
+    scale[j] = r.scales;
+    zero[j] = r.zeros;
+    sum[j] = hn::Zero(d);
+  }
+  for (size_t b = 0; b < blocks; ++b, a += kUsualBlock) {
+    HWY_UNROLL(4)
+    for (size_t j = 0; j < kDotColumns; ++j) {
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(code[j] + b * l.block_bytes);
+      const int z = l.zero_points ? static_cast<int8_t>(zero[j][b * l.zero_block]) : l.zero;
+      const float s = load_scale(scale[j] + b * l.scale_block, l.scale_type);
+      sum[j] = hn::MulAdd(dot_of_block<kOrder>(bytes, a, z), hn::Set(d, s), sum[j]);
+    }
+  }
+  sums_of_lanes(sum, sums);
+}
+
+// As long as a row, so one scale for all.
+inline void dots_of_code_rows(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
+                              float* sums) {
+  const CodeTag d;
+  const hn::RebindToSigned<CodeTag> di;
+  const hn::Rebind<int8_t, CodeTag> d8;
+  const size_t lanes = hn::Lanes(d);
+  const size_t n = codes.layout.columns;
+  hn::Vec<CodeTag> sum[kDotColumns];
+  for (size_t j = 0; j < kDotColumns; ++j) {
+    const Codes r = codes.from_row(rows[j]);
+    const Step step{load_scale(r.scales, r.layout.scale_type),
+                    r.layout.zero_points ? static_cast<int8_t>(*r.zeros) : r.layout.zero};
+    const auto z = hn::Set(di, step.zero);
+    const auto* const from = reinterpret_cast<const int8_t*>(r.codes);
+    constexpr size_t kChains = 4;
+    hn::Vec<CodeTag> chain[kChains] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+    size_t i = 0;
+    const auto add = [&](size_t c, size_t at) HWY_ATTR {
+      const auto code = hn::PromoteTo(di, hn::LoadU(d8, from + at));
+      chain[c] = hn::MulAdd(code_numbers(code, z), hn::LoadU(d, a + at), chain[c]);
+    };
+    for (; i + kChains * lanes <= n; i += kChains * lanes) {
+      HWY_UNROLL(4)
+      for (size_t c = 0; c < kChains; ++c) {
+        add(c, i + c * lanes);
+      }
+    }
+    for (; i + lanes <= n; i += lanes) {
+      add(0, i);
+    }
+    float rest = 0;
+    for (; i < n; ++i) {
+      rest += static_cast<float>(from[i] - step.zero) * a[i];
+    }
+    sum[j] = hn::Mul(hn::Add(hn::Add(chain[0], chain[1]), hn::Add(chain[2], chain[3])),
+                     hn::Set(d, step.scale));
+    sums[j] += rest * step.scale;
+  }
+  sums_of_lanes(sum, sums);
+}
+
+// (optional) How four rows of these codes are multiplied with a row; null: they are decoded first.
+using CodeDots = void (*)(const Codes& codes, const size_t* rows, const float* a, float* sums);
+inline CodeDots code_dots_for(const CodeLayout& l) {
+  const bool has_usual_blocks = l.block == kUsualBlock && l.columns % kUsualBlock == 0 &&
+                                kUsualBlock / 2 % hn::Lanes(CodeTag()) == 0;
+  if (l.bits == 8) {
+    return l.block >= l.columns ? dots_of_code_rows
+           : has_usual_blocks   ? dots_of_codes<CodeOrder::bytes>
+                                : nullptr;
+  }
+  if (!has_usual_blocks) {
+    return nullptr;
+  }
+  return l.half == 0                 ? dots_of_codes<CodeOrder::pairs>
+         : l.half == kUsualBlock / 2 ? dots_of_codes<CodeOrder::halves>
+                                     : nullptr;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bowline::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
