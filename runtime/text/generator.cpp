@@ -2,10 +2,10 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
-#include <new>
 #include <string>
 
 #include "bowline_text.h"
+#include "text/require.h"
 #include "text/sampler.h"
 
 namespace bowline::text {
@@ -13,9 +13,8 @@ namespace {
 
 constexpr std::string_view kCache = "cache.*";
 
-Status refused(std::string message) { return Status(Code::bad_argument, std::move(message)); }
-
-std::string number(uint64_t n) { return std::to_string(n); }
+#define BOWLINE_REFUSE_UNLESS(condition, ...) \
+  BOWLINE_TEXT_REQUIRE(condition, Code::bad_argument, __VA_ARGS__)
 
 // The whole text as a number from 0 on.
 std::optional<int64_t> parsed(std::string_view text) {
@@ -32,10 +31,8 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
   for (size_t at = 0; at < all.size();) {
     const size_t end = std::min(all.find(',', at), all.size());
     const std::optional<int64_t> id = parsed(std::string_view(all).substr(at, end - at));
-    if (!id || *id > INT32_MAX) {
-      return Status(Code::bad_file,
-                    "Metadata eos_token_ids (\"" + escaped(all) + "\") is no list of numbers.");
-    }
+    BOWLINE_TEXT_REQUIRE(id && *id <= INT32_MAX, Code::bad_file,
+                         "Metadata eos_token_ids (\"{}\") is no list of numbers.", escaped(all));
     ids.push_back(static_cast<int32_t>(*id));
     at = end + 1;
   }
@@ -45,11 +42,10 @@ Result<std::vector<int32_t>> stop_ids_of(const Model& model) {
 Result<int64_t> context_of(const Model& model) {
   const std::string text = model.metadata("context_length");
   const std::optional<int64_t> length = parsed(text);
-  if (!length || *length < 1) {
-    return Status(text.empty() ? Code::bad_argument : Code::bad_file,
-                  "The model does not say how long a text may be: metadata context_length is \"" +
-                      escaped(text) + "\".");
-  }
+  BOWLINE_TEXT_REQUIRE(
+      length && *length >= 1, text.empty() ? Code::bad_argument : Code::bad_file,
+      "The model does not say how long a text may be: metadata context_length is \"{}\".",
+      escaped(text));
   return *length;
 }
 
@@ -66,13 +62,9 @@ struct Sizes {
 };
 
 Result<Sizes> sizes_of(const ModelInfo& model) {
-  const auto lacks = [](const std::string& what) {
-    return refused("The model cannot generate: " + what + ".");
-  };
   for (const std::string_view name : {"prefill", "decode"}) {
-    if (named(model.entry_points, name) == nullptr) {
-      return lacks("it has no entry point \"" + std::string(name) + "\"");
-    }
+    BOWLINE_REFUSE_UNLESS(named(model.entry_points, name) != nullptr,
+                          "The model cannot generate: it has no entry point \"{}\".", name);
   }
   const EntryPointInfo& decode = *named(model.entry_points, "decode");
   const auto row = [&](std::string_view name, DType dtype) -> std::optional<int64_t> {
@@ -84,23 +76,12 @@ Result<Sizes> sizes_of(const ModelInfo& model) {
   const std::optional<int64_t> all = row("logits", DType::f32);
   const std::optional<int64_t> top = row("top_logits", DType::f32);
   const OutputInfo* const lse = named(decode.outputs, "lse");
-  if (!all || !top || row("top_ids", DType::i32) != top || *top < 1 || lse == nullptr ||
-      lse->dtype != DType::f32 || lse->shape != TensorShape{1}) {
-    return lacks(
-        "its entry point \"decode\" does not give logits f32 [1, n], top_logits f32 [1, k], "
-        "top_ids i32 [1, k] and lse f32 [1]");
-  }
+  BOWLINE_REFUSE_UNLESS(
+      all && top && row("top_ids", DType::i32) == top && *top >= 1 && lse != nullptr &&
+          lse->dtype == DType::f32 && lse->shape == TensorShape{1},
+      "The model cannot generate: its entry point \"decode\" does not give logits f32 [1, n], "
+      "top_logits f32 [1, k], top_ids i32 [1, k] and lse f32 [1].");
   return Sizes{*all, *top};
-}
-
-// What is thrown where host memory is short becomes a status.
-template <class F>
-auto guarded(const F& f) -> decltype(f()) {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    return Status(Code::out_of_memory, "There is no host memory left for a text.");
-  }
 }
 
 }  // namespace
@@ -116,15 +97,13 @@ class GeneratorState {
     if (context == 0) {
       BOWLINE_ASSIGN(context, context_of(model));
     }
-    if (context < 1 || context > INT32_MAX) {
-      return refused("A context of " + std::to_string(context) + " tokens lies outside 1.." +
-                     number(INT32_MAX) + ".");
-    }
+    BOWLINE_REFUSE_UNLESS(context >= 1 && context <= INT32_MAX,
+                          "A context of {} tokens lies outside 1..{}.", context, INT32_MAX);
     BOWLINE_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
     BOWLINE_TRY(model.resize(kCache, context)
                     .status()
-                    .at("While giving the cache room for " + std::to_string(context) + " tokens."));
+                    .at(sentence("While giving the cache room for {} tokens.", context)));
     BOWLINE_ASSIGN(Session session, Session::create(model, device, plans));
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
     state->sampler = options.sampler;
@@ -140,16 +119,14 @@ class GeneratorState {
   }
 
   Status feed(std::span<const int32_t> ids) {
-    if (ids.size() > static_cast<size_t>(context) - std::min(text.size(), size_t(context))) {
-      return refused("The text has " + number(text.size()) + " tokens, and " + number(ids.size()) +
-                     " more do not fit in the context (" + std::to_string(context) + ").");
-    }
+    const size_t room = static_cast<size_t>(context) - std::min(text.size(), size_t(context));
+    BOWLINE_REFUSE_UNLESS(ids.size() <= room,
+                          "The text has {} tokens, and {} more do not fit in the context ({}).",
+                          text.size(), ids.size(), context);
     for (size_t i = 0; i < ids.size(); ++i) {
-      if (ids[i] < 0 || ids[i] >= vocabulary_) {
-        return Status(Code::index_out_of_range,
-                      "Token " + number(i) + " (" + std::to_string(ids[i]) +
-                          ") lies outside the vocabulary (" + std::to_string(vocabulary_) + ").");
-      }
+      BOWLINE_TEXT_REQUIRE(ids[i] >= 0 && ids[i] < vocabulary_, Code::index_out_of_range,
+                           "Token {} ({}) lies outside the vocabulary ({}).", i, ids[i],
+                           vocabulary_);
     }
     const size_t before = text.size();
     text.insert(text.end(), ids.begin(), ids.end());
@@ -162,27 +139,21 @@ class GeneratorState {
   }
 
   Result<int32_t> next() {
-    if (text.empty()) {
-      return refused("There is no text to go on with.");
-    }
-    if (!has_room()) {
-      return refused("The text has " + number(text.size()) + " tokens, more than the context (" +
-                     std::to_string(context) + ").");
-    }
+    BOWLINE_REFUSE_UNLESS(!text.empty(), "There is no text to go on with.");
+    BOWLINE_REFUSE_UNLESS(has_room(), "The text has {} tokens, more than the context ({}).",
+                          text.size(), context);
     BOWLINE_TRY(prefill());
     BOWLINE_TRY(decode(needs_all(sampler)));
     std::optional<int32_t> id = drawn();
-    if (!id) {
+    if (!id && std::isfinite(lse_)) {
       // The same token once more: what it writes into the cache is there already.
       BOWLINE_TRY(decode(true));
       id = drawn();
     }
-    if (!std::isfinite(lse_) || !id) {
-      return Status(Code::non_finite, "The logits behind token " + number(text.size() - 1) +
-                                          " are not finite: the log of the sum of their "
-                                          "exponentials is " +
-                                          std::to_string(lse_) + ".");
-    }
+    BOWLINE_TEXT_REQUIRE(std::isfinite(lse_) && id, Code::non_finite,
+                         "The logits behind token {} are not finite: the log of the sum of their "
+                         "exponentials is {}.",
+                         text.size() - 1, std::to_string(lse_));
     text.push_back(*id);
     return *id;
   }
@@ -230,18 +201,15 @@ class GeneratorState {
     std::vector<BoundEntryPoint> plans = {{"decode", {all}, options.compute}};
     int64_t before = 0;
     for (const int64_t rows : options.prefill_rows) {
-      if (rows <= before) {
-        return refused("The rows of prefill (" + std::to_string(rows) + " behind " +
-                       std::to_string(before) + ") do not ascend from 1 on.");
-      }
+      BOWLINE_REFUSE_UNLESS(rows > before,
+                            "The rows of prefill ({} behind {}) do not ascend from 1 on.", rows,
+                            before);
       if (before < context) {
         plans.push_back({"prefill", {all, {"rows", std::min(rows, context)}}, options.compute});
       }
       before = rows;
     }
-    if (plans.size() == 1) {
-      return refused("There are no rows of prefill.");
-    }
+    BOWLINE_REFUSE_UNLESS(plans.size() > 1, "There are no rows of prefill.");
     return plans;
   }
 
@@ -330,7 +298,7 @@ Generator& Generator::operator=(Generator&&) noexcept = default;
 
 namespace {
 
-Status moved_from() { return refused("The generator was moved from."); }
+Status moved_from() { return Status(Code::bad_argument, "The generator was moved from."); }
 
 }  // namespace
 
@@ -347,10 +315,8 @@ Status Generator::rewind(size_t length) {
   if (state_ == nullptr) {
     return moved_from();
   }
-  if (length > state_->text.size()) {
-    return refused("The text has " + number(state_->text.size()) + " tokens, not " +
-                   number(length) + ".");
-  }
+  BOWLINE_REFUSE_UNLESS(length <= state_->text.size(), "The text has {} tokens, not {}.",
+                        state_->text.size(), length);
   state_->rewind(length);
   return {};
 }

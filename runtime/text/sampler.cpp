@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/require.h"
+
 namespace bowline::text {
 namespace {
 
@@ -179,22 +181,21 @@ std::optional<std::vector<Candidate>> remaining(const SamplerOptions& options, c
 }  // namespace
 
 Status check(const SamplerOptions& o) {
-  const auto require = [](bool holds, const char* what, double value, const char* wrong) {
-    return holds ? Status()
-                 : Status(Code::bad_argument, std::string("The ") + what + " (" +
-                                                  std::to_string(value) + ") " + wrong + ".");
-  };
-  BOWLINE_TRY(require(o.temperature >= 0 && std::isfinite(o.temperature), "temperature",
-                      static_cast<double>(o.temperature), "is not a number from 0 on"));
-  BOWLINE_TRY(require(o.top_k >= 0, "top_k", o.top_k, "is negative"));
-  BOWLINE_TRY(require(o.top_p > 0 && o.top_p <= 1, "top_p", static_cast<double>(o.top_p),
-                      "does not lie between 0 and 1"));
-  BOWLINE_TRY(require(o.min_p >= 0 && o.min_p <= 1, "min_p", static_cast<double>(o.min_p),
-                      "does not lie between 0 and 1"));
-  BOWLINE_TRY(require(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty),
-                      "repetition penalty", static_cast<double>(o.repetition_penalty),
-                      "is not a number from 1 on"));
-  return require(o.repetition_window >= 0, "repetition window", o.repetition_window, "is negative");
+  const auto text = [](float x) { return std::to_string(x); };
+  constexpr Code kBad = Code::bad_argument;
+  BOWLINE_TEXT_REQUIRE(o.temperature >= 0 && std::isfinite(o.temperature), kBad,
+                       "The temperature ({}) is not a number from 0 on.", text(o.temperature));
+  BOWLINE_TEXT_REQUIRE(o.top_k >= 0, kBad, "top_k ({}) is negative.", o.top_k);
+  BOWLINE_TEXT_REQUIRE(o.top_p > 0 && o.top_p <= 1, kBad,
+                       "top_p ({}) does not lie between 0 and 1.", text(o.top_p));
+  BOWLINE_TEXT_REQUIRE(o.min_p >= 0 && o.min_p <= 1, kBad,
+                       "min_p ({}) does not lie between 0 and 1.", text(o.min_p));
+  BOWLINE_TEXT_REQUIRE(o.repetition_penalty >= 1 && std::isfinite(o.repetition_penalty), kBad,
+                       "The repetition penalty ({}) is not a number from 1 on.",
+                       text(o.repetition_penalty));
+  BOWLINE_TEXT_REQUIRE(o.repetition_window >= 0, kBad, "The repetition window ({}) is negative.",
+                       o.repetition_window);
+  return {};
 }
 
 bool needs_all(const SamplerOptions& o) {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <iostream>
+#include <cstdio>
 
 #include "common/generation.h"
 #include "common/interrupt.h"
@@ -54,7 +54,12 @@ class Chat {
       print("> ");
       flush(stdout);
     }
-    return static_cast<bool>(std::getline(std::cin, line));
+    line.clear();
+    int c = std::getc(stdin);
+    for (; c != EOF && c != '\n'; c = std::getc(stdin)) {
+      line += static_cast<char>(c);
+    }
+    return c != EOF || !line.empty();
   }
 
   // A conversation that has grown too long for the context is said to be, and goes on without the last message.
