@@ -99,9 +99,13 @@ class NodeCounts : public CountedContext {
   std::vector<Mask> masks_;
 };
 
+// A Repeat also where its body alone names a counted dim.
 bool is_counted(const Graph& graph, const Node& node) {
   return !node.counted_sizes.empty() ||
-         std::ranges::any_of(node.inputs, [&](ValueId v) { return !graph[v].counted.empty(); });
+         std::ranges::any_of(node.inputs, [&](ValueId v) { return !graph[v].counted.empty(); }) ||
+         (node.repeat && std::ranges::any_of(node.repeat->body->nodes, [&](const Node& inner) {
+            return is_counted(*node.repeat->body, inner);
+          }));
 }
 
 // One graph; its inputs are marked. `zero_tails`: behind a count its inputs are zero.

@@ -12,6 +12,8 @@ namespace bowline::text {
 namespace {
 
 constexpr std::string_view kCache = "cache.*";
+// Graphs are checked with small numbers for their dims, which the cache must hold too.
+constexpr int64_t kLeastRows = 64;
 
 #define BOWLINE_REFUSE_UNLESS(condition, ...) \
   BOWLINE_TEXT_REQUIRE(condition, Code::bad_argument, __VA_ARGS__)
@@ -55,33 +57,23 @@ const Part* named(const std::vector<Part>& parts, std::string_view name) {
   return found == parts.end() ? nullptr : &*found;
 }
 
-// What `decode` gives.
-struct Sizes {
-  int64_t vocabulary = 0;
-  int64_t top = 0;
-};
-
-Result<Sizes> sizes_of(const ModelInfo& model) {
+// Errors  bad_argument: it has no entry points for generation.
+Status check_entry_points(const ModelInfo& model) {
   for (const std::string_view name : {"prefill", "decode"}) {
     BOWLINE_REFUSE_UNLESS(named(model.entry_points, name) != nullptr,
                           "The model cannot generate: it has no entry point \"{}\".", name);
   }
   const EntryPointInfo& decode = *named(model.entry_points, "decode");
-  const auto row = [&](std::string_view name, DType dtype) -> std::optional<int64_t> {
-    const OutputInfo* out = named(decode.outputs, name);
-    const bool fits = out != nullptr && out->dtype == dtype && out->shape &&
-                      out->shape->size() == 2 && (*out->shape)[0] == 1;
-    return fits ? std::optional((*out->shape)[1]) : std::nullopt;
+  const auto gives = [&](std::string_view name, DType dtype, uint32_t rank) {
+    const OutputInfo* const out = named(decode.outputs, name);
+    return out != nullptr && out->dtype == dtype && out->rank == rank;
   };
-  const std::optional<int64_t> all = row("logits", DType::f32);
-  const std::optional<int64_t> top = row("top_logits", DType::f32);
-  const OutputInfo* const lse = named(decode.outputs, "lse");
   BOWLINE_REFUSE_UNLESS(
-      all && top && row("top_ids", DType::i32) == top && *top >= 1 && lse != nullptr &&
-          lse->dtype == DType::f32 && lse->shape == TensorShape{1},
-      "The model cannot generate: its entry point \"decode\" does not give logits f32 [1, n], "
-      "top_logits f32 [1, k], top_ids i32 [1, k] and lse f32 [1].");
-  return Sizes{*all, *top};
+      gives("logits", DType::f32, 2) && gives("top_logits", DType::f32, 2) &&
+          gives("top_ids", DType::i32, 2) && gives("lse", DType::f32, 1),
+      "The model cannot generate: its entry point \"decode\" does not give logits "
+      "f32 [1, n], top_logits f32 [1, k], top_ids i32 [1, k] and lse f32 [1].");
+  return {};
 }
 
 }  // namespace
@@ -92,7 +84,7 @@ class GeneratorState {
                                                         const GeneratorOptions& options) {
     BOWLINE_TRY(check(options.sampler));
     BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-    BOWLINE_ASSIGN(const Sizes sizes, sizes_of(info));
+    BOWLINE_TRY(check_entry_points(info));
     int64_t context = options.context;
     if (context == 0) {
       BOWLINE_ASSIGN(context, context_of(model));
@@ -101,20 +93,19 @@ class GeneratorState {
                           "A context of {} tokens lies outside 1..{}.", context, INT32_MAX);
     BOWLINE_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
-    BOWLINE_TRY(model.resize(kCache, context)
+    BOWLINE_TRY(model.resize(kCache, std::max(context, kLeastRows))
                     .status()
                     .at(sentence("While giving the cache room for {} tokens.", context)));
     BOWLINE_ASSIGN(Session session, Session::create(model, device, plans));
+    BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
+    BOWLINE_TRY(state->take_sizes(plan.segments[0].outputs));
     state->sampler = options.sampler;
     state->stops = options.stop_ids.value_or(std::move(stops));
     state->context = context;
     for (size_t i = 1; i < plans.size(); ++i) {
       state->buckets_.push_back(plans[i].dims[1].value);
     }
-    state->vocabulary_ = sizes.vocabulary;
-    state->top_.resize(static_cast<size_t>(sizes.top));
-    state->top_ids_.resize(state->top_.size());
     return state;
   }
 
@@ -211,6 +202,19 @@ class GeneratorState {
     }
     BOWLINE_REFUSE_UNLESS(plans.size() > 1, "There are no rows of prefill.");
     return plans;
+  }
+
+  // Of the vocabulary, and of the largest logits.
+  Status take_sizes(const std::vector<IoInfo>& outputs) {
+    const TensorShape top = named(outputs, "top_logits")->shape;
+    vocabulary_ = named(outputs, "logits")->shape[1];
+    BOWLINE_REFUSE_UNLESS(named(outputs, "logits")->shape[0] == 1 && top[0] == 1 && top[1] >= 1 &&
+                              top[1] <= vocabulary_ && named(outputs, "top_ids")->shape == top &&
+                              named(outputs, "lse")->shape == TensorShape{1},
+                          "The outputs of \"decode\" are not of one token.");
+    top_.resize(static_cast<size_t>(top[1]));
+    top_ids_.resize(top_.size());
+    return {};
   }
 
   Status require_going_on() {

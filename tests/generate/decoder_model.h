@@ -25,6 +25,7 @@ class DecoderModel {
   DecoderModel(Model& model, const DecoderShape& shape) : model_(model), s_(shape) {
     const int64_t head = s_.width / s_.heads;
     const Init draw = Init::normal(static_cast<float>(s_.deviation));
+    // First of all dims: graphs are checked with small numbers for them, which the cache must hold.
     must(model.dim("rows", {.counted = true}));
     must(model.dim("kv_length", {.counted = true}));
     embed_ = must(model.parameter("model.embed_tokens.weight", {s_.vocabulary, s_.width}, draw,
@@ -41,10 +42,10 @@ class DecoderModel {
     norm_ = must(model.parameter("model.norm.weight", {s_.width}, Init::ones(), StorageRole::weight,
                                  s_.dtype));
     head_ = must(model.tied_parameter("lm_head.weight", embed_));
-    keys_ = must(model.parameters("cache.{}.k", s_.layers, {1, s_.kv_heads, head}, Init::zeros(),
-                                  StorageRole::kv_cache, s_.dtype));
-    values_ = must(model.parameters("cache.{}.v", s_.layers, {1, s_.kv_heads, head}, Init::zeros(),
-                                    StorageRole::kv_cache, s_.dtype));
+    keys_ = must(model.parameters("cache.{}.k", s_.layers, {kCacheRows, s_.kv_heads, head},
+                                  Init::zeros(), StorageRole::kv_cache, s_.dtype));
+    values_ = must(model.parameters("cache.{}.v", s_.layers, {kCacheRows, s_.kv_heads, head},
+                                    Init::zeros(), StorageRole::kv_cache, s_.dtype));
   }
 
   void add_loss() {
@@ -93,6 +94,8 @@ class DecoderModel {
   }
 
  private:
+  static constexpr int64_t kCacheRows = 4;
+
   ParameterList list(const std::string& name, const Dims& shape, Init init) {
     return must(model_.parameters("model.layers.{}." + name, s_.layers, shape, init,
                                   StorageRole::weight, s_.dtype));

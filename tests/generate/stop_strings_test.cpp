@@ -38,7 +38,7 @@ TEST(StopStrings, AFailedBeginMayHoldAnotherOne) {
 
 TEST(StopStrings, TheEarliestOneStopsNotTheLongest) {
   StopStrings s({"longer stop", "on"});
-  EXPECT_EQ(s.add("a longer stop"), "a l");
+  EXPECT_EQ(s.add("a strong longer stop"), "a str");
   EXPECT_TRUE(s.stopped());
 }
 

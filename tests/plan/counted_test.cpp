@@ -228,6 +228,27 @@ TEST_P(Counted, TheBodyOfARepeatIsCounted) {
   });
 }
 
+// Nothing outside of the body is counted.
+TEST_P(Counted, TheBodyOfARepeatMayNameADimAlone) {
+  Model m = with_seq(true);
+  const Parameter ones = must(m.parameter("ones", {kCapacity}, Init::ones()));
+  GraphBuilder g(m, "sum");
+  const Value x = g.input("x", DType::f32, {1});
+  const auto y = g.repeat(2, {x}, [&](GraphBuilder& body, const std::vector<Value>& in) {
+    const Value some = body.op("Slice", {body.parameter(ones)}, {{"axis", 0}, {"length", "seq"}});
+    return std::vector<Value>{body.op("Add", {in[0], body.op("ReduceSum", {some})})};
+  });
+  g.output("y", y.at(0));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  Session s = must(Session::create(m, device_, "sum", std::vector<BoundDim>{{"seq", kCapacity}}));
+  Floats from = {1}, to = {0};
+  const Tensor in = tensor("x", {1}, from), out = tensor("y", {1}, to);
+  ASSERT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"seq", 3}}));
+  EXPECT_EQ(to[0], 7);
+}
+
 TEST_P(Counted, AGenerationIsThePrefillOfItsTokens) {
   Model m = with_seq(true);
   Decoder d(m);
