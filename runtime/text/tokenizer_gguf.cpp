@@ -351,7 +351,7 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
     order.push_back(score);
   }
   std::ranges::sort(order, std::greater<>());
-  order.erase(std::ranges::unique(order).begin(), order.end());
+  order.erase(std::unique(order.begin(), order.end()), order.end());
   std::vector<Bpe::Rule> out;
   for (size_t i = 0; i < file.pieces.size(); ++i) {
     const auto id = static_cast<int32_t>(i);

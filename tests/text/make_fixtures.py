@@ -3,6 +3,7 @@
 
   make_fixtures.py fixtures                  trains a small tokenizer of each kind and writes data/: the files, the texts, what
                                              the package `tokenizers` makes of them
+  make_fixtures.py corpus                    writes the first inputs of tests/fuzz/tokenizer_fuzz.cpp
   make_fixtures.py bulk --bowline PROGRAM    10,000 lines in 16 scripts and 100,000 random byte strings for each kind, and for
                                              the files given with --file; exit code 1 if ids, offsets or texts differ
 
@@ -309,7 +310,7 @@ def scored(tokenizer):
 
 
 def write_gguf(path, tokenizer, model, pre=None, scores=None, **ids):
-    j = json.loads(tokenizer.to_str())
+    j = tokenizer if isinstance(tokenizer, dict) else json.loads(tokenizer.to_str())
     vocab = j["model"]["vocab"]
     pieces = sorted(vocab, key=vocab.get)
     special = {t["content"] for t in j["added_tokens"] if t["special"]}
@@ -407,6 +408,51 @@ def write_fixtures():
     print(sum(p.stat().st_size for p in data.iterdir()), "bytes in all")
 
 
+def write_corpus():
+    """Files of each kind with a few pieces."""
+    folder = HERE.parent / "fuzz" / "corpus" / "tokenizer"
+    folder.mkdir(parents=True, exist_ok=True)
+    vocab = {p: i for i, p in enumerate(["<unk>", "a", "b", "ab", "▁", "▁ab", "é", "Ġ", "Ã", "©", "##b", "<0x61>", "<0xC3>", "<0xA9>", "c</w>"])}
+    merges = ["a b", "▁ ab"]
+    bpe = {"type": "BPE", "vocab": vocab, "merges": merges, "unk_token": "<unk>"}
+    split = {"type": "Split", "pattern": {"Regex": LLAMA3}, "behavior": "Isolated", "invert": False}
+    bytes_ = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False, "trim_offsets": True}
+    around = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "a", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+              "pair": [], "special_tokens": {"a": {"id": "a", "ids": [1], "tokens": ["a"]}}}
+    unigram_vocab = [[p, -float(i)] for p, i in vocab.items()]
+    files = {
+        "bytes": dict(model=bpe, normalizer={"type": "NFC"}, pre_tokenizer={"type": "Sequence", "pretokenizers": [split, bytes_]},
+                      post_processor={"type": "Sequence", "processors": [bytes_, around]}, decoder={"type": "ByteLevel"}),
+        "fallback": dict(model=bpe | {"byte_fallback": True, "fuse_unk": True},
+                         normalizer={"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+                         decoder={"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+                                                                   {"type": "Strip", "content": " ", "start": 1, "stop": 1}]}),
+        "words": dict(model={"type": "WordPiece", "vocab": vocab, "unk_token": "<unk>", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9},
+                      normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+                      pre_tokenizer={"type": "BertPreTokenizer"}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True}),
+        "unigram": dict(model={"type": "Unigram", "vocab": unigram_vocab, "unk_id": 0, "byte_fallback": True},
+                        normalizer={"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap([("e\u0301", "é"), ("A", "a")])).decode()},
+                        pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}, decoder={"type": "Metaspace", "replacement": "▁"}),
+        "suffix": dict(model=bpe | {"end_of_word_suffix": "</w>"}, normalizer={"type": "Sequence", "normalizers": [{"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"},
+                                                                                                                   {"type": "Strip", "strip_left": True, "strip_right": True}]},
+                       pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "Digits", "individual_digits": True},
+                                                                            {"type": "Punctuation", "behavior": "Contiguous"}]},
+                       decoder={"type": "BPEDecoder", "suffix": "</w>"}),
+    }
+    added = [{"id": 15, "content": "<s>", "special": True, "lstrip": True, "rstrip": True}, {"id": 16, "content": "É", "single_word": True, "normalized": True}]
+    text = "ab <s> aé 12, É e\u0301A字".encode() + b"\xff "
+    contents = {name: (0, json.dumps({"added_tokens": added, **f}, ensure_ascii=False, separators=(",", ":")).encode()) for name, f in files.items()}
+    with tempfile.TemporaryDirectory() as place:
+        for name, model, options in (("gguf_bytes", "gpt2", {"pre": "llama-bpe", "bos_token_id": 1}), ("gguf_scores", "llama", {"scores": [-float(i) for i in range(15)], "bos_token_id": 1,
+                                                                                                                            "unk_token_id": 0}),
+                                     ("gguf_words", "bert", {"bos_token_id": 1, "sep_token_id": 2, "unk_token_id": 0})):
+            path = pathlib.Path(place, name)
+            write_gguf(path, {"added_tokens": [{"content": "<unk>", "special": True}], "model": {"vocab": vocab, "merges": [m.split() for m in merges]}}, model, **options)
+            contents[name] = (1, path.read_bytes())
+    for name, (kind, file) in contents.items():
+        (folder / name).write_bytes(bytes([kind]) + struct.pack("<H", len(file)) + file + text)
+
+
 def compare(name, program, path, tokenizer, texts, null):
     separator = b"\0" if null else b"\n"
     texts = [t.replace(separator, b" ") for t in texts]
@@ -453,7 +499,7 @@ def bulk(program, files, count, only):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["fixtures", "bulk"])
+    parser.add_argument("verb", choices=["fixtures", "corpus", "bulk"])
     parser.add_argument("--bowline", default="build/release/bin/bowline")
     parser.add_argument("--file", action="append", default=[], help="another tokenizer.json to compare")
     parser.add_argument("--count", type=int, default=10000, help="lines; ten times as many byte strings")
@@ -461,6 +507,8 @@ def main():
     o = parser.parse_args()
     if o.verb == "fixtures":
         write_fixtures()
+    elif o.verb == "corpus":
+        write_corpus()
     elif bulk(o.bowline, o.file, o.count, o.only):
         sys.exit(1)
 
