@@ -129,9 +129,9 @@ bool is_word(char32_t c) {
   const utf8proc_category_t k = category(c);
   return is_letter(c) || (k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME) ||
          k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
-         c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
-         (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
-         (c >= 0x1F170 && c <= 0x1F189);
+         c == 0x200C || c == 0x200D || (k == UTF8PROC_CATEGORY_CN && differs(c, kIsWord)) ||
+         (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+         (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }
 
 bool is_white_space(char32_t c) {

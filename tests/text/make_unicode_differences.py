@@ -15,7 +15,7 @@ utf8proc = ctypes.CDLL("libutf8proc.so.2")
 utf8proc.utf8proc_get_property.restype = ctypes.POINTER(ctypes.c_int16)  # category, combining class, ...
 LETTERS, MARKS, NUMBERS, PUNCTUATION = range(1, 6), range(6, 9), range(9, 12), range(12, 19)
 MN, CONTROLS = 6, (26, 27, 29)
-FLAGS = {"mark": 1, "nonspacing mark": 2, "punctuation": 4, "control": 8, "not normalized": 16, "letter": 32, "number": 64}
+FLAGS = {"mark": 1, "nonspacing mark": 2, "punctuation": 4, "control": 8, "not normalized": 16, "letter": 32, "number": 64, "word": 128}
 
 
 def ours_decomposed(code, compatible):
@@ -32,7 +32,7 @@ def differences():
     bert = normalizers.BertNormalizer(**rules | {"strip_accents": True})
     nfd, nfkd = normalizers.NFD(), normalizers.NFKD()
     letter, number = (pre_tokenizers.Split(Regex(f"\\p{{{k}}}"), "removed") for k in "LN")
-    punctuation = pre_tokenizers.Punctuation("removed")
+    punctuation, words = pre_tokenizers.Punctuation("removed"), pre_tokenizers.Whitespace()
     for code in (*range(0x80, 0xD800), *range(0xE000, 0x110000)):
         c = chr(code)
         properties = utf8proc.utf8proc_get_property(code)
@@ -53,6 +53,8 @@ def differences():
             here.add("letter")
         if not number.pre_tokenize_str(c) and category not in NUMBERS:
             here.add("number")
+        if category == 0 and len(words.pre_tokenize_str("a" + c)) == 1:
+            here.add("word")
         yield code, sum(FLAGS[f] for f in here)
 
 
@@ -73,7 +75,7 @@ def main():
 namespace bowline::text {
 
 // What differs: a mark, a nonspacing mark, punctuation or a control character is none, or the other way round; there is no
-// decomposition and no combining class; a letter or a number of Unicode 16.
+// decomposition and no combining class; a letter, a number or a part of a word of Unicode 16.
 enum UnicodeDifference : uint8_t {
   kMarkDiffers = 1,
   kNonspacingDiffers = 2,
@@ -82,6 +84,7 @@ enum UnicodeDifference : uint8_t {
   kNotNormalized = 16,
   kIsLetter = 32,
   kIsNumber = 64,
+  kIsWord = 128,
 };
 
 struct UnicodeDifferences {

@@ -29,14 +29,18 @@ Result<std::string> read_begin(const std::string& path, size_t most) {
                                                          : Result<std::string>(status);
 }
 
+// What a caller of the command is told of a file: which one it is, and that it is not what it should be.
+Result<text::Tokenizer> of_file(Result<text::Tokenizer> made, const std::string& path) {
+  if (made.ok()) {
+    return made;
+  }
+  return std::move(made).status().as(Code::bad_file).at(fmt::format("In \"{}\".", path));
+}
+
 Result<text::Tokenizer> open_bytes(std::string_view media_type, const std::string& path,
                                    size_t most) {
   BOWLINE_ASSIGN(const std::string bytes, read_begin(path, most));
-  Result<text::Tokenizer> out =
-      text::Tokenizer::from_bytes(media_type, std::as_bytes(std::span(bytes)));
-  return out.ok() ? std::move(out)
-                  : Result<text::Tokenizer>(
-                        std::move(out).status().at(fmt::format("In \"{}\".", path)));
+  return of_file(text::Tokenizer::from_bytes(media_type, std::as_bytes(std::span(bytes))), path);
 }
 
 }  // namespace
@@ -54,12 +58,7 @@ Result<text::Tokenizer> open_tokenizer(const std::string& path) {
     return open_bytes("application/vnd.huggingface.tokenizer+json", file, kMostBytes);
   }
   BOWLINE_ASSIGN(const Model model, open_model(file));
-  Result<text::Tokenizer> out = text::Tokenizer::from(model);
-  return out.ok() ? std::move(out)
-                  : Result<text::Tokenizer>(std::move(out)
-                                                .status()
-                                                .as(Code::bad_file)
-                                                .at(fmt::format("In \"{}\".", file)));
+  return of_file(text::Tokenizer::from(model), file);
 }
 
 Result<std::string> read_any(const std::string& path) {

@@ -8,7 +8,7 @@
 namespace bowline::command {
 
 // Of a model file, a tokenizer.json, a folder with one, or a GGUF file. Errors  bad_file: it cannot be read or is none of these, a model
-// has no tokenizer. unsupported: it is of a kind that is not known.
+// has no tokenizer, or one of a kind that is not known.
 Result<text::Tokenizer> open_tokenizer(const std::string& path);
 
 // All of a file, or of standard input for "-".
