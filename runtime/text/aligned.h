@@ -13,6 +13,7 @@ namespace bowline::text {
 struct AlignedText {
   std::string text;
   std::vector<Offset> at;  // of each byte, the bytes of the source that its code point comes from
+  size_t most = SIZE_MAX;  // bytes that normalizers may make of it
 
   void append(char32_t c, Offset from) {
     text::append(text, c);
@@ -53,7 +54,10 @@ class Rewriter {
   }
   // Leaves the next code point out.
   void drop() { next_ += length_of(target_.text[next_]); }
-  void finish() { target_ = std::move(out_); }
+  void finish() {
+    target_.text = std::move(out_.text);
+    target_.at = std::move(out_.at);
+  }
 
  private:
   AlignedText& target_;

@@ -71,6 +71,9 @@ class Decoder {
 class Tokenizer {
  public:
   using Options = EncodeOptions;
+  // No move: there is no empty tokenizer.
+  Tokenizer(const Tokenizer&) = default;
+  Tokenizer& operator=(const Tokenizer&) = default;
 
   // Of the asset `tokenizer` of a model; with the metadata tokenizer = bytes one id per byte.
   // Errors  bad_argument: the model has neither. Else those of from_bytes().

@@ -9,6 +9,8 @@
 namespace bowline::text {
 namespace {
 
+constexpr size_t kMostGrown = size_t{1} << 20;  // what a piece may grow to
+
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   if (from.empty() || text.find(from) == std::string::npos) {
     return;
@@ -301,6 +303,8 @@ DecodeStepMaker decode_replace(Pattern pattern, std::string content) {
     BOWLINE_TRY(pattern.find(piece, ranges));
     std::string out;
     for (const Range& r : ranges) {
+      BOWLINE_TEXT_REQUIRE(out.size() <= std::max(piece.size(), kMostGrown), Code::bad_file,
+                           "A decoder makes more than {} bytes of {}.", out.size(), piece.size());
       if (r.match) {
         out += content;
       } else {

@@ -117,6 +117,11 @@ std::vector<Change> recomposed(const std::vector<Change>& in) {
   return out;
 }
 
+Status too_long(const AlignedText& t) {
+  return Status(Code::bad_file,
+                sentence("A normalizer makes more than {} bytes of {}.", t.most, t.text.size()));
+}
+
 Status rewrite(AlignedText& t, const std::vector<Change>& changes) {
   Rewriter out(t);
   for (const Change& c : changes) {
@@ -294,6 +299,9 @@ Status map_chars(AlignedText& t, const CharsMap& map) {
   changes.reserve(t.text.size());
   const std::string_view text = t.text;
   for (size_t at = 0; at < text.size();) {
+    if (changes.size() > t.most) {
+      return too_long(t);
+    }
     const size_t end = grapheme_end(text, at);
     const std::string_view cluster = text.substr(at, end - at);
     const auto whole = cluster.size() < 6 ? map.find(cluster) : std::nullopt;
@@ -360,6 +368,9 @@ Normalizer nmt() {
 
 Normalizer prepend(std::string text) {
   return [text = std::move(text)](AlignedText& t) -> Status {
+    if (text.size() > t.most - std::min(t.most, t.text.size())) {
+      return too_long(t);
+    }
     if (!t.text.empty()) {
       const Offset first = t.at[0];
       t.text.insert(0, text);
@@ -374,7 +385,11 @@ Normalizer replace(Pattern pattern, std::string content) {
     std::vector<Range> ranges;
     BOWLINE_TRY(pattern.find(t.text, ranges));
     AlignedText out;
+    out.most = t.most;
     for (const Range& r : ranges) {
+      if (r.match && content.size() > t.most - std::min(t.most, out.text.size())) {
+        return too_long(t);
+      }
       if (r.match) {
         out.text += content;
         out.at.resize(out.text.size(), t.at[r.end - 1]);
@@ -392,6 +407,7 @@ Normalizer replace(Pattern pattern, std::string content) {
 Normalizer map_bytes() {
   return [](AlignedText& t) -> Status {
     AlignedText out;
+    out.most = t.most;
     for (size_t i = 0; i < t.text.size(); ++i) {
       out.append(kByteLetters[static_cast<uint8_t>(t.text[i])], t.at[i]);
     }

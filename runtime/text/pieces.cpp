@@ -2,8 +2,14 @@
 
 #include <simdjson.h>
 
+#include "text/require.h"
+
 namespace bowline::text {
 namespace {
+
+// Of honest files the compatible decomposition makes a text longest: 11 times.
+constexpr size_t kMostGrowth = 16;
+constexpr size_t kMostAdded = size_t{1} << 20;
 
 Offset at(size_t begin, size_t end) {
   return {static_cast<uint32_t>(begin), static_cast<uint32_t>(end)};
@@ -11,7 +17,8 @@ Offset at(size_t begin, size_t end) {
 
 }  // namespace
 
-Pieces::Pieces(std::string_view source) : source_(source) {
+Pieces::Pieces(std::string_view source)
+    : source_(source), most_(kMostGrowth * source.size() + kMostAdded) {
   if (!simdjson::validate_utf8(source.data(), source.size())) {
     aligned_ = true;
     for (size_t i = 0; i < source.size();) {
@@ -70,6 +77,7 @@ Status Pieces::split(const Split& split) {
 
 AlignedText Pieces::copy(const Piece& p) const {
   AlignedText out;
+  out.most = most_;
   out.text = text(p);
   if (aligned_) {
     out.at.assign(own_.at.begin() + static_cast<std::ptrdiff_t>(p.begin),
@@ -97,6 +105,9 @@ Status Pieces::rewrite(const Rewrite& rewrite) {
     if (part.text.empty()) {
       continue;
     }
+    BOWLINE_TEXT_REQUIRE(all.text.size() + part.text.size() <= most_, Code::bad_file,
+                         "The tokenizer makes more than {} bytes of a text of {}.", most_,
+                         source_.size());
     const size_t begin = all.text.size();
     all.text += part.text;
     all.at.insert(all.at.end(), part.at.begin(), part.at.end());

@@ -40,6 +40,7 @@ class Pieces {
   AlignedText copy(const Piece& p) const;
 
   std::string_view source_;
+  size_t most_;           // bytes that may be made of it
   bool aligned_ = false;  // the text is own_; else that of the source
   AlignedText own_;
   std::vector<Piece> pieces_;

@@ -102,6 +102,8 @@ Status post_process(const TokenizerData& data, std::string_view source,
 Status normalize(const TokenizerData& data, AlignedText& t) {
   for (const Normalizer& n : data.normalizers) {
     BOWLINE_TRY(n(t));
+    BOWLINE_TEXT_REQUIRE(t.text.size() <= t.most, Code::bad_file,
+                         "The normalizers make more than {} bytes of a part of the text.", t.most);
   }
   return {};
 }

@@ -1,5 +1,5 @@
-# Installs one component of the build into an empty folder, builds the program against it with the generator of the build,
-# and runs it.
+# Installs one component of the build into an empty folder, builds the programs against it with the generator of the build,
+# and runs them.
 file(REMOVE_RECURSE "${WORK}")
 execute_process(COMMAND "${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/prefix" --component "${COMPONENT}"
   COMMAND_ERROR_IS_FATAL ANY)
@@ -8,3 +8,6 @@ execute_process(COMMAND "${CMAKE_COMMAND}" -S "${SOURCE}" -B "${WORK}/build" -G 
   "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_CXX_FLAGS=${FLAGS}" COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND "${WORK}/build/program" "${WORK}/trained.bowline" COMMAND_ERROR_IS_FATAL ANY)
+if(TEXT)
+  execute_process(COMMAND "${WORK}/build/text" COMMAND_ERROR_IS_FATAL ANY)
+endif()

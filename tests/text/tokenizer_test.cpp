@@ -363,6 +363,26 @@ TEST(BadFile, HasAnExpressionThatExplodes) {
   }
 }
 
+// Each of 60 normalizers doubles the text.
+TEST(BadFile, MakesATextOfAnyLength) {
+  std::string steps;
+  for (int i = 0; i < 60; ++i) {
+    steps += R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"},)";
+  }
+  std::string text = small_file();
+  text.replace(text.find(R"({"type":"NFC"})"), 14,
+               R"({"type":"Sequence","normalizers":[)" + steps + R"({"type":"NFC"}]})");
+  const Status status = open(kJson, text).value().encode("a").status();
+  EXPECT_EQ(status.code(), Code::bad_file);
+  EXPECT_NE(status.message().find("A normalizer makes more than"), std::string::npos)
+      << status.message();
+  text = small_file();
+  text.replace(text.find(R"({"type":"Fuse"})"), 15,
+               R"({"type":"Sequence","decoders":[)" + steps + R"({"type":"Fuse"}]})");
+  EXPECT_EQ(open(kJson, text).value().decode(std::vector<int32_t>{0}).status().code(),
+            Code::bad_file);
+}
+
 TEST(BadText, NeedsAPieceThatIsNotThere) {
   const Tokenizer t = open(kJson, small_file()).value();
   EXPECT_EQ(t.encode("ab b").value().ids, (std::vector<int32_t>{2, 3, 1}));

@@ -1,4 +1,4 @@
-# cmake --install: the library, its one header, and find_package(bowline CONFIG).
+# cmake --install: the library, its header, bowline::text with its own where it is built, and find_package(bowline CONFIG).
 include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -61,11 +61,17 @@ function(bowline_install target component)
   set(config "${PROJECT_BINARY_DIR}/package/${component}")
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
   file(CONFIGURE OUTPUT "${config}/bowlineConfig.cmake" CONTENT
-"# One target: bowline::bowline.
+"# Targets: bowline::bowline, and bowline::text where it was built and its libraries are found.
 include(CMakeFindDependencyMacro)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)
 @dependencies@include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
+if(EXISTS \"\${CMAKE_CURRENT_LIST_DIR}/bowlineTextTargets.cmake\")
+  find_package(simdjson QUIET)
+  if(simdjson_FOUND)
+    include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTextTargets.cmake\")
+  endif()
+endif()
 " @ONLY)
   write_basic_package_version_file("${config}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
   install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${ARGN}
@@ -77,6 +83,15 @@ find_dependency(Threads)
     COMPONENT ${component} ${ARGN})
   install(EXPORT ${component} NAMESPACE bowline:: FILE bowlineTargets.cmake DESTINATION "${folder}"
     COMPONENT ${component} ${ARGN})
+  if(TARGET bowline_text)
+    set_target_properties(bowline_text PROPERTIES EXPORT_NAME text)
+    install(TARGETS bowline_text EXPORT ${component}_text COMPONENT ${component} ${ARGN}
+      ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(FILES "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/bowline"
+      COMPONENT ${component} ${ARGN})
+    install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"
+      COMPONENT ${component} ${ARGN})
+  endif()
 endfunction()
 
 bowline_install(bowline bowline)
