@@ -11,12 +11,7 @@ namespace {
 constexpr size_t kShort = 48;
 constexpr uint32_t kNoRank = UINT32_MAX;
 
-std::string byte_piece(size_t byte) {
-  constexpr char digits[] = "0123456789ABCDEF";
-  return std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + ">";
-}
-
-// What the whole word begins with, its last code point.
+// Where its last code point begins.
 size_t last_begin(std::string_view text) {
   size_t at = text.size();
   (void)previous_of(text, at);

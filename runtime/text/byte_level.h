@@ -1,4 +1,4 @@
-// Bytes as letters: byte-level vocabularies spell each byte as a code point that is printable and no space.
+// How vocabularies spell bytes. Byte-level ones spell each byte as a code point that is printable and no space.
 #pragma once
 
 #include <array>
@@ -30,6 +30,12 @@ constexpr auto kLetterBytes = [] {
   }
   return out;
 }();
+
+// "<0x1F>": how a vocabulary with byte fallback spells a byte.
+inline std::string byte_piece(size_t byte) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  return {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
+}
 
 // The bytes that a piece spells; none if one of its code points stands for none.
 inline std::optional<std::string> bytes_of(std::string_view piece) {

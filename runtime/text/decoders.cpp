@@ -283,7 +283,7 @@ DecodeStepMaker decode_word_piece(std::string prefix, bool cleanup) {
     if (!first && piece.starts_with(prefix)) {
       piece.erase(0, prefix.size());
     } else if (!first) {
-      piece.insert(0, " ");
+      piece.insert(piece.begin(), ' ');
     }
     if (cleanup) {
       clean_up(piece);
@@ -350,7 +350,9 @@ DecodeStepMaker decode_fuse() {
 
 DecodeStepMaker decode_spaced() {
   return mapped([](std::string& piece, bool first) -> Status {
-    piece.insert(0, first ? "" : " ");
+    if (!first) {
+      piece.insert(piece.begin(), ' ');
+    }
     return {};
   });
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "text/byte_level.h"
 #include "text/models.h"
 #include "text/unicode.h"
 
@@ -84,9 +85,7 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
   constexpr double kPenalty = 10;
   out.unknown_score_ = least - kPenalty;
   for (size_t byte = 0; byte < 256; ++byte) {
-    constexpr char digits[] = "0123456789ABCDEF";
-    const std::string piece = std::string("<0x") + digits[byte >> 4] + digits[byte & 15] + ">";
-    out.bytes_[byte] = options.byte_fallback ? vocabulary.find(piece).value_or(-1) : -1;
+    out.bytes_[byte] = options.byte_fallback ? vocabulary.find(byte_piece(byte)).value_or(-1) : -1;
   }
   return out;
 }
