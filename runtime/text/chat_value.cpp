@@ -87,21 +87,21 @@ Result<Value> Heap::dict(std::vector<Pair> pairs, Kind kind) {
 Result<Value> Heap::iterator(std::vector<Value> items) {
   BOWLINE_TRY(take(items.size() * sizeof(Value) + sizeof(Iterator)));
   Value v = Value::of(Kind::iterator);
-  v.iterator = &iterators_.emplace_back(std::move(items));
+  v.iterator = &iterators_.emplace_back(Iterator{std::move(items)});
   return v;
 }
 
 Result<Value> Heap::method(const Value& of, std::string_view name) {
   BOWLINE_TRY(take(sizeof(Method)));
   Value v = Value::of(Kind::method);
-  v.method = &methods_.emplace_back(of, name);
+  v.method = &methods_.emplace_back(Method{of, name});
   return v;
 }
 
 Result<Value> Heap::macro(const Statement* statement, Scope* scope) {
   BOWLINE_TRY(take(sizeof(Macro)));
   Value v = Value::of(Kind::macro);
-  v.macro = &macros_.emplace_back(statement, scope);
+  v.macro = &macros_.emplace_back(Macro{statement, scope});
   return v;
 }
 
