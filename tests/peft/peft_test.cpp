@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "architectures/architecture.h"
+#include "gguf/file.h"
 #include "gtest/gtest.h"
 #include "huggingface/read.h"
 #include "huggingface/safetensors.h"
 #include "peft/adapter.h"
+#include "peft/gguf_adapter.h"
 
 namespace bowline::peft {
 namespace {
@@ -135,6 +137,67 @@ TEST_P(Adapters, AreWrittenAsTheyWereRead) {
   Model again = model_of(expected()["adapters"][GetParam()]["model"]);
   must(read_adapter(again, to.path(), "other"));
   EXPECT_EQ(logits_of(again), logits_of(model));
+}
+
+// Through a file of llama.cpp and back: the same logits, and the names, the shapes and the alpha that llama.cpp asks for.
+TEST_P(Adapters, GoThroughGguf) {
+  const json& of = expected()["adapters"][GetParam()];
+  Model model = model_of(of["model"]), again = model_of(of["model"]);
+  must(read_adapter(model, kFixtures + "/" + GetParam(), "ad"));
+  const Folder to(std::string("gguf_") + GetParam());
+  fs::create_directories(to.path());
+  const std::string path = to.path() + "/adapter.gguf";
+  must(write_gguf_adapter(model, "ad", path));
+  EXPECT_TRUE(must(is_gguf_adapter(path)));
+  must(read_gguf_adapter(again, path, "ad"));
+  const std::vector<float> logits = logits_of(again), before = logits_of(model);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    ASSERT_NEAR(logits[i], before[i], 1e-6);  // lora_alpha is an f32
+  }
+}
+
+TEST(Adapter, AGgufFileHasWhatLlamaCppAsksFor) {
+  Model model = model_of("llama");
+  must(read_adapter(model, kFixtures + "/llama_tables", "tables"));
+  must(read_adapter(model, kFixtures + "/llama_qv", "qv"));
+  const Folder to("gguf_file");
+  fs::create_directories(to.path());
+  must(write_gguf_adapter(model, "qv", to.path() + "/qv.gguf"));
+  must(write_gguf_adapter(model, "tables", to.path() + "/tables.gguf"));
+  const auto qv = must(gguf::File::open(to.path() + "/qv.gguf"));
+  const auto tables = must(gguf::File::open(to.path() + "/tables.gguf"));
+  EXPECT_EQ(qv->find("general.architecture")->value.text(), "llama");
+  EXPECT_EQ(qv->find("general.type")->value.text(), "adapter");
+  EXPECT_EQ(qv->find("adapter.type")->value.text(), "lora");
+  EXPECT_EQ(qv->find("adapter.lora.alpha")->value.real(), 10.0);
+  const auto tensor = [](const gguf::File& file, std::string_view name) {
+    const auto found = std::ranges::find(file.tensors, name, &gguf::TensorEntry::name);
+    EXPECT_NE(found, file.tensors.end()) << name;
+    return *found;
+  };
+  EXPECT_EQ(tensor(*qv, "blk.1.ffn_down.weight.lora_a").shape, (std::vector<int64_t>{4, 24}));
+  EXPECT_EQ(tensor(*qv, "blk.1.ffn_down.weight.lora_b").shape, (std::vector<int64_t>{16, 4}));
+  EXPECT_EQ(tensor(*tables, "token_embd.weight.lora_a").shape, (std::vector<int64_t>{48, 3}));
+  EXPECT_EQ(tensor(*tables, "token_embd.weight.lora_b").shape, (std::vector<int64_t>{16, 3}));
+  EXPECT_EQ(tensor(*tables, "output.weight.lora_b").shape, (std::vector<int64_t>{48, 3}));
+  // Two heads of 8 rows: what rotary embeddings turn together, i and i + 4, are neighbours.
+  const auto theirs = tensor(*qv, "blk.0.attn_q.weight.lora_b").bytes;
+  const auto all = tensors_in(kFixtures + "/llama_qv");
+  const auto& ours =
+      all.at("base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight").second;
+  const size_t row_bytes = 4 * sizeof(float);
+  const size_t rows[] = {0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15};
+  for (size_t row = 0; row < 16; ++row) {
+    EXPECT_TRUE(std::ranges::equal(theirs.subspan(row * row_bytes, row_bytes),
+                                   std::span(ours).subspan(rows[row] * row_bytes, row_bytes)))
+        << row;
+  }
+  Model other = model_of("gpt2");
+  const auto refused = read_gguf_adapter(other, to.path() + "/qv.gguf", "ad");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("architecture llama, and this one is gpt2"),
+            std::string::npos)
+      << refused.status().message();
 }
 
 TEST(Adapter, AConfigSaysWhatPeftNeeds) {

@@ -8,6 +8,7 @@
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/require.h"
+#include "export/adapter.h"
 #include "export/gguf.h"
 #include "export/huggingface.h"
 #include "verb.h"
@@ -136,16 +137,28 @@ std::vector<std::string> form_names() {
   for (const Form& form : kForms) {
     names.emplace_back(form.name);
   }
+  for (const std::string_view form : adapter_forms()) {
+    names.emplace_back(form);
+  }
   return names;
 }
 
-Status export_form(const ExportOptions& o, Model& model) {
+// Adapters stay beside the weights for a form of theirs, and become a part of them for the others.
+Result<ExportReport> write_form(const ExportOptions& o, Model& model) {
+  if (is_adapter_form(o.to)) {
+    BOWLINE_TRY(change(model, {"", o.adapters}));
+    return export_adapter(model, o.to, o.out, o.force);
+  }
   BOWLINE_TRY(merge_adapters(model, o));
   BOWLINE_TRY(quantize_all(model, o.encoding));
   const auto* const form =
       std::ranges::find_if(kForms, [&](const Form& f) { return f.name == o.to; });
   const auto dtype = o.dtype.empty() ? std::nullopt : std::optional(dtype_of(o.dtype));
-  BOWLINE_ASSIGN(const ExportReport report, form->write(model, o.out, dtype, o.force));
+  return form->write(model, o.out, dtype, o.force);
+}
+
+Status export_form(const ExportOptions& o, Model& model) {
+  BOWLINE_ASSIGN(const ExportReport report, write_form(o, model));
   if (o.format == "json") {
     print_json({{"file", o.model},
                 {"out", o.out},
@@ -201,6 +214,7 @@ void add_export(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "export", "Writes a model without what a training left in it",
                             "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
                             "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
+                            "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
                             "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
   auto o = std::make_shared<ExportOptions>();
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
@@ -210,13 +224,15 @@ void add_export(CLI::App& app, Context& context) {
   CLI::Option* to =
       verb->add_option("--to", o->to,
                        "Instead of a model file the form of another tool: hf, a folder as "
-                       "transformers writes it, or gguf, a file; of an imported model")
+                       "transformers writes it, or gguf, a file; peft or gguf-lora: the adapter "
+                       "alone; of an imported model")
           ->check(CLI::IsMember(form_names()))
           ->needs(out)
           ->excludes(strip);
   verb->add_option("--adapter", o->adapters,
                    "FILE or FILE=WEIGHT of an adapter of the model, which is merged into the "
-                   "weights that --to writes; several add up")
+                   "weights that --to hf and gguf write, where several add up, and written by the "
+                   "others")
       ->needs(to);
   verb->add_option("--encoding", o->encoding,
                    "Matrices that --to gguf writes become codes: q8_0 or q4_0")

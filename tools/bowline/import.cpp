@@ -1,4 +1,6 @@
 // bowline import: a model of another format as a model file.
+#include "onnx/import.h"
+
 #include <cctype>
 #include <chrono>
 #include <fstream>
@@ -11,7 +13,7 @@
 #include "common/require.h"
 #include "common/text.h"
 #include "huggingface/read.h"
-#include "onnx/import.h"
+#include "import/adapter.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -30,6 +32,9 @@ struct ImportFlags {
   // Of ONNX.
   std::string entry = "forward";
   std::vector<std::string> dims;
+  // Of adapters.
+  std::string base;
+  std::string name;
   // Of text models.
   std::string task;
   std::string labels;
@@ -205,8 +210,8 @@ std::vector<NameGroup> grouped(const std::vector<TensorReport>& tensors) {
   std::map<std::string, size_t> where;
   for (const TensorReport& t : tensors) {
     const NameGroup g = group_of(t);
-    const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", name_of(t.use), g.before, g.behind,
-                                        t.stored, shape_text(t.shape), t.reason);
+    const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", name_of(t.use), g.before,
+                                        g.behind, t.stored, shape_text(t.shape), t.reason);
     const auto [at, is_new] = where.emplace(key, groups.size());
     if (is_new) {
       groups.push_back(g);
@@ -224,9 +229,9 @@ std::string name_text(const NameGroup& g) {
   if (g.count == 1) {
     return listed_name(g.first->name);
   }
-  return fmt::format("{} ({})",
-                     listed_name(fmt::format("{}{{{}..{}}}{}", g.before, g.least, g.most, g.behind)),
-                     g.count);
+  return fmt::format(
+      "{} ({})", listed_name(fmt::format("{}{{{}..{}}}{}", g.before, g.least, g.most, g.behind)),
+      g.count);
 }
 
 void print_report(const ImportFlags& o, const Source& source, const Built& built,
@@ -290,11 +295,16 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
   for (const auto& [key, value] : info.metadata) {
     metadata[key] = value;
   }
-  return {{"file", o.model},         {"out", o.out},
-          {"format", source.format}, {"task", std::string(name_of(built.task))},
-          {"bytes", bytes},          {"tensors", tensors},
-          {"ties", ties},            {"entries", entries},
-          {"metadata", metadata},    {"notes", built.notes},
+  return {{"file", o.model},
+          {"out", o.out},
+          {"format", source.format},
+          {"task", std::string(name_of(built.task))},
+          {"bytes", bytes},
+          {"tensors", tensors},
+          {"ties", ties},
+          {"entries", entries},
+          {"metadata", metadata},
+          {"notes", built.notes},
           {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
@@ -327,6 +337,29 @@ Result<int> import_text_model(const ImportFlags& o, const Source& source) {
   return static_cast<int>(kOk);
 }
 
+// --------------------------------------------------------------------------------------- adapters
+
+Result<int> import_adapter_file(const ImportFlags& o) {
+  const Result<AdapterReport> report = import_adapter({o.model, o.base, o.out, o.name});
+  if (report.status().code() == Code::unsupported) {
+    return fail(kBadFile, report.status().message());
+  }
+  BOWLINE_TRY(Status(report.status()));
+  const std::vector<std::string>& targets = report.value().targets;
+  if (o.format == "json") {
+    print_json({{"file", o.model},
+                {"base", o.base},
+                {"out", o.out},
+                {"name", o.name},
+                {"targets", targets},
+                {"bytes", report.value().bytes}});
+  } else {
+    print("{}: adapter {} of {}, {} parameters, {}\n", o.out, listed_name(o.name), o.base,
+          targets.size(), bytes_text(report.value().bytes));
+  }
+  return static_cast<int>(kOk);
+}
+
 // ------------------------------------------------------------------------------- which format it is
 
 bool begins_with(const std::string& path, std::string_view magic) {
@@ -343,6 +376,9 @@ Result<Source> read_gguf(const std::string& path) {
 Result<int> run(const ImportFlags& o) {
   if (const Status s = check_new(o.out, o.force); !s.ok()) {
     return fail_flags(s);
+  }
+  if (!o.base.empty()) {
+    return import_adapter_file(o);
   }
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(o.model, error);
@@ -365,11 +401,13 @@ void add_import(CLI::App& app, Context& context) {
       "Makes a model file of a model of Hugging Face, GGUF or ONNX (operator sets 1 to 17)",
       "bowline import smollm2/ --out lm.bowline\n"
       "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
+      "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
       "bowline import model.onnx --dim batch=1 --out model.bowline");
   auto o = std::make_shared<ImportFlags>();
-  verb->add_option("model", o->model,
-                   "Folder of Hugging Face (config.json, safetensors), or file of GGUF or ONNX; bytes "
-                   "that the latter keeps elsewhere lie in its folder")
+  verb->add_option(
+          "model", o->model,
+          "Folder of Hugging Face (config.json, safetensors), or file of GGUF or ONNX; bytes "
+          "that the latter keeps elsewhere lie in its folder")
       ->required();
   verb->add_option("--out", o->out, "Where the model is written")->required();
   verb->add_option("--entry", o->entry, "ONNX: name of the entry point that the graph becomes")
@@ -377,6 +415,12 @@ void add_import(CLI::App& app, Context& context) {
   verb->add_option("--dim", o->dims,
                    "ONNX: NAME=NUMBER of a dim that the inputs name; shapes are fixed when a model "
                    "is read");
+  CLI::Option* base = verb->add_option(
+      "--base", o->base,
+      "Model file that an adapter is for: the model is then a folder of peft, or a GGUF file of an "
+      "adapter, and --out the file of the adapter");
+  o->name = "lora";
+  verb->add_option("--name", o->name, "Of the adapter")->needs(base)->capture_default_str();
   verb->add_option("--task", o->task, "What the model is for (default: as its architecture says)")
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
   verb->add_option("--labels", o->labels,

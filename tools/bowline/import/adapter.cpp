@@ -1,0 +1,24 @@
+#include "import/adapter.h"
+
+#include <filesystem>
+
+#include "common/require.h"
+#include "peft/adapter.h"
+#include "peft/gguf_adapter.h"
+
+namespace bowline::command {
+
+Result<AdapterReport> import_adapter(const AdapterImport& o) {
+  BOWLINE_ASSIGN(Model model, Model::open(o.base));
+  std::error_code error;
+  const bool is_folder = std::filesystem::is_directory(o.from, error);
+  BOWLINE_REQUIRE_CODE(!is_folder || peft::is_folder(o.from), Code::bad_file,
+                       "\"{}\" holds no adapter of peft: it has no adapter_config.json.",
+                       escaped(o.from));
+  BOWLINE_ASSIGN(AdapterReport report, is_folder ? peft::read_adapter(model, o.from, o.name)
+                                                 : peft::read_gguf_adapter(model, o.from, o.name));
+  BOWLINE_TRY(model.save_adapter(o.name, o.out));
+  return report;
+}
+
+}  // namespace bowline::command
