@@ -283,6 +283,12 @@ std::string records_html(const SegmentInfo& segment) {
   return folded_html(t.caption, table_html(t));
 }
 
+// Of a training one batch and the update.
+std::vector<std::string_view> segments_of(const PlannedRun& run) {
+  return run.name == "training" ? std::vector<std::string_view>{"accumulate", "update"}
+                                : std::vector<std::string_view>{run.plan.segments[0].name};
+}
+
 std::string runs_html(const InspectedModel& m) {
   if (m.runs.empty()) {
     std::string names;
@@ -302,13 +308,10 @@ std::string runs_html(const InspectedModel& m) {
   size_t number = 0;
   for (const PlannedRun& run : m.runs) {
     const bool training = run.name == "training";
-    const std::vector<std::string_view> segments =
-        training ? std::vector<std::string_view>{"accumulate", "update"}
-                 : std::vector<std::string_view>{run.plan.segments[0].name};
     out +=
         fmt::format("<h3>{}</h3>\n", html_text(run.name)) +
         memory_html(fmt::format("m{}", number++), training ? "one batch and the update" : "one run",
-                    run.memory, run.model, memory_curve(run.plan, segments));
+                    run.memory, run.model, memory_curve(run.plan, segments_of(run)));
     for (const SegmentInfo& segment : run.plan.segments) {
       out += records_html(segment);
     }
@@ -340,8 +343,14 @@ std::string inspect_page(const InspectedModel& m) {
   page.add("file", "File", file_html(m));
   json memory = json::object();
   for (const PlannedRun& run : m.runs) {
+    const std::optional<MemoryCurve> curve = memory_curve(run.plan, segments_of(run));
     memory[run.name] = {{"predicted_bytes", run.memory.predicted_bytes},
-                        {"arena_bytes", run.memory.arena_bytes}};
+                        {"arena_bytes", run.memory.arena_bytes},
+                        {"lower_bound_bytes", run.memory.lower_bound_bytes}};
+    if (curve && !curve->live.empty()) {
+      memory[run.name]["peak_bytes"] = curve->live[curve->peak];
+      memory[run.name]["peak_node"] = curve->node_at(curve->peak);
+    }
   }
   page.set_data({{"page", "bowline inspect 1"},
                  {"sha256", m.all["sha256"]},
