@@ -68,6 +68,8 @@ class Report(harness.Case):
         rows, series = self.rows(), self.read().data["series"]
         of_log = {row[0]: row[1] for row in rows}
         self.assertLessEqual(len(series["loss"]), 4096)
+        steps = [step for step, _ in series["loss"]]
+        self.assertEqual(steps, sorted(set(steps)))
         self.assertTrue(all(of_log[step] == nine(value) for step, value in series["loss"]), "only points of the log")
         kept = [nine(value) for _, value in series["loss"]]
         self.assertEqual((series["loss"][0][0], series["loss"][-1][0]), (1, 5000))

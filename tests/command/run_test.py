@@ -83,6 +83,18 @@ class Run(harness.Case):
             self.assertEqual([len(line) for line in lines], [256] * 32)
             self.assertEqual(struct.pack("<8192f", *(v for line in lines for v in line)), struct.pack("<8192f", *values))
 
+    def test_words(self):
+        """The ids that the tokenizer of the model makes of them: of a model that reads bytes, these."""
+        outs = []
+        for what in ("text:a knot", ",".join(str(byte) for byte in b"a knot")):
+            self.expect(self.call("--input", f"tokens={what}", "--output", f"logits=@{self.y}", "--force"), OK, "logits f32[1,6,256]")
+            outs.append(self.y.read_bytes())
+        self.assertEqual(outs[0], outs[1])
+        self.expect(self.call("--input", "tokens=text:"), USAGE, "has no tokens")
+        model = self.folder / "growing.bowline"
+        self.assertEqual(run(model, program=os.environ["GROWING_MODEL"]).returncode, 0)
+        self.assertIn("tokenizer", run("run", model, "--device", "cpu", "--input", "x=text:a").stderr)
+
     def test_text_of_every_rank_and_dtype(self):
         model = self.folder / "growing.bowline"
         self.assertEqual(run(model, program=os.environ["GROWING_MODEL"]).returncode, 0)
@@ -95,6 +107,19 @@ class Run(harness.Case):
         self.expect(run("run", self.model, "--device", "cpu", "--entry", "loss", "--input", "tokens=1,2,3", "--input",
                         "labels=2,3,-100", "--output", f"loss=@{self.folder}/loss.txt"), OK, "loss f32[]")
         self.assertEqual(len((self.folder / "loss.txt").read_text().split()), 1)
+
+    def test_halves_as_text(self):
+        for dtype, read in (("f16", lambda data: struct.unpack(f"<{len(data) // 2}e", data)),
+                            ("bf16", lambda data: struct.unpack(f"<{len(data) // 2}f", b"".join(
+                                b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))))):
+            model, out = self.folder / f"{dtype}.bowline", self.folder / "y.txt"
+            self.expect(run("export", self.model, "--dtype", dtype, "--out", model), OK)
+            for file in (self.y, out):
+                self.expect(run("run", model, "--device", "cpu", "--input", "tokens=1,2,3", "--output", f"logits=@{file}", "--force"), OK)
+            descr, shape, data = read_npy(self.y)
+            if descr == "<f4":
+                self.skipTest("The model gives f32.")
+            self.assertEqual([float(word) for word in out.read_text().split()], list(read(data)))
 
     def test_text_that_is_refused(self):
         text = self.folder / "x.txt"

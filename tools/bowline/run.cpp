@@ -1,4 +1,6 @@
 // bowline run: one run of an entry point, inputs and outputs as files of NumPy or as text.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -6,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "bowline_text.h"
 #include "common/flags.h"
 #include "common/inputs.h"
 #include "common/require.h"
@@ -150,12 +153,33 @@ Result<Outputs> make_outputs(const std::vector<IoInfo>& outputs, const Request& 
   return out;
 }
 
+// "tokens=text:Hello" as the ids that the model's tokenizer makes of the text: "tokens=9906".
+Result<std::vector<std::string>> with_ids(const std::vector<std::string>& inputs,
+                                          const Model& model) {
+  constexpr std::string_view kText = "=text:";
+  std::vector<std::string> out;
+  for (const std::string& input : inputs) {
+    const size_t at = std::min(input.find('='), input.size());
+    if (!std::string_view(input).substr(at).starts_with(kText)) {
+      out.push_back(input);
+      continue;
+    }
+    BOWLINE_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::from(model));
+    BOWLINE_ASSIGN(const text::Encoding encoding,
+                   tokenizer.encode(std::string_view(input).substr(at + kText.size())));
+    BOWLINE_REQUIRE(!encoding.ids.empty(), "The text of --input \"{}\" has no tokens.", input);
+    out.push_back(fmt::format("{}={}", input.substr(0, at), fmt::join(encoding.ids, ",")));
+  }
+  return out;
+}
+
 Result<Request> read_request(const RunOptions& o, const Model& model) {
   Request r;
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(r.entry, entry_point(info, o.entry));
   BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info));
-  BOWLINE_ASSIGN(r.inputs, make_inputs(r.entry, o.inputs, std::move(dims), ""));
+  BOWLINE_ASSIGN(const std::vector<std::string> inputs, with_ids(o.inputs, model));
+  BOWLINE_ASSIGN(r.inputs, make_inputs(r.entry, inputs, std::move(dims), ""));
   BOWLINE_ASSIGN(r.files, files_of(o, r.entry));
   BOWLINE_ASSIGN(r.steps, steps_of(o.steps));
   return r;
@@ -212,7 +236,9 @@ void add_run(CLI::App& app, Context& context) {
   auto o = std::make_shared<RunOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   add_entry(verb, o->entry);
-  verb->add_option("--input", o->inputs, kInputHelp);
+  verb->add_option(
+      "--input", o->inputs,
+      std::string(kInputHelp) + "; NAME=text:WORDS for the ids of the model's tokenizer");
   verb->add_option(
       "--output", o->outputs,
       "NAME=@file.npy, or NAME=@file.txt for numbers as text; the others are only summarised");
