@@ -12,6 +12,7 @@
 #include "common/report.h"
 #include "common/require.h"
 #include "common/text.h"
+#include "gguf/read.h"
 #include "huggingface/read.h"
 #include "import/adapter.h"
 #include "verb.h"
@@ -368,11 +369,6 @@ bool begins_with(const std::string& path, std::string_view magic) {
   return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == magic;
 }
 
-Result<Source> read_gguf(const std::string& path) {
-  return Status(Code::unsupported,
-                fmt::format("\"{}\" is a file of GGUF, which is not read yet.", escaped(path)));
-}
-
 Result<int> run(const ImportFlags& o) {
   if (const Status s = check_new(o.out, o.force); !s.ok()) {
     return fail_flags(s);
@@ -385,7 +381,7 @@ Result<int> run(const ImportFlags& o) {
   if (!is_folder && !begins_with(o.model, "GGUF")) {
     return import_onnx(o);
   }
-  const Result<Source> source = is_folder ? huggingface::read(o.model) : read_gguf(o.model);
+  const Result<Source> source = is_folder ? huggingface::read(o.model) : gguf::read(o.model);
   if (source.status().code() == Code::unsupported) {
     return fail(kBadFile, source.status().message());
   }
