@@ -2,8 +2,8 @@
 //
 //   sums[j] += sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))      j < 4
 //
-// Numerics  a block is summed before it is multiplied with its scale: lane i has every k that is i modulo the lanes. Blocks are added in
-//           ascending order.
+// Numerics  a block is summed before it is multiplied with its scale: lane i has every k that is i modulo the lanes. Even and odd blocks
+//           are added apart, in ascending order.
 #if defined(BOWLINE_CPU_CODE_DOTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BOWLINE_CPU_CODE_DOTS_INL_H
 #undef BOWLINE_CPU_CODE_DOTS_INL_H
@@ -62,32 +62,34 @@ HWY_INLINE hn::Vec<CodeTag> dot_of_block(const uint8_t* HWY_RESTRICT codes,
   return sum;
 }
 
+// The rows one behind the other, as memory likes it best.
 template <CodeOrder kOrder>
 void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_RESTRICT a,
                    float* sums) {
+  constexpr size_t kChains = 2;
   const CodeTag d;
   const CodeLayout& l = codes.layout;
   const size_t blocks = l.columns / kUsualBlock;
-  const std::byte* code[kDotColumns];
-  const std::byte* scale[kDotColumns];
-  const std::byte* zero[kDotColumns];
   hn::Vec<CodeTag> sum[kDotColumns];
-  HWY_UNROLL(4)
   for (size_t j = 0; j < kDotColumns; ++j) {
     const Codes r = codes.from_row(rows[j]);
-    code[j] = r.codes;
-    scale[j] = r.scales;
-    zero[j] = r.zeros;
-    sum[j] = hn::Zero(d);
-  }
-  for (size_t b = 0; b < blocks; ++b, a += kUsualBlock) {
-    HWY_UNROLL(4)
-    for (size_t j = 0; j < kDotColumns; ++j) {
-      const auto* const bytes = reinterpret_cast<const uint8_t*>(code[j] + b * l.block_bytes);
-      const int z = l.zero_points ? static_cast<int8_t>(zero[j][b * l.zero_block]) : l.zero;
-      const float s = load_scale(scale[j] + b * l.scale_block, l.scale_type);
-      sum[j] = hn::MulAdd(dot_of_block<kOrder>(bytes, a, z), hn::Set(d, s), sum[j]);
+    hn::Vec<CodeTag> chain[kChains] = {hn::Zero(d), hn::Zero(d)};
+    const auto add = [&](size_t c, size_t b) HWY_ATTR {
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(r.codes + b * l.block_bytes);
+      const int z = l.zero_points ? static_cast<int8_t>(r.zeros[b * l.zero_block]) : l.zero;
+      const float s = load_scale(r.scales + b * l.scale_block, l.scale_type);
+      chain[c] =
+          hn::MulAdd(dot_of_block<kOrder>(bytes, a + b * kUsualBlock, z), hn::Set(d, s), chain[c]);
+    };
+    size_t b = 0;
+    for (; b + kChains <= blocks; b += kChains) {
+      add(0, b);
+      add(1, b + 1);
     }
+    if (b < blocks) {
+      add(0, b);
+    }
+    sum[j] = hn::Add(chain[0], chain[1]);
   }
   sums_of_lanes(sum, sums);
 }

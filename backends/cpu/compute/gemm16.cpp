@@ -294,7 +294,8 @@ void gemm(Threads& threads, const GemmShape& shape, const f16* a, const f16* b, 
 void gemm(Threads& threads, const GemmShape& shape, const bf16* a, const bf16* b, bf16* c,
           const bf16* bias, void* scratch) {
   Job16 job = job_of(shape, a, b, c, bias);
-  if (bf16_products()) {
+  // One row waits for memory: there the instruction, whose sums end in more steps, gains nothing.
+  if (bf16_products() && shape.m > 1) {
     std::atomic<bool> nan{false};
     job.nan = &nan;
     gemm16(threads, *bf16_blocks(), job, scratch);
