@@ -1331,6 +1331,9 @@ struct TrainOptions {
   std::string entry_point = "loss";
   std::string loss = "loss";  // the scalar output that is minimised
   std::vector<BoundDim> dims;
+  // (optional) Other sets of dims, such as of shorter rows: a micro-batch runs in the plan that takes its shapes. The plans have one set
+  // of gradients and moments, and one arena.
+  std::vector<std::vector<BoundDim>> more_dims;
   Optimizer optimizer;
   Schedule schedule;
   float clip_norm = 0;                // 0: not clipped
@@ -1408,8 +1411,8 @@ namespace train {
 class TrainerState;
 }
 
-// Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, of
-// counted dims too. Of states the entry point may write running statistics (BatchNorm), once per micro-batch; a step that fails, is
+// Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, or one
+// of more_dims, of counted dims too. Of states the entry point may write running statistics (BatchNorm), once per micro-batch; a step that fails, is
 // skipped or begins anew puts back those of its begin, or of where a rollback() or resume() within it went on. Others are refused
 // (unsupported).
 //
@@ -1419,7 +1422,7 @@ class Trainer {
  public:
   // Adds gradients and moments to the table. Errors  bad_argument: another Trainer of the model lives (busy), an option is out
   // of its range, a trainable storage gets no gradient, an operator on a path to one has no gradient (both named), the loss
-  // is not a scalar, there is nothing to continue. out_of_memory, over_budget: rows and plans do not fit, also if what can be
+  // is not a scalar, there is nothing to continue, two sets of dims take inputs of the same shapes. out_of_memory, over_budget: rows and plans do not fit, also if what can be
   // computed again is not kept (PlanInfo::computed_again); with the bytes.
   static Result<Trainer> create(Model& model, const Device& device, const TrainOptions& options);
   ~Trainer();

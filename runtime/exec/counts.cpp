@@ -129,6 +129,13 @@ bool takes(const plan::Plan& plan, const plan::IoRange& range, const TensorShape
   return true;
 }
 
+bool takes_all(const plan::Plan& plan, std::span<const Tensor> inputs) {
+  return std::ranges::all_of(plan.inputs, [&](const plan::IoRange& range) {
+    const auto given = std::ranges::find(inputs, range.name, &Tensor::name);
+    return given != inputs.end() && takes(plan, range, given->shape);
+  });
+}
+
 uint64_t largest_counted(const plan::Plan& plan) {
   uint64_t largest = 0;
   for (const auto* ranges : {&plan.inputs, &plan.outputs}) {

@@ -14,6 +14,8 @@ Shape counted_shape(const plan::Plan& plan, const plan::IoRange& range, const St
 
 // Whether an input of this shape can be one of the range in some run.
 bool takes(const plan::Plan& plan, const plan::IoRange& range, const TensorShape& shape);
+// Whether these can be the inputs of a run of the plan.
+bool takes_all(const plan::Plan& plan, std::span<const Tensor> inputs);
 
 // The bytes of the largest input or output with counted axes; 0 without one.
 uint64_t largest_counted(const plan::Plan& plan);

@@ -42,13 +42,6 @@ std::string text_of(const BoundEntryPoint& entry) {
   return out;
 }
 
-bool fits(const plan::Plan& plan, std::span<const Tensor> inputs) {
-  return std::ranges::all_of(plan.inputs, [&](const plan::IoRange& range) {
-    const auto given = std::ranges::find(inputs, range.name, &Tensor::name);
-    return given != inputs.end() && takes(plan, range, given->shape);
-  });
-}
-
 // By their shapes the inputs of a run say which plan they are for.
 Status check_distinct(std::span<const BoundEntryPoint> entry_points,
                       std::span<const plan::Plan* const> plans) {
@@ -194,7 +187,7 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
   if (named.size() == 1) {
     return named[0];
   }
-  std::erase_if(named, [&](const Entry* e) { return !fits(e->forward.plan(), inputs); });
+  std::erase_if(named, [&](const Entry* e) { return !takes_all(e->forward.plan(), inputs); });
   BOWLINE_REQUIRE(!named.empty(), "The inputs have the shapes of none of these: {}.", known());
   return *std::ranges::min_element(named, {},
                                    [](const Entry* e) { return e->forward.plan().io_bytes; });

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "params/home.h"
+#include "train/options.h"
 #include "train/trainer.h"
 
 namespace bowline::train {
@@ -176,9 +177,9 @@ Result<std::string> TrainerState::find_parameter(bool gradients) const {
 
 // Runs the forward part once more, with every value as an output.
 Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const {
-  ValueId loss = 0;
-  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss, device_->capabilities().compute));
-  Graph all = std::move(Unrolled(bound).graph);
+  BOWLINE_ASSIGN(const BoundLoss bound,
+                 bound_loss(sets_of_dims(options_)[set_], device_->capabilities().compute));
+  Graph all = std::move(Unrolled(bound.graph).graph);
   for (const Node& node : all.nodes) {
     for (const ValueId v : node.outputs) {
       all.outputs.push_back(v);

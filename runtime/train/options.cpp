@@ -67,14 +67,6 @@ std::string_view name_of(Schedule::Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-std::string text_of(const std::vector<BoundDim>& dims) {
-  std::string out;
-  for (const BoundDim& d : dims) {
-    out += format(out.empty() ? "{}={}" : " {}={}", d.name, d.value);
-  }
-  return out;
-}
-
 std::string text_of(const std::vector<ParameterGroup>& groups) {
   std::string out;
   for (const ParameterGroup& g : groups) {
@@ -139,6 +131,20 @@ Status check_options(const TrainOptions& o) {
   return {};
 }
 
+std::vector<std::vector<BoundDim>> sets_of_dims(const TrainOptions& options) {
+  std::vector<std::vector<BoundDim>> out = {options.dims};
+  out.insert(out.end(), options.more_dims.begin(), options.more_dims.end());
+  return out;
+}
+
+std::string text_of(std::span<const BoundDim> dims) {
+  std::string out;
+  for (const BoundDim& d : dims) {
+    out += format(out.empty() ? "{}={}" : " {}={}", d.name, d.value);
+  }
+  return out;
+}
+
 RunSettings run_settings(const TrainOptions& o) {
   const Optimizer& a = o.optimizer;
   RunSettings s = {{"optimizer", std::string(bowline::name_of(a.kind))},
@@ -165,7 +171,11 @@ RunSettings run_settings(const TrainOptions& o) {
   s.emplace_back("seed", format("{}", o.seed));
   s.emplace_back("entry_point", o.entry_point);
   s.emplace_back("loss", o.loss);
-  s.emplace_back("dims", text_of(o.dims));
+  std::string dims = text_of(o.dims);
+  for (const std::vector<BoundDim>& more : o.more_dims) {
+    dims += "; " + text_of(more);
+  }
+  s.emplace_back("dims", std::move(dims));
   s.emplace_back("groups", text_of(o.groups));
   // As a checkpoint of a version without these says it.
   const TrainPrecision& precision = o.precision;

@@ -8,6 +8,11 @@ namespace bowline::train {
 // Errors  bad_argument: an option is not a number or outside its range; its name and value.
 Status check_options(const TrainOptions& options);
 
+// `dims`, then `more_dims`.
+std::vector<std::vector<BoundDim>> sets_of_dims(const TrainOptions& options);
+// "batch=2 seq=16".
+std::string text_of(std::span<const BoundDim> dims);
+
 // By name; total_steps is not among them.
 using RunSettings = std::vector<std::pair<std::string, std::string>>;
 RunSettings run_settings(const TrainOptions& options);

@@ -82,40 +82,51 @@ Status TrainerState::check_gradients(const Graph& graph, const params::Table& ta
   return {};
 }
 
-Result<Graph> TrainerState::bound_loss(ValueId& loss, std::optional<DType> compute) const {
+Result<TrainerState::BoundLoss> TrainerState::bound_loss(std::span<const BoundDim> dims,
+                                                         std::optional<DType> compute) const {
   const Graph* generic = model_->find_graph(options_.entry_point);
   BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", options_.entry_point);
   BOWLINE_ASSIGN(const auto states, graph::written_storages(*generic, model_->table));
   BOWLINE_TRY(check_states(*generic, states));
-  BOWLINE_ASSIGN(Graph bound,
-                 graph::bind(*generic, *model_, options_.dims,
+  BoundLoss out;
+  BOWLINE_ASSIGN(out.graph,
+                 graph::bind(*generic, *model_, dims,
                              options_.precision.compute ? options_.precision.compute : compute));
-  BOWLINE_ASSIGN(loss, output_named(bound, options_.loss));
-  keep_output(bound, loss, options_.loss);
-  prune(bound);
-  BOWLINE_ASSIGN(bound.outputs[0], graph::in_f32(bound, bound.outputs[0]));
-  loss = bound.outputs[0];
-  return bound;
+  BOWLINE_ASSIGN(out.loss, output_named(out.graph, options_.loss));
+  keep_output(out.graph, out.loss, options_.loss);
+  prune(out.graph);
+  BOWLINE_ASSIGN(out.graph.outputs[0], graph::in_f32(out.graph, out.graph.outputs[0]));
+  out.loss = out.graph.outputs[0];
+  return out;
+}
+
+Result<std::vector<TrainerState::BoundLoss>> TrainerState::bound_losses(
+    std::optional<DType> compute) const {
+  std::vector<BoundLoss> out;
+  for (const std::vector<BoundDim>& dims : sets_of_dims(options_)) {
+    BOWLINE_ASSIGN(out.emplace_back(), bound_loss(dims, compute));
+  }
+  return out;
 }
 
 Result<uint64_t> TrainerState::graph_hash() const {
-  ValueId loss = 0;
-  BOWLINE_ASSIGN(const Graph bound, bound_loss(loss, {}));
-  const std::string text = plan::list_nodes(bound, 0, bound.nodes.size()) +
-                           plan::list_repeat_lists(plan::describe_repeat_lists(bound));
+  BOWLINE_ASSIGN(const std::vector<BoundLoss> bound, bound_losses({}));
+  std::string text;
+  for (const BoundLoss& b : bound) {
+    text += plan::list_nodes(b.graph, 0, b.graph.nodes.size()) +
+            plan::list_repeat_lists(plan::describe_repeat_lists(b.graph));
+  }
   return model::checksum(std::as_bytes(std::span(text)));
 }
 
 void TrainerState::drop_plans() {
-  accumulate_.reset();
-  update_.reset();
-  evaluate_.reset();
+  sets_.clear();
   steps_.reset();
   workspace_ = {};
 }
 
 Status TrainerState::prepare() {
-  if (!accumulate_ || !generations_.match(model_->table)) {
+  if (sets_.empty() || !generations_.match(model_->table)) {
     BOWLINE_TRY(plan(model_->table));
   }
   return fill_masters();
@@ -208,16 +219,15 @@ Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> 
 
 Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
   BOWLINE_REQUIRE(!trained(staged).empty(), "The model has no trainable storage.");
-  ValueId loss = 0;
-  BOWLINE_ASSIGN(Graph bound, bound_loss(loss, {}));
+  BOWLINE_ASSIGN(std::vector<BoundLoss> bound, bound_losses({}));
   BOWLINE_ASSIGN(const std::shared_ptr<device::OpenDevice> device,
-                 exec::device_of(staged, graph::storages_of(bound)));
+                 exec::device_of(staged, graph::storages_of(bound[0].graph)));
   if (wanted) {
     BOWLINE_TRY(exec::require_on_device(device.get(), *wanted));
   }
   BOWLINE_REQUIRE(device != nullptr, "The model lies on no device; move it with Model::to().");
   if (const std::optional<DType> compute = device->capabilities().compute) {
-    BOWLINE_ASSIGN(bound, bound_loss(loss, compute));
+    BOWLINE_ASSIGN(bound, bound_losses(compute));
   }
   add_rows(staged, options_.optimizer);
   std::vector<graph::GradientRow> rows(staged.storages.size());
@@ -231,10 +241,13 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   // The old plans are of a table that is no more. They go first, so that two arenas never live together.
   drop_plans();
   const auto make = [&](const std::set<graph::ForwardNode>& again) {
-    return make_plans(bound, loss, staged, *device, {rows, elements, &again});
+    return make_plans(bound, staged, *device, {rows, elements, &again});
   };
   BOWLINE_ASSIGN(Plans plans, make({}));
-  const std::vector<graph::ForwardNode> order = cheapest_first(plans.training.kept);
+  BOWLINE_TRY(check_distinct(plans));
+  const auto largest = std::ranges::max_element(
+      plans.sets, {}, [](const PlannedSet& s) { return s.accumulate.arena_bytes; });
+  const std::vector<graph::ForwardNode> order = cheapest_first(largest->training.kept);
   const Status whole = require_room(plans, staged, *device);
   size_t again = 0;
   if (!whole.ok()) {
@@ -256,44 +269,97 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   return again == 0 ? std::move(recorded) : std::move(recorded).at(computing_again(again));
 }
 
-Result<TrainerState::Plans> TrainerState::make_plans(const Graph& bound, ValueId loss,
+std::vector<const plan::Plan*> TrainerState::Plans::all() const {
+  std::vector<const plan::Plan*> out;
+  for (const PlannedSet& set : sets) {
+    out.insert(out.end(), {&set.accumulate, &set.update, &set.evaluate});
+  }
+  return out;
+}
+
+Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> bound,
                                                      const params::Table& staged,
                                                      const device::OpenDevice& device,
                                                      const graph::GradientOptions& options) const {
   Plans p;
-  Graph evaluated = graph::deep_copy(bound);
-  BOWLINE_ASSIGN(p.training, graph::differentiate(graph::deep_copy(bound), loss, options));
-  BOWLINE_TRY(check_gradients(p.training.graph, staged));
-  p.dynamic_scale = options_.precision.loss_scale == 0 && has_f16(p.training.graph);
-  plan::derive_copies(evaluated, staged);
-  p.training.backward_begin =
-      plan::derive_copies(p.training.graph, staged, p.training.backward_begin);
-  BOWLINE_ASSIGN(p.update_graph, update_graph(staged, options_));
   plan::StepLayout layout;  // one for all: the update reads what the accumulate segment wrote
   const auto lower = [&](const Graph& g, const char* name) {
     return plan::lower(g, name, device, layout, options_.budget);
   };
-  BOWLINE_ASSIGN(p.accumulate, lower(p.training.graph, "accumulate"));
-  BOWLINE_ASSIGN(p.update, lower(p.update_graph, "update"));
-  BOWLINE_ASSIGN(p.evaluate, lower(evaluated, "forward"));
+  for (const BoundLoss& b : bound) {
+    PlannedSet& set = p.sets.emplace_back();
+    Graph evaluated = graph::deep_copy(b.graph);
+    BOWLINE_ASSIGN(set.training, graph::differentiate(graph::deep_copy(b.graph), b.loss, options));
+    BOWLINE_TRY(check_gradients(set.training.graph, staged));
+    p.dynamic_scale =
+        p.dynamic_scale || (options_.precision.loss_scale == 0 && has_f16(set.training.graph));
+    plan::derive_copies(evaluated, staged);
+    set.training.backward_begin =
+        plan::derive_copies(set.training.graph, staged, set.training.backward_begin);
+    if (p.update_graph.nodes.empty()) {
+      BOWLINE_ASSIGN(p.update_graph, update_graph(staged, options_));
+    }
+    BOWLINE_ASSIGN(set.accumulate, lower(set.training.graph, "accumulate"));
+    BOWLINE_ASSIGN(set.update, lower(p.update_graph, "update"));
+    BOWLINE_ASSIGN(set.evaluate, lower(evaluated, "forward"));
+    read_loss_at(set.update, set.accumulate.outputs[0].offset);
+  }
   p.steps.emplace(layout);
-  BOWLINE_TRY(p.steps->check(p.evaluate));
+  for (const PlannedSet& set : p.sets) {
+    BOWLINE_TRY(p.steps->check(set.evaluate));
+  }
   fill(*p.steps);
-  BOWLINE_TRY(p.steps->check(p.accumulate));
-  BOWLINE_TRY(p.steps->check(p.update));
-  read_loss_at(p.update, p.accumulate.outputs[0].offset);
-  for (const plan::Plan* plan : {&p.accumulate, &p.update, &p.evaluate}) {
+  for (const PlannedSet& set : p.sets) {
+    BOWLINE_TRY(p.steps->check(set.accumulate));
+    BOWLINE_TRY(p.steps->check(set.update));
+  }
+  for (const plan::Plan* plan : p.all()) {
     p.sizes.cover(*plan, layout);
   }
   return p;
+}
+
+// By the shapes of its inputs a batch says which set it is of.
+Status TrainerState::check_distinct(const Plans& p) const {
+  const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
+  for (size_t i = 0; i < p.sets.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const bool same = std::ranges::equal(p.sets[i].accumulate.inputs, p.sets[j].accumulate.inputs,
+                                           {}, &plan::IoRange::shape, &plan::IoRange::shape);
+      BOWLINE_REQUIRE(!same, "With the dims {} and {} batches have the same shapes.",
+                      text_of(dims[j]), text_of(dims[i]));
+    }
+  }
+  return {};
+}
+
+Result<size_t> TrainerState::set_for(std::span<const Tensor> batch) const {
+  if (sets_.size() == 1) {
+    return size_t{0};
+  }
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    if (exec::takes_all(sets_[i].accumulate.plan(), batch)) {
+      return i;
+    }
+  }
+  std::string known;
+  for (const std::vector<BoundDim>& dims : sets_of_dims(options_)) {
+    known += (known.empty() ? "" : "; ") + text_of(dims);
+  }
+  return Status(Code::bad_argument,
+                format("The batch has the shapes of none of these: {}.", known));
+}
+
+uint64_t TrainerState::launches_of(const Set& set) const {
+  return uint64_t{set.accumulate.recording()->launches()} * options_.accumulation +
+         set.update.recording()->launches();
 }
 
 Status TrainerState::require_room(const Plans& p, const params::Table& staged,
                                   device::OpenDevice& device) {
   device::Demand demand;
   p.sizes.add_to(demand);
-  const plan::Plan* const plans[] = {&p.accumulate, &p.update, &p.evaluate};
-  exec::add_missing_copies(plans, staged, device, demand);
+  exec::add_missing_copies(p.all(), staged, device, demand);
   add_waiting(staged, demand);
   return device.require_room(demand).at(
       format("While making room for the plans of a training: {} bytes of activations, {} of inputs "
@@ -304,11 +370,15 @@ Status TrainerState::require_room(const Plans& p, const params::Table& staged,
 Status TrainerState::record(Plans p, params::Table& staged,
                             const std::shared_ptr<device::OpenDevice>& device) {
   BOWLINE_ASSIGN(exec::Workspace w, exec::Workspace::allocate(device, p.sizes));
-  BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(p.accumulate), staged, device, w));
-  BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(p.update), staged, device, w));
-  BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(p.evaluate), staged, device, w));
+  std::vector<Set> sets;
+  for (PlannedSet& set : p.sets) {
+    BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(set.accumulate), staged, device, w));
+    BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(set.update), staged, device, w));
+    BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(set.evaluate), staged, device, w));
+    sets.push_back({std::move(set.training), std::move(a), std::move(u), std::move(e)});
+  }
   exec::Generations generations = exec::Generations::of(staged, true);
-  std::vector<State> states = states_of(a.plan(), staged);
+  std::vector<State> states = states_of(sets[0].accumulate.plan(), staged);
   // From here on nothing fails.
   dynamic_scale_ = p.dynamic_scale;
   if (!state_.loss_scale) {
@@ -318,20 +388,17 @@ Status TrainerState::record(Plans p, params::Table& staged,
   }
   workspace_ = std::move(w);
   steps_ = std::move(p.steps);
-  accumulate_.emplace(std::move(a));
-  update_.emplace(std::move(u));
-  evaluate_.emplace(std::move(e));
+  sets_ = std::move(sets);
+  set_ = 0;
   model_->table = std::move(staged);
   device_ = device;
   generations_ = std::move(generations);
   states_ = std::move(states);
   states_kept_ = false;
-  training_ = std::move(p.training);
   update_graph_ = std::move(p.update_graph);
-  counters_.plan_builds += 1;
-  counters_.recordings += 3;
-  counters_.launches = uint64_t{accumulate_->recording()->launches()} * options_.accumulation +
-                       update_->recording()->launches();
+  counters_.plan_builds += sets_.size();
+  counters_.recordings += 3 * sets_.size();
+  counters_.launches = launches_of(sets_[0]);
   return {};
 }
 
@@ -339,10 +406,10 @@ MemoryReport TrainerState::memory() const {
   MemoryReport m;
   m.arena_bytes = workspace_.arena_bytes();
   m.io_bytes = workspace_.io_bytes();
-  for (const auto* s : {&accumulate_, &update_, &evaluate_}) {
-    if (*s) {
-      m.backend_bytes += (*s)->backend_bytes();
-      m.lower_bound_bytes = std::max(m.lower_bound_bytes, (*s)->plan().arena_lower_bound);
+  for (const Set& set : sets_) {
+    for (const exec::Segment* s : {&set.accumulate, &set.update, &set.evaluate}) {
+      m.backend_bytes += s->backend_bytes();
+      m.lower_bound_bytes = std::max(m.lower_bound_bytes, s->plan().arena_lower_bound);
     }
   }
   if (outputs_) {
@@ -355,40 +422,6 @@ MemoryReport TrainerState::memory() const {
   return m;
 }
 
-Result<std::string> TrainerState::listing(std::string_view part, bool columns) const {
-  BOWLINE_REQUIRE(evaluate_.has_value(), "There is no plan to list: the last planning failed.");
-  const Graph& g = training_.graph;
-  const size_t begin = training_.backward_begin;
-  if (part == "forward") {
-    return plan::list_nodes(g, 0, begin, {columns});
-  }
-  if (part == "backward") {
-    return plan::list_nodes(g, begin, g.nodes.size(), {columns});
-  }
-  if (part == "update") {
-    return plan::list_nodes(update_graph_, 0, update_graph_.nodes.size(), {columns});
-  }
-  if (part == "build") {
-    return plan_text(columns);
-  }
-  return Status(
-      Code::bad_argument,
-      format("There is no listing \"{}\"; there are build, forward, backward and update.", part));
-}
-
-Result<PlanInfo> TrainerState::describe() const {
-  BOWLINE_REQUIRE(evaluate_.has_value(), "There is no plan to describe: the last planning failed.");
-  PlanInfo out;
-  out.device = device_->info().name;
-  out.accumulation = options_.accumulation;
-  out.computed_again = training_.again;
-  for (const exec::Segment* segment : {&*accumulate_, &*update_, &*evaluate_}) {
-    out.segments.push_back(segment->describe());
-  }
-  out.repeat_lists = plan::describe_repeat_lists(training_.graph);
-  return out;
-}
-
 namespace {
 
 std::string io_text(std::string_view what, const IoInfo& io) {
@@ -396,30 +429,85 @@ std::string io_text(std::string_view what, const IoInfo& io) {
                 Shape(io.shape));
 }
 
+// Above what is listed of a set of dims, where there are several.
+std::string heading(std::span<const std::vector<BoundDim>> dims, size_t number) {
+  return dims.size() > 1 ? text_of(dims[number]) + '\n' : "";
+}
+
 }  // namespace
+
+Result<std::string> TrainerState::listing(std::string_view part, bool columns) const {
+  BOWLINE_REQUIRE(!sets_.empty(), "There is no plan to list: the last planning failed.");
+  if (part == "update") {
+    return plan::list_nodes(update_graph_, 0, update_graph_.nodes.size(), {columns});
+  }
+  if (part == "build") {
+    return plan_text(columns);
+  }
+  BOWLINE_REQUIRE(part == "forward" || part == "backward",
+                  "There is no listing \"{}\"; there are build, forward, backward and update.",
+                  part);
+  const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
+  std::string out;
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    const Graph& g = sets_[i].training.graph;
+    const size_t begin = sets_[i].training.backward_begin;
+    out += heading(dims, i) + (part == "forward"
+                                   ? plan::list_nodes(g, 0, begin, {columns})
+                                   : plan::list_nodes(g, begin, g.nodes.size(), {columns}));
+  }
+  return out;
+}
+
+Result<PlanInfo> TrainerState::describe() const {
+  BOWLINE_REQUIRE(!sets_.empty(), "There is no plan to describe: the last planning failed.");
+  const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
+  PlanInfo out;
+  out.device = device_->info().name;
+  out.accumulation = options_.accumulation;
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    const Set& set = sets_[i];
+    out.computed_again = std::max<uint64_t>(out.computed_again, set.training.again);
+    for (const exec::Segment* segment : {&set.accumulate, &set.update, &set.evaluate}) {
+      out.segments.push_back(segment->describe());
+      if (sets_.size() > 1) {
+        out.segments.back().entry_point = {options_.entry_point, dims[i],
+                                           options_.precision.compute};
+      }
+    }
+    for (RepeatListInfo& list : plan::describe_repeat_lists(set.training.graph)) {
+      out.repeat_lists.push_back(std::move(list));
+    }
+  }
+  return out;
+}
 
 // What a step submits and copies, then the parameters of the Repeats.
 Result<std::string> TrainerState::plan_text(bool columns) const {
   BOWLINE_ASSIGN(const PlanInfo plan, describe());
-  const SegmentInfo& accumulate = plan.segments[0];
-  const SegmentInfo& update = plan.segments[1];
+  const std::vector<std::vector<BoundDim>> dims = sets_of_dims(options_);
   const auto launches = [&](const SegmentInfo& s) {
     return columns ? format(", {} launches", s.launches) : "";
   };
-  std::string out = plan::list_copies(accumulate);
-  out += format("segment {}: {} submissions per step{}\n", accumulate.name, plan.accumulation,
-                launches(accumulate));
-  out += format("segment {}: with the last of them{}\n", update.name, launches(update));
-  for (const IoInfo& io : accumulate.inputs) {
-    out += io_text("in", io);
-  }
-  out += "copy in step words per submission\n";
-  for (const IoInfo& io : accumulate.outputs) {
-    out += io_text("out", io);
-  }
-  out += "copy out step words per submission\n";
-  if (columns) {
-    out += plan::list_records(accumulate) + plan::list_records(update);
+  std::string out;
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    const SegmentInfo& accumulate = plan.segments[3 * i];
+    const SegmentInfo& update = plan.segments[3 * i + 1];
+    out += heading(dims, i) + plan::list_copies(accumulate);
+    out += format("segment {}: {} submissions per step{}\n", accumulate.name, plan.accumulation,
+                  launches(accumulate));
+    out += format("segment {}: with the last of them{}\n", update.name, launches(update));
+    for (const IoInfo& io : accumulate.inputs) {
+      out += io_text("in", io);
+    }
+    out += "copy in step words per submission\n";
+    for (const IoInfo& io : accumulate.outputs) {
+      out += io_text("out", io);
+    }
+    out += "copy out step words per submission\n";
+    if (columns) {
+      out += plan::list_records(accumulate) + plan::list_records(update);
+    }
   }
   return out + plan::list_repeat_lists(plan.repeat_lists);
 }

@@ -6,6 +6,7 @@
 #include "exec/override.h"
 #include "exec/profile.h"
 #include "model/checksum.h"
+#include "train/options.h"
 #include "train/trainer.h"
 
 namespace bowline::train {
@@ -142,6 +143,8 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     return Status(Code::cancelled,
                   "The step was cancelled before it was submitted; the weights are as before.");
   }
+  BOWLINE_ASSIGN(set_, set_for(batch));
+  const Set& set = sets_[set_];
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   if (next_hook_) {
@@ -152,18 +155,18 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   const bool hooked = last && hook_ != nullptr;
   params::Table seen;  // what the overrides make of the table
   if (!overrides.empty()) {
-    const plan::Plan& plan = accumulate_->plan();
+    const plan::Plan& plan = set.accumulate.plan();
     BOWLINE_ASSIGN(seen, exec::overridden(model_->table, overrides, plan.written, device_));
     BOWLINE_ASSIGN(exec::Segment segment, exec::Segment::record(plan, seen, device_, workspace_));
     overridden_.emplace(std::move(segment));
     ++counters_.recordings;
   }
   exec::Submission submission(overrides.empty() ? model_->table : seen);
-  submission.add(overrides.empty() ? *accumulate_ : *overridden_);
+  submission.add(overrides.empty() ? set.accumulate : *overridden_);
   if (last && !hooked) {
-    submission.add(*update_);
+    submission.add(set.update);
   }
-  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, accumulate_->plan(), batch, *steps_));
+  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, set.accumulate.plan(), batch, *steps_));
   fill(*steps_);
   BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
   if (Status s = submission.submit(*device_); !s.ok()) {
@@ -174,6 +177,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     BOWLINE_TRY(update_after_hook());
   }
   ++counters_.submits;
+  counters_.launches = launches_of(set);
   counters_.refreshes += submission.refreshed().copies;
   unread_.emplace(Unread{last, 0});
   const AtTheEnd remember_what_is_unread([&] {
@@ -205,7 +209,7 @@ Status TrainerState::update_after_hook() {
     return s;
   }
   exec::Submission update(model_->table);
-  update.add(*update_);
+  update.add(sets_[set_].update);
   if (Status s = update.submit(*device_); !s.ok()) {
     look_after_failed_submit(true);
     return s;
@@ -256,7 +260,7 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
 }
 
 Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor> batch) {
-  const plan::Plan& plan = accumulate_->plan();
+  const plan::Plan& plan = sets_[set_].accumulate.plan();
   BOWLINE_TRY(device_->wait());
   BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
   if (Status s = exec::check_error(steps_->head(), plan); !s.ok()) {
@@ -287,7 +291,7 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   if (skipped) {
     BOWLINE_TRY(put_back_states());
   } else {
-    exec::bump_versions(model_->table, update_->plan());
+    exec::bump_versions(model_->table, sets_[set_].update.plan());
     for (uint32_t tie = 0; tie < masters_.size(); ++tie) {
       if (masters_[tie]) {
         masters_[tie] = model_->table.storages[tie].version;
@@ -350,8 +354,8 @@ Result<std::vector<NodeTime>> TrainerState::profile(std::span<const Tensor> batc
   BOWLINE_ASSIGN(const exec::Clock clock, exec::Clock::start(device_));
   BOWLINE_TRY(micro_step(batch).status());
   std::vector<NodeTime> times;
-  clock.add(*accumulate_, times);
-  clock.add(*update_, times);
+  clock.add(sets_[set_].accumulate, times);
+  clock.add(sets_[set_].update, times);
   return times;
 }
 
@@ -359,10 +363,12 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   const graph::Running running(*model_);
   BOWLINE_TRY(require_state("evaluate()", true));
   BOWLINE_TRY(prepare());
-  const plan::Plan& plan = evaluate_->plan();
+  BOWLINE_ASSIGN(const size_t number, set_for(batch));
+  const exec::Segment& segment = sets_[number].evaluate;
+  const plan::Plan& plan = segment.plan();
   steps_->reset();
   BOWLINE_ASSIGN(const exec::Refreshed refreshed,
-                 exec::run(*device_, workspace_, *evaluate_, model_->table, batch, *steps_));
+                 exec::run(*device_, workspace_, segment, model_->table, batch, *steps_));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   BOWLINE_TRY(exec::check_error(steps_->head(), plan));
@@ -373,9 +379,12 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
                                      std::span<const Tensor> outputs) {
   BOWLINE_TRY(require_state("evaluate()", true));
   if (!outputs_) {
-    outputs_ = std::make_unique<exec::SessionState>(
-        model_, std::vector<BoundEntryPoint>{{options_.entry_point, options_.dims}},
-        options_.budget);
+    std::vector<BoundEntryPoint> entry_points;
+    for (std::vector<BoundDim>& dims : sets_of_dims(options_)) {
+      entry_points.push_back({options_.entry_point, std::move(dims)});
+    }
+    outputs_ =
+        std::make_unique<exec::SessionState>(model_, std::move(entry_points), options_.budget);
   }
   float loss = 0;
   std::vector<Tensor> all(outputs.begin(), outputs.end());

@@ -96,20 +96,39 @@ class TrainerState final : public graph::User {
   // Makes the plans for `staged`, with the rows that training adds, and commits both. Errors  bad_argument: the model does not lie
   // on `wanted`.
   Status plan(params::Table staged, std::optional<const device::OpenDevice*> wanted = {});
+  // The loss of one set of dims, up to which the forward part goes.
+  struct BoundLoss {
+    graph::Graph graph;
+    graph::ValueId loss = 0;
+  };
   // What plan() makes before anything of it lies on the device.
-  struct Plans {
+  struct PlannedSet {
     graph::TrainingGraph training;
-    graph::Graph update_graph;
     plan::Plan accumulate;
-    plan::Plan update;
+    plan::Plan update;  // reads the loss where accumulate leaves it
     plan::Plan evaluate;
+  };
+  struct Plans {
+    std::vector<PlannedSet> sets;  // by set of dims
+    graph::Graph update_graph;
     std::optional<exec::StepValues> steps;
     exec::Workspace::Sizes sizes;
     bool dynamic_scale = false;
+
+    std::vector<const plan::Plan*> all() const;
   };
-  Result<Plans> make_plans(const graph::Graph& bound, graph::ValueId loss,
-                           const params::Table& staged, const device::OpenDevice& device,
+  // The same on the device.
+  struct Set {
+    graph::TrainingGraph training;
+    exec::Segment accumulate;
+    exec::Segment update;
+    exec::Segment evaluate;
+  };
+  Result<Plans> make_plans(std::span<const BoundLoss> bound, const params::Table& staged,
+                           const device::OpenDevice& device,
                            const graph::GradientOptions& options) const;
+  // Errors  bad_argument: two sets of dims take inputs of the same shapes.
+  Status check_distinct(const Plans& p) const;
   static Status require_room(const Plans& p, const params::Table& staged,
                              device::OpenDevice& device);
   template <class Make>
@@ -119,10 +138,15 @@ class TrainerState final : public graph::User {
   // Lays them out on the device and commits them with the table.
   Status record(Plans p, params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
   // The forward part up to the loss. It computes in the dtype of the options, or else in `compute`.
-  Result<graph::Graph> bound_loss(graph::ValueId& loss, std::optional<DType> compute) const;
+  Result<BoundLoss> bound_loss(std::span<const BoundDim> dims, std::optional<DType> compute) const;
+  // Of every set of dims.
+  Result<std::vector<BoundLoss>> bound_losses(std::optional<DType> compute) const;
   // What the model computes and with which parameters; equal for equal runs.
   Result<uint64_t> graph_hash() const;
   void drop_plans();
+  // The number of the set of dims that a batch is of. Errors  bad_argument: of none.
+  Result<size_t> set_for(std::span<const Tensor> batch) const;
+  uint64_t launches_of(const Set& set) const;
   // Masters of storages that were written by something else than an update; whoever keeps or reads masters asks for it first.
   Status fill_masters();
   // The masters that `holder` has agree with their storages as `live` has them.
@@ -196,14 +220,12 @@ class TrainerState final : public graph::User {
 
   std::shared_ptr<device::OpenDevice> device_;  // of the plans
   exec::Generations generations_;
-  graph::TrainingGraph training_;
   graph::Graph update_graph_;
   exec::Workspace workspace_;
-  std::optional<exec::Segment> accumulate_;
-  std::optional<exec::Segment> update_;
-  std::optional<exec::Segment> evaluate_;
-  std::optional<exec::Segment>
-      overridden_;  // accumulate_ of a micro-batch with overrides, until it was read back
+  std::vector<Set> sets_;  // by set of dims; empty: there are no plans
+  size_t set_ = 0;         // that of the last micro-batch
+  // Its accumulate, with overrides, until it was read back.
+  std::optional<exec::Segment> overridden_;
   GradientHook hook_;
   bool hook_runs_ = false;
   std::optional<GradientHook> next_hook_;  // that was set while it ran
