@@ -1,33 +1,31 @@
-// bowline eval: how well a model predicts a text.
+// bowline eval: how well a model predicts a text, or tells texts apart.
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "common/build.h"
+#include "common/data_flags.h"
 #include "common/flags.h"
-#include "common/hash.h"
 #include "common/memory_curve.h"
 #include "common/numbers.h"
 #include "common/page.h"
 #include "common/print.h"
 #include "common/require.h"
 #include "common/sha256.h"
-#include "common/text.h"
-#include "common/text_model.h"
+#include "common/trained_model.h"
 #include "eval/page.h"
+#include "tasks/task.h"
 #include "verb.h"
 
 namespace bowline::command {
 namespace {
 
-struct EvalOptions {
+struct EvalOptions : DataOptions {
   std::string model;
-  std::string data;
   std::string device = "best";
   std::string format = "text";
-  Evaluation how;
   int threads = 0;
   uint64_t memory_budget = 0;
-  bool as_text = false;
   bool force = false;
   std::string report;
   Changes changes;
@@ -35,20 +33,16 @@ struct EvalOptions {
 
 // Of --report what the model and its run say.
 Status describe(const EvalOptions& o, const Model& model, const Session& session,
-                const Device& device, std::string_view text, EvaluatedText& page) {
+                const Device& device, const Task& task, Evaluated& page) {
   BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(const std::string sha256, sha256_of_file(o.model));
   page.model = o.model;
-  page.bytes = text.size();
-  page.sources = {
-      {"Model", o.model},
-      {"SHA-256 of the model file", sha256},
-      {"Data", fmt::format("{}: {} bytes, XXH3 {}", o.data, text.size(), hash_text(text))},
-      {"Windows",
-       fmt::format(
-           "{} of {} bytes per batch, {} bytes apart{}", o.how.batch, o.how.seq, o.how.stride,
-           o.how.max_batches == 0 ? "" : fmt::format(", at most {} batches", o.how.max_batches))}};
+  page.unit = task.unit();
+  page.sizes = task.sizes();
+  page.sources = {{"Model", o.model},
+                  {"SHA-256 of the model file", sha256},
+                  {"Data", fmt::format("{}: {}", o.data, task.held_out())}};
   for (const std::string& adapter : o.changes.adapters) {
     page.sources.emplace_back("Adapter", adapter);
   }
@@ -64,54 +58,116 @@ Status describe(const EvalOptions& o, const Model& model, const Session& session
 }
 
 // `page` is that of --report, if there is one.
-Result<double> evaluate(const EvalOptions& o, const Device& device, std::string_view text,
-                        EvaluatedText* page) {
-  BOWLINE_ASSIGN(Model model, open_text_model(o.model));
+Result<Measure> evaluate(const EvalOptions& o, Model& model, const Device& device, Task& task,
+                         Evaluated* page) {
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_TRY(model.to(device));
-  const std::vector<BoundDim> dims = {{"batch", o.how.batch}, {"seq", o.how.seq}};
-  BOWLINE_ASSIGN(Session session, Session::create(model, device, "loss", dims));
-  uint64_t batches = 0;
-  const BatchLoss loss = [&](std::span<const Tensor> batch) -> Result<float> {
-    float value = 0;
-    const Tensor output{"loss", DType::f32, {}, &value};
-    BOWLINE_TRY(session.run(batch, {&output, 1}));
-    if (page != nullptr) {
-      page->losses.add(++batches, bits_of_nats(static_cast<double>(value)));
-    }
-    return value;
-  };
-  if (page != nullptr) {
-    BOWLINE_TRY(describe(o, model, session, device, text, *page));
+  std::vector<BoundEntryPoint> plans;
+  for (std::vector<BoundDim>& dims : task.dims()) {
+    plans.push_back({task.evaluated(), std::move(dims)});
   }
-  return bits_per_byte(loss, text, o.how);
+  BOWLINE_ASSIGN(Session session, Session::create(model, device, plans));
+  if (page != nullptr) {
+    BOWLINE_TRY(describe(o, model, session, device, task, *page));
+  }
+  uint64_t batches = 0;
+  return task.evaluate(
+      [&](std::span<const Tensor> inputs, std::span<const Tensor> outputs) -> Status {
+        BOWLINE_TRY(session.run(task.evaluated(), inputs, outputs));
+        if (page != nullptr && task.evaluated() == "loss") {
+          const float loss = *static_cast<const float*>(outputs[0].data);
+          page->losses.add(++batches, task.shown(static_cast<double>(loss)));
+        }
+        return {};
+      });
+}
+
+// "macro_f1" as "macro F1".
+std::string spoken(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name == "macro f1" ? "macro F1" : name;
+}
+
+void print_confusion(const Confusion& c) {
+  const size_t classes = c.labels.size();
+  print("\nrows: the label of a text; columns: the one that was predicted, in the same order\n");
+  for (size_t row = 0; row < classes; ++row) {
+    std::string counts;
+    for (size_t column = 0; column < classes; ++column) {
+      counts += fmt::format("{:>7}", c.counts[row * classes + column]);
+    }
+    print("{}  {}\n", counts, listed_name(c.labels[row]));
+  }
+}
+
+void print_text(const Measure& m, const Task& task) {
+  print("{:<11} {:.4f} {}\n", "loss", m.loss, task.unit());
+  for (const auto& [name, value] : m.more) {
+    print("{:<11} {:.4f}\n", spoken(name), value);
+  }
+  if (m.perplexity) {
+    const std::string unit = task.unit();
+    print("{:<11} {:.4f}{}\n", "perplexity", *m.perplexity, unit.substr(unit.rfind(" per ")));
+  }
+  if (m.confusion) {
+    print_confusion(*m.confusion);
+  }
+}
+
+nlohmann::json json_of(const Confusion& c) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (size_t row = 0; row < c.labels.size(); ++row) {
+    const auto begin = c.counts.begin() + static_cast<std::ptrdiff_t>(row * c.labels.size());
+    rows.push_back(
+        std::vector<uint64_t>(begin, begin + static_cast<std::ptrdiff_t>(c.labels.size())));
+  }
+  return rows;
+}
+
+void print_json(const Measure& m, const Task& task, const Device& device) {
+  std::string unit = task.unit();
+  std::ranges::replace(unit, ' ', '_');
+  nlohmann::json out = {{"device", device.info().name}, {unit, m.loss}};
+  for (const auto& [name, value] : task.sizes()) {
+    out[name] = value;
+  }
+  for (const auto& [name, value] : m.more) {
+    out[name] = value;
+  }
+  if (m.perplexity) {
+    out["perplexity"] = *m.perplexity;
+  }
+  if (m.confusion) {
+    out["labels"] = m.confusion->labels;
+    out["confusion"] = json_of(*m.confusion);
+  }
+  command::print_json(out);
 }
 
 Result<int> run(const EvalOptions& o) {
-  EvaluatedText page;
+  Evaluated page;
   if (!o.report.empty()) {
     BOWLINE_TRY(check_page("--report", o.report, o.force));
   }
-  BOWLINE_ASSIGN(const std::string text, read_text(o.data, o.as_text));
-  BOWLINE_REQUIRE_CODE(text.size() >= 2, Code::bad_file, "Text \"{}\" has {} bytes.", o.data,
-                       text.size());
+  BOWLINE_ASSIGN(Model model, open_trained_model(o.model));
+  BOWLINE_ASSIGN(const std::unique_ptr<Task> task,
+                 make_task(model, o.model, o, Purpose::evaluation));
   BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads, o.memory_budget));
-  BOWLINE_ASSIGN(const double bits, evaluate(o, device, text, o.report.empty() ? nullptr : &page));
-  const double perplexity = std::exp2(bits);
+  BOWLINE_ASSIGN(const Measure m,
+                 evaluate(o, model, device, *task, o.report.empty() ? nullptr : &page));
   if (!o.report.empty()) {
-    page.bits_per_byte = bits;
-    page.perplexity = perplexity;
+    page.measure = m;
     BOWLINE_TRY(write_page(o.report, eval_page(page)));
   }
   if (o.format == "json") {
-    print_json({{"device", device.info().name},
-                {"bytes", text.size()},
-                {"bits_per_byte", bits},
-                {"perplexity", perplexity}});
+    print_json(m, *task, device);
   } else {
-    print("loss        {:.4f} bits per byte\nperplexity  {:.4f} per byte\n", bits, perplexity);
+    for (const std::string& note : task->notes()) {
+      print("{}\n", note);
+    }
+    print_text(m, *task);
   }
-  BOWLINE_REQUIRE_CODE(std::isfinite(bits), Code::non_finite,
+  BOWLINE_REQUIRE_CODE(std::isfinite(m.loss), Code::non_finite,
                        "The loss of model \"{}\" on text \"{}\" is not finite.", o.model, o.data);
   return static_cast<int>(kOk);
 }
@@ -119,24 +175,21 @@ Result<int> run(const EvalOptions& o) {
 }  // namespace
 
 void add_eval(CLI::App& app, Context& context) {
-  CLI::App* verb = add_verb(app, "eval", "Tells how well a model predicts a text",
-                            "bowline eval tuned.bowline --data notes.txt");
+  CLI::App* verb =
+      add_verb(app, "eval", "Tells how well a model predicts a text, or tells texts apart",
+               "bowline eval tuned.bowline --data notes.txt");
   auto o = std::make_shared<EvalOptions>();
   verb->add_option("model", o->model, "Model file with the entry point 'loss' (tokens, labels)")
       ->required();
-  verb->add_option("--data", o->data, "Text: plain UTF-8, at most 4 GiB")->required();
-  verb->add_flag("--as-text", o->as_text, "Take JSON lines as they are, byte by byte");
-  verb->add_option("--batch", o->how.batch, "Windows per batch")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  verb->add_option("--seq", o->how.seq, "Bytes per window")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  o->how.stride = 0;
-  verb->add_option("--stride", o->how.stride,
-                   "Bytes between windows (default: 0, --seq); less gives more context")
+  add_data(verb, *o);
+  add_windows(verb, *o);
+  o->eval_stride = 0;
+  verb->add_option(
+          "--stride", o->eval_stride,
+          "Of a text: bytes or tokens between windows (default: 0, --seq); less gives more "
+          "context")
       ->check(whole_number(0, 1 << 20));
-  verb->add_option("--batches", o->how.max_batches, "Most batches (default: 0, the whole text)")
+  verb->add_option("--batches", o->eval_batches, "Most batches (default: 0, all of the data)")
       ->check(whole_number(0, kMostSteps));
   verb->add_option("--report", o->report,
                    "Page of HTML with the loss along the text, the memory, settings and hashes");
@@ -148,9 +201,8 @@ void add_eval(CLI::App& app, Context& context) {
   add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
   on_run(verb, context, [o]() -> Result<int> {
-    o->how.stride = o->how.stride == 0 ? o->how.seq : o->how.stride;
-    if (o->how.stride > o->how.seq) {
-      return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o->how.stride, o->how.seq));
+    if (o->eval_stride > o->seq) {
+      return fail(kUsage, fmt::format("--stride {} is above --seq {}.", o->eval_stride, o->seq));
     }
     return run(*o);
   });

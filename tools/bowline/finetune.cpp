@@ -1,6 +1,7 @@
-// bowline finetune: trains a model on a text, with checkpoints.
+// bowline finetune: trains a model on data of its task, with checkpoints.
 #include <fmt/format.h>
 
+#include "common/data_flags.h"
 #include "common/flags.h"
 #include "common/numbers.h"
 #include "finetune/run.h"
@@ -12,11 +13,13 @@ namespace {
 void add_files(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("model", o.model, "Model file with the entry point 'loss' (tokens, labels)")
       ->required();
-  verb->add_option("--data", o.data, "Text to train on: plain UTF-8, at most 4 GiB")->required();
-  verb->add_option("--valid", o.valid, "Held-out text (default: the last 10 percent of the data)");
-  verb->add_flag("--as-text", o.as_text, "Train on JSON lines as they are, byte by byte");
+  add_data(verb, o);
+  verb->add_option(
+      "--valid", o.valid,
+      "Held-out data (default: valid.jsonl of a folder; of a text the last 10 percent, "
+      "of rows every tenth)");
   verb->add_option("--out", o.out,
-                   "Where the tuned model is written, if it predicts the held-out text no worse "
+                   "Where the tuned model is written, if it predicts the held-out data no worse "
                    "than the model did before");
   verb->add_flag("--force", o.force,
                  "Replace --out, or a --log or --report of another run, that is there");
@@ -31,16 +34,19 @@ void add_files(CLI::App* verb, FinetuneOptions& o) {
 }
 
 void add_training(CLI::App* verb, FinetuneOptions& o) {
-  verb->add_option("--steps", o.steps, "Training steps of the whole run")
-      ->check(whole_number(0, kMostSteps))
-      ->capture_default_str();
-  verb->add_option("--batch", o.batch, "Windows per batch")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  verb->add_option("--seq", o.seq, "Bytes per window")
-      ->check(whole_number(1, 1 << 20))
-      ->capture_default_str();
-  verb->add_option("--accumulate", o.accumulate, "Batches per step")
+  CLI::Option* steps =
+      verb->add_option("--steps,--iters", o.steps, "Training steps of the whole run")
+          ->check(whole_number(0, kMostSteps))
+          ->capture_default_str();
+  verb->add_option("--epochs", o.epochs, "How often the data is shown, instead of --steps")
+      ->check(real_number(0, 1e6))
+      ->excludes(steps);
+  add_windows(verb, o);
+  verb->add_flag("--in-order", o.in_order,
+                 "Rows are shown as they stand, not in an order by --seed");
+  verb->add_option("--accumulate", o.accumulate,
+                   "Batches per step: the loss and the gradient are the mean of theirs, each of "
+                   "which is a mean over its labels")
       ->check(whole_number(1, 1 << 16))
       ->capture_default_str();
   verb->add_option(
@@ -62,6 +68,18 @@ void add_optimizer(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--learning-rate", o.learning_rate, "Largest learning rate")
       ->check(real_number(0, 1e6))
       ->capture_default_str();
+  verb->add_option("--head-learning-rate", o.head_learning_rate,
+                   "Of the parameters classifier.* (default: the learning rate)")
+      ->check(real_number(0, 1e6));
+  verb->add_option("--freeze", o.freeze,
+                   "Pattern over parameters that are not trained, such as \"embeddings.*\"; may be "
+                   "given several times")
+      ->allow_extra_args(false);
+  verb->add_option(
+      "--class-weights", o.class_weights,
+      "What the loss of a text is multiplied with: balanced, so that every label counts "
+      "alike; none; or a file, a JSON object of labels and numbers (default: those of "
+      "the model)");
   verb->add_option("--warmup", o.warmup, "Steps over which the rate rises from 0")
       ->check(whole_number(0, kMostSteps))
       ->capture_default_str();
@@ -141,10 +159,12 @@ void add_evaluation(CLI::App* verb, FinetuneOptions& o) {
           "checkpoints (default: before and after only)")
       ->check(whole_number(0, kMostSteps));
   verb->add_option("--eval-batches", o.eval_batches,
-                   "Most batches of an evaluation (default: 0, the whole text)")
+                   "Most batches of an evaluation (default: 0, all that is held out)")
       ->check(whole_number(0, kMostSteps));
-  verb->add_option("--eval-stride", o.eval_stride,
-                   "Bytes between held-out windows (default: 0, --seq); less gives more context")
+  verb->add_option(
+          "--eval-stride", o.eval_stride,
+          "Of a text: bytes or tokens between held-out windows (default: 0, --seq); less gives "
+          "more context")
       ->check(whole_number(0, 1 << 20));
   verb->add_option("--keep", o.keep, "Which step --out holds: the last, or the best evaluated one")
       ->check(CLI::IsMember({"last", "best"}))
@@ -185,7 +205,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
 
 void add_finetune(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
-      app, "finetune", "Trains a model on a text",
+      app, "finetune", "Trains a model on a text, on conversations, or to tell texts apart",
       "bowline finetune base.bowline --data notes.txt --steps 300 --checkpoint run --save-every 50 "
       "--resume auto --out tuned.bowline");
   auto options = std::make_shared<FinetuneOptions>();

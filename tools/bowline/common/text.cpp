@@ -14,8 +14,6 @@
 namespace bowline::command {
 namespace {
 
-constexpr int32_t kIgnored = -100;  // CrossEntropy's default ignore_index
-
 // Checks a text that arrives in pieces.
 class TextCheck {
  public:
@@ -55,6 +53,10 @@ class TextCheck {
 };
 
 }  // namespace
+
+Status check_text(const std::string& what, const std::string& text) {
+  return TextCheck(what, text).advance(true);
+}
 
 Result<std::string> read_text(const std::string& path, bool as_text) {
   std::string text;
@@ -99,14 +101,14 @@ size_t held_out_begin(std::string_view text) {
 }
 
 uint64_t Windows::per_epoch() const {
-  const uint64_t whole = (bytes_ - 1) / static_cast<uint64_t>(seq_);
+  const uint64_t whole = (units_ - 1) / static_cast<uint64_t>(seq_);
   return std::max<uint64_t>(1, whole - 1);  // one less leaves room for the offset
 }
 
 size_t Windows::begin(uint64_t sample) const {
   const uint64_t count = per_epoch();
   const uint64_t epoch = sample / count;
-  const uint64_t slack = bytes_ - 1 - count * static_cast<uint64_t>(seq_);
+  const uint64_t slack = units_ - 1 - count * static_cast<uint64_t>(seq_);
   const RandomBlock draw =
       philox({0, 0, static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32)},
              {static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32)});
@@ -141,14 +143,14 @@ Batch::Batch(int64_t batch, int64_t seq)
               {"labels", DType::i32, shape_, labels_.data()}};
 }
 
-int64_t Batch::set_row(int64_t row, std::string_view text, size_t begin, int64_t skipped) {
+int64_t Batch::set_row(int64_t row, const Units& text, size_t begin, int64_t skipped) {
   int64_t counted = 0;
   for (int64_t i = 0; i < seq_; ++i) {
     const size_t at = begin + static_cast<size_t>(i);
     const auto out = static_cast<size_t>(row * seq_ + i);
-    tokens_[out] = at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
+    tokens_[out] = at < text.size() ? text[at] : 0;
     const bool counts = at + 1 < text.size() && i >= skipped;
-    labels_[out] = counts ? static_cast<unsigned char>(text[at + 1]) : kIgnored;
+    labels_[out] = counts ? text[at + 1] : kIgnored;
     counted += counts ? 1 : 0;
   }
   return counted;
@@ -166,8 +168,8 @@ void Batch::set_row(int64_t row, const int32_t* tokens) {
 
 double bits_of_nats(double nats) { return nats / std::log(2.0); }
 
-Result<double> bits_per_byte(const BatchLoss& loss, std::string_view text, const Evaluation& how) {
-  // Window w predicts the bytes from w * stride + overlap + 1 on; the first one also those before.
+Result<double> mean_nats(const BatchLoss& loss, const Units& text, const Evaluation& how) {
+  // Window w predicts the units from w * stride + overlap + 1 on; the first one also those before.
   const int64_t overlap = how.seq - how.stride;
   const int64_t predicted = static_cast<int64_t>(text.size()) - 1;
   const int64_t windows = std::max<int64_t>(1, (predicted - overlap + how.stride - 1) / how.stride);
@@ -196,7 +198,7 @@ Result<double> bits_per_byte(const BatchLoss& loss, std::string_view text, const
     nats += static_cast<double>(mean) * static_cast<double>(counted);
     total += counted;
   }
-  return bits_of_nats(nats / static_cast<double>(total));
+  return nats / static_cast<double>(total);
 }
 
 }  // namespace bowline::command

@@ -2,23 +2,25 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/page.h"
 #include "common/series.h"
+#include "tasks/task.h"
 
 namespace bowline::command {
 
-struct EvaluatedText {
-  std::string model;  // its path
-  uint64_t bytes = 0;
-  double bits_per_byte = 0;
-  double perplexity = 0;
-  Series losses;       // of each batch, bits per byte
-  Facts sources;       // files, hashes, the device, flags
+struct Evaluated {
+  std::string model;                                    // its path
+  std::string unit;                                     // of the losses
+  std::vector<std::pair<std::string, uint64_t>> sizes;  // of the data
+  Measure measure;
+  Series losses;       // of each batch, where the task evaluates by the loss
+  Facts sources;       // files, hashes, the device
   std::string memory;  // HTML of memory_html()
 };
 
-std::string eval_page(const EvaluatedText& text);
+std::string eval_page(const Evaluated& evaluated);
 
 }  // namespace bowline::command

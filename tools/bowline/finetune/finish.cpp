@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -61,11 +62,11 @@ std::string Run::worse_text() const {
   const std::string best = any ? fmt::format("\"{}\", of step {}, with {}", store_.best(),
                                              held_.best_step(), loss_text(held_.best()))
                                : fmt::format("the model before the first step, \"{}\"", o_.model);
-  return fmt::format("{}: {} bits per byte, before {}. Nothing is written{}.\n- The best is {}.",
+  return fmt::format("{}: {} {}, before {}. Nothing is written{}.\n- The best is {}.",
                      std::isfinite(chosen_)
                          ? "The model predicts the held-out text worse than before"
                          : "The loss of the held-out text is not finite",
-                     loss_text(chosen_), loss_text(held_.before()),
+                     loss_text(chosen_), task_->unit(), loss_text(held_.before()),
                      o_.out.empty() ? "" : fmt::format(" to \"{}\"", o_.out), best);
 }
 
@@ -101,43 +102,63 @@ Progress Run::progress() const {
   Progress p;
   p.step = trainer_->steps();
   p.micro_step = trainer_->accumulated();
-  p.epoch = samples_ / windows_->per_epoch();
+  p.epoch = samples_ / task_->samples_per_epoch();
   p.data_cursor = samples_;
   p.data_seed = o_.seed;
   p.config = state_config();
   return p;
 }
 
-double Run::tokens_per_step() const {
-  return static_cast<double>(o_.accumulate) * static_cast<double>(o_.batch * o_.seq);
-}
-
 double Run::rate() const {
-  return train_seconds_ > 0 ? static_cast<double>(made_) * tokens_per_step() / train_seconds_ : 0;
+  return train_seconds_ > 0 ? static_cast<double>(tokens_) / train_seconds_ : 0;
 }
 
 RunPage::Now Run::now() const {
   RunPage::Now now;
   now.tokens_per_second = rate();
   now.counted_bytes = device_->counters().peak_bytes;
-  now.predicted_bytes = trainer_->memory().predicted_bytes;
+  now.predicted_bytes = memory().predicted_bytes;
   now.seconds_left = made_ == 0 ? 0
                                 : train_seconds_ / static_cast<double>(made_) *
                                       static_cast<double>(o_.steps - trainer_->steps());
   return now;
 }
 
+// ", accuracy 0.91": what the last evaluation measured besides the loss.
+std::string Run::more_text() const {
+  std::string out;
+  for (const auto& [name, value] : measure_.more) {
+    out += fmt::format(", {} {:.4f}", name, value);
+  }
+  return out;
+}
+
+// A session beside the trainer shares what lies in storages.
+MemoryReport Run::memory() const {
+  MemoryReport m = trainer_->memory();
+  if (evaluation_) {
+    const MemoryReport more = evaluation_->memory();
+    m.arena_bytes += more.arena_bytes;
+    m.io_bytes += more.io_bytes;
+    m.backend_bytes += more.backend_bytes;
+    m.predicted_bytes += more.arena_bytes + more.io_bytes + more.backend_bytes;
+  }
+  return m;
+}
+
 void Run::describe() const {
-  const uint64_t per_epoch = windows_->per_epoch();
   const double shown = static_cast<double>(o_.steps) * static_cast<double>(o_.accumulate) *
                        static_cast<double>(o_.batch);
-  const MemoryReport m = trainer_->memory();
+  const MemoryReport m = memory();
   print(out_, "device         {} ({})\n", device_->info().name, device_->info().description);
-  print(out_, "training text  {} bytes, {} windows of {} bytes\n", data_.train().size(), per_epoch,
-        o_.seq);
-  print(out_, "held out       {} bytes\n", data_.held_out().size());
+  for (const auto& [name, text] : task_->describe()) {
+    print(out_, "{:<14} {}\n", name, text);
+  }
+  for (const std::string& note : task_->notes()) {
+    print(out_, "{:<14} {}\n", "", note);
+  }
   print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps, first_step_,
-        shown / static_cast<double>(per_epoch));
+        shown / static_cast<double>(task_->samples_per_epoch()));
   print(out_,
         "memory         {} predicted: weights, gradients, moments {}, activations {}, inputs {}, "
         "backend {}\n",
@@ -172,19 +193,25 @@ void Run::show(const StepReport& report, double loss, double rate) {
 }
 
 void Run::print_json_result() const {
-  print_json({{"device", device_->info().name},
-              {"steps", made_},
-              {"loss", loss_},
-              {"bits_per_byte_before", held_.before()},
-              {"bits_per_byte_after", chosen_},
-              {"bits_per_byte_best", held_.best()},
-              {"best_step", held_.best_step()},
-              {"written", written_ ? nlohmann::json(o_.out) : nlohmann::json()},
-              {"checkpoint", store_.last()},
-              {"tokens_per_second", rate()},
-              {"predicted_bytes", trainer_->memory().predicted_bytes},
-              {"counted_bytes", device_->counters().peak_bytes},
-              {"peak_rss_bytes", peak_resident_bytes()}});
+  std::string unit = task_->unit();
+  std::ranges::replace(unit, ' ', '_');
+  nlohmann::json result = {{"device", device_->info().name},
+                           {"steps", made_},
+                           {"loss", loss_},
+                           {unit + "_before", held_.before()},
+                           {unit + "_after", chosen_},
+                           {unit + "_best", held_.best()},
+                           {"best_step", held_.best_step()},
+                           {"written", written_ ? nlohmann::json(o_.out) : nlohmann::json()},
+                           {"checkpoint", store_.last()},
+                           {"tokens_per_second", rate()},
+                           {"predicted_bytes", memory().predicted_bytes},
+                           {"counted_bytes", device_->counters().peak_bytes},
+                           {"peak_rss_bytes", peak_resident_bytes()}};
+  for (const auto& [name, value] : measure_.more) {
+    result["held_out_" + name] = value;  // of the last evaluation
+  }
+  print_json(result);
 }
 
 void Run::print_result() {
@@ -192,9 +219,9 @@ void Run::print_result() {
     print_json_result();
     return;
   }
-  print("held-out: {} -> {} bits per byte\n", loss_text(held_.before()), loss_text(chosen_));
+  print("held-out: {} -> {} {}\n", loss_text(held_.before()), loss_text(chosen_), task_->unit());
   print("speed: {:.0f} tokens/s on {}\n", rate(), device_->info().name);
-  print("memory: {} predicted, {} counted\n", bytes_text(trainer_->memory().predicted_bytes),
+  print("memory: {} predicted, {} counted\n", bytes_text(memory().predicted_bytes),
         bytes_text(device_->counters().peak_bytes));
   if (written_) {
     print("written: {}\n", o_.out);

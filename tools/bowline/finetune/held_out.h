@@ -1,4 +1,4 @@
-// The held-out losses of a run: before, the best, the last; all in bits per byte.
+// The held-out losses of a run: before, the best, the last; all in the unit of the task.
 #pragma once
 
 #include <cstdint>

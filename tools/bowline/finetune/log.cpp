@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::string_view kMark = "# bowline finetune log 1, run ";
 
-std::string header_of(const std::string& run) {
-  return fmt::format("{}{}: step, loss in bits per byte, gradient norm, learning rate\n", kMark,
-                     run);
+std::string header_of(const LossLog::Place& place) {
+  return fmt::format("{}{}: step, loss in {}, gradient norm, learning rate\n", kMark, place.run,
+                     place.unit);
 }
 
 // From the begin of the file, at most `most` bytes.
@@ -71,7 +71,7 @@ Result<LossLog> LossLog::open(const Place& place) {
 }
 
 Status LossLog::begin(const Place& place) {
-  const std::string header = header_of(place.run);
+  const std::string header = header_of(place);
   BOWLINE_ASSIGN(const std::string first, read_begin(file_.get(), header.size()));
   const bool cut = first.empty() || (first.size() < header.size() && first.starts_with(kMark) &&
                                      header.starts_with(first));

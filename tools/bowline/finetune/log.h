@@ -15,6 +15,7 @@ class LossLog {
   struct Place {
     std::string path;
     std::string run;       // of recipe.h
+    std::string unit;      // of the losses
     uint64_t step = 0;     // lines of later steps are dropped
     bool resumed = false;  // a log of this run is gone on with
     bool force = false;    // a log of another run is begun anew
@@ -25,7 +26,7 @@ class LossLog {
   static Result<LossLog> open(const Place& place);
   LossLog() = default;  // writes nothing
 
-  // `loss` in bits per byte.
+  // `loss` in the unit of the place.
   Status write(const StepReport& report, double loss);
   // Drops the lines of the steps after `step`, which are made again.
   Status go_back(uint64_t step);

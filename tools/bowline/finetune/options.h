@@ -7,16 +7,15 @@
 #include <string>
 
 #include "bowline.h"
+#include "tasks/task.h"
 
 namespace bowline::command {
 
 constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFinite
 
 // What the library has a default for has the same one here.
-struct FinetuneOptions {
+struct FinetuneOptions : DataOptions {
   std::string model;
-  std::string data;
-  std::string valid;  // empty: the last 10 percent of the data
   std::string out;
   std::string log;
   std::string tensorboard;
@@ -31,17 +30,14 @@ struct FinetuneOptions {
   std::string output = "text";
   uint64_t steps = 200;
   uint64_t warmup = Schedule{}.warmup_steps;
-  uint64_t seed = TrainOptions{}.seed;
+  double epochs = 0;  // 0: as many as the steps show
   uint64_t eval_every = 0;
-  uint64_t eval_batches = 0;
   uint64_t patience = 0;
   uint64_t save_every = 0;
   uint64_t save_every_batches = 0;
-  int64_t batch = 8;
-  int64_t seq = 256;
-  int64_t eval_stride = 0;
   uint32_t accumulate = TrainOptions{}.accumulation;
   float learning_rate = Schedule{}.learning_rate;
+  float head_learning_rate = -1;  // below 0: the learning rate
   float final_fraction = Schedule{}.final_fraction;
   float weight_decay = Optimizer{}.weight_decay;
   float momentum = Optimizer{}.momentum;
@@ -55,6 +51,7 @@ struct FinetuneOptions {
   std::optional<float> eps2;
   std::optional<float> update_clip;
   bool centered = false;
+  std::vector<std::string> freeze;  // patterns over parameters
   // 0: the weights themselves are trained.
   int64_t lora_rank = 0;
   float lora_alpha = AdapterOptions{}.alpha;
@@ -65,7 +62,6 @@ struct FinetuneOptions {
   float loss_scale = TrainPrecision{}.loss_scale;
   uint64_t memory_budget = 0;
   int threads = 0;
-  bool as_text = false;
   bool force = false;
   bool extend = false;
   bool with_training_state = false;

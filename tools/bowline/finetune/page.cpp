@@ -225,6 +225,13 @@ std::string RunPage::html(const Now& now) const {
       "course", "Course of the training",
       "<div class=\"pair\">\n" + plot_html(rate) + plot_html(norm) + plot_html(speed) + "</div>\n");
 
+  if (measure_.confusion) {
+    page.add("confusion", "What is taken for what", confusion_html(*measure_.confusion));
+  }
+  if (!measure_.mistakes.empty()) {
+    page.add("mistakes", "The surest mistakes", examples_html(measure_.mistakes));
+  }
+
   page.add("memory", "Memory",
            d_.memory + paragraph_html(fmt::format(
                            "Predicted before the first step: {}. Counted up to now: {}.",

@@ -7,6 +7,7 @@
 #include "bowline.h"
 #include "common/page.h"
 #include "common/series.h"
+#include "tasks/task.h"
 
 namespace bowline::command {
 
@@ -46,6 +47,8 @@ class RunPage {
   // `loss` in the unit of the description; tokens per second are those of this step.
   void add_step(const StepReport& report, double loss, double tokens_per_second);
   void add_held_out(uint64_t step, double loss);
+  // The last evaluation: what was taken for what.
+  void set_measure(const Measure& measure) { measure_ = measure; }
   // Forgets the steps after `step`.
   void go_back(uint64_t step);
 
@@ -71,6 +74,7 @@ class RunPage {
   Series grad_norm_;
   Series learning_rate_;
   Series tokens_per_second_;
+  Measure measure_;
   uint64_t skipped_ = 0;
   std::string state_ = "running";
   std::string sentence_;

@@ -4,12 +4,12 @@
 
 #include "common/build.h"
 #include "common/flags.h"
-#include "common/hash.h"
 #include "common/memory_curve.h"
+#include "common/pattern.h"
 #include "common/print.h"
 #include "common/require.h"
 #include "common/sha256.h"
-#include "common/text_model.h"
+#include "common/trained_model.h"
 #include "finetune/run_state.h"
 
 namespace bowline::command {
@@ -24,14 +24,29 @@ std::string shortest(const std::string& text) {
   return fraction && error == std::errc() && stop == end ? fmt::format("{}", value) : text;
 }
 
+// Errors  bad_argument: a pattern matches nothing.
+Status freeze(Model& model, const std::vector<std::string>& patterns) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (const ParameterInfo& parameter : info.parameters) {
+      if (matches(pattern, parameter.name)) {
+        found = true;
+        BOWLINE_TRY(parameter.trainable ? model.freeze_storage(parameter.name) : Status());
+      }
+    }
+    BOWLINE_REQUIRE(found, "--freeze \"{}\" matches no parameter; 'bowline inspect' lists them.",
+                    pattern);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status Run::prepare() {
-  BOWLINE_ASSIGN(data_, TrainingData::read(o_));
-  windows_.emplace(data_.train().size(), o_.seq, o_.seed);
-  config_ = run_config(o_, data_);
-  held_ = HeldOut(evaluation_key(o_, data_));
   BOWLINE_TRY(open_model());
+  BOWLINE_TRY(open_data());
+  BOWLINE_TRY(place_model());
   if (!o_.dry_run) {
     BOWLINE_TRY(store_.open());
   }
@@ -41,18 +56,42 @@ Status Run::prepare() {
 }
 
 Status Run::open_model() {
+  BOWLINE_ASSIGN(Model model, open_trained_model(o_.model));
+  model_.emplace(std::move(model));
+  return {};
+}
+
+Status Run::open_data() {
+  BOWLINE_ASSIGN(task_, make_task(*model_, o_.model, o_, Purpose::training));
+  if (o_.epochs > 0) {
+    o_.steps = steps_of(o_.epochs, o_, *task_);
+  }
+  config_ = run_config(o_, *task_);
+  held_ = HeldOut(task_->evaluation_key());
+  BOWLINE_ASSIGN(run_id_, run_id(config_, *model_));
+  return {};
+}
+
+Status Run::place_model() {
   BOWLINE_ASSIGN(Device device, open_computing_device(o_.device, o_.threads, o_.memory_budget));
   device_.emplace(std::move(device));
-  BOWLINE_ASSIGN(Model model, open_text_model(o_.model));
-  model_.emplace(std::move(model));
-  BOWLINE_ASSIGN(run_id_, run_id(config_, *model_));
+  BOWLINE_TRY(task_->prepare(*model_));
+  BOWLINE_TRY(freeze(*model_, o_.freeze));
   if (o_.lora_rank != 0) {
     BOWLINE_TRY(quantize_all(*model_, o_.encoding));
     BOWLINE_TRY(model_->add_adapter(kAdapter, adapter_options(o_)).status());
   }
   BOWLINE_TRY(model_->to(*device_));
-  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_)));
+  BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_, *task_)));
   trainer_.emplace(std::move(trainer));
+  if (task_->evaluated() != "loss") {
+    std::vector<BoundEntryPoint> plans;
+    for (std::vector<BoundDim>& dims : task_->dims()) {
+      plans.push_back({task_->evaluated(), std::move(dims), compute_of(o_.compute)});
+    }
+    BOWLINE_ASSIGN(Session session, Session::create(*model_, *device_, plans));
+    evaluation_.emplace(std::move(session));
+  }
   return {};
 }
 
@@ -110,7 +149,7 @@ Status Run::resume_from(const std::string& path) {
   }
   if (!held_.read_from(saved.config)) {
     print(out_, "held-out losses are of another text or other windows: they begin anew\n");
-    held_ = HeldOut(evaluation_key(o_, data_));
+    held_ = HeldOut(task_->evaluation_key());
   }
   saved_config_ = std::move(saved.config);
   return {};
@@ -119,8 +158,8 @@ Status Run::resume_from(const std::string& path) {
 Status Run::open_outputs() {
   BOWLINE_TRY(store_.probe(*model_, saved_config_));
   if (!o_.log.empty()) {
-    BOWLINE_ASSIGN(log_,
-                   LossLog::open({o_.log, run_id_, first_step_, o_.resume != "none", o_.force}));
+    BOWLINE_ASSIGN(log_, LossLog::open({o_.log, run_id_, task_->unit(), first_step_,
+                                        o_.resume != "none", o_.force}));
   }
   if (!o_.tensorboard.empty()) {
     BOWLINE_ASSIGN(events_, EventFile::create(o_.tensorboard, first_step_));
@@ -138,10 +177,10 @@ Status Run::describe_page() {
   BOWLINE_ASSIGN(const PlanInfo plan, trainer_->describe());
   BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
   BOWLINE_ASSIGN(const std::string sha256, sha256_of_file(o_.model));
-  const MemoryReport memory = trainer_->memory();
+  const MemoryReport report = memory();
   RunPage::Description d;
   d.model = o_.model;
-  d.unit = "bits per byte";
+  d.unit = task_->unit();
   d.steps = o_.steps;
   for (const auto& [name, value] : config_) {
     d.settings.emplace_back(name, shortest(value));
@@ -149,19 +188,16 @@ Status Run::describe_page() {
   d.settings.emplace_back("eval-every", std::to_string(o_.eval_every));
   d.settings.emplace_back("keep", o_.keep);
   d.settings.emplace_back("on-nonfinite", o_.on_nonfinite);
-  d.sources = {
-      {"Model", o_.model},
-      {"SHA-256 of the model file", sha256},
-      {"Data", o_.data},
-      {"Held-out text", fmt::format("{}: {} bytes, XXH3 {}",
-                                    o_.valid.empty() ? "the last part of the data" : o_.valid,
-                                    data_.held_out().size(), hash_text(data_.held_out()))},
-      {"Run", run_id_},
-      {"Device", fmt::format("{}, {}", device_->info().name, device_->info().description)},
-      {"Built as", build_text()}};
-  d.memory = memory_html("activations", "one batch and the update", memory, info,
+  d.sources = {{"Model", o_.model},
+               {"SHA-256 of the model file", sha256},
+               {"Data", o_.data},
+               {"Held out", task_->held_out()},
+               {"Run", run_id_},
+               {"Device", fmt::format("{}, {}", device_->info().name, device_->info().description)},
+               {"Built as", build_text()}};
+  d.memory = memory_html("activations", "one batch and the update", report, info,
                          memory_curve(plan, {"accumulate", "update"}));
-  d.data = {{"settings", d.settings}, {"sources", d.sources}, {"arena_bytes", memory.arena_bytes}};
+  d.data = {{"settings", d.settings}, {"sources", d.sources}, {"arena_bytes", report.arena_bytes}};
   page_.describe(std::move(d));
   return {};
 }

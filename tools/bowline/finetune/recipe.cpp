@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/flags.h"
 #include "common/hash.h"
@@ -56,9 +57,12 @@ AdapterOptions adapter_options(const FinetuneOptions& o) {
   return a;
 }
 
-TrainOptions train_options(const FinetuneOptions& o) {
+TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
   TrainOptions t;
-  t.dims = {{"batch", o.batch}, {"seq", o.seq}};
+  std::vector<std::vector<BoundDim>> dims = task.dims();
+  t.dims = std::move(dims.front());
+  t.more_dims.assign(std::make_move_iterator(dims.begin() + 1),
+                     std::make_move_iterator(dims.end()));
   t.optimizer = optimizer(o);
   t.schedule.kind = o.schedule == "constant" ? Schedule::Kind::constant
                     : o.schedule == "linear" ? Schedule::Kind::linear
@@ -72,18 +76,23 @@ TrainOptions train_options(const FinetuneOptions& o) {
   t.precision.loss_scale = o.loss_scale;
   t.accumulation = o.accumulate;
   t.seed = o.seed;
+  if (o.head_learning_rate >= 0) {
+    t.groups = {{"classifier.*", o.head_learning_rate / o.learning_rate, {}}};
+  }
   t.on_nonfinite = static_cast<OnNonFinite>(std::ranges::find(kOnNonFinite, o.on_nonfinite) -
                                             kOnNonFinite.begin());
   return t;
 }
 
-Evaluation evaluation(const FinetuneOptions& o) {
-  return {o.batch, o.seq, o.eval_stride == 0 ? o.seq : o.eval_stride, o.eval_batches};
+uint64_t steps_of(double epochs, const FinetuneOptions& o, const Task& task) {
+  const double samples = epochs * static_cast<double>(task.samples_per_epoch());
+  return static_cast<uint64_t>(
+      std::ceil(samples / static_cast<double>(o.batch * static_cast<int64_t>(o.accumulate))));
 }
 
-Config run_config(const FinetuneOptions& o, const TrainingData& data) {
+Config run_config(const FinetuneOptions& o, const Task& task) {
   Config c = {{"batch", std::to_string(o.batch)},
-              {"seq", std::to_string(o.seq)},
+              {"seq", std::to_string(task.seq())},
               {"accumulate", std::to_string(o.accumulate)},
               {"seed", std::to_string(o.seed)},
               {"learning-rate", fmt::format("{:.9g}", o.learning_rate)},
@@ -94,8 +103,7 @@ Config run_config(const FinetuneOptions& o, const TrainingData& data) {
               {"beta2", fmt::format("{:.9g}", optimizer(o).beta2)},
               {"momentum", fmt::format("{:.9g}", o.momentum)},
               {"clip", fmt::format("{:.9g}", o.clip)},
-              {std::string(kData),
-               fmt::format("{} bytes, XXH3 {}", data.train().size(), hash_text(data.train()))}};
+              {std::string(kData), task.training_data()}};
   for (const OptionalNumber& n : kOptional) {
     if (o.*n.given && n.flag != std::string_view("beta2")) {
       c.emplace_back(n.flag, fmt::format("{:.9g}", *(o.*n.given)));
@@ -123,13 +131,16 @@ Config run_config(const FinetuneOptions& o, const TrainingData& data) {
   if (o.loss_scale != 0) {
     c.emplace_back("loss-scale", fmt::format("{:.9g}", o.loss_scale));
   }
+  if (o.head_learning_rate >= 0) {
+    c.emplace_back("head-learning-rate", fmt::format("{:.9g}", o.head_learning_rate));
+  }
+  if (!o.freeze.empty()) {
+    c.emplace_back("freeze", fmt::format("{}", fmt::join(o.freeze, " ")));
+  }
+  for (const auto& setting : task.settings()) {
+    c.push_back(setting);
+  }
   return c;
-}
-
-std::string evaluation_key(const FinetuneOptions& o, const TrainingData& data) {
-  const Evaluation e = evaluation(o);
-  return hash_text(fmt::format("{} {} {} {} {}", hash_text(data.held_out()), e.batch, e.seq,
-                               e.stride, e.max_batches));
 }
 
 Result<std::string> run_id(const Config& config, const Model& model) {

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "common/checkpoints.h"
-#include "common/text.h"
-#include "finetune/data.h"
+#include "finetune/options.h"
 
 namespace bowline::command {
 
@@ -11,13 +10,12 @@ namespace bowline::command {
 constexpr std::string_view kAdapter = "lora";
 AdapterOptions adapter_options(const FinetuneOptions& o);
 
-TrainOptions train_options(const FinetuneOptions& options);
-Evaluation evaluation(const FinetuneOptions& options);
+TrainOptions train_options(const FinetuneOptions& options, const Task& task);
+// How many steps show the data as often as --epochs says.
+uint64_t steps_of(double epochs, const FinetuneOptions& options, const Task& task);
 
 // What must be the same for a run to go on bit for bit.
-Config run_config(const FinetuneOptions& options, const TrainingData& data);
-// Of what an evaluation depends on besides the weights: equal keys make comparable losses.
-std::string evaluation_key(const FinetuneOptions& options, const TrainingData& data);
+Config run_config(const FinetuneOptions& options, const Task& task);
 // Tells runs apart that begin with another model or have another config; the number of steps may change.
 Result<std::string> run_id(const Config& config, const Model& model);
 

@@ -37,12 +37,16 @@ int Run::run() {
 }
 
 Status Run::work() {
-  print(out_, "{} steps of {} x {} bytes on {}; every loss is in bits per byte\n", o_.steps,
-        o_.batch * static_cast<int64_t>(o_.accumulate), o_.seq, device_->info().name);
+  for (const std::string& note : task_->notes()) {
+    print(out_, "{}\n", note);
+  }
+  print(out_, "{} steps of {} on {}; every loss is in {}\n", o_.steps,
+        task_->step_text(o_.batch * static_cast<int64_t>(o_.accumulate)), device_->info().name,
+        task_->unit());
   if (!held_.begun()) {
     BOWLINE_TRY(evaluate());
   }
-  print(out_, "held-out before: {}\n", loss_text(held_.before()));
+  print(out_, "held-out before: {}{}\n", loss_text(held_.before()), more_text());
   flush(out_);
   BOWLINE_TRY(train());
   BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted.");
@@ -77,12 +81,8 @@ Status Run::train() {
 
 // Up to the end of the step, or to a signal.
 Status Run::train_step() {
-  Batch batch(o_.batch, o_.seq);
   for (bool finished = false; !finished && !interrupted();) {
-    for (int64_t row = 0; row < o_.batch; ++row) {
-      batch.set_row(row, data_.train(), windows_->begin(samples_ + static_cast<uint64_t>(row)));
-    }
-    BOWLINE_ASSIGN(const std::optional<StepReport> report, micro_step(batch.inputs()));
+    BOWLINE_ASSIGN(const std::optional<StepReport> report, micro_step(task_->batch(samples_)));
     finished = report.has_value();
     if (report) {
       BOWLINE_TRY(report_step(*report));
@@ -109,6 +109,7 @@ Result<std::optional<StepReport>> Run::micro_step(std::span<const Tensor> batch)
   const auto size = static_cast<uint64_t>(o_.batch);
   if (report.ok() || trainer_->steps() != step) {
     samples_ += size;
+    tokens_ += task_->tokens();
   } else {
     samples_ -= size * (before - trainer_->accumulated());
   }
@@ -140,10 +141,10 @@ Status Run::go_back() {
 
 Status Run::report_step(const StepReport& report) {
   ++made_;
-  loss_ = bits_of_nats(static_cast<double>(report.loss));
+  loss_ = task_->shown(static_cast<double>(report.loss));
   const double tokens_per_second = rate();
-  const double step_rate =
-      tokens_per_step() / (train_seconds_ - std::exchange(shown_seconds_, train_seconds_));
+  const double step_rate = static_cast<double>(tokens_ - std::exchange(shown_tokens_, tokens_)) /
+                           (train_seconds_ - std::exchange(shown_seconds_, train_seconds_));
   show(report, loss_, tokens_per_second);
   if (report.rolled_back) {
     return go_back();
@@ -158,23 +159,35 @@ Status Run::report_step(const StepReport& report) {
   return events_.scalar("tokens_per_second", report.step, tokens_per_second);
 }
 
+Status Run::forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs) {
+  if (evaluation_) {
+    return evaluation_->run(task_->evaluated(), inputs, outputs);
+  }
+  BOWLINE_ASSIGN(*static_cast<float*>(outputs[0].data), trainer_->evaluate(inputs));
+  return {};
+}
+
 Status Run::evaluate() {
-  const BatchLoss loss = [this](std::span<const Tensor> batch) {
-    return trainer_->evaluate(batch);
-  };
-  BOWLINE_ASSIGN(const double bits, bits_per_byte(loss, data_.held_out(), evaluation(o_)));
+  BOWLINE_ASSIGN(measure_, task_->evaluate([this](auto inputs, auto outputs) {
+    return forward(inputs, outputs);
+  }));
+  const double loss = measure_.loss;
   const uint64_t step = trainer_->steps();
-  page_.add_held_out(step, bits);
+  page_.add_held_out(step, loss);
+  page_.set_measure(measure_);
   BOWLINE_TRY(page_.write_if_due(now()));
-  BOWLINE_TRY(events_.scalar("loss/held_out", step, bits));
+  BOWLINE_TRY(events_.scalar("loss/held_out", step, loss));
+  for (const auto& [name, value] : measure_.more) {
+    BOWLINE_TRY(events_.scalar(name + "/held_out", step, value));
+  }
   if (!held_.begun()) {
-    held_.begin(step, bits);
+    held_.begin(step, loss);
     return {};
   }
   line_.finish();
-  print(out_, "held-out at step {}: {}\n", step, loss_text(bits));
+  print(out_, "held-out at step {}: {}{}\n", step, loss_text(loss), more_text());
   flush(out_);
-  const bool best = held_.add(step, bits);
+  const bool best = held_.add(step, loss);
   return best && o_.eval_every != 0 ? store_.save_best(*trainer_, progress()) : Status();
 }
 

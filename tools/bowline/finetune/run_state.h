@@ -25,14 +25,16 @@ class Run {
         json_(options.output == "json"),
         out_(json_ ? stderr : stdout),
         line_(out_),
-        store_(options) {}
+        store_(o_) {}
 
   // The exit code.
   int run();
 
  private:
   Status prepare();
+  Status open_data();
   Status open_model();
+  Status place_model();
   Status resume();
   Status resume_auto();
   Status resume_from(const std::string& path);
@@ -42,6 +44,7 @@ class Run {
   Status train();
   Status train_step();
   Status evaluate();
+  Status forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   Status report_step(const StepReport& report);
   Status go_back();
@@ -61,6 +64,7 @@ class Run {
   std::string keep_work();
   std::string worse_text() const;
   std::string result_text() const;
+  std::string more_text() const;
   Config state_config() const;
   Progress progress() const;
   void describe() const;
@@ -68,35 +72,38 @@ class Run {
   void print_result();
   void print_json_result() const;
   double rate() const;
-  double tokens_per_step() const;
   Status describe_page();
   RunPage::Now now() const;
+  MemoryReport memory() const;
 
-  const FinetuneOptions& o_;
+  FinetuneOptions o_;
   bool json_;
   std::FILE* out_;
   ProgressLine line_;
   Store store_;
-  TrainingData data_;
+  std::unique_ptr<Task> task_;
   Config config_;
   Config saved_config_;  // of the checkpoint that the run goes on from
   std::string run_id_;
   std::optional<Device> device_;
   std::optional<Model> model_;
   std::optional<Trainer> trainer_;
-  std::optional<Windows> windows_;
+  std::optional<Session> evaluation_;  // where the task does not evaluate by the loss
   HeldOut held_;
+  Measure measure_;  // of the last evaluation of this process
   LossLog log_;
   EventFile events_;
   RunPage page_;
-  uint64_t samples_ = 0;  // windows shown since the run began
+  uint64_t samples_ = 0;  // shown since the run began
   uint64_t first_step_ = 0;
   uint64_t made_ = 0;  // steps of this process
   double chosen_ = 0;  // held-out loss of the weights that are written
   double loss_ = 0;
+  uint64_t tokens_ = 0;
   double train_seconds_ = 0;
-  double shown_seconds_ = 0;  // of these, those up to the last step
-  std::string not_finite_;    // the parameter for which the last checkpoint was not written
+  double shown_seconds_ = 0;   // of these, those up to the last step
+  uint64_t shown_tokens_ = 0;  // and tokens
+  std::string not_finite_;     // the parameter for which the last checkpoint was not written
   bool worse_ = false;
   bool written_ = false;
 };

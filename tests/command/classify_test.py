@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Texts with labels: finetune, eval and predict of an encoder with a head, the bad input first."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import unittest
+
+import harness
+from harness import BAD_FILE, FAILED, OK, USAGE, run
+
+LABELS = ["animals", "colours", "numbers"]
+WORDS = {"animals": "cat dog owl bee fox hen".split(), "colours": "red blue grey pink teal gold".split(),
+         "numbers": "one two six ten four nine".split()}
+
+
+def make_rows(count, seed=1):
+    pick = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        label = pick.choice(LABELS)
+        rows.append((" ".join(pick.choice(WORDS[label]) for _ in range(pick.randint(1, 9))), label))
+    return rows
+
+
+class Classify(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model, cls.several = cls.shared / "encoder.bowline", cls.shared / "several.bowline"
+        for arguments in ([cls.model], ["--several", cls.several]):
+            made = run(*arguments, program=os.environ["ENCODER_MODEL"])
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
+        cls.train, cls.test = cls.shared / "train.csv", cls.shared / "test.csv"
+        for path, count, seed in ((cls.train, 240, 1), (cls.test, 60, 2)):
+            with path.open("w", newline="") as file:
+                csv.writer(file).writerows([("text", "label"), *make_rows(count, seed)])
+
+    def finetune(self, *arguments, model=None, **options):
+        flags = {"--data": self.train, "--batch": 8, "--device": "cpu", "--learning-rate": "0.01"}
+        given = [word for flag, value in flags.items() if flag not in arguments for word in (flag, value)]
+        return run("finetune", model or self.model, *given, *arguments, **options)
+
+    def evaluate(self, model, *arguments):
+        done = run("eval", model, "--device", "cpu", "-o", "json", *arguments)
+        return json.loads(self.expect(done, OK).stdout)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    # Bad input.
+
+    def refused(self, name, text, *messages, code=BAD_FILE, more=()):
+        done = self.finetune("--data", self.write(name, text), "--steps", 1, "--out", self.folder / "out.bowline", *more)
+        self.expect(done, code, *messages)
+        self.assertFalse((self.folder / "out.bowline").exists())
+
+    def test_bad_rows(self):
+        self.refused("a.csv", "text,label\nx,animals\ny\n", "a.csv:3: The row has 1 fields, the header 2.")
+        self.refused("b.csv", "text,label\nx,animals\ny,plants\nz,colours\nz,numbers\n",
+                     "has 4 labels, and the head of the model 3 classes")
+        self.refused("c.csv", "text,label\n", "holds no rows")
+        self.refused("d.csv", "".join(["text,label\n"] + ["x,animals\n"] * 20), "has the label \"animals\": there is nothing to tell")
+        self.refused("e.csv", "text,label\n\"x,animals\n", "e.csv:2: A quote is opened")
+        self.refused("f.jsonl", '{"text": "x", "label": "a"}\n{"text": }\n', "f.jsonl:2:10: The line is broken JSON")
+        self.refused("g.csv", "body,label\nx,a\n", "no column \"text\" (--text-field); there are \"body\", \"label\"")
+        self.refused("h.txt", "x\n", "is named neither .csv, .tsv, .jsonl nor .ndjson")
+        self.refused("i.csv", "text,label\nx\0,a\n", "i.csv:2:2: There is a NUL byte")
+        self.refused("j.csv", "text,label\n,animals\nx,colours\ny,numbers\n", "j.csv:2: The text is empty")
+
+    def test_unknown_label(self):
+        labels = self.write("labels.txt", "animals\ncolours\nnumbers\n")
+        self.refused("a.csv", "text,label\nx,animals\ny,plants\nz,colours\n", "a.csv:3: The model has no label \"plants\"; it has",
+                     more=("--labels", labels))
+        self.refused("a.csv", "text,label\nx,animals\ny,colours\n", "labels.txt:2: Label \"a\" stands in line 1 already",
+                     more=("--labels", self.write("labels.txt", "a\na\n")))
+
+    def test_flags_of_others(self):
+        self.expect(self.finetune("--mask-prompt", "--steps", 0), USAGE, "--mask-prompt says nothing of texts with labels")
+        done = run("finetune", self.shared / "tiny.bowline", "--data", self.text, "--labels", self.text, "--steps", 0)
+        self.expect(done, USAGE, "--labels says nothing of plain text")
+        self.expect(self.finetune("--epochs", 1, "--steps", 1), USAGE, "--epochs")
+        self.expect(self.finetune("--freeze", "nothing.*", "--steps", 0), USAGE, "--freeze \"nothing.*\" matches no parameter")
+
+    def test_bad_class_weights(self):
+        for text, message in (("[1]", "holds no JSON object"), ('{"animals": 1}', 'no number for the label "colours"'),
+                              ('{"animals": 1, "colours": -1, "numbers": 1}', "is finite and not below 0"),
+                              ('{"animals": 1, "colours": 1, "numbers": 1, "more": 1}', "has 4 labels, the model 3")):
+            done = self.finetune("--class-weights", self.write("w.json", text), "--steps", 0)
+            self.expect(done, BAD_FILE, message)
+
+    # Good input.
+
+    def test_learns(self):
+        out = self.folder / "out.bowline"
+        done = self.finetune("--epochs", 6, "--out", out, "-o", "json")
+        result = json.loads(self.expect(done, OK).stdout)
+        self.assertEqual(result["steps"], 162)  # 6 epochs of 216 rows, as every tenth is held out, in batches of 8
+        self.assertLess(result["nats_per_text_after"], result["nats_per_text_before"] / 2)
+        before, after = self.evaluate(self.model, "--data", self.test), self.evaluate(out, "--data", self.test)
+        self.assertGreater(after["accuracy"], 0.9)
+        self.assertGreater(after["accuracy"], before["accuracy"])
+        self.assertEqual(after["labels"], LABELS)
+        confusion = after["confusion"]
+        self.assertEqual(sum(map(sum, confusion)), 60)
+        self.assertAlmostEqual(sum(confusion[i][i] for i in range(3)) / 60, after["accuracy"], places=9)
+        with self.test.open() as file:
+            truth = [row["label"] for row in csv.DictReader(file)]
+        self.assertEqual([sum(row) for row in confusion], [truth.count(label) for label in LABELS])
+        f1 = [2 * confusion[i][i] / (sum(confusion[i]) + sum(row[i] for row in confusion)) for i in range(3)]
+        self.assertAlmostEqual(after["macro_f1"], sum(f1) / 3, places=9)
+        text = self.expect(run("eval", out, "--data", self.test, "--device", "cpu"), OK).stdout
+        self.assertIn(f"accuracy    {after['accuracy']:.4f}\nmacro F1    {after['macro_f1']:.4f}\n", text)
+        self.assertIn("texts are cut at 64 tokens (the model's max_tokens)", text)
+
+    def test_every_form_of_rows(self):
+        rows = make_rows(40, 3)
+        tsv = self.write("rows.tsv", "label\ttext\n" + "".join(f"{label}\t{text}\n" for text, label in rows))
+        lines = self.write("rows.jsonl", "".join(json.dumps({"body": text, "kind": label}) + "\n" for text, label in rows))
+        windows = self.write("rows.csv", "")
+        windows.write_bytes(b"\xef\xbb\xbftext,label\r\n" + b"".join(f'"{text}",{label}\r\n'.encode() for text, label in rows))
+        expected = self.evaluate(self.model, "--data", tsv)
+        self.assertEqual(self.evaluate(self.model, "--data", windows), expected)
+        self.assertEqual(self.evaluate(self.model, "--data", lines, "--text-field", "body", "--label-field", "kind"), expected)
+
+    def test_batch_does_not_matter(self):
+        """Padding and rows that are missing change nothing that is measured."""
+        a = self.evaluate(self.model, "--data", self.test, "--batch", 7)
+        b = self.evaluate(self.model, "--data", self.test, "--batch", 60)
+        self.assertAlmostEqual(a["nats_per_text"], b["nats_per_text"], places=6)
+        self.assertEqual(a["confusion"], b["confusion"])
+
+    def test_cut(self):
+        long = self.write("long.csv", "text,label\n" + f"{'cat ' * 40},animals\nred,colours\none,numbers\n")
+        out = self.expect(run("eval", self.model, "--data", long, "--device", "cpu"), OK).stdout
+        self.assertIn("texts are cut at 64 tokens (the model's max_tokens): 1 of 3 are longer", out)
+        out = self.expect(run("eval", self.model, "--data", long, "--device", "cpu", "--max-seq-length", 3), OK).stdout
+        self.assertIn("texts are cut at 3 tokens (--max-seq-length): 1 of 3 are longer", out)
+
+    def test_resume(self):
+        """Bit for bit, also within an epoch and an accumulation."""
+        whole, parts = self.folder / "whole.bowline", self.folder / "parts.bowline"
+        flags = ("--accumulate", 2, "--class-weights", "balanced", "--schedule", "constant")
+        logs = [self.folder / name for name in ("whole.log", "parts.log")]
+        self.expect(self.finetune(*flags, "--steps", 30, "--out", whole, "--log", logs[0]), OK)
+        checkpoints = self.folder / "c"
+        for steps in (13, 30):
+            self.expect(self.finetune(*flags, "--steps", steps, "--out", parts, "--log", logs[1], "--checkpoint", checkpoints,
+                                      "--resume", "auto", "--extend"), OK)
+        self.assertEqual(logs[0].read_text(), logs[1].read_text())
+        self.assertIn("loss in nats per text", logs[0].read_text().splitlines()[0])
+        self.assertEqual(whole.read_bytes(), parts.read_bytes())
+        other = self.finetune("--accumulate", 2, "--class-weights", "none", "--schedule", "constant", "--steps", 30, "--out",
+                              parts, "--checkpoint", checkpoints, "--resume", "auto")
+        self.expect(other, BAD_FILE, "belongs to a run with --class-weights balanced, now none")
+
+    def parameters(self, model, pattern):
+        folder = self.folder / (pathlib.Path(model).stem + "-export")
+        self.expect(run("export", model, "--to", folder), OK) if not folder.exists() else None
+        return {p.name: p.read_bytes() for p in folder.rglob("*") if pattern in p.name}
+
+    def test_freeze_and_head(self):
+        frozen, head = self.folder / "frozen.bowline", self.folder / "head.bowline"
+        self.expect(self.finetune("--steps", 3, "--freeze", "embeddings.*", "--freeze", "encoder.*", "--out", frozen), OK)
+        values = lambda model, name: run("inspect", model, "--values", name)
+        listing = self.expect(run("inspect", frozen), OK).stdout
+        self.assertIn("frozen", listing)
+        a = self.evaluate(frozen, "--data", self.test)
+        b = self.evaluate(self.model, "--data", self.test)
+        self.assertNotEqual(a["nats_per_text"], b["nats_per_text"])
+        self.expect(self.finetune("--steps", 3, "--learning-rate", "0.001", "--head-learning-rate", "0", "--out", head), OK)
+
+    def test_class_weights(self):
+        """Weights of 0 for two classes make every text one of the third."""
+        weights = self.write("w.json", '{"animals": 0, "colours": 1, "numbers": 0}')
+        checkpoints = self.folder / "c"
+        self.finetune("--steps", 30, "--class-weights", weights, "--checkpoint", checkpoints)
+        result = self.evaluate(checkpoints / "step-00000030.bowline", "--data", self.test)
+        self.assertEqual([row[0] + row[2] for row in result["confusion"]], [0, 0, 0])
+
+    def test_several_labels(self):
+        rows = [(f"{a} {b}", sorted({la, lb})) for (a, la), (b, lb) in zip(make_rows(120, 4), make_rows(120, 5))]
+        data = self.write("rows.jsonl", "".join(json.dumps({"text": text, "label": labels}) + "\n" for text, labels in rows))
+        out = self.folder / "out.bowline"
+        self.expect(self.finetune("--data", data, "--epochs", 12, "--out", out, model=self.several), OK)
+        before, after = self.evaluate(self.several, "--data", data), self.evaluate(out, "--data", data)
+        self.assertGreater(after["macro_f1"], before["macro_f1"])
+        self.assertGreater(after["macro_f1"], 0.9)
+        self.assertNotIn("confusion", after)
+
+    def test_memory(self):
+        done = self.finetune("--steps", 2, "--out", self.folder / "out.bowline", "-o", "json")
+        result = json.loads(self.expect(done, OK).stdout)
+        self.assertLess(abs(result["predicted_bytes"] / result["counted_bytes"] - 1), 0.02)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,147 @@
+// Rows of texts with labels, and of conversations: what they hold, and which ones are refused with their place.
+#include <gtest/gtest.h>
+
+#include "data/chats.h"
+#include "data/examples.h"
+#include "data/json_lines.h"
+
+namespace bowline::command {
+namespace {
+
+template <class T>
+std::string refusal(const Result<T>& result) {
+  EXPECT_FALSE(result.ok());
+  if (result.ok()) {
+    return "";
+  }
+  EXPECT_EQ(result.status().code(), Code::bad_file);
+  return result.status().message();
+}
+
+std::string refused_row(std::string_view text, const std::string& name = "f.jsonl") {
+  return refusal(read_examples(text, name, {}));
+}
+
+TEST(Examples, AreTheSameInEveryForm) {
+  const std::pair<const char*, const char*> files[] = {
+      {"f.csv", "label,text\nred,a rose\nblue,the sea\n"},
+      {"f.tsv", "text\tid\tlabel\na rose\t1\tred\nthe sea\t2\tblue\n"},
+      {"f.jsonl",
+       "{\"text\": \"a rose\", \"label\": \"red\"}\n\n{\"label\": \"blue\", \"text\": \"the "
+       "sea\"}"}};
+  for (const auto& [name, text] : files) {
+    const Result<std::vector<Example>> rows = read_examples(text, name, {});
+    ASSERT_TRUE(rows.ok()) << rows.status().message();
+    ASSERT_EQ(rows.value().size(), 2u) << name;
+    EXPECT_EQ(rows.value()[0].text, "a rose");
+    EXPECT_EQ(rows.value()[0].labels, std::vector<std::string>{"red"});
+    EXPECT_EQ(rows.value()[1].text, "the sea");
+    EXPECT_EQ(labels_of(rows.value()), (std::vector<std::string>{"blue", "red"}));
+  }
+}
+
+TEST(Examples, HaveSeveralLabels) {
+  const ExampleFields several = {.several = true};
+  const auto csv = read_examples("text,label\nx,a|b\ny,\n", "f.csv", several);
+  const auto json =
+      read_examples("{\"text\":\"x\",\"label\":[\"a\",\"b\"]}\n{\"text\":\"y\",\"label\":[]}",
+                    "f.jsonl", several);
+  for (const auto& rows : {csv, json}) {
+    ASSERT_TRUE(rows.ok()) << rows.status().message();
+    EXPECT_EQ(rows.value()[0].labels, (std::vector<std::string>{"a", "b"}));
+    EXPECT_TRUE(rows.value()[1].labels.empty());
+  }
+  EXPECT_NE(refusal(read_examples("{\"text\":\"x\",\"label\":\"a\"}", "f.jsonl", several))
+                .find("an array"),
+            std::string::npos);
+}
+
+TEST(Examples, AreRefusedWithTheirPlace) {
+  EXPECT_EQ(refused_row("text,label\nx,a\nx,a,b\n", "f.csv"),
+            "f.csv:3: The row has 3 fields, the header 2.");
+  EXPECT_EQ(
+      refused_row("text,section\nx,a\n", "f.csv"),
+      "f.csv:1: There is no column \"label\" (--label-field); there are \"text\", \"section\".");
+  EXPECT_EQ(refused_row("text,label\n", "f.csv"), "\"f.csv\" holds no rows.");
+  EXPECT_EQ(refused_row("", "f.csv"), "\"f.csv\" holds no header and no rows.");
+  EXPECT_EQ(refused_row("\n\n"), "\"f.jsonl\" holds no rows.");
+  EXPECT_EQ(refused_row("{\"text\":\"x\"}"),
+            "f.jsonl:1: There is no field \"label\" (--label-field).");
+  EXPECT_EQ(refused_row("{\"text\":1,\"label\":\"a\"}"),
+            "f.jsonl:1: There is no field \"text\" (--text-field) with text.");
+  EXPECT_EQ(
+      refused_row("{\"text\":\"x\",\"label\":1.5}"),
+      "f.jsonl:1: Field \"label\" holds a label that is number: it is text or a whole number.");
+  EXPECT_NE(refused_row("x", "f.xlsx").find("named neither"), std::string::npos);
+}
+
+TEST(Examples, KnowTheirClasses) {
+  const std::vector<Example> rows = {{"x", {"b"}, 2}, {"y", {"c", "b", "b"}, 3}};
+  const std::vector<std::string> labels = {"a", "b", "c"};
+  const auto classes = classes_of(rows, labels, "f.csv");
+  ASSERT_TRUE(classes.ok());
+  EXPECT_EQ(classes.value(), (std::vector<std::vector<int32_t>>{{1}, {1, 2}}));
+  EXPECT_EQ(refusal(classes_of(rows, std::span(labels).first(2), "f.csv")),
+            "f.csv:3: The model has no label \"c\"; it has \"a\", \"b\".");
+}
+
+TEST(Labels, StandOneOnALine) {
+  EXPECT_EQ(read_labels("a\r\nb c\n", "l.txt").value(), (std::vector<std::string>{"a", "b c"}));
+  EXPECT_EQ(refusal(read_labels("a\n\nb", "l.txt")), "l.txt:2: The line is empty: it is a label.");
+  EXPECT_EQ(refusal(read_labels("a\nb\na\n", "l.txt")),
+            "l.txt:3: Label \"a\" stands in line 1 already.");
+  EXPECT_EQ(refusal(read_labels("", "l.txt")), "l.txt holds no labels.");
+}
+
+TEST(JsonLines, AreRefusedWithLineAndColumn) {
+  EXPECT_EQ(refused_row("{\"text\":\"x\",\"label\":\"a\"}\n{\"text\": \"\xC3\xA9\", label}"),
+            "f.jsonl:2:15: The line is broken JSON from here on.");
+  EXPECT_EQ(refused_row("{\"text\": \"x\""),
+            "f.jsonl:1:13: The line is broken JSON from here on: it ends.");
+  EXPECT_EQ(refused_row("[1, 2]"), "f.jsonl:1:1: The line holds no JSON object, but array.");
+  EXPECT_EQ(refused_row("{\"text\": 1e999}"), "f.jsonl:1:1: The line has a number out of range.");
+  const std::string deep(200'000, '[');
+  EXPECT_NE(refused_row("{\"text\": " + deep).find("it ends"), std::string::npos);
+}
+
+std::string refused_conversation(std::string_view text) {
+  return refusal(read_conversations(text, "c.jsonl"));
+}
+
+TEST(Conversations, AreOfThreeKinds) {
+  const auto rows = read_conversations(
+      "{\"text\": \"once\"}\n{\"prompt\": \"2+2\", \"completion\": \"4\"}\n"
+      "{\"messages\": [{\"role\": \"system\", \"content\": \"be brief\"}, {\"role\": \"user\", "
+      "\"content\": \"hi\"}]}",
+      "c.jsonl");
+  ASSERT_TRUE(rows.ok()) << rows.status().message();
+  EXPECT_EQ(rows.value()[0].text, "once");
+  EXPECT_TRUE(rows.value()[0].messages.empty());
+  ASSERT_EQ(rows.value()[1].messages.size(), 2u);
+  EXPECT_EQ(rows.value()[1].messages[0].role, "user");
+  EXPECT_EQ(rows.value()[1].messages[1].role, "assistant");
+  EXPECT_EQ(rows.value()[1].messages[1].content, "4");
+  EXPECT_EQ(rows.value()[2].messages[0].role, "system");
+  EXPECT_EQ(rows.value()[2].line, 3u);
+}
+
+TEST(Conversations, AreRefusedWithTheirPlace) {
+  EXPECT_EQ(refused_conversation("{\"texts\": \"x\"}"),
+            "c.jsonl:1: The row has neither \"messages\", nor \"prompt\" and \"completion\", nor "
+            "\"text\".");
+  EXPECT_EQ(
+      refused_conversation("{\"messages\": [{\"role\": \"robot\", \"content\": \"x\"}]}"),
+      "c.jsonl:1: A message has the unknown role \"robot\"; there are system, user, assistant.");
+  EXPECT_EQ(refused_conversation("{\"text\":\"x\"}\n{\"prompt\": \"x\"}"),
+            "c.jsonl:2: There is no field \"completion\" with text.");
+  EXPECT_EQ(refused_conversation("{\"messages\": []}"),
+            "c.jsonl:1: Field \"messages\" is no array with messages.");
+  EXPECT_EQ(refused_conversation("{\"messages\": [\"x\"]}"),
+            "c.jsonl:1: A message is string: it is an object with \"role\" and \"content\".");
+  EXPECT_EQ(refused_conversation("{\"messages\": [{\"role\": \"user\"}]}"),
+            "c.jsonl:1: There is no field \"content\" with text.");
+  EXPECT_EQ(refused_conversation(""), "\"c.jsonl\" holds no rows.");
+}
+
+}  // namespace
+}  // namespace bowline::command

@@ -1,0 +1,80 @@
+#include "common/trained_model.h"
+
+#include <algorithm>
+
+#include "common/flags.h"
+#include "common/require.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+struct Need {
+  const char* name;
+  DType dtype;
+  size_t rank;
+  const char* shape;
+};
+
+Status check_entry(const ModelInfo& info, const std::string& path, const std::string& name,
+                   std::span<const Need> needs) {
+  const EntryPointInfo* entry = find_entry_point(info, name);
+  BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file, "Model \"{}\" has no entry point \"{}\".",
+                       path, name);
+  for (const Need& need : needs) {
+    const bool found = std::ranges::any_of(entry->inputs, [&](const InputInfo& input) {
+      return input.name == need.name && input.dtype == need.dtype && input.dims.size() == need.rank;
+    });
+    BOWLINE_REQUIRE_CODE(found, Code::bad_file,
+                         "Entry point \"{}\" of model \"{}\" has no input \"{}\" of dtype {} "
+                         "and shape {}.",
+                         name, path, need.name, name_of(need.dtype), need.shape);
+  }
+  return {};
+}
+
+Status check(const Model& model, const std::string& path) {
+  const std::string tokenizer = model.metadata("tokenizer");
+  BOWLINE_REQUIRE_CODE(
+      tokenizer.empty() || tokenizer == "bytes", Code::bad_file,
+      "Model \"{}\" has tokenizer \"{}\", which is not known; one that is no list of "
+      "bytes is an asset.",
+      path, tokenizer);
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const Need tokens = {"tokens", DType::i32, 2, "[batch, seq]"};
+  if (model.metadata("task") != "classify") {
+    const Need needs[] = {tokens, {"labels", DType::i32, 2, "[batch, seq]"}};
+    return check_entry(info, path, "loss", needs);
+  }
+  const Need lengths = {"lengths", DType::i32, 1, "[batch]"};
+  const Need labels = model.metadata("multi_label") == "true"
+                          ? Need{"targets", DType::f32, 2, "[batch, classes]"}
+                          : Need{"labels", DType::i32, 1, "[batch]"};
+  const Need trained[] = {tokens, lengths, labels};
+  BOWLINE_TRY(check_entry(info, path, "loss", trained));
+  return check_entry(info, path, "classify", std::span(trained).first(2));
+}
+
+}  // namespace
+
+Result<Model> open_trained_model(const std::string& path) {
+  Result<Model> model = Model::open(path);
+  if (!model.ok()) {
+    return std::move(model).status().as(Code::bad_file);
+  }
+  BOWLINE_TRY(check(model.value(), path));
+  return model;
+}
+
+Result<Device> open_computing_device(const std::string& name, int threads, uint64_t memory_budget) {
+  BOWLINE_ASSIGN(Device device, open_device(name, threads, memory_budget));
+  BOWLINE_REQUIRE_CODE(device.info().computes, Code::unsupported,
+                       "Device {} computes nothing: its numbers mean nothing.", device.info().name);
+  if (device.info().for_tests) {
+    print(stderr, "bowline: Device {} is for tests: it computes, but slowly.\n",
+          device.info().name);
+  }
+  return device;
+}
+
+}  // namespace bowline::command

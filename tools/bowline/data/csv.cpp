@@ -1,0 +1,83 @@
+#include "data/csv.h"
+
+#include <csv.h>
+
+#include <algorithm>
+
+#include "common/require.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+struct Reader {
+  csv_parser parser;
+  std::vector<CsvRow> rows;
+  CsvRow row;
+  size_t line = 1;  // of the bytes that are parsed now
+
+  Reader() { csv_init(&parser, CSV_STRICT | CSV_STRICT_FINI); }
+  ~Reader() { csv_free(&parser); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+};
+
+void take_field(void* bytes, size_t size, void* reader) {
+  static_cast<Reader*>(reader)->row.fields.emplace_back(static_cast<const char*>(bytes), size);
+}
+
+void take_row(int, void* reader) {
+  auto& r = *static_cast<Reader*>(reader);
+  r.rows.push_back(std::move(r.row));
+  r.row = {};
+}
+
+// Spaces around a field belong to it.
+int is_no_space(unsigned char) { return 0; }
+
+// The length of the first line of a text that is not empty, its end included.
+size_t line_length(std::string_view text) {
+  const size_t end = text.find_first_of("\r\n");
+  if (end == std::string_view::npos) {
+    return text.size();
+  }
+  return end + (text.substr(end).starts_with("\r\n") ? 2 : 1);
+}
+
+}  // namespace
+
+Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& name,
+                                     char separator) {
+  if (text.starts_with(kByteOrderMark)) {
+    text.remove_prefix(kByteOrderMark.size());
+  }
+  Reader r;
+  csv_set_delim(&r.parser, static_cast<unsigned char>(separator));
+  csv_set_space_func(&r.parser, is_no_space);
+  bool begun = false;  // a row, on an earlier line
+  // Line by line, so that a row knows where it began.
+  for (; !text.empty(); ++r.line) {
+    const std::string_view line = text.substr(0, line_length(text));
+    text.remove_prefix(line.size());
+    if (!begun) {
+      r.row.line = r.line;
+    }
+    const size_t rows = r.rows.size();
+    const size_t parsed = csv_parse(&r.parser, line.data(), line.size(), take_field, take_row, &r);
+    BOWLINE_REQUIRE_CODE(csv_error(&r.parser) != CSV_ENOMEM, Code::out_of_memory,
+                         "{}:{}: There is no memory for a field.", name, r.line);
+    BOWLINE_REQUIRE_CODE(parsed == line.size(), Code::bad_file,
+                         "{}:{}: A quote stands where none may be: a field with quotes begins and "
+                         "ends with one, and those inside are doubled.",
+                         name, r.line);
+    const bool blank = line.find_first_not_of("\r\n") == std::string_view::npos;
+    begun = r.rows.size() == rows && (begun || !blank);
+  }
+  const size_t first = r.row.line;
+  BOWLINE_REQUIRE_CODE(csv_fini(&r.parser, take_field, take_row, &r) == 0, Code::bad_file,
+                       "{}:{}: A quote is opened in this row and never closed.", name, first);
+  return std::move(r.rows);
+}
+
+}  // namespace bowline::command

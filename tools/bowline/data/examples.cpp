@@ -1,0 +1,199 @@
+#include "data/examples.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "common/require.h"
+#include "data/csv.h"
+#include "data/json_lines.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr char kBetweenLabels = '|';
+
+bool is_json_lines(const std::string& name) {
+  return name.ends_with(".jsonl") || name.ends_with(".ndjson");
+}
+
+std::string listed(std::span<const std::string> names) {
+  constexpr size_t kMost = 20;
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    out += (i == 0 ? "\"" : ", \"") + names[i] + "\"";
+  }
+  return out + (names.size() > kMost ? ", ..." : "");
+}
+
+std::vector<std::string> split(const std::string& field) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= field.size();) {
+    const size_t end = std::min(field.find(kBetweenLabels, at), field.size());
+    if (end > at) {
+      out.push_back(field.substr(at, end - at));
+    }
+    at = end + 1;
+  }
+  return out;
+}
+
+Result<size_t> column_of(const CsvRow& header, const std::string& field, const char* flag,
+                         const std::string& name) {
+  const auto at = std::ranges::find(header.fields, field);
+  BOWLINE_REQUIRE_CODE(at != header.fields.end(), Code::bad_file,
+                       "{}:{}: There is no column \"{}\" ({}); there are {}.", name, header.line,
+                       field, flag, listed(header.fields));
+  return static_cast<size_t>(at - header.fields.begin());
+}
+
+Result<std::vector<Example>> from_csv(std::string_view bytes, const std::string& name,
+                                      const ExampleFields& fields) {
+  BOWLINE_ASSIGN(const std::vector<CsvRow> rows,
+                 read_csv(bytes, name, name.ends_with(".tsv") ? '\t' : ','));
+  BOWLINE_REQUIRE_CODE(!rows.empty(), Code::bad_file, "\"{}\" holds no header and no rows.", name);
+  const CsvRow& header = rows.front();
+  BOWLINE_ASSIGN(const size_t text, column_of(header, fields.text, "--text-field", name));
+  size_t label = 0;
+  if (!fields.label.empty()) {
+    BOWLINE_ASSIGN(label, column_of(header, fields.label, "--label-field", name));
+  }
+  std::vector<Example> out;
+  for (const CsvRow& row : std::span(rows).subspan(1)) {
+    BOWLINE_REQUIRE_CODE(row.fields.size() == header.fields.size(), Code::bad_file,
+                         "{}:{}: The row has {} fields, the header {}.", name, row.line,
+                         row.fields.size(), header.fields.size());
+    Example& example = out.emplace_back(Example{row.fields[text], {}, row.line});
+    if (!fields.label.empty()) {
+      example.labels = fields.several ? split(row.fields[label]) : std::vector{row.fields[label]};
+    }
+  }
+  return out;
+}
+
+Result<std::string> label_text(const nlohmann::json& value, const std::string& field,
+                               const std::string& name, size_t line) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  BOWLINE_REQUIRE_CODE(
+      value.is_number_integer() || value.is_boolean(), Code::bad_file,
+      "{}:{}: Field \"{}\" holds a label that is {}: it is text or a whole number.", name, line,
+      field, value.type_name());
+  return value.dump();
+}
+
+Result<std::vector<std::string>> labels_in(const nlohmann::json& row, const ExampleFields& fields,
+                                           const std::string& name, size_t line) {
+  const auto found = row.find(fields.label);
+  BOWLINE_REQUIRE_CODE(found != row.end(), Code::bad_file,
+                       "{}:{}: There is no field \"{}\" (--label-field).", name, line,
+                       fields.label);
+  std::vector<std::string> out;
+  if (!fields.several) {
+    BOWLINE_ASSIGN(std::string label, label_text(*found, fields.label, name, line));
+    out.push_back(std::move(label));
+    return out;
+  }
+  BOWLINE_REQUIRE_CODE(found->is_array(), Code::bad_file,
+                       "{}:{}: Field \"{}\" is {}: the model gives several labels, so it is an "
+                       "array of them.",
+                       name, line, fields.label, found->type_name());
+  for (const nlohmann::json& value : *found) {
+    BOWLINE_ASSIGN(std::string label, label_text(value, fields.label, name, line));
+    out.push_back(std::move(label));
+  }
+  return out;
+}
+
+Result<std::vector<Example>> from_json_lines(std::string_view bytes, const std::string& name,
+                                             const ExampleFields& fields) {
+  std::vector<Example> out;
+  BOWLINE_TRY(read_json_lines(bytes, name, [&](const nlohmann::json& row, size_t line) -> Status {
+    const auto text = row.find(fields.text);
+    BOWLINE_REQUIRE_CODE(text != row.end() && text->is_string(), Code::bad_file,
+                         "{}:{}: There is no field \"{}\" (--text-field) with text.", name, line,
+                         fields.text);
+    Example example{text->get<std::string>(), {}, line};
+    if (!fields.label.empty()) {
+      BOWLINE_ASSIGN(example.labels, labels_in(row, fields, name, line));
+    }
+    out.push_back(std::move(example));
+    return {};
+  }));
+  return out;
+}
+
+}  // namespace
+
+bool holds_examples(const std::string& name) {
+  return name.ends_with(".csv") || name.ends_with(".tsv") || is_json_lines(name);
+}
+
+Result<std::vector<Example>> read_examples(std::string_view bytes, const std::string& name,
+                                           const ExampleFields& fields) {
+  BOWLINE_REQUIRE_CODE(holds_examples(name), Code::bad_file,
+                       "\"{}\" is named neither .csv, .tsv, .jsonl nor .ndjson: what its rows are "
+                       "is not known.",
+                       name);
+  BOWLINE_ASSIGN(std::vector<Example> out, is_json_lines(name)
+                                               ? from_json_lines(bytes, name, fields)
+                                               : from_csv(bytes, name, fields));
+  BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "\"{}\" holds no rows.", name);
+  return out;
+}
+
+std::vector<std::string> labels_of(std::span<const Example> examples) {
+  std::set<std::string> seen;
+  for (const Example& e : examples) {
+    seen.insert(e.labels.begin(), e.labels.end());
+  }
+  return {seen.begin(), seen.end()};
+}
+
+Result<std::vector<std::string>> read_labels(std::string_view bytes, const std::string& what) {
+  std::vector<std::string> out;
+  for (size_t line = 1; !bytes.empty(); ++line) {
+    std::string_view label = bytes.substr(0, bytes.find('\n'));
+    bytes.remove_prefix(std::min(bytes.size(), label.size() + 1));
+    if (label.ends_with('\r')) {
+      label.remove_suffix(1);
+    }
+    BOWLINE_REQUIRE_CODE(!label.empty(), Code::bad_file, "{}:{}: The line is empty: it is a label.",
+                         what, line);
+    out.emplace_back(label);
+  }
+  std::map<std::string_view, size_t> first;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto [at, fresh] = first.emplace(out[i], i + 1);
+    BOWLINE_REQUIRE_CODE(fresh, Code::bad_file, "{}:{}: Label \"{}\" stands in line {} already.",
+                         what, i + 1, out[i], at->second);
+  }
+  BOWLINE_REQUIRE_CODE(!out.empty(), Code::bad_file, "{} holds no labels.", what);
+  return out;
+}
+
+Result<std::vector<std::vector<int32_t>>> classes_of(std::span<const Example> examples,
+                                                     std::span<const std::string> labels,
+                                                     const std::string& name) {
+  std::map<std::string_view, int32_t> numbers;
+  for (const std::string& label : labels) {
+    numbers.emplace(label, static_cast<int32_t>(numbers.size()));
+  }
+  std::vector<std::vector<int32_t>> out;
+  for (const Example& e : examples) {
+    std::vector<int32_t>& classes = out.emplace_back();
+    for (const std::string& label : e.labels) {
+      const auto at = numbers.find(label);
+      BOWLINE_REQUIRE_CODE(at != numbers.end(), Code::bad_file,
+                           "{}:{}: The model has no label \"{}\"; it has {}.", name, e.line, label,
+                           listed(labels));
+      classes.push_back(at->second);
+    }
+    std::ranges::sort(classes);
+    classes.erase(std::ranges::unique(classes).begin(), classes.end());
+  }
+  return out;
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,289 @@
+// bowline predict: the labels of texts, or their embeddings.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "common/flags.h"
+#include "common/numbers.h"
+#include "common/print.h"
+#include "common/require.h"
+#include "common/text.h"
+#include "common/trained_model.h"
+#include "data/examples.h"
+#include "tasks/labels.h"
+#include "tasks/rows.h"
+#include "tasks/tokenize.h"
+#include "verb.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr int64_t kMostTokens = 512;  // of a text, where the model does not say
+
+struct PredictOptions {
+  std::string model;
+  std::vector<std::string> texts;
+  std::string file;
+  std::string text_field = "text";
+  std::string device = "best";
+  std::string format = "json";
+  int64_t batch = 16;
+  int64_t max_seq_length = 0;
+  int threads = 0;
+  uint64_t memory_budget = 0;
+  bool embed = false;
+  Changes changes;
+};
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line.remove_suffix(line.ends_with('\r') ? 1 : 0);
+    if (!line.empty()) {
+      out.emplace_back(line);
+    }
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> from_stdin() {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  BOWLINE_TRY(check_text("stdin", text));
+  return lines_of(text);
+}
+
+// Of the command line, a file, or stdin.
+Result<std::vector<std::string>> texts_of(const PredictOptions& o) {
+  if (!o.texts.empty()) {
+    for (const std::string& text : o.texts) {
+      BOWLINE_TRY(check_text("argument", text));
+    }
+    return o.texts;
+  }
+  if (o.file.empty()) {
+    return from_stdin();
+  }
+  BOWLINE_ASSIGN(const std::string bytes, read_text(o.file, true));
+  if (!holds_examples(o.file)) {
+    return lines_of(bytes);
+  }
+  BOWLINE_ASSIGN(const std::vector<Example> rows,
+                 read_examples(bytes, o.file, {.text = o.text_field, .label = ""}));
+  std::vector<std::string> out;
+  for (const Example& row : rows) {
+    out.push_back(row.text);
+  }
+  return out;
+}
+
+// Runs "classify" or "embed" over texts.
+class Predictor {
+ public:
+  static Result<Predictor> create(const PredictOptions& o) {
+    Predictor p;
+    BOWLINE_ASSIGN(Model model, open_model(o.model));
+    BOWLINE_TRY(change(model, o.changes));
+    p.embed_ = o.embed || model.metadata("task") == "embed";
+    p.batch_ = o.batch;
+    const std::string entry = p.entry();
+    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    BOWLINE_REQUIRE_CODE(find_entry_point(info, entry) != nullptr, Code::bad_file,
+                         "Model \"{}\" has no entry point \"{}\"{}.", o.model, entry,
+                         p.embed_ ? "" : ": it tells no texts apart");
+    BOWLINE_ASSIGN(p.encode_, encoder_of(model));
+    p.limit_ = length_limit(model, o.max_seq_length, kMostTokens);
+    p.padding_ = padding_of(model);
+    p.several_ = gives_several(model);
+    if (!p.embed_) {
+      BOWLINE_ASSIGN(p.labels_, labels_in(model));
+    }
+    p.model_.emplace(std::move(model));
+    return p;
+  }
+
+  // Cuts the texts, and makes the plans that they need.
+  Status place(const Device& device, std::span<const std::string> texts) {
+    for (const std::string& text : texts) {
+      BOWLINE_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
+      if (ids.size() > static_cast<size_t>(limit_.tokens)) {
+        ++cut_;
+        BOWLINE_ASSIGN(ids, encode_(text, true, static_cast<size_t>(limit_.tokens)));
+      }
+      BOWLINE_REQUIRE(!ids.empty(), "A text is empty.");
+      lengths_.push_back(static_cast<int64_t>(ids.size()));
+      ids_.push_back(std::move(ids));
+    }
+    batch_ = std::min(batch_, std::max<int64_t>(1, static_cast<int64_t>(texts.size())));
+    buckets_ = Buckets(lengths_, false);
+    BOWLINE_TRY(model_->to(device));
+    std::vector<BoundEntryPoint> plans;
+    for (std::vector<BoundDim>& dims : buckets_.dims(batch_)) {
+      plans.push_back({entry(), std::move(dims)});
+    }
+    BOWLINE_ASSIGN(Session session, Session::create(*model_, device, plans));
+    session_.emplace(std::move(session));
+    return name_columns();
+  }
+
+  // Gives the outputs of each text, in their order.
+  Result<std::vector<std::vector<float>>> run() {
+    std::vector<std::vector<float>> out(ids_.size());
+    std::vector<int32_t> tokens;
+    std::vector<int32_t> lengths(static_cast<size_t>(batch_));
+    std::vector<float> values(static_cast<size_t>(batch_ * columns_));
+    for (const std::vector<size_t>& rows : evaluation_batches(lengths_, batch_, 0)) {
+      const int64_t seq = buckets_.edge(lengths_[rows[0]]);  // the longest of them
+      fill_tokens(ids_, rows, batch_, seq, padding_, tokens);
+      std::ranges::fill(lengths, 1);
+      for (size_t i = 0; i < rows.size(); ++i) {
+        lengths[i] = static_cast<int32_t>(lengths_[rows[i]]);
+      }
+      const Tensor inputs[] = {{"tokens", DType::i32, {batch_, seq}, tokens.data()},
+                               {"lengths", DType::i32, {batch_}, lengths.data()}};
+      const Tensor output{
+          embed_ ? "embedding" : "logits", DType::f32, {batch_, columns_}, values.data()};
+      BOWLINE_TRY(session_->run(entry(), inputs, {&output, 1}));
+      for (size_t i = 0; i < rows.size(); ++i) {
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * columns_;
+        out[rows[i]].assign(begin, begin + columns_);
+      }
+    }
+    return out;
+  }
+
+  nlohmann::json json_of(const std::string& text, std::span<const float> values) const {
+    nlohmann::json row = {{"text", text}};
+    if (embed_) {
+      row["embedding"] = std::vector<float>(values.begin(), values.end());
+      return row;
+    }
+    const std::vector<double> p = probabilities(values, several_);
+    nlohmann::json all = nlohmann::json::object();
+    std::vector<std::string> given;
+    for (size_t c = 0; c < p.size(); ++c) {
+      all[labels_[c]] = p[c];
+      if (several_ && p[c] >= kSure) {
+        given.push_back(labels_[c]);
+      }
+    }
+    if (several_) {
+      row["labels"] = given;
+    } else {
+      row["label"] = labels_[static_cast<size_t>(std::ranges::max_element(p) - p.begin())];
+    }
+    row["probabilities"] = std::move(all);
+    return row;
+  }
+
+  std::string cut_text() const {
+    return cut_ == 0 ? ""
+                     : fmt::format("{} of {} texts are cut at {} tokens ({}).", cut_, ids_.size(),
+                                   limit_.tokens, limit_.reason);
+  }
+
+ private:
+  Predictor() = default;
+  std::string entry() const { return embed_ ? "embed" : "classify"; }
+
+  // Numbers stand for the names of classes that the model does not have.
+  Status name_columns() {
+    BOWLINE_ASSIGN(const PlanInfo plan, session_->describe());
+    columns_ = plan.segments[0].outputs[0].shape[1];
+    for (auto c = static_cast<int64_t>(labels_.size()); c < columns_ && !embed_; ++c) {
+      labels_.push_back(std::to_string(c));
+    }
+    return {};
+  }
+
+  std::optional<Model> model_;
+  std::optional<Session> session_;
+  Encode encode_;
+  LengthLimit limit_;
+  Buckets buckets_;
+  std::vector<std::string> labels_;
+  std::vector<std::vector<int32_t>> ids_;
+  std::vector<int64_t> lengths_;
+  int64_t columns_ = 0;
+  int64_t batch_ = 1;
+  int32_t padding_ = 0;
+  uint64_t cut_ = 0;
+  bool embed_ = false;
+  bool several_ = false;
+};
+
+void print_row(const nlohmann::json& row) {
+  print("{}\n", row.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+}
+
+// A line per text: its label with the probability, or its numbers.
+void print_plain(const nlohmann::json& row) {
+  if (row.contains("embedding")) {
+    print("{}\n",
+          fmt::format("{:.6g}", fmt::join(row["embedding"].get<std::vector<float>>(), " ")));
+    return;
+  }
+  std::string labels;
+  const nlohmann::json given =
+      row.contains("labels") ? row["labels"] : nlohmann::json::array({row["label"]});
+  for (const nlohmann::json& label : given) {
+    labels += fmt::format("{}{} {:.4f}", labels.empty() ? "" : ", ", label.get<std::string>(),
+                          row["probabilities"][label.get<std::string>()].get<double>());
+  }
+  print("{}\n", labels.empty() ? "no label" : labels);
+}
+
+Result<int> run(const PredictOptions& o) {
+  BOWLINE_ASSIGN(Predictor predictor, Predictor::create(o));
+  BOWLINE_ASSIGN(const std::vector<std::string> texts, texts_of(o));
+  if (texts.empty()) {
+    return static_cast<int>(kOk);
+  }
+  BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads, o.memory_budget));
+  BOWLINE_TRY(predictor.place(device, texts));
+  if (const std::string cut = predictor.cut_text(); !cut.empty()) {
+    print(stderr, "bowline: {}\n", cut);
+  }
+  BOWLINE_ASSIGN(const std::vector<std::vector<float>> values, predictor.run());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const nlohmann::json row = predictor.json_of(texts[i], values[i]);
+    (o.format == "json" ? print_row : print_plain)(row);
+  }
+  return static_cast<int>(kOk);
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Context& context) {
+  CLI::App* verb = add_verb(app, "predict", "Says the labels of texts, or gives their embeddings",
+                            "bowline predict tuned.bowline \"A library that draws maps\"");
+  auto o = std::make_shared<PredictOptions>();
+  verb->add_option("model", o->model, "Model file with the entry point 'classify' or 'embed'")
+      ->required();
+  CLI::Option* texts = verb->add_option("texts", o->texts, "Texts (default: the lines of stdin)");
+  verb->add_option("--file", o->file, "Lines of a file, or rows of .csv, .tsv or .jsonl")
+      ->excludes(texts);
+  verb->add_option("--text-field", o->text_field, "Column or field with the text")
+      ->capture_default_str();
+  verb->add_flag("--embed", o->embed, "Embeddings instead of labels");
+  verb->add_option("--batch", o->batch, "Texts that run at a time")
+      ->check(whole_number(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--max-seq-length", o->max_seq_length,
+                   "Tokens after which a text is cut (default: what the model can take)")
+      ->check(whole_number(1, 1 << 20));
+  add_changes(verb, o->changes);
+  add_device(verb, o->device);
+  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
+      ->check(whole_number(0, 1024));
+  add_memory_budget(verb, o->memory_budget);
+  verb->add_option("-o,--format", o->format,
+                   "json: a line of JSON per text, with the probabilities of all labels")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  on_run(verb, context, [o] { return run(*o); });
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,323 @@
+// Conversations: JSON lines of train.jsonl, valid.jsonl and test.jsonl in a folder, or of one file.
+//
+// Source  mlx_lm (mlx_lm/tuner/datasets.py), for what a row may hold and which tokens --mask-prompt leaves out.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "bowline_text.h"
+#include "common/hash.h"
+#include "common/interrupt.h"
+#include "common/require.h"
+#include "common/text.h"
+#include "data/chats.h"
+#include "tasks/rows.h"
+#include "tasks/task.h"
+#include "tasks/tokenize.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr int64_t kMostTokens = 2048;  // of a row, unless told otherwise; as mlx_lm
+
+// Rows for the entry point "loss": what is read, and what is predicted after each of it.
+struct Rows {
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<int32_t>> labels;
+  uint64_t counted = 0;  // labels
+  uint64_t cut = 0;      // rows that were longer than the limit
+  uint64_t silent = 0;   // rows without a counted label
+  std::string hash;
+
+  std::vector<int64_t> lengths() const {
+    std::vector<int64_t> out;
+    for (const std::vector<int32_t>& row : tokens) {
+      out.push_back(static_cast<int64_t>(row.size()));
+    }
+    return out;
+  }
+};
+
+// Turns conversations into rows.
+class Renderer {
+ public:
+  static Result<Renderer> create(const Model& model, const DataOptions& o, LengthLimit limit) {
+    Renderer r;
+    BOWLINE_ASSIGN(r.encode_, encoder_of(model));
+    r.special_ = text::SpecialTexts::of(model);
+    r.end_ = end_of_text(model);
+    r.mask_prompt_ = o.mask_prompt;
+    r.limit_ = static_cast<size_t>(limit.tokens);
+    if (!o.chat_format.empty()) {
+      Result<text::ChatFormat> format = text::ChatFormat::named(o.chat_format);
+      BOWLINE_TRY(format.status());
+      r.format_.emplace(std::move(format).value());
+    } else {
+      Result<text::ChatFormat> format = text::ChatFormat::from(model);
+      r.no_format_ = format.status();
+      if (format.ok()) {
+        r.format_.emplace(std::move(format).value());
+      }
+    }
+    return r;
+  }
+
+  // `file` is where the conversation stands, for messages.
+  Status add(const Conversation& c, const std::string& file, Rows& rows) const {
+    size_t prompt = 0;
+    Result<std::vector<int32_t>> ids =
+        c.messages.empty() ? text_ids(c.text) : conversation_ids(c, prompt);
+    if (!ids.ok()) {
+      return std::move(ids).status().at(fmt::format("While reading {}:{}.", file, c.line));
+    }
+    append(std::move(ids).value(), prompt, rows);
+    return {};
+  }
+
+ private:
+  Renderer() = default;
+
+  Result<std::vector<int32_t>> text_ids(const std::string& text) const {
+    BOWLINE_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
+    if (end_ && (ids.empty() || ids.back() != *end_)) {
+      ids.push_back(*end_);
+    }
+    return ids;
+  }
+
+  Result<std::vector<int32_t>> rendered(std::span<const text::ChatMessage> messages,
+                                        bool generation) const {
+    BOWLINE_TRY(format_ ? Status() : Status(no_format_));
+    BOWLINE_ASSIGN(const std::string text, format_->render(messages, generation, special_));
+    return encode_(text, false, 0);
+  }
+
+  // `prompt`: how many ids come before the last message of the assistant, if they are not to be learnt.
+  Result<std::vector<int32_t>> conversation_ids(const Conversation& c, size_t& prompt) const {
+    std::vector<text::ChatMessage> messages;
+    for (const Message& m : c.messages) {
+      messages.push_back({m.role, m.content});
+    }
+    if (mask_prompt_) {
+      const bool answered = messages.back().role == "assistant";
+      BOWLINE_ASSIGN(const std::vector<int32_t> before,
+                     rendered(std::span(messages).first(messages.size() - 1), answered));
+      prompt = before.size();
+    }
+    return rendered(messages, false);
+  }
+
+  void append(std::vector<int32_t> ids, size_t prompt, Rows& rows) const {
+    rows.cut += ids.size() > limit_ ? 1 : 0;
+    ids.resize(std::min(ids.size(), limit_));
+    std::vector<int32_t> labels;
+    uint64_t counted = 0;
+    for (size_t i = 1; i < ids.size(); ++i) {
+      labels.push_back(i >= prompt ? ids[i] : kIgnored);
+      counted += i >= prompt ? 1 : 0;
+    }
+    rows.counted += counted;
+    rows.silent += counted == 0 ? 1 : 0;
+    if (ids.size() < 2) {
+      ids.resize(1);  // one token, after which nothing is to be predicted
+      labels = {kIgnored};
+    } else {
+      ids.pop_back();
+    }
+    rows.tokens.push_back(std::move(ids));
+    rows.labels.push_back(std::move(labels));
+  }
+
+  Encode encode_;
+  text::SpecialTexts special_;
+  std::optional<text::ChatFormat> format_;
+  Status no_format_;
+  std::optional<int32_t> end_;
+  bool mask_prompt_ = false;
+  size_t limit_ = 0;
+};
+
+class ChatTask final : public Task {
+ public:
+  ChatTask(const DataOptions& o, Rows train, Rows held_out, LengthLimit limit, int32_t padding)
+      : o_(o),
+        train_(std::move(train)),
+        held_out_(std::move(held_out)),
+        limit_(std::move(limit)),
+        padding_(padding),
+        buckets_(all_lengths(), o.pad_to_longest),
+        order_(train_.lengths(), o.batch, o.seed, o.in_order) {}
+
+  std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
+  int64_t seq() const override { return buckets_.longest(); }
+
+  uint64_t samples_per_epoch() const override { return train_.tokens.size(); }
+  std::span<const Tensor> batch(uint64_t first) override {
+    return fill(train_, order_.batch(first));
+  }
+  uint64_t tokens() const override { return in_batch_; }
+
+  Result<Measure> evaluate(const Forward& forward) override {
+    double nats = 0;
+    uint64_t total = 0;
+    const std::vector<int64_t> lengths = held_out_.lengths();
+    for (const std::vector<size_t>& rows : evaluation_batches(lengths, o_.batch, o_.eval_batches)) {
+      BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
+      float mean = 0;
+      const Tensor output{"loss", DType::f32, {}, &mean};
+      BOWLINE_TRY(forward(fill(held_out_, rows), {&output, 1}));
+      const auto counted = static_cast<uint64_t>(
+          std::ranges::count_if(labels_, [](int32_t label) { return label != kIgnored; }));
+      nats += static_cast<double>(mean) * static_cast<double>(counted);
+      total += counted;
+    }
+    const double loss = nats / static_cast<double>(total);
+    return Measure{loss, std::exp(loss)};
+  }
+
+  std::string unit() const override { return "nats per token"; }
+  std::string step_text(int64_t rows) const override {
+    return fmt::format("{} rows of at most {} tokens", rows, seq());
+  }
+  Settings describe() const override {
+    const auto size = [](const Rows& rows) {
+      return fmt::format("{} rows, {} tokens to predict", rows.tokens.size(), rows.counted);
+    };
+    return {{"training data", size(train_)}, {"held out", size(held_out_)}};
+  }
+  std::vector<std::pair<std::string, uint64_t>> sizes() const override {
+    return {{"rows", held_out_.tokens.size()}, {"tokens", held_out_.counted}};
+  }
+  std::vector<std::string> notes() const override {
+    const uint64_t cut = train_.cut + held_out_.cut;
+    const uint64_t silent = train_.silent + held_out_.silent;
+    std::vector<std::string> out = {
+        fmt::format("rows are cut at {} tokens ({}): {} of {} are longer", limit_.tokens,
+                    limit_.reason, cut, train_.tokens.size() + held_out_.tokens.size())};
+    if (silent > 0) {
+      out.push_back(fmt::format("{} rows have no token to predict", silent));
+    }
+    return out;
+  }
+
+  std::string held_out() const override {
+    return fmt::format("{} rows, XXH3 {} of their file", held_out_.tokens.size(), held_out_.hash);
+  }
+
+  std::string training_data() const override {
+    return fmt::format("{} rows, XXH3 {}", train_.tokens.size(), train_.hash);
+  }
+  Settings settings() const override {
+    Settings s = {{"max-seq-length", std::to_string(limit_.tokens)}};
+    if (o_.mask_prompt) {
+      s.emplace_back("mask-prompt", "");
+    }
+    if (!o_.chat_format.empty()) {
+      s.emplace_back("chat-format", o_.chat_format);
+    }
+    if (o_.in_order) {
+      s.emplace_back("in-order", "");
+    }
+    return s;
+  }
+  std::string evaluation_key() const override {
+    return hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_.tokens, o_.mask_prompt,
+                                 o_.chat_format, o_.batch, o_.eval_batches));
+  }
+
+ private:
+  std::vector<int64_t> all_lengths() const {
+    std::vector<int64_t> out = train_.lengths();
+    std::ranges::copy(held_out_.lengths(), std::back_inserter(out));
+    return out;
+  }
+
+  std::span<const Tensor> fill(const Rows& of, std::span<const size_t> rows) {
+    int64_t longest = 1;
+    in_batch_ = 0;
+    for (const size_t row : rows) {
+      longest = std::max(longest, static_cast<int64_t>(of.tokens[row].size()));
+      in_batch_ += of.tokens[row].size();
+    }
+    const int64_t seq = buckets_.edge(longest);
+    fill_tokens(of.tokens, rows, o_.batch, seq, padding_, tokens_);
+    fill_tokens(of.labels, rows, o_.batch, seq, kIgnored, labels_);
+    tensors_ = {{{"tokens", DType::i32, {o_.batch, seq}, tokens_.data()},
+                 {"labels", DType::i32, {o_.batch, seq}, labels_.data()}}};
+    return tensors_;
+  }
+
+  DataOptions o_;
+  Rows train_;
+  Rows held_out_;
+  LengthLimit limit_;
+  int32_t padding_;
+  Buckets buckets_;
+  RowOrder order_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> labels_;
+  std::array<Tensor, 2> tensors_;
+  uint64_t in_batch_ = 0;
+};
+
+// The file of a folder, or the only one.
+std::string file_of(const std::string& data, const char* name) {
+  std::error_code error;
+  return std::filesystem::is_directory(data, error) ? data + "/" + name : data;
+}
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+Status read_rows(const std::string& file, const Renderer& renderer,
+                 const std::function<Rows*(size_t row, size_t count)>& into) {
+  BOWLINE_ASSIGN(const std::string bytes, read_text(file, true));
+  BOWLINE_ASSIGN(const std::vector<Conversation> rows, read_conversations(bytes, file));
+  const std::string hash = hash_text(bytes);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Rows& out = *into(i, rows.size());
+    out.hash = hash;
+    BOWLINE_TRY(renderer.add(rows[i], file, out));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptions& o,
+                                             Purpose purpose) {
+  LengthLimit limit = length_limit(model, o.max_seq_length, kMostTokens);
+  BOWLINE_ASSIGN(const Renderer renderer, Renderer::create(model, o, limit));
+  Rows train;
+  Rows held_out;
+  const auto all_into = [](Rows& rows) { return [&rows](size_t, size_t) { return &rows; }; };
+  if (purpose == Purpose::evaluation) {
+    const std::string test = file_of(o.data, "test.jsonl");
+    BOWLINE_TRY(read_rows(is_there(test) ? test : file_of(o.data, "valid.jsonl"), renderer,
+                          all_into(held_out)));
+  } else {
+    const std::string in_folder = file_of(o.data, "valid.jsonl");
+    const std::string valid = !o.valid.empty()                             ? o.valid
+                              : in_folder != o.data && is_there(in_folder) ? in_folder
+                                                                           : "";
+    if (!valid.empty()) {
+      BOWLINE_TRY(read_rows(valid, renderer, all_into(held_out)));
+    }
+    const auto split = [&](size_t row, size_t count) {
+      return valid.empty() && held_out_row(row, count) ? &held_out : &train;
+    };
+    BOWLINE_TRY(read_rows(file_of(o.data, "train.jsonl"), renderer, split));
+    BOWLINE_REQUIRE_CODE(train.counted > 0, Code::bad_file,
+                         "The training part of \"{}\" has no token to predict.", o.data);
+  }
+  BOWLINE_REQUIRE_CODE(held_out.counted > 0, Code::bad_file,
+                       "The held-out part of \"{}\" has no token to predict.",
+                       o.valid.empty() ? o.data : o.valid);
+  return std::unique_ptr<Task>(std::make_unique<ChatTask>(o, std::move(train), std::move(held_out),
+                                                          std::move(limit), padding_of(model)));
+}
+
+}  // namespace bowline::command

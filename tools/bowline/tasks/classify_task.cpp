@@ -1,0 +1,315 @@
+// Texts with labels: rows of CSV, TSV or JSON lines.
+#include <algorithm>
+#include <array>
+
+#include "common/hash.h"
+#include "common/interrupt.h"
+#include "common/require.h"
+#include "common/text.h"
+#include "tasks/class_weights.h"
+#include "tasks/labels.h"
+#include "tasks/rows.h"
+#include "tasks/scores.h"
+#include "tasks/task.h"
+#include "tasks/tokenize.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr int64_t kMostTokens = 512;  // of a text, where the model does not say
+
+struct Texts {
+  std::vector<Example> examples;
+  std::vector<std::vector<int32_t>> ids;
+  std::vector<std::vector<int32_t>> classes;
+  uint64_t cut = 0;  // that were longer than the limit
+  std::string hash;
+
+  std::vector<int64_t> lengths() const {
+    std::vector<int64_t> out;
+    for (const std::vector<int32_t>& row : ids) {
+      out.push_back(static_cast<int64_t>(row.size()));
+    }
+    return out;
+  }
+};
+
+class ClassifyTask final : public Task {
+ public:
+  ClassifyTask(const DataOptions& o, Texts train, Texts held_out, std::vector<std::string> labels,
+               bool several, LengthLimit limit, int32_t padding)
+      : o_(o),
+        train_(std::move(train)),
+        held_out_(std::move(held_out)),
+        labels_(std::move(labels)),
+        several_(several),
+        limit_(std::move(limit)),
+        padding_(padding),
+        buckets_(all_lengths(), o.pad_to_longest),
+        order_(train_.lengths(), o.batch, o.seed, o.in_order) {}
+
+  std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
+  int64_t seq() const override { return buckets_.longest(); }
+
+  uint64_t samples_per_epoch() const override { return train_.ids.size(); }
+  std::span<const Tensor> batch(uint64_t first) override {
+    const std::span<const size_t> rows = order_.batch(first);
+    fill(train_, rows);
+    return several_ ? with_targets(rows) : with_labels(rows);
+  }
+  uint64_t tokens() const override { return in_batch_; }
+
+  Result<Measure> evaluate(const Forward& forward) override {
+    Scores scores(labels_, several_);
+    std::vector<float> logits(static_cast<size_t>(o_.batch) * labels_.size());
+    const std::vector<int64_t> lengths = held_out_.lengths();
+    for (const std::vector<size_t>& rows : evaluation_batches(lengths, o_.batch, o_.eval_batches)) {
+      BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
+      const Tensor output{
+          "logits", DType::f32, {o_.batch, static_cast<int64_t>(labels_.size())}, logits.data()};
+      BOWLINE_TRY(forward(fill(held_out_, rows), {&output, 1}));
+      for (size_t i = 0; i < rows.size(); ++i) {
+        scores.add(std::span(logits).subspan(i * labels_.size(), labels_.size()),
+                   held_out_.classes[rows[i]], held_out_.examples[rows[i]].text);
+      }
+    }
+    return scores.measure();
+  }
+  std::string evaluated() const override { return "classify"; }
+
+  std::string unit() const override { return "nats per text"; }
+  std::string step_text(int64_t rows) const override {
+    return fmt::format("{} texts of at most {} tokens", rows, seq());
+  }
+  Settings describe() const override {
+    return {{"training data",
+             fmt::format("{} texts with {} labels", train_.ids.size(), labels_.size())},
+            {"held out", fmt::format("{} texts", held_out_.ids.size())}};
+  }
+  std::vector<std::pair<std::string, uint64_t>> sizes() const override {
+    return {{"texts", held_out_.ids.size()}};
+  }
+  std::vector<std::string> notes() const override {
+    return {fmt::format("texts are cut at {} tokens ({}): {} of {} are longer", limit_.tokens,
+                        limit_.reason, train_.cut + held_out_.cut,
+                        train_.ids.size() + held_out_.ids.size())};
+  }
+
+  std::string held_out() const override {
+    return fmt::format("{} rows, XXH3 {} of their file", held_out_.ids.size(), held_out_.hash);
+  }
+
+  std::string training_data() const override {
+    return fmt::format("{} rows, XXH3 {}", train_.ids.size(), train_.hash);
+  }
+  Settings settings() const override {
+    Settings s = {{"max-seq-length", std::to_string(limit_.tokens)},
+                  {"text-field", o_.fields.text},
+                  {"label-field", o_.fields.label}};
+    if (o_.in_order) {
+      s.emplace_back("in-order", "");
+    }
+    if (!o_.class_weights.empty()) {
+      s.emplace_back("class-weights", o_.class_weights);
+    }
+    return s;
+  }
+  std::string evaluation_key() const override {
+    return hash_text(fmt::format("{} {} {} {} {} {}", held_out_.hash, limit_.tokens, o_.fields.text,
+                                 o_.fields.label, o_.batch, o_.eval_batches));
+  }
+
+  Status prepare(Model& model) const override {
+    std::string lines;
+    for (const std::string& label : labels_) {
+      lines += label + "\n";
+    }
+    BOWLINE_TRY(model.set_asset("labels", "text/plain", std::as_bytes(std::span(lines))));
+    if (o_.class_weights.empty()) {
+      return {};
+    }
+    std::vector<uint64_t> counts(labels_.size());
+    for (const std::vector<int32_t>& classes : train_.classes) {
+      for (const int32_t c : classes) {
+        ++counts[static_cast<size_t>(c)];
+      }
+    }
+    BOWLINE_ASSIGN(std::vector<float> weights, class_weights(o_.class_weights, labels_, counts));
+    const TensorShape shape = {static_cast<int64_t>(weights.size())};
+    return model.set_value("class_weights", {"class_weights", DType::f32, shape, weights.data()});
+  }
+
+ private:
+  std::vector<int64_t> all_lengths() const {
+    std::vector<int64_t> out = train_.lengths();
+    std::ranges::copy(held_out_.lengths(), std::back_inserter(out));
+    return out;
+  }
+
+  // Rows that are missing have one token.
+  std::span<const Tensor> fill(const Texts& of, std::span<const size_t> rows) {
+    lengths_.assign(static_cast<size_t>(o_.batch), 1);
+    in_batch_ = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      lengths_[i] = static_cast<int32_t>(of.ids[rows[i]].size());
+      in_batch_ += of.ids[rows[i]].size();
+    }
+    const int64_t seq = buckets_.edge(std::ranges::max(lengths_));
+    fill_tokens(of.ids, rows, o_.batch, seq, padding_, tokens_);
+    tensors_[0] = {"tokens", DType::i32, {o_.batch, seq}, tokens_.data()};
+    tensors_[1] = {"lengths", DType::i32, {o_.batch}, lengths_.data()};
+    return std::span(tensors_).first(2);
+  }
+
+  std::span<const Tensor> with_labels(std::span<const size_t> rows) {
+    classes_.clear();
+    for (const size_t row : rows) {
+      classes_.push_back(train_.classes[row][0]);
+    }
+    tensors_[2] = {"labels", DType::i32, {o_.batch}, classes_.data()};
+    return tensors_;
+  }
+
+  std::span<const Tensor> with_targets(std::span<const size_t> rows) {
+    targets_.assign(static_cast<size_t>(o_.batch) * labels_.size(), 0);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (const int32_t c : train_.classes[rows[i]]) {
+        targets_[i * labels_.size() + static_cast<size_t>(c)] = 1;
+      }
+    }
+    tensors_[2] = {
+        "targets", DType::f32, {o_.batch, static_cast<int64_t>(labels_.size())}, targets_.data()};
+    return tensors_;
+  }
+
+  DataOptions o_;
+  Texts train_;
+  Texts held_out_;
+  std::vector<std::string> labels_;
+  bool several_;
+  LengthLimit limit_;
+  int32_t padding_;
+  Buckets buckets_;
+  RowOrder order_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> lengths_;
+  std::vector<int32_t> classes_;
+  std::vector<float> targets_;
+  std::array<Tensor, 3> tensors_;
+  uint64_t in_batch_ = 0;
+};
+
+// Of --labels, else of the model, else of the data.
+Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& o,
+                                               std::span<const Example> examples) {
+  BOWLINE_ASSIGN(std::vector<std::string> labels, labels_in(model));
+  if (!o.labels.empty()) {
+    BOWLINE_ASSIGN(const std::string bytes, read_text(o.labels, true));
+    BOWLINE_ASSIGN(std::vector<std::string> given, read_labels(bytes, o.labels));
+    BOWLINE_REQUIRE_CODE(labels.empty() || labels == given, Code::bad_file,
+                         "--labels \"{}\" holds other labels than the model, or in another order.",
+                         o.labels);
+    labels = std::move(given);
+  }
+  const bool of_data = labels.empty();
+  labels = of_data ? labels_of(examples) : std::move(labels);
+  for (const std::string& label : labels) {
+    BOWLINE_REQUIRE_CODE(!label.empty() && label.find_first_of("\r\n") == std::string::npos,
+                         Code::bad_file, "\"{}\" has the label \"{}\": one is a line of text.",
+                         o.data, label);
+  }
+  BOWLINE_ASSIGN(const int64_t classes, classes_of(model));
+  BOWLINE_REQUIRE_CODE(static_cast<int64_t>(labels.size()) == classes, Code::bad_file,
+                       "{} \"{}\" has {} labels, and the head of the model {} classes.",
+                       of_data ? "The data" : "File", of_data ? o.data : o.labels, labels.size(),
+                       classes);
+  return labels;
+}
+
+Result<Texts> encode(const Model& model, std::vector<Example> examples, const std::string& file,
+                     std::span<const std::string> labels, const LengthLimit& limit) {
+  BOWLINE_ASSIGN(const Encode encode, encoder_of(model));
+  const auto most = static_cast<size_t>(limit.tokens);
+  Texts out;
+  BOWLINE_ASSIGN(out.classes, classes_of(examples, labels, file));
+  for (const Example& e : examples) {
+    Result<std::vector<int32_t>> ids = encode(e.text, true, 0);
+    if (ids.ok() && ids.value().size() > most) {
+      ++out.cut;
+      ids = encode(e.text, true, most);
+    }
+    if (!ids.ok()) {
+      return std::move(ids).status().at(fmt::format("While reading {}:{}.", file, e.line));
+    }
+    BOWLINE_REQUIRE_CODE(!ids.value().empty(), Code::bad_file, "{}:{}: The text is empty.", file,
+                         e.line);
+    out.ids.push_back(std::move(ids).value());
+  }
+  out.examples = std::move(examples);
+  return out;
+}
+
+struct File {
+  std::vector<Example> examples;
+  std::string hash;
+};
+
+Result<File> read_file(const std::string& path, const ExampleFields& fields) {
+  BOWLINE_ASSIGN(const std::string bytes, read_text(path, true));
+  File out;
+  BOWLINE_ASSIGN(out.examples, read_examples(bytes, path, fields));
+  out.hash = hash_text(bytes);
+  return out;
+}
+
+Status check_labels(std::span<const Example> examples, const std::string& file, bool several) {
+  const std::vector<std::string> seen = labels_of(examples);
+  BOWLINE_REQUIRE_CODE(seen.size() != 1 || several, Code::bad_file,
+                       "Every row of \"{}\" has the label \"{}\": there is nothing to tell apart.",
+                       file, seen.empty() ? "" : seen[0]);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataOptions& o,
+                                                 Purpose purpose) {
+  ExampleFields fields = o.fields;
+  fields.several = gives_several(model);
+  const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTokens);
+  BOWLINE_ASSIGN(File data, read_file(o.data, fields));
+  File valid;
+  std::string held_out_file = o.data;
+  if (purpose == Purpose::evaluation) {
+    valid = std::move(data);
+    data = {};
+  } else if (!o.valid.empty()) {
+    BOWLINE_ASSIGN(valid, read_file(o.valid, fields));
+    held_out_file = o.valid;
+  } else {
+    std::vector<Example> kept;
+    for (size_t i = 0; i < data.examples.size(); ++i) {
+      (held_out_row(i, data.examples.size()) ? valid.examples : kept)
+          .push_back(std::move(data.examples[i]));
+    }
+    data.examples = std::move(kept);
+    valid.hash = data.hash;
+  }
+  if (purpose == Purpose::training) {
+    BOWLINE_REQUIRE_CODE(!data.examples.empty(), Code::bad_file,
+                         "The training part of \"{}\" holds no rows.", o.data);
+    BOWLINE_TRY(check_labels(data.examples, o.data, fields.several));
+  }
+  BOWLINE_ASSIGN(std::vector<std::string> labels,
+                 choose_labels(model, o, data.examples.empty() ? valid.examples : data.examples));
+  BOWLINE_ASSIGN(Texts train, encode(model, std::move(data.examples), o.data, labels, limit));
+  BOWLINE_ASSIGN(Texts held_out,
+                 encode(model, std::move(valid.examples), held_out_file, labels, limit));
+  train.hash = std::move(data.hash);
+  held_out.hash = std::move(valid.hash);
+  return std::unique_ptr<Task>(
+      std::make_unique<ClassifyTask>(o, std::move(train), std::move(held_out), std::move(labels),
+                                     fields.several, limit, padding_of(model)));
+}
+
+}  // namespace bowline::command

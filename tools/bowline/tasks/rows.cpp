@@ -1,0 +1,133 @@
+#include "tasks/rows.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "common/text.h"
+
+namespace bowline::command {
+namespace {
+
+// A plan is for at least one row in so many.
+constexpr size_t kLeastShare = 50;
+
+// Powers of two from 8 on, and between each two of them their middle.
+int64_t round_up(int64_t length) {
+  int64_t power = 8;
+  while (power < length) {
+    power *= 2;
+  }
+  const int64_t middle = power / 4 * 3;
+  return power > 8 && length <= middle ? middle : power;
+}
+
+}  // namespace
+
+Buckets::Buckets(std::span<const int64_t> lengths, bool one) {
+  const int64_t longest = lengths.empty() ? 1 : std::ranges::max(lengths);
+  std::map<int64_t, size_t> rows;  // by edge
+  for (const int64_t length : lengths) {
+    ++rows[std::min(round_up(length), longest)];
+  }
+  size_t waiting = 0;  // rows of shorter edges, too few for a plan of their own
+  for (const auto& [edge, count] : rows) {
+    waiting += count;
+    if (!one && edge < longest && waiting * kLeastShare >= lengths.size()) {
+      edges_.push_back(edge);
+      waiting = 0;
+    }
+  }
+  edges_.push_back(longest);
+}
+
+std::vector<std::vector<BoundDim>> Buckets::dims(int64_t batch) const {
+  std::vector<std::vector<BoundDim>> out;
+  for (auto edge = edges_.rbegin(); edge != edges_.rend(); ++edge) {
+    out.push_back({{"batch", batch}, {"seq", *edge}});
+  }
+  return out;
+}
+
+int64_t Buckets::edge(int64_t length) const {
+  const auto at = std::ranges::lower_bound(edges_, length);
+  return at == edges_.end() ? longest() : *at;
+}
+
+namespace {
+
+// More give less padding, and batches whose rows are more alike.
+constexpr uint64_t kPartBatches = 50;
+// Tells the draws of the order of batches from those of the rows.
+constexpr uint64_t kBatchesKey = 0x9E3779B97F4A7C15;
+
+}  // namespace
+
+RowOrder::RowOrder(std::vector<int64_t> lengths, int64_t batch, uint64_t seed, bool in_order)
+    : lengths_(std::move(lengths)),
+      batch_(static_cast<uint64_t>(batch)),
+      seed_(seed),
+      in_order_(in_order),
+      part_batches_(std::clamp<uint64_t>(lengths_.size() / batch_, 1, kPartBatches)) {}
+
+size_t RowOrder::row(uint64_t sample) const {
+  const uint64_t count = lengths_.size();
+  return in_order_ ? sample % count : permuted(sample % count, count, seed_, sample / count);
+}
+
+void RowOrder::draw(uint64_t part) {
+  part_ = part;
+  rows_.resize(part_batches_ * batch_);
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    rows_[i] = row(part * rows_.size() + i);
+  }
+  if (!in_order_) {
+    std::ranges::stable_sort(rows_, {}, [&](size_t r) { return lengths_[r]; });
+  }
+}
+
+std::span<const size_t> RowOrder::batch(uint64_t first) {
+  const uint64_t number = first / batch_;
+  const uint64_t part = number / part_batches_;
+  if (part != part_) {
+    draw(part);
+  }
+  const uint64_t at = number % part_batches_;
+  const uint64_t drawn = in_order_ ? at : permuted(at, part_batches_, seed_ ^ kBatchesKey, part);
+  return std::span(rows_).subspan(drawn * batch_, batch_);
+}
+
+std::vector<std::vector<size_t>> evaluation_batches(std::span<const int64_t> lengths, int64_t batch,
+                                                    uint64_t most) {
+  std::vector<size_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](size_t r) { return lengths[r]; });
+  const auto size = static_cast<size_t>(batch);
+  const size_t all = (order.size() + size - 1) / size;
+  const size_t count = most == 0 ? all : std::min<size_t>(all, most);
+  std::vector<std::vector<size_t>> out;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = i * all / count * size;
+    const auto begin = order.begin() + static_cast<std::ptrdiff_t>(at);
+    out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(std::min(size, order.size() - at)));
+  }
+  return out;
+}
+
+bool held_out_row(size_t row, size_t count) {
+  constexpr size_t kOneIn = 10;
+  return count < kOneIn ? row + 1 == count : row % kOneIn == kOneIn - 1;
+}
+
+void fill_tokens(std::span<const std::vector<int32_t>> ids, std::span<const size_t> rows,
+                 int64_t batch, int64_t seq, int32_t padding, std::vector<int32_t>& tokens) {
+  tokens.assign(static_cast<size_t>(batch * seq), padding);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::vector<int32_t>& row = ids[rows[i]];
+    const size_t count = std::min(row.size(), static_cast<size_t>(seq));
+    std::copy_n(row.begin(), count,
+                tokens.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(seq));
+  }
+}
+
+}  // namespace bowline::command
