@@ -139,9 +139,20 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
                        "Train an adapter of this rank, not the weights: --out holds it alone, for "
                        "--adapter of 'bowline eval' and 'bowline run' (default: 0, no adapter)")
           ->check(whole_number(0, 1 << 16));
-  verb->add_option("--lora-alpha", o.lora_alpha,
-                   "What the adapter adds is multiplied by this number over the rank")
+  CLI::Option* alpha =
+      verb->add_option("--lora-alpha", o.lora_alpha,
+                       "What the adapter adds is multiplied by this number over the rank")
+          ->check(real_number(0, 1e6))
+          ->needs(rank)
+          ->capture_default_str();
+  verb->add_option("--lora-scale", o.lora_scale,
+                   "What the adapter adds is multiplied by this number, instead of --lora-alpha")
       ->check(real_number(0, 1e6))
+      ->needs(rank)
+      ->excludes(alpha);
+  verb->add_option("--lora-dropout", o.lora_dropout,
+                   "Share of what the adapter is applied to that is left out while training")
+      ->check(real_number_below(0, 1))
       ->needs(rank)
       ->capture_default_str();
   verb->add_option("--lora-target", o.lora_target,

@@ -55,6 +55,8 @@ struct FinetuneOptions : DataOptions {
   // 0: the weights themselves are trained.
   int64_t lora_rank = 0;
   float lora_alpha = AdapterOptions{}.alpha;
+  float lora_scale = 0;  // 0: what lora_alpha says
+  float lora_dropout = AdapterOptions{}.dropout;
   std::string lora_target = AdapterOptions{}.target;
   std::string encoding;  // of the frozen weights; empty: as the file has them
   float clip = TrainOptions{}.clip_norm;

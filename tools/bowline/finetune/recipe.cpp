@@ -46,12 +46,17 @@ Optimizer optimizer(const FinetuneOptions& o) {
   return out;
 }
 
+float lora_alpha(const FinetuneOptions& o) {
+  return o.lora_scale != 0 ? o.lora_scale * static_cast<float>(o.lora_rank) : o.lora_alpha;
+}
+
 }  // namespace
 
 AdapterOptions adapter_options(const FinetuneOptions& o) {
   AdapterOptions a;
   a.rank = o.lora_rank;
-  a.alpha = o.lora_alpha;
+  a.alpha = lora_alpha(o);
+  a.dropout = o.lora_dropout;
   a.target = o.lora_target;
   a.seed = o.seed;
   return a;
@@ -119,8 +124,11 @@ Config run_config(const FinetuneOptions& o, const Task& task) {
   // Runs from before there was a choice have no such entries.
   if (o.lora_rank != 0) {
     c.emplace_back("lora-rank", std::to_string(o.lora_rank));
-    c.emplace_back("lora-alpha", fmt::format("{:.9g}", o.lora_alpha));
+    c.emplace_back("lora-alpha", fmt::format("{:.9g}", lora_alpha(o)));
     c.emplace_back("lora-target", o.lora_target);
+    if (o.lora_dropout != 0) {
+      c.emplace_back("lora-dropout", fmt::format("{:.9g}", o.lora_dropout));
+    }
     if (!o.encoding.empty()) {
       c.emplace_back("quantize", o.encoding);
     }
