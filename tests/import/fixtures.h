@@ -17,10 +17,10 @@
 
 namespace bowline::test {
 
-#define ASSERT_FINE(status)                                      \
-  do {                                                           \
-    const ::bowline::Status fine_status = (status);              \
-    ASSERT_TRUE(fine_status.ok()) << fine_status.message();      \
+#define ASSERT_FINE(status)                                 \
+  do {                                                      \
+    const ::bowline::Status fine_status = (status);         \
+    ASSERT_TRUE(fine_status.ok()) << fine_status.message(); \
   } while (false)
 
 inline std::string fixture(const std::string& name) {
@@ -53,8 +53,8 @@ inline std::map<std::string, Numbers> read_numbers(const std::string& path) {
   std::map<std::string, Numbers> out;
   const auto file = huggingface::read_safetensors(path);
   EXPECT_TRUE(file.ok()) << file.status().message();
-  for (const import::SourceTensor& t : file.ok() ? file.value().tensors
-                                                  : std::vector<import::SourceTensor>()) {
+  for (const import::SourceTensor& t :
+       file.ok() ? file.value().tensors : std::vector<import::SourceTensor>()) {
     Numbers& n = out[t.name];
     n = {t.dtype, t.shape, std::vector<std::byte>(t.bytes)};
     const Status read = t.read(0, n.bytes);

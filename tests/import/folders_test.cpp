@@ -5,8 +5,8 @@
 namespace bowline::test {
 namespace {
 
-using import::Built;
 using import::BuildOptions;
+using import::Built;
 using import::Task;
 using import::TensorReport;
 using Use = TensorReport::Use;
@@ -39,7 +39,8 @@ bool has_note(const Built& built, const std::string& part) {
       built.notes, [&](const std::string& n) { return n.find(part) != std::string::npos; });
 }
 
-void expect_refused(const Result<Built>& built, Code code, std::initializer_list<const char*> parts) {
+void expect_refused(const Result<Built>& built, Code code,
+                    std::initializer_list<const char*> parts) {
   ASSERT_FALSE(built.ok());
   EXPECT_EQ(built.status().code(), code) << built.status().message();
   for (const char* part : parts) {
@@ -100,9 +101,9 @@ TEST_P(Folders, WhatIsSavedOpensAndIsTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Folders,
-                         testing::Values("llama", "llama_biased", "llama3", "mistral", "qwen2", "qwen3",
-                                         "gpt2", "bert", "bert_classes", "bert_sentences", "roberta",
-                                         "roberta_classes", "distilbert_classes"),
+                         testing::Values("llama", "llama_biased", "llama3", "mistral", "qwen2",
+                                         "qwen3", "gpt2", "bert", "bert_classes", "bert_sentences",
+                                         "roberta", "roberta_classes", "distilbert_classes"),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST(Dtypes, WeightsAreConvertedToNearestEven) {
@@ -145,9 +146,9 @@ TEST(Dtypes, HalvesAreRoundedAsIeeeSays) {
     return h;
   };
   EXPECT_EQ(f16(1.0f), 0x3c00);
-  EXPECT_EQ(f16(1.00048828125f), 0x3c00);      // half of a step: to even
-  EXPECT_EQ(f16(1.0014647f), 0x3c01);          // just below three halves
-  EXPECT_EQ(f16(1.00146484375f), 0x3c02);      // three halves: to even
+  EXPECT_EQ(f16(1.00048828125f), 0x3c00);  // half of a step: to even
+  EXPECT_EQ(f16(1.0014647f), 0x3c01);      // just below three halves
+  EXPECT_EQ(f16(1.00146484375f), 0x3c02);  // three halves: to even
   EXPECT_EQ(f16(65504.0f), 0x7bff);
   EXPECT_EQ(f16(65519.996f), 0x7bff);
   EXPECT_EQ(f16(65520.0f), 0x7c00);
@@ -172,7 +173,8 @@ TEST(Dtypes, AnyRunOfAConvertedTensorIsThatOfTheWhole) {
   const ValueSource narrow = import::converted(source, DType::f32, DType::f16, numbers.size());
   std::vector<std::byte> whole(numbers.size() * 2);
   ASSERT_FINE(narrow(0, whole));
-  for (const auto& [first, n] : {std::pair<size_t, size_t>(0, 1), {1, 3}, {32767, 40001}, {79999, 1}}) {
+  for (const auto& [first, n] :
+       {std::pair<size_t, size_t>(0, 1), {1, 3}, {32767, 40001}, {79999, 1}}) {
     std::vector<std::byte> run(n);
     ASSERT_FINE(narrow(first, run));
     EXPECT_TRUE(std::ranges::equal(run, std::span(whole).subspan(first, n))) << first;
@@ -205,8 +207,9 @@ TEST(Ties, AHeadThatIsAbsentIsTied) {
       built.value().model.same_storage("model.embed_tokens.weight", "lm_head.weight").value());
   EXPECT_TRUE(has_note(built.value(), "the source has no head of its own"));
   folder.replace("config.json", "\"use_cache\"", "\"tie_word_embeddings\": false, \"use_cache\"");
-  expect_refused(import_folder(folder.path()), Code::bad_file,
-                 {"lm_head.weight", "model.embed_tokens.weight", "\"tie_word_embeddings\" to true"});
+  expect_refused(
+      import_folder(folder.path()), Code::bad_file,
+      {"lm_head.weight", "model.embed_tokens.weight", "\"tie_word_embeddings\" to true"});
 }
 
 TEST(Ties, ADeclaredTieOfTwoEqualTensorsDropsNone) {
@@ -233,7 +236,8 @@ TEST(Ties, ADeclaredTieWhoseTensorsDifferIsRefused) {
 }
 
 TEST(Ties, EqualTensorsThatNobodyTiesAreReportedAndTiedWhenAskedFor) {
-  const std::string a = "model.layers.0.mlp.up_proj.weight", b = "model.layers.1.mlp.up_proj.weight";
+  const std::string a = "model.layers.0.mlp.up_proj.weight",
+                    b = "model.layers.1.mlp.up_proj.weight";
   const FolderCopy folder("llama");
   auto tensors = read_numbers(folder.path("model.safetensors"));
   tensors[b] = tensors[a];
@@ -247,14 +251,16 @@ TEST(Ties, EqualTensorsThatNobodyTiesAreReportedAndTiedWhenAskedFor) {
   EXPECT_TRUE(tied.value().model.same_storage(a, b).value());
   EXPECT_EQ(by_name(tied.value()).at(b).use, Use::tied);
   EXPECT_FALSE(has_note(tied.value(), "--tie"));
-  expect_refused(import_folder(folder.path(), {.ties = {{a, "model.layers.0.mlp.gate_proj.weight"}}}),
-                 Code::bad_argument, {"values differ"});
+  expect_refused(
+      import_folder(folder.path(), {.ties = {{a, "model.layers.0.mlp.gate_proj.weight"}}}),
+      Code::bad_argument, {"values differ"});
   expect_refused(import_folder(folder.path(), {.ties = {{a, "nothing"}}}), Code::bad_argument,
                  {"nothing", "no tensor"});
 }
 
 TEST(Ties, TensorsOfTheSameBytesAreOne) {
-  const std::string a = "model.layers.0.mlp.up_proj.weight", b = "model.layers.1.mlp.up_proj.weight";
+  const std::string a = "model.layers.0.mlp.up_proj.weight",
+                    b = "model.layers.1.mlp.up_proj.weight";
   const auto source = huggingface::read(fixture("llama"));
   ASSERT_TRUE(source.ok());
   import::Source shared = source.value();
@@ -286,9 +292,9 @@ TEST(Metadata, OfADecoder) {
   ASSERT_TRUE(built.ok()) << built.status().message();
   const Model& m = built.value().model;
   const std::pair<const char*, const char*> entries[] = {
-      {"task", "generate"},    {"architecture", "llama"}, {"context_length", "320"},
-      {"vocabulary", "64"},    {"bos_token_id", "1"},     {"eos_token_ids", "2,7"},
-      {"pad_token_id", ""},    {"bos_token", "<s>"},      {"eos_token", "</s>"}};
+      {"task", "generate"}, {"architecture", "llama"}, {"context_length", "320"},
+      {"vocabulary", "64"}, {"bos_token_id", "1"},     {"eos_token_ids", "2,7"},
+      {"pad_token_id", ""}, {"bos_token", "<s>"},      {"eos_token", "</s>"}};
   for (const auto& [key, value] : entries) {
     EXPECT_EQ(m.metadata(key), value) << key;
   }
@@ -303,7 +309,7 @@ TEST(Metadata, OfSentences) {
   ASSERT_TRUE(built.ok()) << built.status().message();
   const Model& m = built.value().model;
   const std::pair<const char*, const char*> entries[] = {
-      {"task", "embed"},     {"pooling", "mean"},     {"normalize", "true"},
+      {"task", "embed"},    {"pooling", "mean"},      {"normalize", "true"},
       {"max_tokens", "32"}, {"context_length", "40"}, {"pad_token_id", "0"}};
   for (const auto& [key, value] : entries) {
     EXPECT_EQ(m.metadata(key), value) << key;
@@ -316,8 +322,9 @@ TEST(Metadata, OfClasses) {
   EXPECT_EQ(own.value().task, Task::classify);
   EXPECT_EQ(asset(own.value().model, "labels"), "admin\nlibs\nnet\n");
   EXPECT_EQ(own.value().model.metadata("pooling"), "cls");
-  const auto fresh = import_folder(
-      fixture("bert_sentences"), {.task = Task::classify, .labels = {"a", "b"}, .multi_label = true});
+  const auto fresh =
+      import_folder(fixture("bert_sentences"),
+                    {.task = Task::classify, .labels = {"a", "b"}, .multi_label = true});
   ASSERT_TRUE(fresh.ok()) << fresh.status().message();
   EXPECT_EQ(asset(fresh.value().model, "labels"), "a\nb\n");
   EXPECT_EQ(fresh.value().model.metadata("multi_label"), "true");
@@ -348,61 +355,188 @@ struct BadEdit {
 
 const std::vector<BadEdit>& bad_edits() {
   static const std::vector<BadEdit> all = {
-      {"UnknownArchitecture", "llama", "config.json", "\"model_type\": \"llama\"",
-       "\"model_type\": \"mamba\"", Code::unsupported,
-       {"\"mamba\" is not known", "bert", "distilbert", "gpt2", "llama", "mistral", "qwen2", "qwen3",
-        "roberta"}},
-      {"NoArchitecture", "llama", "config.json", "\"model_type\"", "\"model_kind\"", Code::bad_file,
+      {"UnknownArchitecture",
+       "llama",
+       "config.json",
+       "\"model_type\": \"llama\"",
+       "\"model_type\": \"mamba\"",
+       Code::unsupported,
+       {"\"mamba\" is not known", "bert", "distilbert", "gpt2", "llama", "mistral", "qwen2",
+        "qwen3", "roberta"}},
+      {"NoArchitecture",
+       "llama",
+       "config.json",
+       "\"model_type\"",
+       "\"model_kind\"",
+       Code::bad_file,
        {"The config has no \"model_type\""}},
-      {"AnotherWidth", "llama", "config.json", "\"hidden_size\": 32", "\"hidden_size\": 48",
-       Code::bad_file, {"model.embed_tokens.weight has the shape [64,32]", "[64,48]"}},
-      {"AnotherVocabulary", "llama", "config.json", "\"vocab_size\": 64", "\"vocab_size\": 65",
-       Code::bad_file, {"[64,32]", "[65,32]"}},
-      {"MoreLayers", "llama", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3",
-       Code::bad_file, {"asks for a tensor model.layers.2.input_layernorm.weight"}},
-      {"FewerLayers", "llama", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1",
-       Code::bad_file, {"9 of the 21 tensors are unexpected: model.layers.1."}},
-      {"BiasesThatAreNot", "llama", "config.json", "\"attention_bias\": false",
-       "\"attention_bias\": true", Code::bad_file, {"model.layers.0.self_attn.q_proj.bias"}},
-      {"BiasesThatAre", "llama_biased", "config.json", "\"mlp_bias\": true", "\"mlp_bias\": false",
-       Code::bad_file, {"unexpected", "bias"}},
-      {"HeadsThatDoNotDivide", "llama", "config.json", "\"num_key_value_heads\": 2",
-       "\"num_key_value_heads\": 3", Code::bad_file, {"4 attention heads over 3"}},
-      {"NoLayers", "llama", "config.json", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0",
-       Code::bad_file, {"\"num_hidden_layers\" is 0, not an integer from 1"}},
-      {"HugeWidth", "llama", "config.json", "\"hidden_size\": 32",
-       "\"hidden_size\": 18446744073709551615", Code::bad_file, {"\"hidden_size\" is 18446744073709551615"}},
-      {"WidthOfText", "llama", "config.json", "\"hidden_size\": 32", "\"hidden_size\": \"wide\"",
-       Code::bad_file, {"\"hidden_size\" is \"wide\""}},
-      {"UnknownActivation", "llama", "config.json", "\"hidden_act\": \"silu\"",
-       "\"hidden_act\": \"swoosh\"", Code::unsupported, {"\"swoosh\" is not known", "gelu_new", "silu"}},
-      {"UnknownRotation", "llama3", "config.json", "\"rope_type\": \"llama3\"",
-       "\"rope_type\": \"yarn\"", Code::unsupported, {"\"yarn\"", "default, linear, llama3"}},
-      {"RotationWithoutFactor", "llama3", "config.json", "\"factor\": 4.0,", "", Code::bad_file,
+      {"AnotherWidth",
+       "llama",
+       "config.json",
+       "\"hidden_size\": 32",
+       "\"hidden_size\": 48",
+       Code::bad_file,
+       {"model.embed_tokens.weight has the shape [64,32]", "[64,48]"}},
+      {"AnotherVocabulary",
+       "llama",
+       "config.json",
+       "\"vocab_size\": 64",
+       "\"vocab_size\": 65",
+       Code::bad_file,
+       {"[64,32]", "[65,32]"}},
+      {"MoreLayers",
+       "llama",
+       "config.json",
+       "\"num_hidden_layers\": 2",
+       "\"num_hidden_layers\": 3",
+       Code::bad_file,
+       {"asks for a tensor model.layers.2.input_layernorm.weight"}},
+      {"FewerLayers",
+       "llama",
+       "config.json",
+       "\"num_hidden_layers\": 2",
+       "\"num_hidden_layers\": 1",
+       Code::bad_file,
+       {"9 of the 21 tensors are unexpected: model.layers.1."}},
+      {"BiasesThatAreNot",
+       "llama",
+       "config.json",
+       "\"attention_bias\": false",
+       "\"attention_bias\": true",
+       Code::bad_file,
+       {"model.layers.0.self_attn.q_proj.bias"}},
+      {"BiasesThatAre",
+       "llama_biased",
+       "config.json",
+       "\"mlp_bias\": true",
+       "\"mlp_bias\": false",
+       Code::bad_file,
+       {"unexpected", "bias"}},
+      {"HeadsThatDoNotDivide",
+       "llama",
+       "config.json",
+       "\"num_key_value_heads\": 2",
+       "\"num_key_value_heads\": 3",
+       Code::bad_file,
+       {"4 attention heads over 3"}},
+      {"NoLayers",
+       "llama",
+       "config.json",
+       "\"num_hidden_layers\": 2",
+       "\"num_hidden_layers\": 0",
+       Code::bad_file,
+       {"\"num_hidden_layers\" is 0, not an integer from 1"}},
+      {"HugeWidth",
+       "llama",
+       "config.json",
+       "\"hidden_size\": 32",
+       "\"hidden_size\": 18446744073709551615",
+       Code::bad_file,
+       {"\"hidden_size\" is 18446744073709551615"}},
+      {"WidthOfText",
+       "llama",
+       "config.json",
+       "\"hidden_size\": 32",
+       "\"hidden_size\": \"wide\"",
+       Code::bad_file,
+       {"\"hidden_size\" is \"wide\""}},
+      {"UnknownActivation",
+       "llama",
+       "config.json",
+       "\"hidden_act\": \"silu\"",
+       "\"hidden_act\": \"swoosh\"",
+       Code::unsupported,
+       {"\"swoosh\" is not known", "gelu_new", "silu"}},
+      {"UnknownRotation",
+       "llama3",
+       "config.json",
+       "\"rope_type\": \"llama3\"",
+       "\"rope_type\": \"yarn\"",
+       Code::unsupported,
+       {"\"yarn\"", "default, linear, llama3"}},
+      {"RotationWithoutFactor",
+       "llama3",
+       "config.json",
+       "\"factor\": 4.0,",
+       "",
+       Code::bad_file,
        {"rope_parameters", "has no \"factor\""}},
-      {"ConfigThatIsNoJson", "llama", "config.json", "{", "{,", Code::bad_file,
+      {"ConfigThatIsNoJson",
+       "llama",
+       "config.json",
+       "{",
+       "{,",
+       Code::bad_file,
        {"is no JSON", "line 1, column 2"}},
-      {"RelativePositions", "bert", "config.json", "\"model_type\"",
-       "\"position_embedding_type\": \"relative_key\", \"model_type\"", Code::unsupported,
+      {"RelativePositions",
+       "bert",
+       "config.json",
+       "\"model_type\"",
+       "\"position_embedding_type\": \"relative_key\", \"model_type\"",
+       Code::unsupported,
        {"relative_key"}},
-      {"MoreLabelsThanRows", "bert_classes", "config.json", "\"2\": \"net\"",
-       "\"2\": \"net\", \"3\": \"web\"", Code::bad_file, {"4 labels", "classifier.weight", "3 rows"}},
-      {"AnotherPooling", "bert_sentences", "1_Pooling/config.json", "pooling_mode_mean_tokens",
-       "pooling_mode_weightedmean_tokens", Code::unsupported, {"weightedmean_tokens", "cls, mean and max"}},
-      {"NoPooling", "bert_sentences", "1_Pooling/config.json", "true", "false", Code::bad_file,
+      {"MoreLabelsThanRows",
+       "bert_classes",
+       "config.json",
+       "\"2\": \"net\"",
+       "\"2\": \"net\", \"3\": \"web\"",
+       Code::bad_file,
+       {"4 labels", "classifier.weight", "3 rows"}},
+      {"AnotherPooling",
+       "bert_sentences",
+       "1_Pooling/config.json",
+       "pooling_mode_mean_tokens",
+       "pooling_mode_weightedmean_tokens",
+       Code::unsupported,
+       {"weightedmean_tokens", "cls, mean and max"}},
+      {"NoPooling",
+       "bert_sentences",
+       "1_Pooling/config.json",
+       "true",
+       "false",
+       Code::bad_file,
        {"switches 0 ways of pooling on"}},
-      {"AnotherModule", "bert_sentences", "modules.json", "models.Normalize", "models.Dense",
-       Code::unsupported, {"sentence_transformers.models.Dense"}},
-      {"ModuleElsewhere", "bert_sentences", "modules.json", "1_Pooling", "../other", Code::bad_file,
+      {"AnotherModule",
+       "bert_sentences",
+       "modules.json",
+       "models.Normalize",
+       "models.Dense",
+       Code::unsupported,
+       {"sentence_transformers.models.Dense"}},
+      {"ModuleElsewhere",
+       "bert_sentences",
+       "modules.json",
+       "1_Pooling",
+       "../other",
+       Code::bad_file,
        {"../other", "no name of a file"}},
-      {"ShardOfWhichATensorIsElsewhere", "qwen2", "model.safetensors.index.json", "model-00002-of-00002.safetensors",
-       "model-00003-of-00002.safetensors", Code::bad_file,
+      {"ShardOfWhichATensorIsElsewhere",
+       "qwen2",
+       "model.safetensors.index.json",
+       "model-00002-of-00002.safetensors",
+       "model-00003-of-00002.safetensors",
+       Code::bad_file,
        {"model-00002-of-00002.safetensors\" has a tensor lm_head.weight", "index.json"}},
-      {"ShardElsewhere", "qwen2", "model.safetensors.index.json", "model-00002-of-00002.safetensors",
-       "../model.safetensors", Code::bad_file, {"no name of a file"}},
-      {"ShardOfAnotherTensor", "qwen2", "model.safetensors.index.json", "\"lm_head.weight\"",
-       "\"lm_head.wait\"", Code::bad_file, {"lm_head"}},
-      {"EndIdsOfText", "llama", "generation_config.json", "7", "\"x\"", Code::bad_file,
+      {"ShardElsewhere",
+       "qwen2",
+       "model.safetensors.index.json",
+       "model-00002-of-00002.safetensors",
+       "../model.safetensors",
+       Code::bad_file,
+       {"no name of a file"}},
+      {"ShardOfAnotherTensor",
+       "qwen2",
+       "model.safetensors.index.json",
+       "\"lm_head.weight\"",
+       "\"lm_head.wait\"",
+       Code::bad_file,
+       {"lm_head"}},
+      {"EndIdsOfText",
+       "llama",
+       "generation_config.json",
+       "7",
+       "\"x\"",
+       Code::bad_file,
        {"\"eos_token_id\"", "not a token id"}},
   };
   return all;

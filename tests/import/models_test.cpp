@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kClose = 1e-4;
 
-const char* const kDecoders[] = {"llama",   "llama_biased", "llama3", "mistral",
+const char* const kDecoders[] = {"llama", "llama_biased", "llama3", "mistral",
                                  "qwen2", "qwen3",        "gpt2"};
 const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
                                  "roberta", "roberta_classes", "distilbert_classes"};
@@ -80,7 +80,8 @@ class Decoders : public Models {
 
 TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
   const Numbers& logits = expected("logits");
-  EXPECT_LT(difference(run("forward", {"tokens"}, "logits", logits.shape), logits.floats()), kClose);
+  EXPECT_LT(difference(run("forward", {"tokens"}, "logits", logits.shape), logits.floats()),
+            kClose);
   const std::vector<float> loss = run("loss", {"tokens", "labels"}, "loss", {});
   EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
 }
@@ -101,8 +102,8 @@ TEST_P(Decoders, PrefillAndDecodeAreForward) {
     for (int32_t i = 0; i < rows; ++i) {
       positions.push_back(first + i);
     }
-    const Numbers part = numbers_of({1, rows}, tokens.ids().subspan(static_cast<size_t>(first),
-                                                                    static_cast<size_t>(rows)));
+    const Numbers part = numbers_of(
+        {1, rows}, tokens.ids().subspan(static_cast<size_t>(first), static_cast<size_t>(rows)));
     const Numbers at = numbers_of({rows}, positions);
     const Tensor in[] = {part.tensor("tokens"), at.tensor("positions")};
     const StepValue steps[] = {{"position", first}, {"kv_length", first + rows}};
@@ -164,7 +165,8 @@ TEST_P(Decoders, GreedyTokensAreThoseOfTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Decoders,
-                         testing::Combine(testing::ValuesIn(kDecoders), testing::ValuesIn(kDevices)),
+                         testing::Combine(testing::ValuesIn(kDecoders),
+                                          testing::ValuesIn(kDevices)),
                          name_of_case);
 
 class Encoders : public Models {
@@ -217,14 +219,14 @@ TEST_P(Encoders, PooledRowsAreThoseOfTransformers) {
                       [&](float& x) { x = static_cast<float>(x / std::sqrt(squares)); });
       }
     }
-    const std::vector<float> given =
-        run("embed", {"tokens", "lengths"}, "embedding", pooled.shape);
+    const std::vector<float> given = run("embed", {"tokens", "lengths"}, "embedding", pooled.shape);
     EXPECT_LT(difference(given, right), kClose) << pooling;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Encoders,
-                         testing::Combine(testing::ValuesIn(kEncoders), testing::ValuesIn(kDevices)),
+                         testing::Combine(testing::ValuesIn(kEncoders),
+                                          testing::ValuesIn(kDevices)),
                          name_of_case);
 
 }  // namespace

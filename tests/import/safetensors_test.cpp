@@ -38,7 +38,8 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 TEST(Safetensors, TensorsAreReadWhereTheyLie) {
   const Made file;
   file.write("{\"__metadata__\":{\"format\":\"pt\"}," + entry("b", "F16", "[2,2]", "[4,12]") + "," +
-                 entry("a", "I32", "[]", "[0,4]") + "," + entry("none", "F32", "[0,3]", "[12,12]") + "}  ",
+                 entry("a", "I32", "[]", "[0,4]") + "," + entry("none", "F32", "[0,3]", "[12,12]") +
+                 "}  ",
              12);
   const auto read = read_safetensors(file.path());
   ASSERT_TRUE(read.ok()) << read.status().message();
@@ -58,7 +59,8 @@ TEST(Safetensors, TensorsAreReadWhereTheyLie) {
 
 TEST(Safetensors, TensorsOfTheSameBytesHaveOnePlace) {
   const Made file;
-  file.write("{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("b", "F32", "[2,1]", "[0,8]") + "}", 8);
+  file.write(
+      "{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("b", "F32", "[2,1]", "[0,8]") + "}", 8);
   const auto read = read_safetensors(file.path());
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value().tensors[0].place, read.value().tensors[1].place);
@@ -79,7 +81,8 @@ std::string nested(int depth) {
 
 const std::vector<Bad>& bad_files() {
   static const std::vector<Bad> all = {
-      {"HeaderTooLong", "{}", 0, uint64_t{1} << 40, "header has 1099511627776 bytes; at most 100000000"},
+      {"HeaderTooLong", "{}", 0, uint64_t{1} << 40,
+       "header has 1099511627776 bytes; at most 100000000"},
       {"HeaderBeyondTheEnd", "{}", 0, 3, "header has 3 bytes, but only 2 follow"},
       {"LengthThatOverflows", "{}", 0, UINT64_MAX, "header has 18446744073709551615 bytes"},
       {"NoJson", "{\"a\" 1}", 0, {}, "is no JSON: reading ends at line 1, column 6"},
@@ -87,33 +90,84 @@ const std::vector<Bad>& bad_files() {
       {"DeepJson", nested(10000), 0, {}, "nested deeper than 64"},
       {"NotUtf8", "{\"a\xff\":1}", 0, {}, "is no JSON"},
       {"TensorTwice",
-       "{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[1]", "[4,8]") + "}", 8, {},
+       "{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("a", "F32", "[1]", "[4,8]") + "}",
+       8,
+       {},
        "has the key a twice"},
-      {"KeyTwice", "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-       {}, "has the key dtype twice"},
-      {"Overlap", "{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("b", "F32", "[2]", "[4,12]") + "}",
-       12, {}, "bytes [4, 12) of tensor b overlap those of a, which end at 8"},
-      {"Inside", "{" + entry("a", "F32", "[3]", "[0,12]") + "," + entry("b", "F32", "[1]", "[4,8]") + "}",
-       12, {}, "overlap those of a"},
-      {"Hole", "{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("b", "F32", "[1]", "[8,12]") + "}", 12,
-       {}, "bytes [4, 8) in front of tensor b belong to none"},
-      {"BytesLeft", "{" + entry("a", "F32", "[1]", "[0,4]") + "}", 6, {},
+      {"KeyTwice",
+       "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+       4,
+       {},
+       "has the key dtype twice"},
+      {"Overlap",
+       "{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("b", "F32", "[2]", "[4,12]") + "}",
+       12,
+       {},
+       "bytes [4, 12) of tensor b overlap those of a, which end at 8"},
+      {"Inside",
+       "{" + entry("a", "F32", "[3]", "[0,12]") + "," + entry("b", "F32", "[1]", "[4,8]") + "}",
+       12,
+       {},
+       "overlap those of a"},
+      {"Hole",
+       "{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("b", "F32", "[1]", "[8,12]") + "}",
+       12,
+       {},
+       "bytes [4, 8) in front of tensor b belong to none"},
+      {"BytesLeft",
+       "{" + entry("a", "F32", "[1]", "[0,4]") + "}",
+       6,
+       {},
        "end at byte 4 of the 6 that follow"},
-      {"BeyondTheFile", "{" + entry("a", "F32", "[2]", "[0,8]") + "}", 4, {},
+      {"BeyondTheFile",
+       "{" + entry("a", "F32", "[2]", "[0,8]") + "}",
+       4,
+       {},
        "bytes [0, 8) lie outside the 4"},
-      {"Backwards", "{" + entry("a", "F32", "[1]", "[4,0]") + "}", 4, {}, "bytes [4, 0) lie outside"},
-      {"WrongSize", "{" + entry("a", "F32", "[3]", "[0,8]") + "}", 8, {},
+      {"Backwards",
+       "{" + entry("a", "F32", "[1]", "[4,0]") + "}",
+       4,
+       {},
+       "bytes [4, 0) lie outside"},
+      {"WrongSize",
+       "{" + entry("a", "F32", "[3]", "[0,8]") + "}",
+       8,
+       {},
        "has 8 bytes, not those of F32[3]"},
-      {"SizeThatOverflows", "{" + entry("a", "F32", "[4294967296,4294967296,4]", "[0,4]") + "}", 4, {},
+      {"SizeThatOverflows",
+       "{" + entry("a", "F32", "[4294967296,4294967296,4]", "[0,4]") + "}",
+       4,
+       {},
        "elements cannot be counted"},
-      {"BytesThatOverflow", "{" + entry("a", "F32", "[4611686018427387905]", "[0,4]") + "}", 4, {},
+      {"BytesThatOverflow",
+       "{" + entry("a", "F32", "[4611686018427387905]", "[0,4]") + "}",
+       4,
+       {},
        "not those of"},
-      {"NegativeDim", "{" + entry("a", "F32", "[-1]", "[0,4]") + "}", 4, {}, "Its dim -1 is no number"},
-      {"FractionalDim", "{" + entry("a", "F32", "[1.5]", "[0,4]") + "}", 4, {}, "Its dim 1.5 is no number"},
-      {"HugeOffset", "{" + entry("a", "F32", "[1]", "[0,18446744073709551615]") + "}", 4, {},
+      {"NegativeDim",
+       "{" + entry("a", "F32", "[-1]", "[0,4]") + "}",
+       4,
+       {},
+       "Its dim -1 is no number"},
+      {"FractionalDim",
+       "{" + entry("a", "F32", "[1.5]", "[0,4]") + "}",
+       4,
+       {},
+       "Its dim 1.5 is no number"},
+      {"HugeOffset",
+       "{" + entry("a", "F32", "[1]", "[0,18446744073709551615]") + "}",
+       4,
+       {},
        "Its end 18446744073709551615 is no number"},
-      {"UnknownDtype", "{" + entry("a", "F33", "[1]", "[0,4]") + "}", 4, {}, "dtype \"F33\" is not known"},
-      {"DtypeThatIsNoText", "{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, {},
+      {"UnknownDtype",
+       "{" + entry("a", "F33", "[1]", "[0,4]") + "}",
+       4,
+       {},
+       "dtype \"F33\" is not known"},
+      {"DtypeThatIsNoText",
+       "{\"a\":{\"dtype\":3,\"shape\":[1],\"data_offsets\":[0,4]}}",
+       4,
+       {},
        "\"dtype\" is 3, not a text"},
       {"NoShape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, {}, "has no shape"},
       {"OneOffset", "{" + entry("a", "F32", "[1]", "[0]") + "}", 4, {}, "no two data_offsets"},
@@ -133,7 +187,8 @@ TEST_P(BadSafetensors, IsRefusedWithASentence) {
   const auto read = read_safetensors(file.path());
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.status().code(), Code::bad_file) << read.status().message();
-  EXPECT_NE(read.status().message().find(bad.message), std::string::npos) << read.status().message();
+  EXPECT_NE(read.status().message().find(bad.message), std::string::npos)
+      << read.status().message();
   EXPECT_NE(read.status().message().find(file.path()), std::string::npos);
 }
 

@@ -1,5 +1,7 @@
 #include "common/memory_curve.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>

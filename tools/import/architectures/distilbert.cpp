@@ -20,15 +20,9 @@ Result<EncoderParts> declare(Weights& weights, Fields& config) {
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix("distilbert.");
-  const EncoderNames names = {"transformer.layer",
-                              "attention.q_lin",
-                              "attention.k_lin",
-                              "attention.v_lin",
-                              "attention.out_lin",
-                              "sa_layer_norm",
-                              "ffn.lin1",
-                              "ffn.lin2",
-                              "output_layer_norm"};
+  const EncoderNames names = {"transformer.layer", "attention.q_lin",   "attention.k_lin",
+                              "attention.v_lin",   "attention.out_lin", "sa_layer_norm",
+                              "ffn.lin1",          "ffn.lin2",          "output_layer_norm"};
   return declare_encoder(weights, s, names, false, 1e-12, std::move(known));
 }
 

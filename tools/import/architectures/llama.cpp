@@ -10,11 +10,10 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
     const bool bias = config.boolean_or("attention_bias", false);
-    return declare_llama(
-        weights, config,
-        {.qkv_bias = bias,
-         .out_bias = bias,
-         .feed_forward_bias = config.boolean_or("mlp_bias", false)});
+    return declare_llama(weights, config,
+                         {.qkv_bias = bias,
+                          .out_bias = bias,
+                          .feed_forward_bias = config.boolean_or("mlp_bias", false)});
   });
 }
 

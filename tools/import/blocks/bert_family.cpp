@@ -27,15 +27,10 @@ Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_
                        "The config has \"is_decoder\": only encoders of this kind are read.");
   BOWLINE_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix(prefix);
-  const EncoderNames names = {"encoder.layer",
-                              "attention.self.query",
-                              "attention.self.key",
-                              "attention.self.value",
-                              "attention.output.dense",
-                              "attention.output.LayerNorm",
-                              "intermediate.dense",
-                              "output.dense",
-                              "output.LayerNorm"};
+  const EncoderNames names = {
+      "encoder.layer",        "attention.self.query",   "attention.self.key",
+      "attention.self.value", "attention.output.dense", "attention.output.LayerNorm",
+      "intermediate.dense",   "output.dense",           "output.LayerNorm"};
   return declare_encoder(weights, s, names, true, eps, std::move(known));
 }
 

@@ -16,8 +16,8 @@ Result<std::string> ids_text(const nlohmann::json& config, const char* key) {
   const nlohmann::json ids = at->is_array() ? *at : nlohmann::json::array({*at});
   std::string text;
   for (const nlohmann::json& id : ids) {
-    const bool is_id = id.is_number_integer() && (!id.is_number_unsigned() ||
-                                                  id.get<uint64_t>() <= INT32_MAX);
+    const bool is_id =
+        id.is_number_integer() && (!id.is_number_unsigned() || id.get<uint64_t>() <= INT32_MAX);
     BOWLINE_REQUIRE_CODE(is_id, Code::bad_file, "The config: \"{}\" is {}, not a token id.", key,
                          shown(*at));
     if (id.get<int64_t>() >= 0) {  // -1 stands for none
@@ -31,9 +31,9 @@ Status add_metadata(const Source& source, std::string_view type, Built& built) {
   Model& model = built.model;
   BOWLINE_TRY(model.set_metadata("task", name_of(built.task)));
   BOWLINE_TRY(model.set_metadata("architecture", type));
-  for (const auto& [key, from] :
-       {std::pair("bos_token_id", "bos_token_id"), {"eos_token_ids", "eos_token_id"},
-        {"pad_token_id", "pad_token_id"}}) {
+  for (const auto& [key, from] : {std::pair("bos_token_id", "bos_token_id"),
+                                  {"eos_token_ids", "eos_token_id"},
+                                  {"pad_token_id", "pad_token_id"}}) {
     BOWLINE_ASSIGN(const std::string ids, ids_text(source.config, from));
     if (!ids.empty()) {
       BOWLINE_TRY(model.set_metadata(key, ids));

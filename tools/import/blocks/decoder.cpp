@@ -26,8 +26,8 @@ class Decoder {
       : model_(model), p_(parts), s_(parts.sizes), dtype_(weights.dtype()), kv_dtype_(kv_dtype) {
     const std::vector<int64_t> row = {kFirstRows, s_.kv_heads, s_.head_dim};
     for (const auto& [name, cache] : {std::pair("cache.{}.k", &keys_), {"cache.{}.v", &values_}}) {
-      *cache = weights.fresh_list(name, s_.layers, row, Init::zeros(), StorageRole::kv_cache,
-                                  kv_dtype);
+      *cache =
+          weights.fresh_list(name, s_.layers, row, Init::zeros(), StorageRole::kv_cache, kv_dtype);
     }
   }
 
@@ -131,8 +131,8 @@ class Decoder {
     const Value k = rotated(l, heads(l, parts[1], s_.kv_heads, p_.k_norm, site), site);
     const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
     const std::vector<GraphDim> flat = {site.batch, site.rows, s_.heads * s_.head_dim};
-    const Value seen = site.cached ? cached(l, q, k, v, site)
-                                   : l.g.op("Attention", {q, k, v}, {{"causal", true}});
+    const Value seen =
+        site.cached ? cached(l, q, k, v, site) : l.g.op("Attention", {q, k, v}, {{"causal", true}});
     return l.linear(l.reshape(seen, flat), p_.out);
   }
 
@@ -166,14 +166,13 @@ class Decoder {
       const Value state = l.g.parameter(std::get<ParameterList>(cache.of));
       const Value written =
           l.g.op("WriteRows", {state, l.cast(flat, dtype_, kv_dtype_)}, {{"axis", 0}});
-      const Value there =
-          l.g.op("Slice", {written}, {{"axis", 0}, {"length", "kv_length"}});
+      const Value there = l.g.op("Slice", {written}, {{"axis", 0}, {"length", "kv_length"}});
       return l.reshape(there, {1, "kv_length", s_.kv_heads, s_.head_dim});
     };
     const Value keys = all(keys_, k);
     const Value values = all(values_, v);
-    const Value seen = l.g.op("Attention", {l.cast(q, dtype_, kv_dtype_), keys, values},
-                              {{"causal", true}});
+    const Value seen =
+        l.g.op("Attention", {l.cast(q, dtype_, kv_dtype_), keys, values}, {{"causal", true}});
     return l.cast(seen, kv_dtype_, dtype_);
   }
 

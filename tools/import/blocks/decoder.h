@@ -33,12 +33,13 @@ struct DecoderParts {
   std::optional<Weight> positions;   // learned ones; else
   std::optional<Rotation> rotation;  // keys and queries are rotated
   Norm attention_norm;
-  std::optional<Linear> q, k, v;  // or
-  std::optional<Linear> qkv;      // all three behind one another
+  std::optional<Linear> q, k, v;       // or
+  std::optional<Linear> qkv;           // all three behind one another
   std::optional<Norm> q_norm, k_norm;  // of each head
   Linear out;
   Norm feed_forward_norm;
-  std::optional<Linear> gate;  // the activation of it is multiplied with `up`; none: that of `up` is taken
+  std::optional<Linear>
+      gate;  // the activation of it is multiplied with `up`; none: that of `up` is taken
   Linear up, down;
   Activation activation;
   Norm final_norm;

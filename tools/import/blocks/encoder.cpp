@@ -62,9 +62,8 @@ class Encoder {
       return g.finish();
     }
     const Value labels = g.input("labels", DType::i32, {"batch"});
-    const Value each =
-        g.op("CrossEntropy", {scores, labels},
-             {{"reduction", "none"}, {"label_smoothing", options.label_smoothing}});
+    const Value each = g.op("CrossEntropy", {scores, labels},
+                            {{"reduction", "none"}, {"label_smoothing", options.label_smoothing}});
     g.output("loss", weighted_mean(g, each, labels, weights, head.classes));
     return g.finish();
   }
@@ -97,8 +96,8 @@ class Encoder {
     const auto heads = [&](const Linear& part) {
       return l.reshape(l.linear(x, part), {"batch", "seq", s_.heads, head_dim});
     };
-    const Value seen = g.op("Attention", {heads(p_.q), heads(p_.k), heads(p_.v), lengths},
-                            {{"mask", "lengths"}});
+    const Value seen =
+        g.op("Attention", {heads(p_.q), heads(p_.k), heads(p_.v), lengths}, {{"mask", "lengths"}});
     const Value attended = l.linear(l.reshape(seen, {"batch", "seq", s_.width}), p_.out);
     x = l.norm(l.add(attended, x), p_.attention_norm);
     const Value inner = l.activate(l.linear(x, p_.up), p_.activation);
@@ -122,8 +121,7 @@ class Encoder {
     const auto f32 = [&](Value x) { return g.op("Cast", {x}, {{"to", "f32"}}); };
     const std::vector<GraphDim> last = {1};
     const Value one_hot = g.op("OneHot", {labels}, {{"depth", classes}});
-    const Value of_class =
-        g.op("ReduceSum", {g.op("Mul", {one_hot, weights})}, {{"axes", last}});
+    const Value of_class = g.op("ReduceSum", {g.op("Mul", {one_hot, weights})}, {{"axes", last}});
     const Value below = g.op("Clip", {f32(labels)}, {{"min", -1.0}, {"max", 0.0}});
     const Value counted = f32(g.op("Not", {g.op("Cast", {below}, {{"to", "boolean"}})}));
     const Value weight = g.op("Mul", {of_class, counted});
@@ -186,8 +184,8 @@ Result<std::vector<std::string>> labels_of(const Source& source, const BuildOpti
 }
 
 Status check_labels(const std::vector<std::string>& labels, bool multi_label) {
-  BOWLINE_REQUIRE(multi_label || labels.size() >= 2, "One class tells nothing apart: {} are needed.",
-                  "two");
+  BOWLINE_REQUIRE(multi_label || labels.size() >= 2,
+                  "One class tells nothing apart: {} are needed.", "two");
   std::vector<std::string> sorted = labels;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
@@ -203,7 +201,7 @@ struct Plan {
   Task task = Task::embed;
   std::string pooling;
   bool normalize = false;
-  bool has_head = false;    // of the source
+  bool has_head = false;     // of the source
   bool has_project = false;  // the tensors of the projection are used
 };
 
@@ -220,9 +218,10 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
   p.pooling = !options.pooling.empty() ? options.pooling : pooling != nullptr ? *pooling : "";
   const bool projects = weights.has(std::string(form.projection.name) + ".weight");
   if (p.task == Task::classify && p.has_head) {
-    BOWLINE_REQUIRE(options.pooling.empty() || options.pooling == "cls",
-                    "The head of the source reads the first token: --pooling {} does not go with it.",
-                    options.pooling);
+    BOWLINE_REQUIRE(
+        options.pooling.empty() || options.pooling == "cls",
+        "The head of the source reads the first token: --pooling {} does not go with it.",
+        options.pooling);
     p.pooling = "cls";
     p.has_project = true;
   } else if (p.task == Task::classify && p.pooling.empty() && projects) {
@@ -243,17 +242,19 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
   head.classes = static_cast<int64_t>(labels.size());
   if (plan.has_project) {
     const std::string name = form.projection.name;
-    head.projection = Linear{weights.one(name + ".weight", {width, width}),
-                             weights.one(name + ".bias", {width})};
+    head.projection =
+        Linear{weights.one(name + ".weight", {width, width}), weights.one(name + ".bias", {width})};
     BOWLINE_ASSIGN(head.activation, activation_of(form.projection.activation));
   }
   if (plan.has_head) {
     head.classifier = {weights.one("classifier.weight", {head.classes, width}),
                        weights.one("classifier.bias", {head.classes})};
   } else {
-    head.classifier = {weights.fresh("classifier.weight", {head.classes, width}, Init::normal(0.02f)),
-                       weights.fresh("classifier.bias", {head.classes}, Init::zeros())};
-    weights.note(fmt::format("The head of {} classes is new: seed {}.", head.classes, options.seed));
+    head.classifier = {
+        weights.fresh("classifier.weight", {head.classes, width}, Init::normal(0.02f)),
+        weights.fresh("classifier.bias", {head.classes}, Init::zeros())};
+    weights.note(
+        fmt::format("The head of {} classes is new: seed {}.", head.classes, options.seed));
   }
   head.class_weights = weights.fresh("class_weights", {head.classes}, Init::ones(),
                                      StorageRole::constant, DType::f32);

@@ -26,18 +26,17 @@ Result<Activation> activation_of(const std::string& name) {
     for (const auto& [key, value] : known) {
       names += (names.empty() ? "" : ", ") + key;
     }
-    return Status(Code::unsupported,
-                  fmt::format("The activation \"{}\" is not known. Known are {}.", escaped(name),
-                              names));
+    return Status(
+        Code::unsupported,
+        fmt::format("The activation \"{}\" is not known. Known are {}.", escaped(name), names));
   }
   return found->second;
 }
 
 Value Layers::read(const Weight& weight) {
-  const Value value =
-      std::holds_alternative<ParameterList>(weight.of)
-          ? g.parameter(std::get<ParameterList>(weight.of))
-          : g.parameter(std::get<Parameter>(weight.of));
+  const Value value = std::holds_alternative<ParameterList>(weight.of)
+                          ? g.parameter(std::get<ParameterList>(weight.of))
+                          : g.parameter(std::get<Parameter>(weight.of));
   return cast(value, weight.dtype, dtype_);
 }
 

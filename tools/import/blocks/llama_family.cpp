@@ -7,7 +7,8 @@
 namespace bowline::import {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 24;  // of any size; a product of three fits in 64 bits twice
+constexpr int64_t kMost = int64_t{1}
+                          << 24;  // of any size; a product of three fits in 64 bits twice
 
 // Without a key the head is its own where the source has one; "tie_word_embeddings" of a Llama is false then.
 Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
@@ -88,7 +89,8 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
   const double eps = config.number_or("rms_norm_eps", 1e-12, 1, form.rms_eps);
   const std::string activation = config.text_or("hidden_act", "silu");
   BOWLINE_TRY(Status(config.status()));
-  BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim % 2 == 0, Code::bad_file,
+  BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim % 2 == 0,
+                       Code::bad_file,
                        "{} has {} attention heads over {} of keys and values, of {} channels each.",
                        config.what(), s.heads, s.kv_heads, s.head_dim);
   BOWLINE_ASSIGN(p.activation, activation_of(activation));
@@ -100,16 +102,17 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
     s.context = form.window;
   }
   weights.add_prefix("model.", "lm_head.");
-  weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq", "frequencies follow from the config");
+  weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
+               "frequencies follow from the config");
   weights.drop("model.rotary_emb.inv_freq", "frequencies follow from the config");
 
   const auto list = [&](const char* name, std::vector<int64_t> shape) {
     return weights.list(fmt::format("model.layers.{{}}.{}.weight", name), s.layers, shape);
   };
   const auto linear = [&](const char* name, int64_t out, int64_t in, bool bias) {
-    return Linear{list(name, {out, in}),
-                  weights.list_if(bias, fmt::format("model.layers.{{}}.{}.bias", name), s.layers,
-                                  {out})};
+    return Linear{
+        list(name, {out, in}),
+        weights.list_if(bias, fmt::format("model.layers.{{}}.{}.bias", name), s.layers, {out})};
   };
   const auto norm = [&](const char* name, int64_t width) {
     return Norm{Norm::Kind::rms, list(name, {width}), {}, eps};

@@ -100,10 +100,9 @@ void Weights::index_names() {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto [at, is_new] = by_name_.emplace(tensors_[i].name, i);
     if (!is_new) {
-      fail(Status(Code::bad_file,
-                  fmt::format("The tensors {} and {} stand for the same parameter.",
-                              listed_name(tensors_[at->second].report.name),
-                              listed_name(tensors_[i].report.name))));
+      fail(Status(Code::bad_file, fmt::format("The tensors {} and {} stand for the same parameter.",
+                                              listed_name(tensors_[at->second].report.name),
+                                              listed_name(tensors_[i].report.name))));
     }
   }
 }
@@ -162,10 +161,9 @@ Weights::Tensor* Weights::take(const std::string& name, const std::vector<int64_
     return nullptr;
   }
   if (t->source->shape != shape) {
-    fail(Status(Code::bad_file,
-                fmt::format("Tensor {} has the shape {}; by the config it is {}.",
-                            listed_name(t->report.name), shape_text(t->source->shape),
-                            shape_text(shape))));
+    fail(Status(Code::bad_file, fmt::format("Tensor {} has the shape {}; by the config it is {}.",
+                                            listed_name(t->report.name),
+                                            shape_text(t->source->shape), shape_text(shape))));
     return nullptr;
   }
   if (!is_float(t->source->dtype)) {
@@ -202,8 +200,7 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
     return {};
   }
   const DType dtype = parameter_dtype(*t);
-  Result<Parameter> made =
-      model_.parameter(name, shape, Init::zeros(), StorageRole::weight, dtype);
+  Result<Parameter> made = model_.parameter(name, shape, Init::zeros(), StorageRole::weight, dtype);
   fail(made.status());
   return made.ok() ? Weight{made.value(), dtype} : Weight{};
 }
@@ -260,12 +257,12 @@ Weight Weights::tied(const std::string& name, const Weight& other, const std::st
     const Result<bool> same = equal_tensors(*t->source, *kept.source);
     fail(same.status());
     if (same.ok() && !same.value()) {
-      fail(Status(Code::bad_file,
-                  fmt::format("{} says that {} and {} are tied, but their values differ. To train "
-                              "them apart, set \"tie_word_embeddings\" to false; to keep one, "
-                              "remove the other from the source.",
-                              declares, listed_name(kept.report.name),
-                              listed_name(t->report.name))));
+      fail(Status(
+          Code::bad_file,
+          fmt::format("{} says that {} and {} are tied, but their values differ. To train "
+                      "them apart, set \"tie_word_embeddings\" to false; to keep one, "
+                      "remove the other from the source.",
+                      declares, listed_name(kept.report.name), listed_name(t->report.name))));
       return {};
     }
     t->report.use = TensorReport::Use::tied;
@@ -336,7 +333,8 @@ Status Weights::report_equal() {
   std::map<std::string, std::vector<const Tensor*>> alike;
   std::string begin;
   for (const Tensor& t : tensors_) {
-    if (t.report.use != TensorReport::Use::taken || t.source->shape.size() < 2 || t.source->bytes == 0) {
+    if (t.report.use != TensorReport::Use::taken || t.source->shape.size() < 2 ||
+        t.source->bytes == 0) {
       continue;
     }
     begin.resize(std::min<uint64_t>(t.source->bytes, 4096));
@@ -376,10 +374,11 @@ Status Weights::check_unexpected() const {
   }
   constexpr size_t kMost = 8;
   const size_t shown = std::min(names.size(), kMost);
-  return Status(Code::bad_file,
-                fmt::format("{} of the {} tensors are unexpected: {}{}.", names.size(),
-                            tensors_.size(), fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
-                            shown < names.size() ? ", ..." : ""));
+  return Status(
+      Code::bad_file,
+      fmt::format("{} of the {} tensors are unexpected: {}{}.", names.size(), tensors_.size(),
+                  fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
+                  shown < names.size() ? ", ..." : ""));
 }
 
 Status Weights::fill() {

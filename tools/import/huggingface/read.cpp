@@ -205,9 +205,9 @@ Result<std::string> read_pooling(const std::string& path) {
       }
     }
   }
-  const std::map<std::string, std::string> known = {
-      {"cls_token", "cls"}, {"cls", "cls"},         {"mean_tokens", "mean"},
-      {"mean", "mean"},     {"max_tokens", "max"}, {"max", "max"}};
+  const std::map<std::string, std::string> known = {{"cls_token", "cls"},    {"cls", "cls"},
+                                                    {"mean_tokens", "mean"}, {"mean", "mean"},
+                                                    {"max_tokens", "max"},   {"max", "max"}};
   BOWLINE_REQUIRE_CODE(modes.size() == 1, Code::bad_file,
                        "\"{}\" switches {} ways of pooling on, not one.", escaped(path),
                        modes.size());

@@ -25,13 +25,13 @@ struct Kind {
   uint64_t bytes;
 };
 constexpr std::array kKinds = {
-    Kind{"F32", DType::f32, 4},      Kind{"F16", DType::f16, 2},
-    Kind{"BF16", DType::bf16, 2},    Kind{"I8", DType::i8, 1},
-    Kind{"U8", DType::u8, 1},        Kind{"I32", DType::i32, 4},
-    Kind{"I64", DType::i64, 8},      Kind{"BOOL", DType::boolean, 1},
-    Kind{"F64", std::nullopt, 8},    Kind{"F8_E4M3", std::nullopt, 1},
+    Kind{"F32", DType::f32, 4},       Kind{"F16", DType::f16, 2},
+    Kind{"BF16", DType::bf16, 2},     Kind{"I8", DType::i8, 1},
+    Kind{"U8", DType::u8, 1},         Kind{"I32", DType::i32, 4},
+    Kind{"I64", DType::i64, 8},       Kind{"BOOL", DType::boolean, 1},
+    Kind{"F64", std::nullopt, 8},     Kind{"F8_E4M3", std::nullopt, 1},
     Kind{"F8_E5M2", std::nullopt, 1}, Kind{"I16", std::nullopt, 2},
-    Kind{"U16", std::nullopt, 2},    Kind{"U32", std::nullopt, 4},
+    Kind{"U16", std::nullopt, 2},     Kind{"U32", std::nullopt, 4},
     Kind{"U64", std::nullopt, 8},
 };
 
@@ -88,10 +88,10 @@ Status read_entry(const json& value, uint64_t data_bytes, Entry& entry) {
                        "Its bytes [{}, {}) lie outside the {} that follow the header.", entry.begin,
                        entry.end, data_bytes);
   BOWLINE_ASSIGN(uint64_t bytes, elements_of(entry.shape));
-  BOWLINE_REQUIRE_CODE(!__builtin_mul_overflow(bytes, entry.kind->bytes, &bytes) &&
-                           bytes == entry.end - entry.begin,
-                       Code::bad_file, "It has {} bytes, not those of {}{}.",
-                       entry.end - entry.begin, dtype, shown(*shape));
+  BOWLINE_REQUIRE_CODE(
+      !__builtin_mul_overflow(bytes, entry.kind->bytes, &bytes) && bytes == entry.end - entry.begin,
+      Code::bad_file, "It has {} bytes, not those of {}{}.", entry.end - entry.begin, dtype,
+      shown(*shape));
   return {};
 }
 
@@ -103,8 +103,7 @@ Status check_layout(std::vector<Entry>& entries, uint64_t data_bytes) {
   uint64_t end = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
     const Entry& e = entries[i];
-    const bool shares =
-        i > 0 && e.begin == entries[i - 1].begin && e.end == entries[i - 1].end;
+    const bool shares = i > 0 && e.begin == entries[i - 1].begin && e.end == entries[i - 1].end;
     BOWLINE_REQUIRE_CODE(shares || e.begin >= end, Code::bad_file,
                          "The bytes [{}, {}) of tensor {} overlap those of {}, which end at {}.",
                          e.begin, e.end, listed_name(e.name), listed_name(entries[i - 1].name),

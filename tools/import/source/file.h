@@ -23,8 +23,7 @@ class File {
   Status read(uint64_t first, std::span<std::byte> out) const;
 
  private:
-  File(std::string path, int fd, uint64_t bytes)
-      : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
+  File(std::string path, int fd, uint64_t bytes) : path_(std::move(path)), fd_(fd), bytes_(bytes) {}
   std::string path_;
   int fd_;
   uint64_t bytes_;

@@ -63,9 +63,8 @@ Result<json> parse_json(std::string_view what, std::string_view text) {
                          what, listed_name(twice));
     return value;
   } catch (const json::parse_error& e) {
-    return Status(Code::bad_file,
-                  fmt::format("{} is no JSON: reading ends at {}.", what,
-                              place_of(text, e.byte == 0 ? 0 : e.byte - 1)));
+    return Status(Code::bad_file, fmt::format("{} is no JSON: reading ends at {}.", what,
+                                              place_of(text, e.byte == 0 ? 0 : e.byte - 1)));
   } catch (const json::exception&) {  // a number that no double holds
     return Status(Code::bad_file, fmt::format("{} has a number that cannot be read.", what));
   }

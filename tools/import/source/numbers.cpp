@@ -55,8 +55,7 @@ float number_at(const std::byte* from, DType dtype) {
   }
   uint16_t h = 0;
   std::memcpy(&h, from, sizeof h);
-  return dtype == DType::f16 ? from_f16(h)
-                             : std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+  return dtype == DType::f16 ? from_f16(h) : std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
 }
 
 void put_number(float f, std::byte* to, DType dtype) {

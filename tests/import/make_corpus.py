@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Makes tests/fuzz/corpus/safetensors: the smallest models of every architecture, as safetensors_fuzz.cpp takes them."""
+
+import json
+import pathlib
+import struct
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "safetensors"
+W, V, F = 4, 3, 2  # width, vocabulary, feed-forward
+
+ENCODER = {"hidden_size": W, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": F, "vocab_size": V,
+           "max_position_embeddings": 5}
+LLAMA = {"hidden_size": W, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": F,
+         "vocab_size": V, "max_position_embeddings": 5}
+
+
+def norm(name):
+    return {f"{name}.weight": [W], f"{name}.bias": [W]}
+
+
+def linear(name, out, of):
+    return {f"{name}.weight": [out, of], f"{name}.bias": [out]}
+
+
+def bert(prefix=""):
+    layer = "encoder.layer.0."
+    out = {"embeddings.word_embeddings.weight": [V, W], "embeddings.position_embeddings.weight": [5, W],
+           "embeddings.token_type_embeddings.weight": [2, W], **norm("embeddings.LayerNorm")}
+    for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+        out.update(linear(layer + part, W, W))
+    out.update(norm(layer + "attention.output.LayerNorm"))
+    out.update(linear(layer + "intermediate.dense", F, W))
+    out.update(linear(layer + "output.dense", W, F))
+    out.update(norm(layer + "output.LayerNorm"))
+    return {prefix + k: v for k, v in out.items()}
+
+
+def distilbert():
+    layer = "transformer.layer.0."
+    out = {"embeddings.word_embeddings.weight": [V, W], "embeddings.position_embeddings.weight": [5, W], **norm("embeddings.LayerNorm")}
+    for part in ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"):
+        out.update(linear(layer + part, W, W))
+    out.update({**norm(layer + "sa_layer_norm"), **linear(layer + "ffn.lin1", F, W), **linear(layer + "ffn.lin2", W, F),
+                **norm(layer + "output_layer_norm")})
+    return out
+
+
+def llama(qkv_bias=False, head_norms=False):
+    layer = "model.layers.0."
+    out = {"model.embed_tokens.weight": [V, W], "model.norm.weight": [W], layer + "input_layernorm.weight": [W],
+           layer + "post_attention_layernorm.weight": [W], layer + "self_attn.q_proj.weight": [W, W],
+           layer + "self_attn.k_proj.weight": [2, W], layer + "self_attn.v_proj.weight": [2, W], layer + "self_attn.o_proj.weight": [W, W],
+           layer + "mlp.gate_proj.weight": [F, W], layer + "mlp.up_proj.weight": [F, W], layer + "mlp.down_proj.weight": [W, F]}
+    if qkv_bias:
+        out.update({layer + "self_attn.q_proj.bias": [W], layer + "self_attn.k_proj.bias": [2], layer + "self_attn.v_proj.bias": [2]})
+    if head_norms:
+        out.update({layer + "self_attn.q_norm.weight": [2], layer + "self_attn.k_norm.weight": [2]})
+    return out
+
+
+def gpt2():
+    layer = "h.0."
+    return {"wte.weight": [V, W], "wpe.weight": [5, W], **norm(layer + "ln_1"), layer + "attn.c_attn.weight": [W, 3 * W],
+            layer + "attn.c_attn.bias": [3 * W], layer + "attn.c_proj.weight": [W, W], layer + "attn.c_proj.bias": [W],
+            **norm(layer + "ln_2"), layer + "mlp.c_fc.weight": [W, F], layer + "mlp.c_fc.bias": [F], layer + "mlp.c_proj.weight": [F, W],
+            layer + "mlp.c_proj.bias": [W], **norm("ln_f")}
+
+
+MODELS = {
+    "bert": ({"model_type": "bert", **ENCODER}, bert(), "F32"),
+    "roberta": ({"model_type": "roberta", **ENCODER, "pad_token_id": 1},
+                {**bert("roberta."), **linear("classifier.dense", W, W), **linear("classifier.out_proj", 2, W)}, "F32"),
+    "distilbert": ({"model_type": "distilbert", "dim": W, "n_layers": 1, "n_heads": 2, "hidden_dim": F, "vocab_size": V,
+                    "max_position_embeddings": 5}, distilbert(), "F16"),
+    "llama": ({"model_type": "llama", **LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, llama(), "BF16"),
+    "qwen2": ({"model_type": "qwen2", **LLAMA, "tie_word_embeddings": True}, llama(qkv_bias=True), "F32"),
+    "qwen3": ({"model_type": "qwen3", **LLAMA, "head_dim": 2, "eos_token_id": [1, 2]},
+              {**llama(head_norms=True), "lm_head.weight": [V, W]}, "F32"),
+    "gpt2": ({"model_type": "gpt2", "n_embd": W, "n_layer": 1, "n_head": 2, "n_inner": F, "vocab_size": V, "n_positions": 5}, gpt2(), "F32"),
+}
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, (config, tensors, dtype) in MODELS.items():
+        header, data = {}, bytearray()
+        for tensor, shape in sorted(tensors.items()):
+            count = 1
+            for d in shape:
+                count *= d
+            size = count * (4 if dtype == "F32" else 2)
+            header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + size]}
+            data += bytes((7 * len(data) + 13 * i) % 60 for i in range(size))
+        text, head = json.dumps(config).encode(), json.dumps(header, separators=(",", ":")).encode()
+        (FOLDER / name).write_bytes(struct.pack("<H", len(text)) + text + struct.pack("<Q", len(head)) + head + bytes(data))
+
+
+if __name__ == "__main__":
+    main()
