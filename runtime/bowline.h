@@ -800,8 +800,7 @@ class Model {
   // gives such codes with their scales, and the storage is frozen. What lay there goes, with masters and moments of numbers that become codes.
   // Errors  bad_argument: the parameter shows a part of its storage; quantize() would refuse the encoding for what it is, or for what reads
   // it; the model is busy.
-  Status set_source(std::string_view name, ValueSource source,
-                    std::string_view encoding = "plain");
+  Status set_source(std::string_view name, ValueSource source, std::string_view encoding = "plain");
   // Gives the storage of a parameter dtype, shape and values of the tensor, and codes become numbers; its tie index, and so every
   // other parameter and every optimizer that knows it, stays. Moments and masters of another shape go. Errors  bad_argument: the
   // parameter shows a part of its storage, or another one would; an operator of an entry point would get operands that it does not take.

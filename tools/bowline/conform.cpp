@@ -126,10 +126,9 @@ void add_conform(CLI::App& app, Context& context) {
                    "Devices; default: every usable one that is not for tests");
   verb->add_option("--filter", o->run.filter, "Operators, with * and ?")->capture_default_str();
   verb->add_option("--seed", o->run.seed, "Seed of the drawn values")->capture_default_str();
-  verb->add_option(
-      "--models", o->models,
-      fmt::format("Models of suite random; default: {}, with --quick {}",
-                  o->run.models, kQuickModels));
+  verb->add_option("--models", o->models,
+                   fmt::format("Models of suite random; default: {}, with --quick {}",
+                               o->run.models, kQuickModels));
   verb->add_flag("--quick", o->run.quick, "At most 60 s per device: every operator, fewer cases");
   verb->add_option("--failures", o->most_failures, "Failures that are printed")
       ->capture_default_str();
