@@ -211,6 +211,30 @@ class Report(harness.Case):
         self.expect(run("eval", tiny, "--data", self.text, "--seq", 16, "--device", "cpu", "--report", self.page, "--force"), OK)
         self.assertIn("Evaluation of <u>\\u{2066}.bowline", self.read().text())
 
+    def test_a_classifier(self):
+        """The matrix of the page is that of the command, in training and in an evaluation, with the surest mistakes."""
+        encoder, rows = self.folder / "encoder.bowline", self.folder / "rows.csv"
+        self.assertEqual(run(encoder, program=os.environ["ENCODER_MODEL"]).returncode, 0)
+        labels = ["knots", "ropes", "<sails>"]
+        rows.write_text("text,label\n" + "".join(f"{harness.WORDS[i % 17]} {harness.WORDS[i % 5]},{labels[i % 3]}\n" for i in range(60)))
+        out = self.folder / "out.bowline"
+        self.expect(run("finetune", encoder, "--data", rows, "--batch", 4, "--steps", 4, "--learning-rate", "0.01", "--device", "cpu",
+                        "--out", out, "--report", self.page, "--log", self.log), OK)
+        page = self.read()
+        self.expect_log(page)
+        self.assertIn("<sails>", page.text())
+        self.assertEqual(len([t for t in page.root.iter("table") if t.get("class") == "confusion"]), 1)
+        done = run("eval", out, "--data", rows, "--device", "cpu", "--report", self.page, "--force", "-o", "json")
+        result, page = json.loads(self.expect(done, OK).stdout), self.read()
+        matrix = next(t for t in page.root.iter("table") if t.get("class") == "confusion")
+        counts = [[int(td.text or 0) for td in row.iter("td")] for row in matrix.find("tbody").iter("tr")]
+        self.assertEqual(counts, result["confusion"])
+        self.assertEqual([th.text for th in matrix.find("thead").iter("th")][1:], result["labels"])
+        self.assertLess(result["accuracy"], 1, "some are mistaken")
+        mistakes = next(t for t in page.root.iter("table") if t.find("caption").text == "Confused examples")
+        probabilities = [float(row.findall("td")[2].find("span").text.split()[0]) for row in mistakes.find("tbody").iter("tr")]
+        self.assertEqual(probabilities, sorted(probabilities, reverse=True))
+
     def test_what_classifiers_show(self):
         def parts(what):
             return ElementTree.fromstring(f"<div>{run(what, program=os.environ['CONFUSION_PAGE']).stdout}</div>")
