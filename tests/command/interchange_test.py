@@ -152,7 +152,7 @@ class Interchange(harness.Case):
         other = self.folder / "int8.bowline"
         self.expect(run("quantize", self.imported("llama_f32.gguf"), "--encoding", "int8 block row", "--out", other), OK)
         for to in ("hf", "gguf"):
-            self.expect(self.export(other, to), FAILED, "int8 block row", "--dtype")
+            self.expect(self.export(other, to), FAILED, "int8 block 32", "--dtype")
             self.assertFalse(self.out.exists())
             written = self.folder / to
             self.expect(run("export", other, "--to", to, "--dtype", "f32", "--out", written), OK)

@@ -192,7 +192,7 @@ def add_tokenizer(writer):
 def state_of(model):
     """Tensors by their names; of a tie the first."""
     tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
-    skipped = ("attn.bias", "attn.masked_bias", "position_ids", "pooler.dense.weight", "pooler.dense.bias")
+    skipped = (".attn.bias", ".attn.masked_bias", "position_ids", "pooler.dense.weight", "pooler.dense.bias")
     return {name: value.float().numpy() for name, value in model.state_dict().items()
             if name not in tied and not name.endswith(skipped)}
 

@@ -194,6 +194,14 @@ std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) 
   return common;
 }
 
+// In front of the graphs, where entries of one list have one encoding.
+void Weights::give_codes(const Tensor& t) {
+  if (status_.ok() && t.source->encoding != "plain") {
+    fail(model_.set_source(t.report.parameter, t.source->read, t.source->encoding)
+             .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
+  }
+}
+
 Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
   const Tensor* t = take(name, shape);
   if (t == nullptr) {
@@ -202,6 +210,7 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
   const DType dtype = parameter_dtype(*t);
   Result<Parameter> made = model_.parameter(name, shape, Init::zeros(), StorageRole::weight, dtype);
   fail(made.status());
+  give_codes(*t);
   return made.ok() ? Weight{made.value(), dtype} : Weight{};
 }
 
@@ -217,6 +226,9 @@ Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t
   Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), shape,
                                                  Init::zeros(), StorageRole::weight, *dtype);
   fail(made.status());
+  for (const Tensor* t : tensors) {
+    give_codes(*t);
+  }
   return made.ok() ? Weight{std::move(made).value(), *dtype} : Weight{};
 }
 
@@ -388,16 +400,14 @@ Status Weights::fill() {
     parameters.emplace(p.name, &p);
   }
   for (const Tensor& t : tensors_) {
-    if (t.report.use != TensorReport::Use::taken) {
+    if (t.report.use != TensorReport::Use::taken || t.source->encoding != "plain") {
       continue;
     }
     const SourceTensor& s = *t.source;
     const ParameterInfo& p = *parameters.at(t.report.parameter);
-    ValueSource source = s.encoding == "plain"
-                             ? converted(s.read, s.dtype, p.dtype, s.bytes / size_of(s.dtype))
-                             : s.read;
-    BOWLINE_TRY(model_.set_source(p.name, std::move(source), s.encoding)
-                    .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
+    BOWLINE_TRY(
+        model_.set_source(p.name, converted(s.read, s.dtype, p.dtype, s.bytes / size_of(s.dtype)))
+            .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
   }
   return model_.materialize(options_.seed);
 }

@@ -72,6 +72,7 @@ class Weights {
   // The tensor, which is taken now; null after a failure.
   Tensor* take(const std::string& name, const std::vector<int64_t>& shape);
   DType parameter_dtype(const Tensor& tensor) const;
+  void give_codes(const Tensor& tensor);
   // Of all that one list takes. None: they differ, which is a failure.
   std::optional<DType> common_dtype(const std::vector<Tensor*>& tensors);
   void index_names();
