@@ -5,7 +5,7 @@ import json
 import unittest
 
 import harness
-from harness import BAD_FILE, FAILED, OK, USAGE, run
+from harness import BAD_FILE, FAILED, OK, run
 
 
 def lines(rows):
@@ -55,10 +55,10 @@ class Chat(harness.Case):
         self.expect(done, BAD_FILE, "holds JSON lines. Only plain text can be trained on")
 
     def test_flags(self):
-        self.expect(self.finetune("--labels", self.text, "--steps", 0), USAGE, "--labels says nothing of conversations")
-        done = self.expect(run("finetune", self.model, "--data", self.data, "--device", "cpu", "--steps", 0), USAGE)
+        self.expect(self.finetune("--labels", self.text, "--steps", 0), FAILED, "--labels says nothing of conversations")
+        done = self.expect(run("finetune", self.model, "--data", self.data, "--device", "cpu", "--steps", 0), FAILED)
         self.assertIn("--chat-format", done.stderr)
-        self.expect(self.finetune("--chat-format", "morse", "--steps", 0), USAGE, "morse")
+        self.expect(self.finetune("--chat-format", "morse", "--steps", 0), FAILED, "morse")
 
     def test_learns(self):
         out = self.folder / "out.bowline"

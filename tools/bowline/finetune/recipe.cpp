@@ -96,19 +96,22 @@ uint64_t steps_of(double epochs, const FinetuneOptions& o, const Task& task) {
 }
 
 Config run_config(const FinetuneOptions& o, const Task& task) {
-  Config c = {{"batch", std::to_string(o.batch)},
-              {"seq", std::to_string(task.seq())},
-              {"accumulate", std::to_string(o.accumulate)},
-              {"seed", std::to_string(o.seed)},
-              {"learning-rate", fmt::format("{:.9g}", o.learning_rate)},
-              {"warmup", std::to_string(o.warmup)},
-              {"schedule", o.schedule},
-              {"optimizer", o.optimizer},
-              {"weight-decay", fmt::format("{:.9g}", o.weight_decay)},
-              {"beta2", fmt::format("{:.9g}", optimizer(o).beta2)},
-              {"momentum", fmt::format("{:.9g}", o.momentum)},
-              {"clip", fmt::format("{:.9g}", o.clip)},
-              {std::string(kData), task.training_data()}};
+  Config c = {{"batch", std::to_string(o.batch)}};
+  if (task.window()) {
+    c.emplace_back("seq", std::to_string(*task.window()));
+  }
+  const Config rest = {{"accumulate", std::to_string(o.accumulate)},
+                       {"seed", std::to_string(o.seed)},
+                       {"learning-rate", fmt::format("{:.9g}", o.learning_rate)},
+                       {"warmup", std::to_string(o.warmup)},
+                       {"schedule", o.schedule},
+                       {"optimizer", o.optimizer},
+                       {"weight-decay", fmt::format("{:.9g}", o.weight_decay)},
+                       {"beta2", fmt::format("{:.9g}", optimizer(o).beta2)},
+                       {"momentum", fmt::format("{:.9g}", o.momentum)},
+                       {"clip", fmt::format("{:.9g}", o.clip)},
+                       {std::string(kData), task.training_data()}};
+  c.insert(c.end(), rest.begin(), rest.end());
   for (const OptionalNumber& n : kOptional) {
     if (o.*n.given && n.flag != std::string_view("beta2")) {
       c.emplace_back(n.flag, fmt::format("{:.9g}", *(o.*n.given)));

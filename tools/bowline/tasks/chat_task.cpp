@@ -150,7 +150,6 @@ class ChatTask final : public Task {
         order_(train_.lengths(), o.batch, o.seed, o.in_order) {}
 
   std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
-  int64_t seq() const override { return buckets_.longest(); }
 
   uint64_t samples_per_epoch() const override { return train_.tokens.size(); }
   std::span<const Tensor> batch(uint64_t first) override {
@@ -178,7 +177,7 @@ class ChatTask final : public Task {
 
   std::string unit() const override { return "nats per token"; }
   std::string step_text(int64_t rows) const override {
-    return fmt::format("{} rows of at most {} tokens", rows, seq());
+    return fmt::format("{} rows of at most {} tokens", rows, buckets_.longest());
   }
   Settings describe() const override {
     const auto size = [](const Rows& rows) {

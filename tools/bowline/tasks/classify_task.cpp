@@ -49,7 +49,6 @@ class ClassifyTask final : public Task {
         order_(train_.lengths(), o.batch, o.seed, o.in_order) {}
 
   std::vector<std::vector<BoundDim>> dims() const override { return buckets_.dims(o_.batch); }
-  int64_t seq() const override { return buckets_.longest(); }
 
   uint64_t samples_per_epoch() const override { return train_.ids.size(); }
   std::span<const Tensor> batch(uint64_t first) override {
@@ -79,7 +78,7 @@ class ClassifyTask final : public Task {
 
   std::string unit() const override { return "nats per text"; }
   std::string step_text(int64_t rows) const override {
-    return fmt::format("{} texts of at most {} tokens", rows, seq());
+    return fmt::format("{} texts of at most {} tokens", rows, buckets_.longest());
   }
   Settings describe() const override {
     return {{"training data",

@@ -56,8 +56,8 @@ class Task {
 
   // The sets of dims that the batches have.
   virtual std::vector<std::vector<BoundDim>> dims() const = 0;
-  // The longest row, in tokens or bytes.
-  virtual int64_t seq() const = 0;
+  // How long the windows of a text are; none where there are rows.
+  virtual std::optional<int64_t> window() const { return {}; }
 
   // Training. Samples are counted since the run began; which ones they are follows from the seed.
   virtual uint64_t samples_per_epoch() const = 0;

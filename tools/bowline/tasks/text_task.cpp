@@ -33,7 +33,7 @@ class TextTask final : public Task {
   std::vector<std::vector<BoundDim>> dims() const override {
     return {{{"batch", o_.batch}, {"seq", o_.seq}}};
   }
-  int64_t seq() const override { return o_.seq; }
+  std::optional<int64_t> window() const override { return o_.seq; }
 
   uint64_t samples_per_epoch() const override { return windows_.per_epoch(); }
   std::span<const Tensor> batch(uint64_t first) override {
