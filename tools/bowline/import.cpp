@@ -45,6 +45,7 @@ struct ImportFlags {
   std::vector<std::string> ties;
   bool multi_label = false;
   double label_smoothing = 0;
+  bool dropout = false;
   uint64_t seed = 0;
 };
 
@@ -168,6 +169,7 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
   options.pooling = o.pooling;
   options.multi_label = o.multi_label;
   options.label_smoothing = o.label_smoothing;
+  options.dropout = o.dropout;
   options.seed = o.seed;
   for (size_t i = 0; i + 1 < o.ties.size(); i += 2) {
     options.ties.emplace_back(o.ties[i], o.ties[i + 1]);
@@ -437,6 +439,9 @@ void add_import(CLI::App& app, Context& context) {
   verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels");
   verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes")
       ->check(CLI::Range(0.0, 0.999));
+  verb->add_flag(
+      "--dropout", o->dropout,
+      "The loss has the dropout that the config names, but for that of attention weights");
   verb->add_option("--seed", o->seed, "Of values that the source lacks");
   verb->add_flag("--force", o->force, "Replace a file that is there");
   add_format(verb, o->format);

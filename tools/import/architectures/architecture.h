@@ -25,7 +25,8 @@ struct BuildOptions {
   double label_smoothing = 0;       // of the loss of classes
   // Tensors of the source that are tied though it does not say so; their bytes must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  uint64_t seed = 0;  // of what the source has not
+  bool dropout = false;  // the loss has that of the config, but for that of attention weights
+  uint64_t seed = 0;     // of what the source has not
 };
 
 // What became of a tensor of the source.

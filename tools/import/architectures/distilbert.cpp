@@ -17,13 +17,17 @@ Result<EncoderParts> declare(Weights& weights, Fields& config) {
   s.vocabulary = config.integer("vocab_size", 1, kMost);
   s.positions = config.integer("max_position_embeddings", 1, kMost);
   const std::string activation = config.text_or("activation", "gelu");
+  const double hidden = config.number_or("dropout", 0, 0.999, 0.1);
+  const double pooled = config.number_or("seq_classif_dropout", 0, 0.999, 0.2);
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_ASSIGN(Activation known, activation_of(activation));
   weights.strip_prefix("distilbert.");
   const EncoderNames names = {"transformer.layer", "attention.q_lin",   "attention.k_lin",
                               "attention.v_lin",   "attention.out_lin", "sa_layer_norm",
                               "ffn.lin1",          "ffn.lin2",          "output_layer_norm"};
-  return declare_encoder(weights, s, names, false, 1e-12, std::move(known));
+  EncoderParts parts = declare_encoder(weights, s, names, false, 1e-12, std::move(known));
+  parts.dropout = {hidden, 0, hidden, pooled};
+  return parts;
 }
 
 Result<Built> build(const Source& source, const BuildOptions& options) {

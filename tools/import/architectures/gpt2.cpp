@@ -33,6 +33,8 @@ Result<DecoderParts> declare(Weights& weights, Fields& config) {
   s.context = config.integer("n_positions", 1, kMost);
   const double eps = config.number_or("layer_norm_epsilon", 1e-12, 1, 1e-5);
   const std::string activation = config.text_or("activation_function", "gelu_new");
+  p.embedding_dropout = config.number_or("embd_pdrop", 0, 0.999, 0.1);
+  p.residual_dropout = config.number_or("resid_pdrop", 0, 0.999, 0.1);
   const bool is_tied = config.boolean_or("tie_word_embeddings", true);
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(s.width % s.heads == 0, Code::bad_file,

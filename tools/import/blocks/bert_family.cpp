@@ -18,6 +18,8 @@ Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_
   const double eps = config.number_or("layer_norm_eps", 1e-12, 1, 1e-12);
   const std::string activation = config.text_or("hidden_act", "gelu");
   const std::string kind = config.text_or("position_embedding_type", "absolute");
+  const double hidden = config.number_or("hidden_dropout_prob", 0, 0.999, 0.1);
+  const double pooled = config.number_or("classifier_dropout", 0, 0.999, hidden);
   const bool is_decoder = config.boolean_or("is_decoder", false);
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(kind == "absolute", Code::unsupported,
@@ -31,7 +33,9 @@ Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_
       "encoder.layer",        "attention.self.query",   "attention.self.key",
       "attention.self.value", "attention.output.dense", "attention.output.LayerNorm",
       "intermediate.dense",   "output.dense",           "output.LayerNorm"};
-  return declare_encoder(weights, s, names, true, eps, std::move(known));
+  EncoderParts parts = declare_encoder(weights, s, names, true, eps, std::move(known));
+  parts.dropout = {hidden, hidden, hidden, pooled};
+  return parts;
 }
 
 }  // namespace bowline::import

@@ -31,9 +31,12 @@ class Decoder {
     }
   }
 
-  Status add_loss() {
+  Status add_loss(bool dropout) {
     GraphBuilder g(model_, "loss");
+    embedding_dropout_ = dropout ? p_.embedding_dropout : 0;
+    residual_dropout_ = dropout ? p_.residual_dropout : 0;
     const Value logits = whole(g);
+    embedding_dropout_ = residual_dropout_ = 0;
     const Value labels = g.input("labels", DType::i32, {"batch", "seq"});
     g.output("loss", g.op("CrossEntropy", {logits, labels}));
     return g.finish();
@@ -95,6 +98,7 @@ class Decoder {
                              : g.op("Slice", {l.read(*p_.positions)}, {{"length", "seq"}});
       x = l.add(x, rows);
     }
+    x = l.dropout(x, embedding_dropout_, 0);
     return g
         .repeat(static_cast<int>(s_.layers), {x},
                 [&](GraphBuilder& body, const std::vector<Value>& carried) {
@@ -109,12 +113,13 @@ class Decoder {
 
   Value layer(GraphBuilder& g, Value x, const Site& site) {
     Layers l(g, dtype_);
-    x = l.add(x, attention(l, l.norm(x, p_.attention_norm), site));
+    const Value attended = attention(l, l.norm(x, p_.attention_norm), site);
+    x = l.add(x, l.dropout(attended, residual_dropout_, 1));
     const Value y = l.norm(x, p_.feed_forward_norm);
     const Value up = l.linear(y, p_.up);
     const Value inner = p_.gate ? l.mul(l.activate(l.linear(y, *p_.gate), p_.activation), up)
                                 : l.activate(up, p_.activation);
-    return l.add(x, l.linear(inner, p_.down));
+    return l.add(x, l.dropout(l.linear(inner, p_.down), residual_dropout_, 2));
   }
 
   Value attention(Layers& l, Value x, const Site& site) {
@@ -181,18 +186,21 @@ class Decoder {
   const DecoderSizes& s_;
   DType dtype_;
   DType kv_dtype_;
+  double embedding_dropout_ = 0;  // of the graph that is built
+  double residual_dropout_ = 0;
   Weight keys_;
   Weight values_;
 };
 
 }  // namespace
 
-Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype) {
+Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
+                   const BuildOptions& options) {
   BOWLINE_TRY(model.dim("rows", {.counted = true}));
   BOWLINE_TRY(model.dim("kv_length", {.counted = true}));
-  Decoder decoder(model, weights, parts, kv_dtype);
+  Decoder decoder(model, weights, parts, options.kv_dtype);
   BOWLINE_TRY(Status(weights.status()));
-  BOWLINE_TRY(decoder.add_loss());
+  BOWLINE_TRY(decoder.add_loss(options.dropout));
   BOWLINE_TRY(decoder.add_forward());
   BOWLINE_TRY(decoder.add_prefill());
   return decoder.add_decode();
@@ -206,7 +214,7 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
   Weights weights(source, options, out.model);
   BOWLINE_ASSIGN(const DecoderParts parts, declare(weights));
   BOWLINE_TRY(Status(weights.status()));
-  BOWLINE_TRY(add_decoder(out.model, weights, parts, options.kv_dtype));
+  BOWLINE_TRY(add_decoder(out.model, weights, parts, options));
   BOWLINE_TRY(weights.finish(out));
   BOWLINE_TRY(out.model.set_metadata("context_length", std::to_string(parts.sizes.context)));
   BOWLINE_TRY(out.model.set_metadata("vocabulary", std::to_string(parts.sizes.vocabulary)));

@@ -44,10 +44,14 @@ struct DecoderParts {
   Activation activation;
   Norm final_norm;
   Weight head;
+  // Rates of dropout while it is trained: of the embeddings, and of what each part of a layer adds.
+  double embedding_dropout = 0;
+  double residual_dropout = 0;
 };
 
 // Adds the cache and the entry points loss, forward, prefill and decode. Errors  unsupported; internal.
-Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype);
+Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
+                   const BuildOptions& options);
 
 // Builds, from what a part declares: the model, its entry points, values and metadata.
 Result<Built> build_decoder(const Source& source, const BuildOptions& options,

@@ -53,6 +53,7 @@ class Encoder {
 
   Status add_loss(const std::string& pooling, const Head& head, const BuildOptions& options) {
     GraphBuilder g(model_, "loss");
+    rates_ = options.dropout ? p_.dropout : EncoderParts::Dropout();
     const Value scores = logits(g, pooling, head);
     const Value weights = g.parameter(std::get<Parameter>(head.class_weights.of));
     if (options.multi_label) {
@@ -80,7 +81,7 @@ class Encoder {
     }
     x = l.add(x, g.op("Slice", {l.read(p_.positions)},
                       {{"start", s_.first_position}, {"length", "seq"}}));
-    x = l.norm(x, p_.embedding_norm);
+    x = l.dropout(l.norm(x, p_.embedding_norm), rates_.embedding, 0);
     x = g.repeat(static_cast<int>(s_.layers), {x},
                  [&](GraphBuilder& body, const std::vector<Value>& carried) {
                    return std::vector{layer(body, carried[0], body.capture(r.lengths))};
@@ -99,9 +100,10 @@ class Encoder {
     const Value seen =
         g.op("Attention", {heads(p_.q), heads(p_.k), heads(p_.v), lengths}, {{"mask", "lengths"}});
     const Value attended = l.linear(l.reshape(seen, {"batch", "seq", s_.width}), p_.out);
-    x = l.norm(l.add(attended, x), p_.attention_norm);
+    x = l.norm(l.add(l.dropout(attended, rates_.attention, 1), x), p_.attention_norm);
     const Value inner = l.activate(l.linear(x, p_.up), p_.activation);
-    return l.norm(l.add(l.linear(inner, p_.down), x), p_.feed_forward_norm);
+    const Value changed = l.dropout(l.linear(inner, p_.down), rates_.feed_forward, 2);
+    return l.norm(l.add(changed, x), p_.feed_forward_norm);
   }
 
   Value logits(GraphBuilder& g, const std::string& pooling, const Head& head) {
@@ -112,6 +114,7 @@ class Encoder {
     if (head.projection) {
       x = l.activate(l.linear(x, *head.projection), head.activation);
     }
+    x = l.dropout(x, rates_.pooled, 3);
     return l.cast(l.linear(x, head.classifier), dtype_, DType::f32);
   }
 
@@ -133,6 +136,7 @@ class Encoder {
   const EncoderParts& p_;
   const EncoderSizes& s_;
   DType dtype_;
+  EncoderParts::Dropout rates_ = {};  // of the graph that is built
 };
 
 // Whether the source has a head for the classes of whole sequences.

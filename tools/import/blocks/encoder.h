@@ -28,6 +28,14 @@ struct EncoderParts {
   Linear up, down;
   Activation activation;
   Norm feed_forward_norm;  // behind the sum
+  // Rates of dropout while it is trained: of the embeddings, of what attention and the feed-forward part add, of what the classes read.
+  struct Dropout {
+    double embedding = 0;
+    double attention = 0;
+    double feed_forward = 0;
+    double pooled = 0;
+  };
+  Dropout dropout = {};
 };
 
 // How an architecture names what its layers are made of; the tensors of the layers begin with "<layers>.{}.".

@@ -68,6 +68,10 @@ Value Layers::activate(Value x, const Activation& activation) {
   return g.op(activation.op, {x}, activation.attributes);
 }
 
+Value Layers::dropout(Value x, double rate, int stream) {
+  return rate == 0 ? x : g.op("Dropout", {x}, {{"rate", rate}, {"stream", stream}});
+}
+
 Value Layers::reshape(Value x, std::vector<GraphDim> dims) {
   return g.op("Reshape", {x}, {{"dims", std::move(dims)}});
 }

@@ -43,6 +43,8 @@ class Layers {
   Value add(Value a, Value b) { return g.op("Add", {a, b}); }
   Value mul(Value a, Value b) { return g.op("Mul", {a, b}); }
   Value reshape(Value x, std::vector<GraphDim> dims);
+  // Of a training; `stream` tells apart those of one graph. A rate of 0 is none.
+  Value dropout(Value x, double rate, int stream);
 
   GraphBuilder& g;
 
