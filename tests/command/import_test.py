@@ -2,6 +2,8 @@
 """bowline import: what it says of a file that is none, and a model that runs afterwards."""
 
 import json
+import pathlib
+import shutil
 import unittest
 
 import harness
@@ -76,6 +78,56 @@ class Import(harness.Case):
         self.onnx.unlink()
         self.expect(self.call("--dim", "batch=2"), BAD_FILE, "cannot be read")
         self.assertFalse(self.out.exists())
+
+
+FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "import" / "fixtures"
+
+
+class ImportOfHuggingFace(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.source, self.out = self.folder / "source", self.folder / "m.bowline"
+
+    def call(self, name, *arguments):
+        shutil.rmtree(self.source, ignore_errors=True)
+        shutil.copytree(FIXTURES / name, self.source)
+        return run("import", self.source, "--out", self.out, *arguments)
+
+    def test_every_tensor_is_in_the_report(self):
+        made = self.call("llama3")
+        self.expect(made, OK, "llama from Hugging Face, task generate", "20 tensors: 20 taken, 0 tied, 0 dropped",
+                    "taken   model.layers.{0..1}.mlp.up_proj.weight (2)  F32[48,32]", "model.embed_tokens.weight, lm_head.weight",
+                    "entry point decode", "context_length = 320")
+        self.expect(run("inspect", self.out), OK, "lm_head.weight")
+
+    def test_json(self):
+        made = self.call("bert_classes", "-o", "json")
+        self.expect(made, OK)
+        report = json.loads(made.stdout)
+        self.assertEqual((report["task"], report["metadata"]["pooling"]), ("classify", "cls"))
+        self.assertEqual({t["use"] for t in report["tensors"]}, {"taken"})
+        self.assertEqual([e["name"] for e in report["entries"]], ["forward", "classify", "loss"])
+
+    def test_classes_of_a_file(self):
+        (self.folder / "labels.txt").write_bytes(b"admin\r\nlibs\n\n")
+        made = self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--dtype", "bf16")
+        self.expect(made, OK, "task classify", "The head of 2 classes is new", "pooling = mean")
+        (self.folder / "labels.txt").write_text("admin\nadmin\n")
+        self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), USAGE,
+                    "label admin stands twice")
+
+    def test_what_is_wrong_leaves_no_file(self):
+        self.expect(self.call("llama", "--tie", "model.norm.weight", "lm_head.weight"), USAGE, "values differ")
+        self.expect(self.call("llama", "--task", "embed"), BAD_FILE, "A decoder generates")
+        self.expect(self.call("llama", "--task", "sing"), USAGE, "sing")
+        (self.source / "model.safetensors").write_bytes(b"12345")
+        self.expect(run("import", self.source, "--out", self.out), BAD_FILE, "too few for the length of a header")
+        self.expect(run("import", self.folder / "none", "--out", self.out), BAD_FILE, "none")
+        self.assertFalse(self.out.exists())
+
+    def test_a_file_of_gguf_is_known_by_its_begin(self):
+        (self.folder / "m.bin").write_bytes(b"GGUF")
+        self.expect(run("import", self.folder / "m.bin", "--out", self.out), BAD_FILE, "m.bin")
 
 
 if __name__ == "__main__":

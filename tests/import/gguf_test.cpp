@@ -1,0 +1,69 @@
+// Files of GGUF become models that compute what transformers does with the numbers that the file says (tests/gguf/data, made by
+// tools/make_golden/gguf_files.py).
+#include "fixtures.h"
+#include "gguf/read.h"
+
+namespace bowline::test {
+namespace {
+
+std::string data(const std::string& file) { return BOWLINE_GGUF_DATA "/" + file; }
+
+using Case = std::tuple<const char*, const char*>;  // numbers, device
+
+class Gguf : public testing::TestWithParam<Case> {};
+
+// In f32, as transformers computes; codes stay codes. The tolerance is that of models_test.cpp.
+TEST_P(Gguf, LogitsAreThoseOfTransformers) {
+  const auto& [numbers, device_name] = GetParam();
+  BOWLINE_NEED(why_missing(device_name));
+  const auto source = gguf::read(data(std::string("llama_") + numbers + ".gguf"));
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  auto built = build_model(source.value(), {.dtype = DType::f32});
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  Model& model = built.value().model;
+  const auto device = Device::open(device_name);
+  ASSERT_TRUE(device.ok()) << device.status().message();
+  ASSERT_FINE(model.to(device.value()));
+
+  constexpr int64_t kBatch = 2, kSeq = 12, kVocabulary = 64;
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < kBatch * kSeq; ++i) {
+    ids.push_back(i * 5 % kVocabulary);
+  }
+  const std::vector<BoundDim> dims = {{"batch", kBatch}, {"seq", kSeq}};
+  auto session = Session::create(model, device.value(), "forward", dims);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  std::vector<float> logits(kBatch * kSeq * kVocabulary), right(logits.size());
+  const Numbers tokens = numbers_of({kBatch, kSeq}, ids);
+  const Tensor in[] = {tokens.tensor("tokens")};
+  const Tensor out[] = {{"logits", DType::f32, {kBatch, kSeq, kVocabulary}, logits.data()}};
+  ASSERT_FINE(session.value().run(in, out));
+  std::ifstream file(data(std::string("logits_") + numbers + ".f32"), std::ios::binary);
+  const auto bytes = std::as_writable_bytes(std::span(right));
+  ASSERT_TRUE(file.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)));
+  EXPECT_LT(difference(logits, right), 1e-4);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Gguf,
+                         testing::Combine(testing::Values("f32", "f16", "bf16", "q8_0", "q4_0",
+                                                          "q4_1", "q4_k", "q6_k", "rope"),
+                                          testing::Values("cpu", "vulkan:0")),
+                         [](const auto& of) {
+                           const std::string device = std::get<1>(of.param);
+                           return std::string(std::get<0>(of.param)) + "_" +
+                                  device.substr(0, device.find(':'));
+                         });
+
+// Tensors of every architecture have names that it takes.
+TEST(GgufNames, AreThoseOfTheArchitectures) {
+  for (const char* name : {"bert", "gpt2", "llama", "qwen2", "qwen3"}) {
+    const auto source = gguf::read(data(std::string("names_") + name + ".gguf"));
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto built = build_model(source.value(), {});
+    EXPECT_TRUE(built.ok()) << name << ": " << built.status().message();
+    EXPECT_EQ(built.value().model.metadata("architecture"), name);
+  }
+}
+
+}  // namespace
+}  // namespace bowline::test
