@@ -68,6 +68,28 @@ class Models : public testing::TestWithParam<Case> {
     return out;
   }
 
+  // Steps with one batch: the loss begins where transformers has it, and falls.
+  void expect_training(std::vector<std::string> inputs, double close) {
+    const std::vector<int64_t>& tokens = expected("tokens").shape;
+    TrainOptions options;
+    options.dims = {{"batch", tokens[0]}, {"seq", tokens[1]}};
+    options.schedule.learning_rate = 3e-3f;
+    auto trainer = Trainer::create(model(), *device_, options);
+    ASSERT_TRUE(trainer.ok()) << trainer.status().message();
+    std::vector<Tensor> batch;
+    for (const std::string& i : inputs) {
+      batch.push_back(expected(i).tensor(i));
+    }
+    std::vector<float> losses;
+    for (int i = 0; i < 4; ++i) {
+      const auto step = trainer.value().micro_step(batch);
+      ASSERT_TRUE(step.ok()) << step.status().message();
+      losses.push_back(step.value()->loss);
+    }
+    EXPECT_NEAR(losses.front(), expected("loss").floats()[0], close);
+    EXPECT_LT(losses.back(), 0.9f * losses.front());
+  }
+
   std::map<std::string, Numbers> expected_;
   std::unique_ptr<import::Built> built_;
   std::optional<Device> device_;
@@ -75,7 +97,7 @@ class Models : public testing::TestWithParam<Case> {
 
 class Decoders : public Models {
  protected:
-  void decode_with(DType kv_dtype, double close);
+  void expect_decoded(double close);
 };
 
 TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
@@ -86,8 +108,8 @@ TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
   EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
 }
 
-// Rows [0, n - 1) of a prompt in two pieces, then a token at a time: what forward gives for the same rows, and so transformers.
-TEST_P(Decoders, PrefillAndDecodeAreForward) {
+// Rows of a prompt in two pieces, then a token at a time: what forward gives for the same rows, and so transformers.
+void Decoders::expect_decoded(double close) {
   const Numbers& tokens = expected("tokens");
   const Numbers& logits = expected("logits");
   const int64_t n = tokens.shape[1], vocabulary = logits.shape[2];
@@ -124,7 +146,7 @@ TEST_P(Decoders, PrefillAndDecodeAreForward) {
     ASSERT_FINE(s.run("decode", in, out, steps));
     const auto v = static_cast<size_t>(vocabulary);
     const auto right = logits.floats().subspan(static_cast<size_t>(i) * v, v);
-    EXPECT_LT(difference(row, right), kClose) << "token " << i;
+    EXPECT_LT(difference(row, right), close) << "token " << i;
     double sum = 0;
     for (const float x : row) {
       sum += std::exp(static_cast<double>(x));
@@ -136,6 +158,19 @@ TEST_P(Decoders, PrefillAndDecodeAreForward) {
     }
   }
   EXPECT_EQ(s.counters().plan_builds, 2u);  // one for each entry point, however many tokens
+}
+
+TEST_P(Decoders, PrefillAndDecodeAreForward) { expect_decoded(kClose); }
+
+// Keys and values are rounded once, to 11 bits or to 8, and so is each query: a few times 2^-11 or 2^-8 of numbers of about 2.
+TEST_P(Decoders, CachesOf16BitsAreClose) {
+  for (const auto& [dtype, close] : {std::pair(DType::f16, 0.01), {DType::bf16, 0.1}}) {
+    auto built = import_folder(fixture(name()), {.kv_dtype = dtype});
+    ASSERT_TRUE(built.ok()) << built.status().message();
+    *built_ = std::move(built).value();
+    ASSERT_FINE(model().to(*device_));
+    expect_decoded(close);
+  }
 }
 
 // Tokens that the model gives one after the other, each of them fed back.
@@ -162,6 +197,17 @@ TEST_P(Decoders, GreedyTokensAreThoseOfTransformers) {
     }
   }
   EXPECT_EQ(given, std::vector<int32_t>(right.begin(), right.end()));
+}
+
+TEST_P(Decoders, ATrainingLowersTheLoss) { expect_training({"tokens", "labels"}, kClose); }
+
+// The masters are f32, what is computed has 8 bits.
+TEST_P(Decoders, ATrainingInBf16LowersTheLoss) {
+  auto built = import_folder(fixture(name()), {.dtype = DType::bf16});
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  *built_ = std::move(built).value();
+  ASSERT_FINE(model().to(*device_));
+  expect_training({"tokens", "labels"}, 0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Decoders,
@@ -200,6 +246,12 @@ TEST_P(Encoders, ClassesAndTheirLossAreThoseOfTransformers) {
   EXPECT_LT(difference(given, logits.floats()), kClose);
   const std::vector<float> loss = run("loss", {"tokens", "lengths", "labels"}, "loss", {});
   EXPECT_LT(difference(loss, expected("loss").floats()), kClose);
+}
+
+TEST_P(Encoders, ATrainingLowersTheLoss) {
+  if (has_head()) {
+    expect_training({"tokens", "lengths", "labels"}, kClose);
+  }
 }
 
 TEST_P(Encoders, PooledRowsAreThoseOfTransformers) {
