@@ -2,12 +2,12 @@
 #include "onnx/import.h"
 
 #include <cctype>
-#include <chrono>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "architectures/architecture.h"
+#include "bowline_text.h"
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/require.h"
@@ -311,9 +311,30 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
           {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
+// A tokenizer that gives ids which the model has not is refused; one that cannot be used is said so, as the model works without.
+Status check_tokenizer(Built& built) {
+  if (!built.model.asset("tokenizer").ok()) {
+    built.notes.push_back("The source has no tokenizer: the model takes ids alone.");
+    return {};
+  }
+  const Result<Tokenizer> tokenizer = Tokenizer::from(built.model);
+  if (!tokenizer.ok()) {
+    built.notes.push_back(
+        fmt::format("The tokenizer cannot be used: {}", tokenizer.status().message()));
+    return {};
+  }
+  const auto rows = static_cast<size_t>(std::stoull(built.model.metadata("vocabulary")));
+  BOWLINE_REQUIRE_CODE(tokenizer.value().size() <= rows, Code::bad_file,
+                       "The tokenizer has ids up to {}, the embedding has {} rows.",
+                       tokenizer.value().size() - 1, rows);
+  built.notes.push_back(fmt::format("The tokenizer is {} with {} ids.", tokenizer.value().kind(),
+                                    tokenizer.value().size()));
+  return {};
+}
+
 Result<int> import_text_model(const ImportFlags& o, const Source& source) {
   BOWLINE_ASSIGN(const import::BuildOptions options, build_options(o));
-  const Result<Built> made = build_model(source, options);
+  Result<Built> made = build_model(source, options);
   if (made.status().code() == Code::bad_argument) {
     return fail_flags(
         Status(made.status()).at(fmt::format("While importing \"{}\".", escaped(o.model))));
@@ -325,7 +346,8 @@ Result<int> import_text_model(const ImportFlags& o, const Source& source) {
                           .at(fmt::format("While importing \"{}\".", escaped(o.model)))
                           .message());
   }
-  const Built& built = made.value();
+  Built& built = made.value();
+  BOWLINE_TRY(check_tokenizer(built).at(fmt::format("While importing \"{}\".", escaped(o.model))));
   BOWLINE_TRY(built.model.save_compacted(o.out).status());
   BOWLINE_ASSIGN(const ModelInfo info, built.model.describe());
   uint64_t bytes = 0;
