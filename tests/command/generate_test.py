@@ -38,7 +38,7 @@ class Terminal:
                 data = b""
             if not data:
                 raise AssertionError(f"The end, and no {text!r} in {self.seen!r}")
-            self.seen += data.decode()
+            self.seen += data.decode(errors="replace")
         before, self.seen = self.seen.split(text, 1)
         return before
 
@@ -185,7 +185,7 @@ class Chat(Case):
         self.assertIn(", 0 of them from the cache", first)
         read = int(first.split()[1])
         kept = int(second.split()[3])
-        self.assertGreaterEqual(kept, read)
+        self.assertGreaterEqual(kept, read - 1)  # the last token of a text is always read again
 
     def test_ctrl_c_ends_an_answer_and_the_next_one_comes(self):
         terminal = self.terminal("chat", self.lm, *self.FLAGS, "-n", LONG)

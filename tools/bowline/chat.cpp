@@ -106,6 +106,7 @@ class Chat {
 };
 
 Result<int> run(const ChatOptions& o) {
+  watch_interrupts();
   BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
   BOWLINE_ASSIGN(text::ChatFormat format, o.chat_format.empty()
                                               ? text::ChatFormat::from(of->model)

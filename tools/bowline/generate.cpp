@@ -37,6 +37,7 @@ Result<std::string> read_stdin() {
 }
 
 Result<int> run(const GenerateOptions& o) {
+  watch_interrupts();
   BOWLINE_ASSIGN(const std::string prompt,
                  o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));
   BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
