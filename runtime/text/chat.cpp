@@ -1,6 +1,6 @@
 // ChatFormat: a template, parsed once.
-#include "chat_formats.h"
-#include "chat_template.h"
+#include "text/chat_formats.h"
+#include "text/chat_template.h"
 
 namespace bowline::text {
 

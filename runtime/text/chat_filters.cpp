@@ -1,8 +1,8 @@
 // Filters, tests, methods and functions of a chat template: those that chat templates use.
 #include <ctime>
 
-#include "chat_render.h"
-#include "chat_strings.h"
+#include "text/chat_render.h"
+#include "text/chat_strings.h"
 
 namespace bowline::text::chat {
 namespace {

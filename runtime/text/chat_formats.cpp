@@ -1,5 +1,5 @@
 // The formats as templates, after the public descriptions of the models that brought them.
-#include "chat_formats.h"
+#include "text/chat_formats.h"
 
 namespace bowline::text::chat {
 namespace {

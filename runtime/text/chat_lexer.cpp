@@ -1,6 +1,6 @@
 // Text to tokens, with the white space that tags take away.
-#include "chat_strings.h"
-#include "chat_template.h"
+#include "text/chat_strings.h"
+#include "text/chat_template.h"
 
 namespace bowline::text::chat {
 namespace {

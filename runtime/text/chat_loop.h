@@ -2,7 +2,7 @@
 // since the condition may read a namespace that the body changes.
 #pragma once
 
-#include "chat_template.h"
+#include "text/chat_template.h"
 
 namespace bowline::text::chat {
 

@@ -1,5 +1,5 @@
 // Tokens to a tree, by the grammar of Jinja2.
-#include "chat_template.h"
+#include "text/chat_template.h"
 
 namespace bowline::text::chat {
 namespace {

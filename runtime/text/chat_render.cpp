@@ -1,8 +1,8 @@
 // A tree to text.
-#include "chat_render.h"
+#include "text/chat_render.h"
 
-#include "chat_loop.h"
-#include "chat_strings.h"
+#include "text/chat_loop.h"
+#include "text/chat_strings.h"
 
 namespace bowline::text::chat {
 namespace {

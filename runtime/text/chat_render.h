@@ -1,8 +1,8 @@
 // What filters, tests and methods see of a rendering.
 #pragma once
 
-#include "chat_strings.h"
-#include "chat_template.h"
+#include "text/chat_strings.h"
+#include "text/chat_template.h"
 
 namespace bowline::text::chat {
 

@@ -1,4 +1,4 @@
-#include "chat_strings.h"
+#include "text/chat_strings.h"
 
 namespace bowline::text::chat {
 namespace {

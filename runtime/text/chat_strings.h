@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "chat_value.h"
+#include "text/chat_value.h"
 
 namespace bowline::text::chat {
 

@@ -5,7 +5,7 @@
 #include <deque>
 #include <map>
 
-#include "chat_value.h"
+#include "text/chat_value.h"
 
 namespace bowline::text::chat {
 

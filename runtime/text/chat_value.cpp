@@ -1,7 +1,7 @@
-#include "chat_value.h"
+#include "text/chat_value.h"
 
-#include "chat_loop.h"
-#include "chat_strings.h"
+#include "text/chat_loop.h"
+#include "text/chat_strings.h"
 
 namespace bowline::text::chat {
 namespace {

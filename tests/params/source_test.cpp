@@ -123,8 +123,8 @@ TEST(SourcesThatDoNotFit, ChangeNothing) {
   Asked asked;
   Model m;
   const Parameter w = must(m.parameter("w", {4, 32}, Init::ones()));
-  (void)must(m.tied_parameter("part", w, View{.row_start = 1, .rows = 2}));
-  (void)must(m.tied_parameter("turned", w, View{.transpose = true}));
+  (void)must(m.tied_parameter("part", w, View{.row_start = 1, .rows = 2, .shape = {}}));
+  (void)must(m.tied_parameter("turned", w, View{.shape = {}, .transpose = true}));
   (void)must(m.parameter("b", {32}, Init::ones()));
   GraphBuilder g(m, "g");
   g.output("y", g.op("Add", {g.input("x", DType::f32, {4, 32}), g.parameter(w)}));

@@ -1,9 +1,9 @@
 // bowline generate: goes on with a text.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
+#include "common/files.h"
 #include "common/generation.h"
 #include "common/interrupt.h"
 #include "common/require.h"
@@ -17,24 +17,6 @@ struct GenerateOptions {
   std::string prompt = "-";
   std::string format = "text";
 };
-
-constexpr size_t kMostPromptBytes = size_t{64} << 20;
-
-// All of stdin.
-Result<std::string> read_stdin() {
-  std::string text;
-  char buffer[65536];
-  for (;;) {
-    const ssize_t n = read(STDIN_FILENO, buffer, sizeof(buffer));
-    BOWLINE_REQUIRE_CODE(n >= 0, Code::io_error, "Standard input cannot be read.");
-    if (n == 0) {
-      return text;
-    }
-    text.append(buffer, static_cast<size_t>(n));
-    BOWLINE_REQUIRE(text.size() <= kMostPromptBytes,
-                    "The prompt on standard input has more than {} bytes.", kMostPromptBytes);
-  }
-}
 
 Result<int> run(const GenerateOptions& o) {
   watch_interrupts();

@@ -317,7 +317,7 @@ Status check_tokenizer(Built& built) {
     built.notes.push_back("The source has no tokenizer: the model takes ids alone.");
     return {};
   }
-  const Result<Tokenizer> tokenizer = Tokenizer::from(built.model);
+  const Result<text::Tokenizer> tokenizer = text::Tokenizer::from(built.model);
   if (!tokenizer.ok()) {
     built.notes.push_back(
         fmt::format("The tokenizer cannot be used: {}", tokenizer.status().message()));

@@ -1,9 +1,9 @@
 // bowline predict: the labels of texts, or their embeddings.
 #include <algorithm>
 #include <fstream>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "common/files.h"
 #include "common/flags.h"
 #include "common/numbers.h"
 #include "common/print.h"
@@ -50,7 +50,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 Result<std::vector<std::string>> from_stdin() {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  BOWLINE_ASSIGN(const std::string text, read_stdin());
   BOWLINE_TRY(check_text("stdin", text));
   return lines_of(text);
 }

@@ -17,6 +17,7 @@ namespace bowline::command {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
+constexpr size_t kMostStdin = size_t{64} << 20;
 
 const char* kind_of(mode_t mode) {
   return S_ISDIR(mode)    ? "a directory"
@@ -89,6 +90,25 @@ Status read_regular(std::string_view what, const std::string& path, uint64_t mos
       return too_large();
     }
     BOWLINE_TRY(take({piece.data(), static_cast<size_t>(n)}));
+  }
+}
+
+Result<std::string> read_stdin() {
+  std::string text;
+  std::vector<char> piece(kPiece);
+  for (;;) {
+    const ssize_t n = ::read(STDIN_FILENO, piece.data(), piece.size());
+    if (n < 0 && errno == EINTR) {
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(n >= 0, Code::io_error, "Standard input cannot be read: {}.",
+                         std::strerror(errno));
+    if (n == 0) {
+      return text;
+    }
+    text.append(piece.data(), static_cast<size_t>(n));
+    BOWLINE_REQUIRE(text.size() <= kMostStdin, "Standard input has more than {} bytes.",
+                    kMostStdin);
   }
 }
 

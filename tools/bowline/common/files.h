@@ -36,6 +36,9 @@ Result<Descriptor> open_regular(std::string_view what, const std::string& path, 
 Status read_regular(std::string_view what, const std::string& path, uint64_t most,
                     const std::function<Status(std::string_view piece)>& take);
 
+// All of standard input, at most 64 MiB. Errors  io_error: it cannot be read. bad_argument: it has more.
+Result<std::string> read_stdin();
+
 // Both paths lead to the same file, or would when the file is made. An empty path leads nowhere.
 bool same_place(const std::string& a, const std::string& b);
 
