@@ -23,7 +23,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/gguf/data"
 MODELS = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"]
-ENCODED = {"q8_0", "q4_0", "rope"}
+ENCODED = {"q8_0", "q4_0", "q4_k", "q6_k", "rope"}  # of these some matrices
 SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # what Bowline writes as it was
 TOKENS = np.arange(24).reshape(2, 12) * 5 % 64
 # Logits are up to 10. transformers computes the same numbers in the same order; llama.cpp rounds activations to 8 bits for quantized matrices.

@@ -6,6 +6,7 @@
 #include "common/require.h"
 #include "export/gguf_metadata.h"
 #include "export/tensors.h"
+#include "source/json.h"
 
 namespace bowline::command {
 namespace {
@@ -191,9 +192,7 @@ Result<std::string> add_tokenizer(const Model& model, int64_t vocabulary, Metada
     return std::string();
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const json tokenizer = json::parse(text, nullptr, false);
-  BOWLINE_REQUIRE_CODE(!tokenizer.is_discarded(), Code::bad_file,
-                       "The asset \"tokenizer\" is no JSON.");
+  BOWLINE_ASSIGN(const json tokenizer, import::parse_json("The asset \"tokenizer\"", text));
   return add_json(model, tokenizer, vocabulary, to);
 }
 

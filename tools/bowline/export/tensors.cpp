@@ -5,6 +5,7 @@
 
 #include "common/require.h"
 #include "gguf/numbers.h"
+#include "source/json.h"
 
 namespace bowline::command {
 namespace {
@@ -20,7 +21,7 @@ Result<json> config_of(const Model& model) {
       text.has_value(),
       "The model has no asset \"config.json\", which tells other tools what it is: only "
       "models that 'bowline import' made of such ones go back to them.");
-  json config = json::parse(*text, nullptr, false);
+  BOWLINE_ASSIGN(json config, import::parse_json("The asset \"config.json\"", *text));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file,
                        "The asset \"config.json\" is no object of JSON.");
   return config;
