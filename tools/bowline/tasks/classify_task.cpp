@@ -200,7 +200,7 @@ class ClassifyTask final : public Task {
 
 // Of --labels, else of the model, else of the data.
 Result<std::vector<std::string>> choose_labels(const Model& model, const DataOptions& o,
-                                               std::span<const Example> examples) {
+                                               std::vector<std::string> of_rows) {
   BOWLINE_ASSIGN(std::vector<std::string> labels, labels_in(model));
   if (!o.labels.empty()) {
     BOWLINE_ASSIGN(const std::string bytes, read_text(o.labels, true));
@@ -211,7 +211,9 @@ Result<std::vector<std::string>> choose_labels(const Model& model, const DataOpt
     labels = std::move(given);
   }
   const bool of_data = labels.empty();
-  labels = of_data ? labels_of(examples) : std::move(labels);
+  if (of_data) {
+    labels = std::move(of_rows);
+  }
   for (const std::string& label : labels) {
     BOWLINE_REQUIRE_CODE(!label.empty() && label.find_first_of("\r\n") == std::string::npos,
                          Code::bad_file, "\"{}\" has the label \"{}\": one is a line of text.",
@@ -299,8 +301,9 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
                          "The training part of \"{}\" holds no rows.", o.data);
     BOWLINE_TRY(check_labels(data.examples, o.data, fields.several));
   }
-  BOWLINE_ASSIGN(std::vector<std::string> labels,
-                 choose_labels(model, o, data.examples.empty() ? valid.examples : data.examples));
+  std::vector<Example> all = data.examples;
+  all.insert(all.end(), valid.examples.begin(), valid.examples.end());
+  BOWLINE_ASSIGN(std::vector<std::string> labels, choose_labels(model, o, labels_of(all)));
   BOWLINE_ASSIGN(Texts train, encode(model, std::move(data.examples), o.data, labels, limit));
   BOWLINE_ASSIGN(Texts held_out,
                  encode(model, std::move(valid.examples), held_out_file, labels, limit));
