@@ -216,15 +216,15 @@ class Report(harness.Case):
         encoder, rows = self.folder / "encoder.bowline", self.folder / "rows.csv"
         self.assertEqual(run(encoder, program=os.environ["ENCODER_MODEL"]).returncode, 0)
         labels = ["knots", "ropes", "<sails>"]
-        rows.write_text("text,label\n" + "".join(f"{harness.WORDS[i % 17]} {harness.WORDS[i % 5]},{labels[i % 3]}\n" for i in range(60)))
+        rows.write_text("text,label\n" + "".join(f"{labels[i % 3]} {harness.WORDS[i % 5]},{labels[i % 3]}\n" for i in range(60)))
         out = self.folder / "out.bowline"
-        self.expect(run("finetune", encoder, "--data", rows, "--batch", 4, "--steps", 4, "--learning-rate", "0.01", "--device", "cpu",
+        self.expect(run("finetune", encoder, "--data", rows, "--batch", 8, "--steps", 8, "--learning-rate", "0.01", "--device", "cpu",
                         "--out", out, "--report", self.page, "--log", self.log), OK)
         page = self.read()
         self.expect_log(page)
         self.assertIn("<sails>", page.text())
         self.assertEqual(len([t for t in page.root.iter("table") if t.get("class") == "confusion"]), 1)
-        done = run("eval", out, "--data", rows, "--device", "cpu", "--report", self.page, "--force", "-o", "json")
+        done = run("eval", encoder, "--data", rows, "--device", "cpu", "--report", self.page, "--force", "-o", "json")
         result, page = json.loads(self.expect(done, OK).stdout), self.read()
         matrix = next(t for t in page.root.iter("table") if t.get("class") == "confusion")
         counts = [[int(td.text or 0) for td in row.iter("td")] for row in matrix.find("tbody").iter("tr")]

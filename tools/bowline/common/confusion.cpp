@@ -14,7 +14,6 @@ namespace {
 constexpr size_t kMostClasses = 40;  // of a matrix
 constexpr size_t kMostPairs = 20;
 constexpr size_t kMostCharacters = 600;
-constexpr double kStrong = 0.55;  // share of a row from which on the background is dark
 
 struct Sums {
   std::vector<uint64_t> truth;
@@ -67,12 +66,9 @@ std::string matrix_html(const Confusion& c, const Sums& sums, const std::vector<
   for (const size_t i : classes) {
     out += fmt::format("<tr><th scope=\"row\">{}</th>", html_text(c.labels[i]));
     for (const size_t j : classes) {
-      const double s = share(c.at(i, j), sums.truth[i]);
-      out += fmt::format("<td{} style=\"--share:{:.3f}\">{}</td>",
-                         i == j        ? (s > kStrong ? " class=\"hit strong\"" : " class=\"hit\"")
-                         : s > kStrong ? " class=\"strong\""
-                                       : "",
-                         s, c.at(i, j) == 0 ? "" : grouped(c.at(i, j)));
+      out +=
+          fmt::format("<td{} style=\"--share:{:.3f}\">{}</td>", i == j ? " class=\"hit\"" : "",
+                      share(c.at(i, j), sums.truth[i]), c.at(i, j) == 0 ? "" : grouped(c.at(i, j)));
     }
     out += "</tr>\n";
   }

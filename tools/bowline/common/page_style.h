@@ -91,8 +91,7 @@ thead th { border-top: 0; color: var(--soft); font-weight: 600; white-space: now
 details { margin: .25rem 0; }
 summary { cursor: pointer; color: var(--link); width: fit-content; max-width: 100%; overflow-wrap: anywhere; }
 .confusion td { text-align: right; padding: .3rem .55rem; min-width: 2.6rem; font-variant-numeric: tabular-nums; border: 1px solid var(--paper);
-  background: color-mix(in srgb, var(--c0) calc(var(--share) * 100%), var(--panel)); }
-.confusion td.strong { color: var(--on); }
+  background: color-mix(in srgb, var(--c0) calc(var(--share) * 50%), var(--panel)); }
 .confusion td.hit { outline: 1px solid var(--soft); outline-offset: -2px; }
 .confusion thead th { writing-mode: vertical-rl; transform: rotate(180deg); vertical-align: bottom; padding: .4rem .2rem; font-weight: 400; }
 .confusion thead th.corner { writing-mode: horizontal-tb; transform: none; }
