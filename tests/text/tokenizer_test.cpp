@@ -160,7 +160,7 @@ TEST_P(Kind, AnyIdsDecodeToUtf8) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizers, Kind, testing::ValuesIn(kinds()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& kind) { return kind.param; });
 
 // A GGUF file says less than a tokenizer.json: ids are the same, offsets are not trimmed.
 TEST(Gguf, GivesTheIdsOfTheFixtures) {

@@ -16,6 +16,7 @@ struct ChatOptions {
   GenerationFlags of;
   std::string system;
   std::string chat_format;
+  std::string format = "text";
 };
 
 class Chat {
@@ -76,11 +77,20 @@ class Chat {
       fail(a.status());
       return {};
     }
-    print("\n");
-    flush(stdout);
-    print_rates(a.value());
+    show(a.value());
     messages_.push_back({"assistant", a.value().text});
     return {};
+  }
+
+  // What is not on the terminal yet.
+  void show(const Answer& a) const {
+    if (o_.format == "json") {
+      print_json_line(json_of(a));
+    } else {
+      print("\n");
+      print_rates(a);
+    }
+    flush(stdout);
   }
 
   // What is in the cache of the conversation so far is not read again.
@@ -90,8 +100,8 @@ class Chat {
     BOWLINE_ASSIGN(const text::Encoding encoded,
                    of_.tokenizer.encode(text, {.special_tokens = false}));
     defer_interrupts();
-    return answer(of_, o_.of, encoded.ids, [](std::string_view piece) {
-      if (!piece.empty()) {
+    return answer(of_, o_.of, encoded.ids, [this](std::string_view piece) {
+      if (!piece.empty() && o_.format == "text") {
         print("{}", Lines{piece});
         flush(stdout);
       }
@@ -125,6 +135,9 @@ void add_chat(CLI::App& app, Context& context) {
   verb->add_option("--system", o->system, "The message that the conversation begins with");
   verb->add_option("--chat-format", o->chat_format,
                    "How messages become one text (default: as the model says)");
+  verb->add_option("-o,--format", o->format, "json: a line of JSON for each answer, whole")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   on_run(verb, context, [o] { return run(*o); });
 }
 

@@ -33,14 +33,9 @@ Result<int> run(const GenerateOptions& o) {
                    }
                  }));
   if (is_json) {
-    print_json({{"device", of->device},
-                {"prompt_tokens", a.prompt},
-                {"tokens", a.ids},
-                {"text", a.text},
-                {"finish_reason", a.finish_reason},
-                {"prompt_tokens_per_second", a.prompt_rate()},
-                {"first_token_seconds", a.first_seconds},
-                {"tokens_per_second", a.rate()}});
+    nlohmann::json out = json_of(a);
+    out["device"] = of->device;
+    print_json(out);
   } else {
     print("\n");
     flush(stdout);

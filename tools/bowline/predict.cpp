@@ -214,10 +214,6 @@ class Predictor {
   bool several_ = false;
 };
 
-void print_row(const nlohmann::json& row) {
-  print("{}\n", row.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
-}
-
 // A line per text: its label with the probability, or its numbers.
 void print_plain(const nlohmann::json& row) {
   if (row.contains("embedding")) {
@@ -249,7 +245,7 @@ Result<int> run(const PredictOptions& o) {
   BOWLINE_ASSIGN(const std::vector<std::vector<float>> values, predictor.run());
   for (size_t i = 0; i < texts.size(); ++i) {
     const nlohmann::json row = predictor.json_of(texts[i], values[i]);
-    (o.format == "json" ? print_row : print_plain)(row);
+    (o.format == "json" ? print_json_line : print_plain)(row);
   }
   return static_cast<int>(kOk);
 }

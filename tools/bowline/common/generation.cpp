@@ -166,6 +166,16 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
   return out;
 }
 
+nlohmann::json json_of(const Answer& a) {
+  return {{"prompt_tokens", a.prompt},
+          {"tokens", a.ids},
+          {"text", a.text},
+          {"finish_reason", a.finish_reason},
+          {"prompt_tokens_per_second", a.prompt_rate()},
+          {"first_token_seconds", a.first_seconds},
+          {"tokens_per_second", a.rate()}};
+}
+
 void print_rates(const Answer& a) {
   print(stderr,
         "prompt  {} tokens, {} of them from the cache, {:.1f} tokens/s\n"

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,9 @@ struct Answer {
 // Goes on behind `prompt`. `show` gets the text piece by piece. Ctrl-C ends it.
 Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<const int32_t> prompt,
                       const std::function<void(std::string_view)>& show);
+
+// All of it.
+nlohmann::json json_of(const Answer& answer);
 
 // One line on stderr: rates, and the time to the first token.
 void print_rates(const Answer& answer);

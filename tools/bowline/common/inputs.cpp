@@ -142,22 +142,19 @@ TextShape text_shape(const InputInfo& input, std::span<const BoundDim> dims) {
   return out;
 }
 
-// Of a file or a list of numbers; none: it is made once its shape is known.
-Result<std::optional<Array>> read(const InputInfo& input, const std::string& what,
-                                  std::span<const BoundDim> dims) {
+// Of a file or a list of numbers. False: it is made once its shape is known.
+Result<bool> read(const InputInfo& input, const std::string& what, std::span<const BoundDim> dims,
+                  Array& array) {
   const bool file = what[0] == '@';
   if (!file && !is_numbers(what)) {
-    return std::optional<Array>();
+    return false;
   }
   const std::string path = what.substr(file ? 1 : 0);
-  Result<Array> array =
-      !file ? parse_text_array(what, "--input " + input.name, text_shape(input, dims))
-      : is_text_path(path) ? read_text_array(path, text_shape(input, dims))
-                           : read_npy(path);
-  if (!array.ok()) {
-    return std::move(array).status();
-  }
-  return std::optional(std::move(array).value());
+  BOWLINE_ASSIGN(array,
+                 !file ? parse_text_array(what, "--input " + input.name, text_shape(input, dims))
+                 : is_text_path(path) ? read_text_array(path, text_shape(input, dims))
+                                      : read_npy(path));
+  return true;
 }
 
 // Errors  bad_argument: a dim that nothing says.
@@ -193,10 +190,9 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
     std::string& what = given.try_emplace(input.name, otherwise).first->second;
     BOWLINE_REQUIRE(!what.empty(), "Input \"{}\" of entry point \"{}\" is not given.", input.name,
                     entry.name);
-    BOWLINE_ASSIGN(std::optional<Array> given_values, read(input, what, inputs.dims));
-    read_already.push_back(given_values.has_value());
-    if (given_values) {
-      array = std::move(*given_values);
+    BOWLINE_ASSIGN(const bool is_read, read(input, what, inputs.dims, array));
+    read_already.push_back(is_read);
+    if (is_read) {
       add_dims_of(input, array, inputs.dims);
       add_dims_of(input, array, inputs.lengths);
     }

@@ -1,6 +1,7 @@
 #include "tasks/task.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "common/require.h"
@@ -9,9 +10,12 @@
 namespace bowline::command {
 namespace {
 
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::is_directory(path, error);
+// One of conversations, as mlx_lm has them.
+bool is_data_folder(const std::string& path) {
+  return std::ranges::any_of(std::array{"train", "valid", "test"}, [&](const char* part) {
+    std::error_code error;
+    return std::filesystem::exists(path + "/" + part + ".jsonl", error);
+  });
 }
 
 bool is_json_lines(const std::string& path) {
@@ -26,7 +30,7 @@ Kind kind_of(const Model& model, const DataOptions& o) {
   }
   // In a file a model that reads bytes knows no conversations: these are refused by name.
   const bool rows = !o.as_text && !reads_bytes(model) && is_json_lines(o.data);
-  return is_folder(o.data) || rows ? Kind::chat : Kind::text;
+  return is_data_folder(o.data) || rows ? Kind::chat : Kind::text;
 }
 
 // A flag that says nothing to a task is a mistake.

@@ -1,12 +1,14 @@
 #include "gguf/write.h"
 
+#include <cstring>
+
 namespace bowline::gguf {
 namespace {
 
 template <class T>
 void append(std::vector<std::byte>& out, T value) {
-  const auto* const from = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), from, from + sizeof(value));
+  out.resize(out.size() + sizeof(value));
+  std::memcpy(out.data() + out.size() - sizeof(value), &value, sizeof(value));
 }
 
 void append_text(std::vector<std::byte>& out, std::string_view text) {
