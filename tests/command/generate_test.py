@@ -221,11 +221,14 @@ class Chat(Case):
         self.assertEqual(terminal.wait(), OK)
 
     def test_a_line_of_json_for_each_answer(self):
-        done = run("chat", self.lm, *self.FLAGS, "-n", 4, "-o", "json", input="one\ntwo\n")
-        answers = [json.loads(line) for line in self.expect(done, OK).stdout.splitlines()]
-        self.assertEqual([len(a["tokens"]) for a in answers], [4, 4])
-        plain = run("chat", self.lm, *self.FLAGS, "-n", 4, input="one\ntwo\n")
-        self.assertEqual(plain.stdout, "".join(escaped(a["text"]) + "\n" for a in answers))
+        def chat():
+            done = run("chat", self.lm, *self.FLAGS, "-n", 4, "-o", "json", input="one\ntwo\n")
+            return [json.loads(line) for line in self.expect(done, OK).stdout.splitlines()]
+
+        answers = chat()
+        self.assertEqual([(a["finish_reason"], len(a["tokens"])) for a in answers], [("length", 4)] * 2)
+        self.assertLess(answers[0]["prompt_tokens"], answers[1]["prompt_tokens"])  # the conversation so far
+        self.assertEqual([a["tokens"] for a in chat()], [a["tokens"] for a in answers])
 
     def test_a_conversation_that_is_too_long_is_said_to_be(self):
         done = run("chat", self.lm, "--chat-format", "chatml", "--device", "cpu", "--ctx-size", 40, input="one\n")
