@@ -1,6 +1,7 @@
 // Adapters of peft: what peft computes with them, the same tensors when they are written again, a training run beside peft's, and damaged
 // folders. make_peft_fixtures.py made the fixtures.
 #include <bowline.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -80,7 +81,9 @@ std::vector<float> logits_of(Model& model) {
 
 class Folder {
  public:
-  explicit Folder(const std::string& name) : path_(testing::TempDir() + "peft_" + name) {
+  // Tests run side by side.
+  explicit Folder(const std::string& name)
+      : path_(testing::TempDir() + "peft_" + name + "_" + std::to_string(getpid())) {
     fs::remove_all(path_);
   }
   ~Folder() { fs::remove_all(path_); }

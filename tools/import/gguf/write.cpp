@@ -1,14 +1,13 @@
 #include "gguf/write.h"
 
-#include <cstring>
-
 namespace bowline::gguf {
 namespace {
 
 template <class T>
 void append(std::vector<std::byte>& out, T value) {
-  out.resize(out.size() + sizeof(value));
-  std::memcpy(out.data() + out.size() - sizeof(value), &value, sizeof(value));
+  for (const std::byte b : std::as_bytes(std::span(&value, 1))) {
+    out.push_back(b);
+  }
 }
 
 void append_text(std::vector<std::byte>& out, std::string_view text) {
