@@ -56,11 +56,11 @@ INSTANTIATE_TEST_SUITE_P(All, Gguf,
 
 // Tensors of every architecture have names that it takes.
 TEST(GgufNames, AreThoseOfTheArchitectures) {
-  for (const char* name : {"bert", "gpt2", "llama", "qwen2", "qwen3"}) {
+  for (const char* name : {"bert", "llama", "qwen2", "qwen3"}) {
     const auto source = gguf::read(data(std::string("names_") + name + ".gguf"));
     ASSERT_TRUE(source.ok()) << source.status().message();
     const auto built = build_model(source.value(), {});
-    EXPECT_TRUE(built.ok()) << name << ": " << built.status().message();
+    ASSERT_TRUE(built.ok()) << name << ": " << built.status().message();
     EXPECT_EQ(built.value().model.metadata("architecture"), name);
   }
 }

@@ -194,14 +194,6 @@ std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) 
   return common;
 }
 
-// In front of the graphs, where entries of one list have one encoding.
-void Weights::give_codes(const Tensor& t) {
-  if (status_.ok() && t.source->encoding != "plain") {
-    fail(model_.set_source(t.report.parameter, t.source->read, t.source->encoding)
-             .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
-  }
-}
-
 Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
   const Tensor* t = take(name, shape);
   if (t == nullptr) {
@@ -210,7 +202,9 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
   const DType dtype = parameter_dtype(*t);
   Result<Parameter> made = model_.parameter(name, shape, Init::zeros(), StorageRole::weight, dtype);
   fail(made.status());
-  give_codes(*t);
+  if (made.ok()) {
+    fill(*t, dtype);
+  }
   return made.ok() ? Weight{made.value(), dtype} : Weight{};
 }
 
@@ -226,8 +220,8 @@ Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t
   Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), shape,
                                                  Init::zeros(), StorageRole::weight, *dtype);
   fail(made.status());
-  for (const Tensor* t : tensors) {
-    give_codes(*t);
+  for (size_t i = 0; i < tensors.size() && made.ok(); ++i) {
+    fill(*tensors[i], *dtype);
   }
   return made.ok() ? Weight{std::move(made).value(), *dtype} : Weight{};
 }
@@ -393,23 +387,13 @@ Status Weights::check_unexpected() const {
                   shown < names.size() ? ", ..." : ""));
 }
 
-Status Weights::fill() {
-  BOWLINE_ASSIGN(const ModelInfo info, model_.describe());
-  std::map<std::string_view, const ParameterInfo*> parameters;
-  for (const ParameterInfo& p : info.parameters) {
-    parameters.emplace(p.name, &p);
-  }
-  for (const Tensor& t : tensors_) {
-    if (t.report.use != TensorReport::Use::taken || t.source->encoding != "plain") {
-      continue;
-    }
-    const SourceTensor& s = *t.source;
-    const ParameterInfo& p = *parameters.at(t.report.parameter);
-    BOWLINE_TRY(
-        model_.set_source(p.name, converted(s.read, s.dtype, p.dtype, s.bytes / size_of(s.dtype)))
-            .at(fmt::format("While taking tensor {}.", listed_name(t.report.name))));
-  }
-  return model_.materialize(options_.seed);
+void Weights::fill(const Tensor& tensor, DType dtype) {
+  const SourceTensor& s = *tensor.source;
+  ValueSource source = s.encoding == "plain"
+                           ? converted(s.read, s.dtype, dtype, s.bytes / size_of(s.dtype))
+                           : s.read;
+  fail(model_.set_source(tensor.report.parameter, std::move(source), s.encoding)
+           .at(fmt::format("While taking tensor {}.", listed_name(tensor.report.name))));
 }
 
 Status Weights::finish(Built& out) {
@@ -418,7 +402,7 @@ Status Weights::finish(Built& out) {
   BOWLINE_TRY(tie_shared());
   BOWLINE_TRY(tie_asked());
   BOWLINE_TRY(report_equal());
-  BOWLINE_TRY(fill());
+  BOWLINE_TRY(model_.materialize(options_.seed));
   for (Tensor& t : tensors_) {
     out.tensors.push_back(std::move(t.report));
   }

@@ -72,7 +72,6 @@ class Weights {
   // The tensor, which is taken now; null after a failure.
   Tensor* take(const std::string& name, const std::vector<int64_t>& shape);
   DType parameter_dtype(const Tensor& tensor) const;
-  void give_codes(const Tensor& tensor);
   // Of all that one list takes. None: they differ, which is a failure.
   std::optional<DType> common_dtype(const std::vector<Tensor*>& tensors);
   void index_names();
@@ -82,7 +81,8 @@ class Weights {
   Status tie_asked();
   Status report_equal();
   Status check_unexpected() const;
-  Status fill();
+  // Gives what the tensor has to its parameter, of this dtype. It comes before the graphs: those of one list are codes together.
+  void fill(const Tensor& tensor, DType dtype);
 
   const Source& source_;
   const BuildOptions& options_;
