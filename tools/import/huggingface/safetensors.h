@@ -1,6 +1,6 @@
 // Tensors of safetensors: a length of 8 bytes, a header in JSON, and the bytes, which are read where they lie.
 //
-// Source  https://huggingface.co/docs/safetensors, "Format".
+// Source  Hugging Face, safetensors, "Format".
 #pragma once
 
 #include <memory>

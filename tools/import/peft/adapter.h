@@ -1,6 +1,6 @@
 // Adapters as the package peft writes them: a folder with adapter_config.json and adapter_model.safetensors.
 //
-// Source  https://huggingface.co/docs/peft, "LoRA" and "PEFT checkpoint format".
+// Source  Hugging Face, PEFT, "LoRA" and "PEFT checkpoint format".
 #pragma once
 
 #include <string>
