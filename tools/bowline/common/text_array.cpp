@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <charconv>
 #include <cstring>
 
 #include "common/files.h"
+#include "common/float16.h"
 #include "common/require.h"
 
 namespace bowline::command {
@@ -121,22 +121,6 @@ Result<std::vector<int64_t>> shape_of(const Rows& rows, const std::string& where
   return rows.count % between == 0 ? Result(shape) : no_fit();
 }
 
-// The number that a half of 16 bits is.
-float float_of(DType dtype, uint16_t half) {
-  const uint32_t sign = uint32_t{half} >> 15 << 31;
-  if (dtype == DType::bf16) {
-    return std::bit_cast<float>(uint32_t{half} << 16);
-  }
-  const uint32_t exponent = half >> 10 & 31U;
-  const uint32_t fraction = half & 1023U;
-  if (exponent == 0) {
-    const float value = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -value : value;
-  }
-  const uint32_t wide = exponent == 31 ? 255U : exponent + 112U;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
-
 template <class T>
 T load(const Array& array, size_t i) {
   T value{};
@@ -149,8 +133,9 @@ std::string number_text(const Array& array, size_t i) {
     case DType::f32:
       return fmt::format("{}", load<float>(array, i));
     case DType::f16:
+      return fmt::format("{}", numbers::f32_of_f16(load<uint16_t>(array, i)));
     case DType::bf16:
-      return fmt::format("{}", float_of(array.dtype, load<uint16_t>(array, i)));
+      return fmt::format("{}", numbers::f32_of_bf16(load<uint16_t>(array, i)));
     case DType::i8:
       return fmt::format("{}", int{load<int8_t>(array, i)});
     case DType::u8:

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "common/float16.h"
 #include "common/require.h"
-#include "gguf/numbers.h"
 #include "source/json.h"
 
 namespace bowline::command {
@@ -34,9 +34,9 @@ void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) 
   const size_t size = size_of(dtype);
   for (size_t i = 0; i < bytes.size() / size; ++i) {
     const std::byte* const at = bytes.data() + i * size;
-    put(i, dtype == DType::f32   ? gguf::load<float>(at)
-           : dtype == DType::f16 ? gguf::f32_of_f16(gguf::load<uint16_t>(at))
-                                 : gguf::f32_of_bf16(gguf::load<uint16_t>(at)));
+    put(i, dtype == DType::f32   ? numbers::load<float>(at)
+           : dtype == DType::f16 ? numbers::f32_of_f16(numbers::load<uint16_t>(at))
+                                 : numbers::f32_of_bf16(numbers::load<uint16_t>(at)));
   }
 }
 
@@ -46,7 +46,7 @@ std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType
   }
   std::vector<std::byte> out(bytes.size() / size_of(from) * size_of(to));
   for_numbers(bytes, from, [&](size_t i, float x) {
-    const uint16_t half = to == DType::f16 ? gguf::f16_of_f32(x) : gguf::bf16_of_f32(x);
+    const uint16_t half = to == DType::f16 ? numbers::f16_of_f32(x) : numbers::bf16_of_f32(x);
     if (to == DType::f32) {
       std::memcpy(out.data() + i * sizeof(x), &x, sizeof(x));
     } else {

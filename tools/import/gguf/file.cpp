@@ -11,8 +11,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "common/float16.h"
 #include "common/require.h"
-#include "gguf/numbers.h"
 
 namespace bowline::gguf {
 namespace {
@@ -44,7 +44,7 @@ class Reader {
   template <class T>
   Result<T> number() {
     BOWLINE_ASSIGN(const std::span<const std::byte> from, take(sizeof(T)));
-    return load<T>(from.data());
+    return numbers::load<T>(from.data());
   }
   Result<std::span<const std::byte>> sized() {
     BOWLINE_ASSIGN(const uint64_t length, number<uint64_t>());
@@ -268,7 +268,7 @@ Status map_file(const std::string& path, Mapping& out) {
 
 template <class T>
 std::optional<T> as(const Value& v, uint64_t i) {
-  return load<T>(v.bytes.data() + i * sizeof(T));
+  return numbers::load<T>(v.bytes.data() + i * sizeof(T));
 }
 
 }  // namespace
@@ -307,7 +307,7 @@ std::optional<int64_t> Value::integer(uint64_t i) const {
     case ValueType::i32:
       return as<int32_t>(*this, i);
     case ValueType::u64: {
-      const auto value = load<uint64_t>(bytes.data() + i * 8);
+      const auto value = numbers::load<uint64_t>(bytes.data() + i * 8);
       return value <= INT64_MAX ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
     }
     case ValueType::i64:

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "common/float16.h"
 #include "common/require.h"
-#include "gguf/numbers.h"
 
 namespace bowline::gguf {
 namespace {

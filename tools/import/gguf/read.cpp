@@ -5,9 +5,9 @@
 #include <cstring>
 #include <map>
 
+#include "common/float16.h"
 #include "common/require.h"
 #include "gguf/metadata.h"
-#include "gguf/numbers.h"
 #include "gguf/terms.h"
 #include "gguf/values.h"
 #include "gguf/write.h"
@@ -81,14 +81,16 @@ std::optional<DType> short_dtype(const File& file) {
   return out;
 }
 
-uint16_t shortened(float x, DType to) { return to == DType::f16 ? f16_of_f32(x) : bf16_of_f32(x); }
+uint16_t shortened(float x, DType to) {
+  return to == DType::f16 ? numbers::f16_of_f32(x) : numbers::bf16_of_f32(x);
+}
 float widened(uint16_t x, DType from) {
-  return from == DType::f16 ? f32_of_f16(x) : f32_of_bf16(x);
+  return from == DType::f16 ? numbers::f32_of_f16(x) : numbers::f32_of_bf16(x);
 }
 
 bool fits(const TensorEntry& tensor, DType to) {
   for (size_t i = 0; i < tensor.bytes.size(); i += sizeof(float)) {
-    const auto bits = load<uint32_t>(tensor.bytes.data() + i);
+    const auto bits = numbers::load<uint32_t>(tensor.bytes.data() + i);
     if (std::bit_cast<uint32_t>(widened(shortened(std::bit_cast<float>(bits), to), to)) != bits) {
       return false;
     }

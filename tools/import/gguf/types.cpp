@@ -5,25 +5,27 @@
 #include <algorithm>
 #include <array>
 
-#include "gguf/numbers.h"
+#include "common/float16.h"
 
 namespace bowline::gguf {
 namespace {
 
 // Products are rounded before sums, as where the numbers were made: this file is compiled without contraction.
 
-float scale(const std::byte* from) { return f32_of_f16(load<uint16_t>(from)); }
+float scale(const std::byte* from) { return numbers::f32_of_f16(numbers::load<uint16_t>(from)); }
 int byte_at(const std::byte* from, int i) { return static_cast<int>(from[i]); }
 
-void decode_f32(const std::byte* from, float* to) { *to = load<float>(from); }
+void decode_f32(const std::byte* from, float* to) { *to = numbers::load<float>(from); }
 void decode_f16(const std::byte* from, float* to) { *to = scale(from); }
-void decode_bf16(const std::byte* from, float* to) { *to = f32_of_bf16(load<uint16_t>(from)); }
+void decode_bf16(const std::byte* from, float* to) {
+  *to = numbers::f32_of_bf16(numbers::load<uint16_t>(from));
+}
 
 // d (f16), 32 codes (i8): x = d * code
 void decode_q8_0(const std::byte* from, float* to) {
   const float d = scale(from);
   for (int i = 0; i < 32; ++i) {
-    to[i] = d * static_cast<float>(load<int8_t>(from + 2 + i));
+    to[i] = d * static_cast<float>(numbers::load<int8_t>(from + 2 + i));
   }
 }
 
@@ -88,7 +90,7 @@ void decode_q6_k(const std::byte* from, float* to) {
     const int at = i % 32;
     const int low = byte_at(from, half * 64 + part % 2 * 32 + at) >> (part / 2 * 4) & 15;
     const int high = byte_at(from, 128 + half * 32 + at) >> (part * 2) & 3;
-    const float step = d * static_cast<float>(load<int8_t>(from + 192 + i / 16));
+    const float step = d * static_cast<float>(numbers::load<int8_t>(from + 192 + i / 16));
     to[i] = step * static_cast<float>((low | high << 4) - 32);
   }
 }

@@ -2,10 +2,10 @@
 
 #include <fmt/ranges.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "common/float16.h"
 #include "common/require.h"
 #include "onnx.pb.h"
 #include "onnx/external.h"
@@ -13,58 +13,16 @@
 namespace bowline::onnx {
 namespace {
 
-float from_f16(uint16_t bits) {
-  const float sign = (bits & 0x8000) != 0 ? -1.0f : 1.0f;
-  const int exponent = bits >> 10 & 0x1f;
-  const int fraction = bits & 0x3ff;
-  if (exponent == 0x1f) {
-    return fraction != 0 ? NAN : sign * INFINITY;
-  }
-  return exponent == 0 ? sign * std::ldexp(static_cast<float>(fraction), -24)
-                       : sign * std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-}
-
-// To nearest even.
-uint16_t to_f16(float x) {
-  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  const float size = std::fabs(x);
-  if (std::isnan(x)) {
-    return 0x7e00;
-  }
-  if (size >= 65520.0f) {
-    return static_cast<uint16_t>(sign | 0x7c00);
-  }
-  int exponent = 0;
-  std::frexp(size, &exponent);  // size in [2^(exponent - 1), 2^exponent)
-  const int step = std::max(exponent - 11, -24);
-  const auto units = static_cast<int>(std::nearbyint(std::ldexp(size, -step)));
-  const int whole = step == -24 ? units : ((step + 24) << 10) + units;
-  return static_cast<uint16_t>(sign | whole);
-}
-
-uint16_t to_bf16(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  if (std::isnan(x)) {
-    return static_cast<uint16_t>(bits >> 16 | 0x40);
-  }
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-template <class T>
-T load(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
+using numbers::load;
 
 double real_at(DType t, const std::byte* at) {
   switch (t) {
     case DType::f32:
       return static_cast<double>(load<float>(at));
     case DType::f16:
-      return static_cast<double>(from_f16(load<uint16_t>(at)));
+      return static_cast<double>(numbers::f32_of_f16(load<uint16_t>(at)));
     case DType::bf16:
-      return static_cast<double>(std::bit_cast<float>(uint32_t{load<uint16_t>(at)} << 16));
+      return static_cast<double>(numbers::f32_of_bf16(load<uint16_t>(at)));
     default:
       return 0;
   }
@@ -100,7 +58,7 @@ void store(DType t, double value, std::byte* at) {
   if (t == DType::f32) {
     std::memcpy(at, &x, sizeof x);
   } else {
-    const uint16_t bits = t == DType::f16 ? to_f16(x) : to_bf16(x);
+    const uint16_t bits = t == DType::f16 ? numbers::f16_of_f32(x) : numbers::bf16_of_f32(x);
     std::memcpy(at, &bits, sizeof bits);
   }
 }

@@ -1,61 +1,20 @@
 #include "source/numbers.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
+#include "common/float16.h"
 #include "common/require.h"
 
 namespace bowline::import {
 namespace {
 
-// A subnormal f16 is m * 2^-24; all others only get another bias.
-float from_f16(uint16_t h) {
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
-  const uint32_t exponent = h >> 10 & 0x1fu, mantissa = h & 0x3ffu;
-  if (exponent == 0) {
-    const float value = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign == 0 ? value : -value;
-  }
-  const uint32_t biased = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | biased << 23 | mantissa << 13);
-}
-
-uint16_t to_f16(float f) {
-  const uint32_t bits = std::bit_cast<uint32_t>(f);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
-  const uint32_t size = bits & 0x7fffffffu;
-  if (size > 0x7f800000u) {
-    return sign | 0x7e00u | static_cast<uint16_t>(size >> 13 & 0x3ffu);
-  }
-  if (size >= 0x47800000u) {  // 65536 and infinity
-    return sign | 0x7c00u;
-  }
-  if (size < 0x38800000u) {  // below 2^-14: adding 0.5 puts the rounded mantissa into the last bits
-    const float sum = std::bit_cast<float>(size) + 0.5f;
-    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(sum) - 0x3f000000u));
-  }
-  const uint32_t rounded = size + 0xfffu + (size >> 13 & 1u) - (112u << 23);
-  return static_cast<uint16_t>(sign | std::min(rounded >> 13, 0x7c00u));
-}
-
-uint16_t to_bf16(float f) {
-  const uint32_t bits = std::bit_cast<uint32_t>(f);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) {
-    return static_cast<uint16_t>(bits >> 16 | 0x40u);
-  }
-  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
 float number_at(const std::byte* from, DType dtype) {
   if (dtype == DType::f32) {
-    float f = 0;
-    std::memcpy(&f, from, sizeof f);
-    return f;
+    return numbers::load<float>(from);
   }
-  uint16_t h = 0;
-  std::memcpy(&h, from, sizeof h);
-  return dtype == DType::f16 ? from_f16(h) : std::bit_cast<float>(static_cast<uint32_t>(h) << 16);
+  const auto half = numbers::load<uint16_t>(from);
+  return dtype == DType::f16 ? numbers::f32_of_f16(half) : numbers::f32_of_bf16(half);
 }
 
 void put_number(float f, std::byte* to, DType dtype) {
@@ -63,7 +22,7 @@ void put_number(float f, std::byte* to, DType dtype) {
     std::memcpy(to, &f, sizeof f);
     return;
   }
-  const uint16_t h = dtype == DType::f16 ? to_f16(f) : to_bf16(f);
+  const uint16_t h = dtype == DType::f16 ? numbers::f16_of_f32(f) : numbers::bf16_of_f32(f);
   std::memcpy(to, &h, sizeof h);
 }
 

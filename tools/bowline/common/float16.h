@@ -1,11 +1,11 @@
-// f16 and bf16 as f32 and back, to nearest even. NaN stays NaN, what is too large becomes infinite.
+// Of the tools: f16 and bf16 as f32 and back, to nearest even. NaN stays NaN, what is too large becomes infinite.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
-namespace bowline::gguf {
+namespace bowline::numbers {
 
 inline float f32_of_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
@@ -55,4 +55,4 @@ T load(const std::byte* from) {
   return out;
 }
 
-}  // namespace bowline::gguf
+}  // namespace bowline::numbers
