@@ -73,12 +73,38 @@ TrainOptions train_options(const BenchTrainOptions& o) {
   return t;
 }
 
+// The inputs of a batch of tokens: beside them their labels, or, of a classifier, the lengths of whole rows and a class for each.
+class Inputs {
+ public:
+  Inputs(const EntryPointInfo& loss, const BenchTrainOptions& o, std::span<const Tensor> of_tokens)
+      : lengths_(static_cast<size_t>(o.batch), static_cast<int32_t>(o.seq)),
+        classes_(static_cast<size_t>(o.batch)) {
+    const bool by_row = std::ranges::any_of(
+        loss.inputs, [](const InputInfo& input) { return input.name == "lengths"; });
+    for (const Tensor& t : of_tokens) {
+      const bool replaced = by_row && t.name == "labels";
+      tensors_.push_back(replaced ? Tensor{"labels", DType::i32, {o.batch}, classes_.data()} : t);
+    }
+    if (by_row) {
+      tensors_.push_back({"lengths", DType::i32, {o.batch}, lengths_.data()});
+    }
+  }
+  std::span<const Tensor> tensors() const { return tensors_; }
+
+ private:
+  std::vector<int32_t> lengths_;
+  std::vector<int32_t> classes_;
+  std::vector<Tensor> tensors_;
+};
+
 Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
   BOWLINE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(o));
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, train_options(o)));
   const size_t row_length = static_cast<size_t>(o.seq) + 1;
   const size_t rows = tokens.size() / row_length;
   Batch batch(o.batch, o.seq);
+  const Inputs inputs(*find_entry_point(info, "loss"), o, batch.inputs());
   Measured m;
   double total = 0;
   for (uint64_t step = 0;; ++step) {
@@ -91,7 +117,7 @@ Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device&
       batch.set_row(row, tokens.data() + from * row_length);
     }
     const Clock::time_point start = Clock::now();
-    BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(batch.inputs()));
+    BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(inputs.tensors()));
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     m.losses.push_back(report ? report->loss : 0);
     if (step >= kWarmup || (o.steps != 0 && o.steps <= kWarmup)) {
@@ -101,7 +127,6 @@ Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device&
   }
   m.memory = trainer.memory();
   m.counted_bytes = device.counters().peak_bytes;
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(const PlanInfo plan, trainer.describe());
   m.work = training_work(info, plan, true);
   std::ranges::sort(m.seconds);
