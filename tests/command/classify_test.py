@@ -187,6 +187,42 @@ class Classify(harness.Case):
         self.assertGreater(after["macro_f1"], 0.9)
         self.assertNotIn("confusion", after)
 
+    # Predictions.
+
+    def predict(self, model, *arguments, **options):
+        done = self.expect(run("predict", model, "--device", "cpu", *arguments, **options), OK)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def test_predictions_are_those_that_eval_counts(self):
+        out = self.folder / "out.bowline"
+        self.expect(self.finetune("--epochs", 1, "--out", out), OK)
+        rows = make_rows(60, seed=2)
+        given = self.predict(out, "--file", self.test)
+        right = sum(row["label"] == label for row, (_, label) in zip(given, rows, strict=True))
+        self.assertAlmostEqual(right / len(rows), self.evaluate(out, "--data", self.test)["accuracy"], 6)
+        for row in given:
+            self.assertEqual(sorted(row["probabilities"]), LABELS)
+            self.assertAlmostEqual(sum(row["probabilities"].values()), 1, 5)
+            self.assertEqual(row["label"], max(row["probabilities"], key=row["probabilities"].get))
+        # The same texts from the command line, lines of a file and stdin, whatever runs at a time.
+        texts = [text for text, _ in rows[:5]]
+        lines = "".join(text + "\n" for text in texts)
+        for other in (self.predict(out, *texts), self.predict(out, "--file", self.write("lines.txt", lines)),
+                      self.predict(out, input=lines), self.predict(out, *texts, "--batch", 2)):
+            self.assertEqual([row["label"] for row in other], [row["label"] for row in given[:5]])
+            for row, first in zip(other, given):
+                for label in LABELS:
+                    self.assertAlmostEqual(row["probabilities"][label], first["probabilities"][label], 5)
+        plain = self.expect(run("predict", out, "--device", "cpu", "-o", "text", texts[0]), OK).stdout
+        self.assertEqual(plain, f'{given[0]["label"]} {given[0]["probabilities"][given[0]["label"]]:.4f}\n')
+
+    def test_what_cannot_be_predicted(self):
+        self.expect(run("predict", self.folder / "no.bowline", "x", "--device", "cpu"), BAD_FILE, "no.bowline")
+        self.expect(run("predict", self.model, "--file", self.folder / "no.txt", "--device", "cpu"), BAD_FILE, "no.txt")
+        self.expect(run("predict", self.model, "x", "--file", self.test, "--device", "cpu"), USAGE, "--file")
+        self.expect(run("predict", self.model, "x", "--device", "nosuch"), 4, "nosuch")
+        self.assertEqual(self.predict(self.model, input=""), [])
+
     def test_memory(self):
         done = self.finetune("--steps", 2, "--out", self.folder / "out.bowline", "-o", "json")
         result = json.loads(self.expect(done, OK).stdout)
