@@ -1,55 +1,30 @@
-// Llama 2 and 3, Mistral, SmolLM2, TinyLlama.
-#include "gguf/terms.h"
+// Llama 2 and 3, Mistral, SmolLM2, TinyLlama: rows of q and k in an order of their own; some have biases.
+#include "gguf/llama_terms.h"
 
 namespace bowline::gguf {
 
 Terms terms_of_llama();
 Terms terms_of_llama() {
-  using enum Order;
-  return {
-      .architecture = "llama",
-      .class_name = "LlamaForCausalLM",
-      .tensors =
-          {
-              {"token_embd.weight", "model.embed_tokens.weight"},
-              {"output_norm.weight", "model.norm.weight"},
-              {"output.weight", "lm_head.weight"},
-              {"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"},
-              {"blk.{}.attn_q.weight", "model.layers.{}.self_attn.q_proj.weight", query_heads},
-              {"blk.{}.attn_k.weight", "model.layers.{}.self_attn.k_proj.weight", key_heads},
-              {"blk.{}.attn_v.weight", "model.layers.{}.self_attn.v_proj.weight"},
-              {"blk.{}.attn_output.weight", "model.layers.{}.self_attn.o_proj.weight"},
-              {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias", query_heads},
-              {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias", key_heads},
-              {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias"},
-              {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias"},
-              {"blk.{}.ffn_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
-              {"blk.{}.ffn_gate.weight", "model.layers.{}.mlp.gate_proj.weight"},
-              {"blk.{}.ffn_up.weight", "model.layers.{}.mlp.up_proj.weight"},
-              {"blk.{}.ffn_down.weight", "model.layers.{}.mlp.down_proj.weight"},
-              {"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias"},
-              {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias"},
-              {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias"},
-          },
-      .keys =
-          {
-              {"block_count", "num_hidden_layers"},
-              {"context_length", "max_position_embeddings"},
-              {"embedding_length", "hidden_size"},
-              {"feed_forward_length", "intermediate_size"},
-              {"attention.head_count", "num_attention_heads"},
-              {"attention.head_count_kv", "num_key_value_heads", KeyTerm::Kind::whole, false},
-              {"attention.key_length", "head_dim", KeyTerm::Kind::whole, false},
-              {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KeyTerm::Kind::real},
-              {"rope.freq_base", "rope_theta", KeyTerm::Kind::real, false},
-          },
-      .fixed = {{"hidden_act", "silu"}},
-      .rotary = true,
-      .present = {{"blk.0.attn_q.bias", "attention_bias"}, {"blk.0.ffn_up.bias", "mlp_bias"}},
-      .rows = {{"token_embd.weight", "vocab_size"}},
-      .head = "lm_head.weight",
-      .table = "model.embed_tokens.weight",
-  };
+  Terms terms =
+      llama_terms("llama", "LlamaForCausalLM",
+                  {
+                      {"blk.{}.attn_q.bias", "model.layers.{}.self_attn.q_proj.bias"},
+                      {"blk.{}.attn_k.bias", "model.layers.{}.self_attn.k_proj.bias"},
+                      {"blk.{}.attn_v.bias", "model.layers.{}.self_attn.v_proj.bias"},
+                      {"blk.{}.attn_output.bias", "model.layers.{}.self_attn.o_proj.bias"},
+                      {"blk.{}.ffn_gate.bias", "model.layers.{}.mlp.gate_proj.bias"},
+                      {"blk.{}.ffn_up.bias", "model.layers.{}.mlp.up_proj.bias"},
+                      {"blk.{}.ffn_down.bias", "model.layers.{}.mlp.down_proj.bias"},
+                  });
+  for (TensorTerm& tensor : terms.tensors) {
+    if (tensor.gguf.starts_with("blk.{}.attn_q.")) {
+      tensor.order = Order::query_heads;
+    } else if (tensor.gguf.starts_with("blk.{}.attn_k.")) {
+      tensor.order = Order::key_heads;
+    }
+  }
+  terms.present = {{"blk.0.attn_q.bias", "attention_bias"}, {"blk.0.ffn_up.bias", "mlp_bias"}};
+  return terms;
 }
 
 }  // namespace bowline::gguf
