@@ -1,5 +1,6 @@
 // The n-th allocation of host memory fails, alone and with all after it: each call gives out_of_memory, the state is as
 // before, and the same call again does what it would have done. A hang is a failure: ctest has a time limit.
+#include <array>
 #include <functional>
 #include <regex>
 
@@ -173,6 +174,15 @@ Status evaluate(World& w) {
   const Result<float> loss = w.trainer->evaluate(in);
   const float value = loss.ok() ? loss.value() : 0;
   return read(w, loss.status(), {&value, 1});
+}
+
+// Zeros, whatever they are.
+Status set_source(World& w, std::string_view encoding) {
+  const auto zeros = [](uint64_t, std::span<std::byte> out) {
+    std::ranges::fill(out, std::byte{});
+    return Status();
+  };
+  return w.seed.model.set_source("head", zeros, encoding);
 }
 
 Status set(World& w) {
@@ -352,6 +362,15 @@ const Call kCalls[] = {
     {"Load", with_file, [](World& w) { return w.seed.model.load(w.file).status(); }},
     {"LoadAssign", with_file,
      [](World& w) { return w.seed.model.load(w.file, {.mode = LoadMode::assign}).status(); }},
+    {"SetSource", nothing, [](World& w) { return set_source(w, "plain"); }},
+    {"SetSourceOfCodes", nothing, [](World& w) { return set_source(w, "int8 scale f16"); }},
+    {"SaveSource", [](World& w) { must(set_source(w, "plain")); },
+     [](World& w) { return w.seed.model.save(w.saved); }},
+    {"SetAsset", nothing,
+     [](World& w) {
+       const std::array<std::byte, 100> bytes{};
+       return w.seed.model.set_asset("an asset with a long name", "application/json", bytes);
+     }},
     {"Metadata", nothing,
      [](World& w) { return w.seed.model.set_metadata("k", "a text that is long enough"); }},
     {"Quantize", nothing,
