@@ -20,6 +20,8 @@ constexpr uint64_t kRangeAlignment = 64;
 constexpr uint64_t kMaxFlatBuffer = 0x7FFFFFFE;  // offsets in a FlatBuffer have 31 bits
 constexpr uint64_t kMinTableBytes = 8;  // the offset of its vtable, and the one that refers to it
 constexpr uint32_t kMaxDepth = 64;
+// Of a storage, that are in memory at a time.
+constexpr uint64_t kRunBytes = uint64_t{8} << 20;
 
 // Both parts are copied as they are: the host is little endian, like the file.
 struct Header {

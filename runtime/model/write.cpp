@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "model/checksum.h"
-#include "model/layout.h"
 
 namespace bowline::model {
 namespace {

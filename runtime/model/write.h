@@ -7,13 +7,12 @@
 #include "generated/model_generated.h"
 #include "model/assemble.h"
 #include "model/atomic_file.h"
+#include "model/layout.h"
 
 namespace bowline::model {
 
 // The bytes of one range. They are asked for twice, for the checksum and to be written, each time in runs of at most kRunBytes from the
 // first byte on; both answers are equal.
-constexpr uint64_t kRunBytes = uint64_t{8} << 20;
-
 struct Payload {
   // The range of the tree that names these bytes; the writer fills it in.
   file::RangeT* range = nullptr;

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "model/checksum.h"
+#include "model/layout.h"
 #include "params/adapter.h"
 #include "params/home.h"
 #include "params/view.h"
@@ -21,11 +22,10 @@ void add_bytes(std::vector<uint8_t>& to, uint64_t word) {
 
 // A run after the other, so that one is in memory at a time.
 Result<uint64_t> checksum_of(const Storage& row, const Window& window) {
-  constexpr uint64_t kRun = uint64_t{8} << 20;
   model::StreamChecksum sum;
   std::vector<std::byte> scratch;
-  for (uint64_t done = 0; done < window.count; done += kRun) {
-    const uint64_t count = std::min(kRun, window.count - done);
+  for (uint64_t done = 0; done < window.count; done += model::kRunBytes) {
+    const uint64_t count = std::min(model::kRunBytes, window.count - done);
     BOWLINE_ASSIGN(const Bytes bytes, read_run(row, window.first + done, count, scratch));
     sum.add(bytes);
   }
