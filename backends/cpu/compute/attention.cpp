@@ -17,6 +17,7 @@
 #define HWY_TARGET_INCLUDE "compute/attention.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/dots-inl.h"
 #include "compute/gemm-inl.h"
 #include "compute/math-inl.h"
 #include "compute/vector-inl.h"
@@ -311,28 +312,37 @@ void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row
   }
 }
 
-// The dot product of a row with one in f32.
+// p[j] = q . row j of x, for whole fours of rows: behind the last row it again.
 template <class T>
-HWY_INLINE float dot_of_row(size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT k) {
+void dots_of_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT x,
+                  size_t row, float* HWY_RESTRICT p) {
   const FloatTag d;
-  FloatVector even = hn::Zero(d);
-  FloatVector odd = hn::Zero(d);
   const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  const WholeVector whole;
-  for (; i + 2 * lanes <= dim; i += 2 * lanes) {
-    even = hn::MulAdd(whole.load(q + i), whole.load(k + i), even);
-    odd = hn::MulAdd(whole.load(q + i + lanes), whole.load(k + i + lanes), odd);
+  for (size_t j = 0; j < rows; j += kDotColumns) {
+    const T* four[kDotColumns];
+    FloatVector sum[kDotColumns];
+    HWY_UNROLL(4)
+    for (size_t c = 0; c < kDotColumns; ++c) {
+      four[c] = x + HWY_MIN(j + c, rows - 1) * row;
+      sum[c] = hn::Zero(d);
+    }
+    const auto add = [&](size_t i, auto part) HWY_ATTR {
+      const FloatVector of_q = part.load(q + i);
+      HWY_UNROLL(4)
+      for (size_t c = 0; c < kDotColumns; ++c) {
+        sum[c] = hn::MulAdd(of_q, part.load(four[c] + i), sum[c]);
+      }
+    };
+    size_t i = 0;
+    for (; i + lanes <= dim; i += lanes) {
+      add(i, WholeVector{});
+    }
+    if (i < dim) {
+      add(i, PartialVector(dim - i));
+    }
+    std::fill_n(p + j, kDotColumns, 0.0f);
+    sums_of_lanes(sum, p + j);
   }
-  if (i + lanes <= dim) {
-    even = hn::MulAdd(whole.load(q + i), whole.load(k + i), even);
-    i += lanes;
-  }
-  if (i < dim) {
-    const PartialVector part(dim - i);
-    odd = hn::MulAdd(part.load(q + i), part.load(k + i), odd);
-  }
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
 }
 
 // out = correction * out + sum of p[j] * row j, four vectors of channels at a time.
@@ -398,9 +408,7 @@ void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* s
     const T* const k = at(job.k, batch, kv_head, key0);
     const size_t k_row = job.k.strides.position;
     FloatVector most = hn::Set(d, max);
-    for (size_t j = 0; j < keys; ++j) {
-      p[j] = dot_of_row(s.dim, q, k + j * k_row);
-    }
+    dots_of_rows(keys, s.dim, q, k, k_row, p);
     for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
       const FloatVector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
       most = hn::Max(part.or_else(part.load(p + j), lowest), most);

@@ -117,7 +117,7 @@ HWY_NOINLINE void add_dots_of(const DotOperands& o, size_t depth) {
 
 // One row of A waits for memory alone: the rows of B one behind the other, nothing fetched ahead.
 template <>
-HWY_NOINLINE void add_dots_of<1>(const DotOperands& o, size_t depth) {
+HWY_NOINLINE inline void add_dots_of<1>(const DotOperands& o, size_t depth) {
   constexpr size_t kChains = 4;
   const TileTag d;
   const size_t lanes = hn::Lanes(d);
