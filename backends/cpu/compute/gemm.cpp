@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "compute/gemm_grid.h"
+#include "compute/integer_dots.h"
 #include "compute/targets.h"
 #include "core/checked.h"
 
@@ -49,7 +50,8 @@ struct Job {
 // Floats of scratch of one thread. The widest panel of any instruction set has 64 columns.
 size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
   const size_t depth = std::min(s.k, kDepth);
-  const size_t b = depth * std::min(round_up(s.n, 64), kColumns);
+  const size_t panels = depth * std::min(round_up(s.n, 64), kColumns);
+  const size_t b = s.m == 1 ? std::max(panels, integer_row_floats(s.k)) : panels;
   const size_t a =
       transposed_a(s.layout) || a_codes ? depth * std::min(round_up(s.m, 6), kRows) : 0;
   return round_up(a + b + 16, 16);
@@ -240,10 +242,9 @@ void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t dep
   }
 }
 
-// One row, B [n, k] of codes that can be multiplied as they lie.
-void code_columns(const Job& job, CodeDots dots, size_t row, Range columns) {
-  const float* const a = job.a + row * job.shape.lda;
-  float* const to = job.c + row * job.shape.ldc;
+// One row, B [n, k] of codes that can be multiplied as they lie; `a` is the row as `dots` takes it.
+void code_columns(const Job& job, CodeDots dots, const float* a, Range columns) {
+  float* const to = job.c;
   for (size_t n = columns.begin; n < columns.end; n += kDotColumns) {
     const size_t width = HWY_MIN(columns.end - n, kDotColumns);
     size_t rows[kDotColumns];
@@ -261,32 +262,35 @@ void code_columns(const Job& job, CodeDots dots, size_t row, Range columns) {
 }
 
 // At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written again in another order.
-void dot_columns(const Job& job, Range rows, Range columns) {
-  if (const CodeDots dots = job.shape.m == 1 && job.options.b_codes != nullptr
-                                ? code_dots_for(job.options.b_codes->layout)
-                                : nullptr) {
-    return code_columns(job, dots, rows.begin, columns);
+void dot_columns(const Job& job, Range rows, Range columns, float* scratch) {
+  if (job.shape.m == 1 && job.options.b_codes != nullptr) {
+    const CodeLayout& layout = job.options.b_codes->layout;
+    if (HWY_TARGET == HWY_AVX3 && has_integer_dots(layout) && to_integers(layout, job.a, scratch)) {
+      return code_columns(job, integer_dots, scratch, columns);
+    }
+    if (const CodeDots dots = code_dots_for(layout)) {
+      return code_columns(job, dots, job.a, columns);
+    }
   }
-  constexpr size_t kLine = 16;  // of C, which is written whole
   const GemmShape& s = job.shape;
   const size_t tiles = (rows.size() + kDotRows - 1) / kDotRows;
   const size_t piece = rows.size() == 1 && job.options.b_codes == nullptr ? s.k : kDecoded;
   alignas(64) float decoded[kDotColumns * kDecoded];
-  alignas(64) float sums[kMostDotRows * kLine];
-  for (size_t line = columns.begin; line < columns.end; line += kLine) {
-    const size_t width = HWY_MIN(columns.end - line, kLine);
-    std::fill_n(sums, rows.size() * kLine, 0.0f);
+  alignas(64) float sums[kMostDotRows * kDotLine];
+  for (size_t line = columns.begin; line < columns.end; line += kDotLine) {
+    const size_t width = HWY_MIN(columns.end - line, kDotLine);
+    std::fill_n(sums, rows.size() * kDotLine, 0.0f);
     for (size_t n = line; n < line + width; n += kDotColumns) {
       for (size_t k = 0; k < s.k; k += piece) {
         const size_t depth = HWY_MIN(s.k - k, piece);
         DotOperands o;
         o.a_row = s.lda;
-        o.sums_row = kLine;
+        o.sums_row = kDotLine;
         take_dot_rows(job, columns, n, k, depth, decoded, o);
         for (size_t i = 0; i < tiles; ++i) {
           const Range some = part(rows.size(), 1, tiles, i);
           o.a = job.a + (rows.begin + some.begin) * s.lda + k;
-          o.sums = sums + some.begin * kLine + (n - line);
+          o.sums = sums + some.begin * kDotLine + (n - line);
           add_dots(some.size(), o, depth);
           o.next = nullptr;
         }
@@ -295,7 +299,8 @@ void dot_columns(const Job& job, Range rows, Range columns) {
     for (size_t r = 0; r < rows.size(); ++r) {
       float* const c = job.c + (rows.begin + r) * s.ldc + line;
       for (size_t j = 0; j < width; ++j) {
-        const float sum = job.options.accumulate ? c[j] + sums[r * kLine + j] : sums[r * kLine + j];
+        const float sum =
+            job.options.accumulate ? c[j] + sums[r * kDotLine + j] : sums[r * kDotLine + j];
         c[j] = job.options.bias != nullptr ? sum + job.options.bias[line + j] : sum;
       }
     }
@@ -360,7 +365,7 @@ bool reads_b_directly(const Job& job) {
 
 void multiply_few_rows(const Job& job, Range rows, Range columns, float* scratch) {
   if (transposed_b(job.shape.layout)) {
-    HWY_DYNAMIC_DISPATCH(dot_columns)(job, rows, columns);
+    HWY_DYNAMIC_DISPATCH(dot_columns)(job, rows, columns, scratch);
   } else {
     HWY_DYNAMIC_DISPATCH(direct_columns)(job, columns, scratch);
   }
@@ -397,7 +402,8 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
     multiply_nothing(job);
     return;
   }
-  const size_t panel = HWY_DYNAMIC_DISPATCH(panel_columns)();
+  const bool dots = reads_b_directly(job) && transposed_b(shape.layout);
+  const size_t panel = dots ? kDotLine : HWY_DYNAMIC_DISPATCH(panel_columns)();
   const Grid grid = choose_grid(shape, threads.count(), panel);
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {

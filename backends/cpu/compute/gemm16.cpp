@@ -247,11 +247,12 @@ void gemm16(Threads& threads, const Blocks16& blocks, const Job16& job, void* sc
     return;
   }
   const bool few = s.m <= kFewRows && s.layout == GemmLayout::nt;
-  const Grid grid = choose_grid(s, threads.count(), blocks.panel);
+  const size_t panel = few ? kDotLine : blocks.panel;
+  const Grid grid = choose_grid(s, threads.count(), panel);
   const size_t words = Scratch16(s).words();
   threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {
     const Range rows = part(s.m, kTileRowsOfAll, grid.rows, task % grid.rows);
-    const Range columns = part(s.n, blocks.panel, grid.columns, task / grid.rows);
+    const Range columns = part(s.n, panel, grid.columns, task / grid.rows);
     if (few) {
       blocks.dots(job, columns);
     } else {

@@ -14,6 +14,8 @@ inline constexpr size_t kSerialWork = 100'000;
 inline constexpr size_t kPartRows = 512;
 // Up to this many rows, packing B costs more than it saves.
 inline constexpr size_t kFewRows = 6;
+// Columns that dot products are cut by: a line of C, which one thread writes whole.
+inline constexpr size_t kDotLine = 16;
 // Rows of a tile, the same for every instruction set.
 inline constexpr size_t kTileRowsOfAll = 6;
 

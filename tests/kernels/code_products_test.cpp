@@ -1,0 +1,230 @@
+// Products of a row with codes are those of what the codes stand for, for every way in which blocks lie, on any instruction set, with and
+// without integers; and nothing behind the codes is touched.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "compute/gemm.h"
+#include "compute/integer_dots.h"
+#include "core/float16.h"
+#include "kernels/instruction_sets.h"
+
+namespace bowline::cpu {
+namespace {
+
+constexpr size_t kBlock = 32;
+
+struct Form {
+  const char* name;
+  uint32_t bits;
+  uint32_t half;
+  bool zero_points;
+  bool by_row;
+  DType scale_type;
+};
+constexpr Form kForms[] = {
+    {"int8 by row", 8, 0, false, true, DType::f32},
+    {"int8 by row with zero points", 8, 0, true, true, DType::f16},
+    {"int8 in blocks", 8, 0, false, false, DType::f16},
+    {"int8 in blocks with zero points", 8, 0, true, false, DType::bf16},
+    {"int4 pairs", 4, 0, false, false, DType::f16},
+    {"int4 pairs with zero points", 4, 0, true, false, DType::f32},
+    {"int4 halves", 4, 16, false, false, DType::f16},
+    {"int4 halves with zero points", 4, 16, true, false, DType::bf16},
+};
+
+// n rows of k codes with powers of two as scales: sums of small whole numbers are exact in any order.
+class Matrix {
+ public:
+  Matrix(const Form& form, size_t n, size_t k) : values_(n * k), n_(n), k_(k) {
+    CodeLayout& l = layout_;
+    l.bits = form.bits;
+    l.half = form.half;
+    l.zero = form.bits == 4 ? 8 : 0;
+    l.zero_points = form.zero_points;
+    l.scale_type = form.scale_type;
+    l.columns = k;
+    l.block = form.by_row ? k : kBlock;
+    const size_t blocks = form.by_row ? 1 : k / kBlock;
+    l.block_bytes = l.block * form.bits / 8;
+    l.row_bytes = blocks * l.block_bytes;
+    l.scale_block = size_of(form.scale_type);
+    l.scale_row = blocks * l.scale_block;
+    l.zero_block = 1;
+    l.zero_row = blocks;
+    codes_.resize(n * l.row_bytes);
+    scales_.resize(n * l.scale_row);
+    zeros_.resize(n * l.zero_row);
+    std::mt19937 bits(1);
+    for (size_t row = 0; row < n; ++row) {
+      for (size_t block = 0; block < blocks; ++block) {
+        fill(row, block, bits);
+      }
+    }
+  }
+
+  double at(size_t row, size_t column) const { return values_[row * k_ + column]; }
+  size_t rows() const { return n_; }
+  size_t columns() const { return k_; }
+
+  // f(codes) with codes, scales and zero points that end where nobody may read.
+  template <class F>
+  void with_codes(const F& f) const {
+    EdgeOf<std::byte> codes(codes_.size()), scales(scales_.size()), zeros(zeros_.size());
+    std::ranges::copy(codes_, static_cast<std::byte*>(codes));
+    std::ranges::copy(scales_, static_cast<std::byte*>(scales));
+    std::ranges::copy(zeros_, static_cast<std::byte*>(zeros));
+    f(Codes{codes, scales, zeros, layout_});
+  }
+
+ private:
+  void fill(size_t row, size_t block, std::mt19937& bits) {
+    const CodeLayout& l = layout_;
+    const float scale = std::ldexp(1.0f, static_cast<int>(bits() % 4) - 2);
+    const uint32_t word = std::bit_cast<uint32_t>(scale);
+    const uint16_t half =
+        l.scale_type == DType::f16 ? from_f32<f16>(scale).bits : from_f32<bf16>(scale).bits;
+    const void* const from = l.scale_type == DType::f32 ? static_cast<const void*>(&word) : &half;
+    std::memcpy(scales_.data() + row * l.scale_row + block * l.scale_block, from, l.scale_block);
+    const int zero = l.zero_points ? static_cast<int>(bits() % 17) - 8 : l.zero;
+    zeros_[row * l.zero_row + block] = static_cast<std::byte>(zero);
+    std::byte* const to = codes_.data() + row * l.row_bytes + block * l.block_bytes;
+    for (size_t i = 0; i < l.block; ++i) {
+      const int code =
+          l.bits == 8 ? static_cast<int>(bits() % 256) - 128 : static_cast<int>(bits() % 16);
+      values_[row * k_ + block * l.block + i] = scale * static_cast<float>(code - zero);
+      if (l.bits == 8) {
+        to[i] = static_cast<std::byte>(code);
+      } else if (l.half == 0) {
+        to[i / 2] |= static_cast<std::byte>(code << (i % 2 * 4));
+      } else {
+        to[i % l.half] |= static_cast<std::byte>(code << (i / l.half * 4));
+      }
+    }
+  }
+
+  CodeLayout layout_;
+  std::vector<std::byte> codes_, scales_, zeros_;
+  std::vector<float> values_;
+  size_t n_, k_;
+};
+
+std::vector<float> product(const Matrix& b, const std::vector<float>& a) {
+  Threads threads(1);
+  const size_t n = b.rows(), k = b.columns();
+  const GemmShape shape{GemmLayout::nt, 1, n, k, k, k, n};
+  std::vector<float> c(n);
+  EdgeOf<float> edge_a(k);
+  std::ranges::copy(a, static_cast<float*>(edge_a));
+  const size_t bytes = gemm_scratch_bytes(shape, threads);
+  std::vector<float> scratch(bytes / sizeof(float) + 16);
+  const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  b.with_codes([&](const Codes& codes) {
+    gemm(threads, shape, edge_a, nullptr, c.data(), {.b_codes = &codes},
+         reinterpret_cast<void*>((address + 63) / 64 * 64));
+  });
+  return c;
+}
+
+class CodeProducts : public OnInstructionSet {
+ protected:
+  void TearDown() override {
+    allow_integer_dots(true);
+    OnInstructionSet::TearDown();
+  }
+
+  // f(matrix) of each form, with integers, where there are such, and without.
+  template <class F>
+  void each(size_t n, size_t k, const F& f) {
+    for (const Form& form : kForms) {
+      const Matrix matrix(form, n, k);
+      for (const bool allow : {true, false}) {
+        SCOPED_TRACE(std::string(form.name) + (allow ? "" : " without integers"));
+        allow_integer_dots(allow);
+        f(matrix);
+      }
+    }
+  }
+};
+
+// Whole numbers below 2^8 have no rounding in them, whatever the order: a wrong digit, code, zero or scale shows.
+TEST_P(CodeProducts, ExactOfWholeNumbers) {
+  for (const size_t n : {1, 4, 6, 17}) {
+    for (const size_t k : {32, 64, 96, 160}) {
+      std::mt19937 bits(2);
+      std::vector<float> a(k);
+      for (float& x : a) {
+        x = static_cast<float>(static_cast<int>(bits() % 511) - 255);
+      }
+      a[k / 2] = -256;
+      each(n, k, [&](const Matrix& b) {
+        const std::vector<float> c = product(b, a);
+        for (size_t j = 0; j < n; ++j) {
+          double sum = 0;
+          for (size_t i = 0; i < k; ++i) {
+            sum += a[i] * b.at(j, i);
+          }
+          ASSERT_EQ(c[j], sum) << "row " << j << " of " << n << " x " << k;
+        }
+      });
+    }
+  }
+}
+
+// Each number is off by at most 2^-20 of the largest of its block.
+TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
+  constexpr size_t n = 5, k = 256;
+  for (const int exponent : {-140, -120, -30, 0, 60, 112}) {
+    std::mt19937 bits(3);
+    std::vector<float> a(k);
+    for (float& x : a) {
+      const float sign = bits() % 2 == 0 ? 1.0f : -1.0f;
+      const auto mantissa = static_cast<float>(bits() % (1u << 23)) / (1u << 23);
+      x = std::ldexp(sign * (1 + mantissa), exponent - static_cast<int>(bits() % 8));
+    }
+    std::fill_n(a.begin() + kBlock, kBlock, 0.0f);
+    each(n, k, [&](const Matrix& b) {
+      const std::vector<float> c = product(b, a);
+      for (size_t j = 0; j < n; ++j) {
+        double sum = 0, bound = 0;
+        for (size_t block = 0; block < k; block += kBlock) {
+          double largest = 0x1p-106;  // smaller numbers are off as those are
+          for (size_t i = block; i < block + kBlock; ++i) {
+            largest = std::max<double>(largest, std::fabs(a[i]));
+          }
+          for (size_t i = block; i < block + kBlock; ++i) {
+            sum += a[i] * b.at(j, i);
+            bound += std::ldexp(largest, -20) * std::fabs(b.at(j, i));
+          }
+        }
+        ASSERT_NEAR(c[j], sum, bound) << "row " << j << ", numbers of 2^" << exponent;
+      }
+    });
+  }
+}
+
+TEST_P(CodeProducts, InfinitiesAndNaNStay) {
+  constexpr size_t n = 4, k = 64;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float odd : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) {
+    std::vector<float> a(k, 1.0f);
+    a[40] = odd;
+    each(n, k, [&](const Matrix& b) {
+      const std::vector<float> c = product(b, a);
+      for (size_t j = 0; j < n; ++j) {
+        const double factor = b.at(j, 40);
+        if (std::isnan(odd) || factor == 0) {
+          EXPECT_TRUE(std::isnan(c[j]));
+        } else {
+          EXPECT_EQ(c[j], odd * factor);
+        }
+      }
+    });
+  }
+}
+
+BOWLINE_ON_ALL_INSTRUCTION_SETS(CodeProducts);
+
+}  // namespace
+}  // namespace bowline::cpu
