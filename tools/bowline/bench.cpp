@@ -1,15 +1,17 @@
-// bowline bench: times matrix products, training steps and generation, beside the floor of the machine; work on large tables, and with
-// ties; tokenizers.
+// bowline bench: times matrix products, runs, training steps and generation, beside the floor of the machine; work on large tables, and
+// with ties; tokenizers.
 
 #include <nlohmann/json.hpp>
 
 #include "bench/decode.h"
 #include "bench/floor.h"
+#include "bench/run.h"
 #include "bench/table.h"
 #include "bench/ties.h"
 #include "bench/tokenize.h"
 #include "bench/train.h"
 #include "common/flags.h"
+#include "common/inputs.h"
 #include "common/report.h"
 #include "common/require.h"
 #include "verb.h"
@@ -126,6 +128,12 @@ void add_train(CLI::App* bench, Context& context) {
       ->check(CLI::Range(0, 1024));
   add_memory_budget(verb, o->memory_budget);
   add_compute(verb, o->compute, "What activations and the copies of the weights are in");
+  verb->add_option("--lora-rank", o->lora_rank,
+                   "Train an adapter of this rank over every matrix (default: the weights)")
+      ->check(CLI::Range(1, 1 << 12));
+  verb->add_option("--lora-target", o->lora_target, "Parameters that the adapter changes")
+      ->capture_default_str();
+  add_quantize_flag(verb, o->encoding);
   verb->add_option("--steps", o->steps, "Steps to run (default: until the median is steady)");
   verb->add_option("--tokens", o->tokens,
                    "Batches: i32 [steps, batch, seq + 1], little endian (default: random bytes)");
@@ -134,6 +142,28 @@ void add_train(CLI::App* bench, Context& context) {
   verb->add_flag("--no-floor", o->no_floor, "Do not measure the floor");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return bench_train(*o); });
+}
+
+void add_bench_run(CLI::App* bench, Context& context) {
+  CLI::App* verb = add_verb(*bench, "run", "Times runs of an entry point",
+                            "bowline bench run m.bowline --entry embed --batch 1 --seq 32");
+  auto o = std::make_shared<BenchRunOptions>();
+  verb->add_option("model", o->model, "Model file")->required();
+  add_entry(verb, o->entry);
+  verb->add_option("--input", o->inputs,
+                   std::string(kInputHelp) + "; those not given are random:1");
+  add_dims(verb, o->dims);
+  add_compute(verb, o->compute, "What activations and the copies of the weights are in");
+  add_changes(verb, o->changes);
+  verb->add_option("--runs", o->runs, "Timed runs, after 5 others")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  add_device(verb, o->device);
+  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+  add_memory_budget(verb, o->memory_budget);
+  add_format(verb, o->format);
+  on_run(verb, context, [o] { return bench_run(*o); });
 }
 
 void add_decode(CLI::App* bench, Context& context) {
@@ -210,11 +240,12 @@ void add_bench_tokenize(CLI::App* bench, Context& context) {
 void add_bench(CLI::App& app, Context& context) {
   CLI::App* bench =
       add_verb(app, "bench",
-               "Times matrix products, training steps and generation, beside the floor; large "
-               "tables, ties, tokenizers",
+               "Times matrix products, runs, training steps and generation, beside the floor; "
+               "large tables, ties, tokenizers",
                "bowline bench matmul --m 768 --n 768 --k 768 --device cpu");
   bench->require_subcommand(1);
   add_matmul(bench, context);
+  add_bench_run(bench, context);
   add_train(bench, context);
   add_decode(bench, context);
   add_table(bench, context);

@@ -29,6 +29,22 @@ constexpr uint64_t kMadeBatches = 20;
 constexpr uint64_t kCopyBytes =
     8 << 20;  // small, so that measuring the floor does not set the peak of memory
 
+constexpr const char* kAdapter = "bench";
+
+Status add_adapter(const BenchTrainOptions& o, Model& model) {
+  BOWLINE_REQUIRE(
+      o.encoding.empty() || o.lora_rank != 0,
+      "--quantize freezes the weights, which --lora-rank trains an adapter over: give it.");
+  if (o.lora_rank == 0) {
+    return {};
+  }
+  BOWLINE_TRY(quantize_all(model, o.encoding));
+  AdapterOptions options;
+  options.rank = o.lora_rank;
+  options.target = o.lora_target;
+  return model.add_adapter(kAdapter, options).status();
+}
+
 // Batches of seq + 1 token ids per row.
 Result<std::vector<int32_t>> read_tokens(const BenchTrainOptions& o) {
   const size_t per_batch = static_cast<size_t>(o.batch * (o.seq + 1));
@@ -174,6 +190,7 @@ Result<int> run(const BenchTrainOptions& o) {
   BOWLINE_ASSIGN(Model opened, open_model(o.model));
   BOWLINE_TRY(require_entry_point(opened, o.model, "loss"));
   std::optional<Model> model(std::move(opened));
+  BOWLINE_TRY(add_adapter(o, *model));
   BOWLINE_TRY(model->to(device));
   BOWLINE_ASSIGN(const Measured m, measure(o, *model, device));
   const Work& work = m.work;

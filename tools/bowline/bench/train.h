@@ -16,6 +16,9 @@ struct BenchTrainOptions {
   std::string dump_losses;
   std::string save_model;
   std::string compute = "f32";
+  std::string encoding;  // of the weights under an adapter; empty: as the file has it
+  std::string lora_target = AdapterOptions{}.target;
+  int64_t lora_rank = 0;  // 0: the weights are trained
   int64_t batch = 8;
   int64_t seq = 256;
   uint64_t steps = 0;
