@@ -118,6 +118,8 @@ class GgufExport {
     BOWLINE_ASSIGN(const std::string missing,
                    add_tokenizer(model_, integer_at(out_.config, "vocab_size", 0), out));
     if (!missing.empty()) {
+      // As llama.cpp says that a model takes ids alone.
+      out.text("tokenizer.ggml.model", "none");
       out_.notes.push_back(fmt::format("The file has no tokenizer: {}.", missing));
     }
     return out;

@@ -236,7 +236,8 @@ class Reading {
 
   Status add_assets() {
     constexpr std::string_view kTemplate = "tokenizer.chat_template";
-    if (file_->find("tokenizer.ggml.model") != nullptr) {
+    const Entry* const kind = file_->find("tokenizer.ggml.model");
+    if (kind != nullptr && kind->value.text() != "none" && kind->value.text() != "no_vocab") {
       add_asset("tokenizer", "application/vnd.gguf.tokenizer",
                 excerpt(*file_, "tokenizer.", kTemplate));
     }
