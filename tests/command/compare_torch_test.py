@@ -37,13 +37,14 @@ class CompareTorch(unittest.TestCase):
         return done
 
     def test_help(self):
-        self.expect(compare("--help"), OK, "--net", "lstm", "mobilenet", "onnxruntime", "exit codes")
+        self.expect(compare("--help"), OK, "--net", "lstm", "mobilenet", "encoder", "decoder", "onnxruntime", "exit codes")
         done = subprocess.run([FOLDER / "run", "--help"], capture_output=True, text=True, check=False)
         self.expect(done, OK, "--venv", "--net", "compare_torch.py")
 
     def test_wrong_usage(self):
         self.expect(compare("--ruins", "3"), USAGE, "--ruins")
         self.expect(compare("--net", "resnet"), USAGE, "resnet", "mobilenet")
+        self.expect(compare("--net", "encoder"), USAGE, "--encoder FOLDER", "get_model")
         self.expect(compare("--runs", "0"), USAGE, "--runs", "at least 1")
         self.expect(subprocess.run([FOLDER / "run", "--venv"], capture_output=True, text=True, check=False), USAGE, "--venv")
 
@@ -52,7 +53,7 @@ class CompareTorch(unittest.TestCase):
             self.expect(compare("--net", "lstm", flag), USAGE, flag, "for text")
 
     def test_without_torch(self):
-        for net in ("text", "lstm", "mobilenet"):
+        for net in ("text", "lstm", "mobilenet", "decoder"):
             self.expect(compare("--net", net), FAILED, "compare_torch: PyTorch is not installed", "pip install torch")
 
     def test_onnx_file(self):

@@ -10,6 +10,10 @@ whole process, as the kernel counts it.
   lstm       a training step of a language model of one LSTM layer: 256 wide, 16 rows of 64 bytes
   mobilenet  a training step of MobileNetV2 on 8 images of 96 x 96, and inference of one, also in ONNX Runtime
              where it is installed (pip install onnxruntime)
+  encoder    a training step of a classifier over the sentence encoder in --encoder, batch 16 x 128, and the embedding of one
+             text of 32 tokens, also in ONNX Runtime (pip install transformers onnxruntime onnxscript)
+  decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp, and a LoRA step beside
+             PEFT (pip install transformers peft llama-cpp-python)
 
 Beside each time of lstm and mobilenet stands the floor: operations at the rate of the machine's fastest product, and bytes at
 that of its largest copy. What stays in the caches can be faster than that.
@@ -21,13 +25,14 @@ import json
 import pathlib
 import sys
 
+import language
 import nets
 import sides
 import text
 from sides import ROOT, Failure
 
-WORK = {"gemm": sides.work_gemm, **text.WORK, **nets.WORK}
-NETS = ("text", "lstm", "mobilenet")
+WORK = {"gemm": sides.work_gemm, **text.WORK, **nets.WORK, **language.WORK}
+NETS = {"text": text.compare, "lstm": nets.compare, "mobilenet": nets.compare, "encoder": language.compare, "decoder": language.compare}
 
 
 def parse():
@@ -37,9 +42,11 @@ def parse():
                "          tools/compare_torch/run --net lstm mobilenet --runs 3\n\n"
                "exit codes: 0 measured, 1 a command failed or the two sides do not agree, 2 wrong usage")
     add = parser.add_argument
-    add("--net", nargs="+", choices=NETS, default=["text"], metavar="NET", help="text, lstm, mobilenet (default: text)")
+    add("--net", nargs="+", choices=NETS, default=["text"], metavar="NET", help=f"{', '.join(NETS)} (default: text)")
     add("--model", type=pathlib.Path, default=ROOT / "samples/finetune_text/base.bowline", metavar="FILE",
         help="model file of text (default: the base model of samples/finetune_text)")
+    add("--encoder", type=pathlib.Path, metavar="FOLDER",
+        help="folder of transformers with the model of encoder, such as samples/classify/get_model prints")
     add("--bowline", type=pathlib.Path, default=ROOT / "build/release/bin/bowline", metavar="FILE",
         help="the command (default: build/release/bin/bowline)")
     add("--nets", type=pathlib.Path, metavar="FILE",
@@ -72,6 +79,8 @@ def parse():
     given = {"--vulkan": options.vulkan, "--cuda": options.cuda, "--no-cpu": not options.cpu, "--torch-only": options.torch_only}
     for flag in (flag for flag, value in given.items() if value and "text" not in options.net):
         parser.error(f"{flag} is for text, which --net leaves out")
+    if "encoder" in options.net and options.encoder is None:
+        parser.error("encoder needs --encoder FOLDER; samples/classify/get_model prints one")
     options.nets = options.nets or options.bowline.parent / "compare_nets"
     options.python = sys.executable
     return options
@@ -88,10 +97,7 @@ def main():
             raise Failure(f"PyTorch is not installed for {sys.executable}. tools/compare_torch/run installs it into a virtual "
                           "environment of its own; or: pip install torch.")
         for net in dict.fromkeys(options.net):
-            if net == "text":
-                text.compare(options)
-            else:
-                nets.compare(options, net)
+            NETS[net](options, net)
     except (Failure, OSError) as error:
         sys.exit(f"compare_torch: {error}")
 

@@ -213,7 +213,7 @@ def agree(bowline, torch, folder, before, shape, device, tolerance):
     judge(f"{device}, batch {batch} x {seq}", ours, result, STEPS, tolerance)
 
 
-def compare(options):
+def compare(options, _net):
     text = options.text.read_bytes()
     torch, bowline = Torch(options), Bowline(options)
     with tempfile.TemporaryDirectory(prefix="compare_torch_") as name:
