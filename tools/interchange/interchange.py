@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Opens what `bowline export` writes with transformers, the package gguf and llama.cpp, and compares logits and bytes.
 
-The models are those of tests/gguf/data; logits_*.f32 there are those of transformers with the numbers that each file says.
+The models are those of tests/gguf/data; logits_*.f32 there are those of transformers with the numbers that each file says. The adapters
+are those of tests/peft/fixtures.
 """
 
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -22,6 +24,7 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/gguf/data"
+ADAPTERS = ROOT / "tests/peft/fixtures"
 MODELS = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"]
 ENCODED = {"q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"}  # of these some matrices
 SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # what Bowline writes as it was
@@ -90,8 +93,8 @@ def rounded_logits(folder, path, tokens):
         return model(torch.from_numpy(tokens)).logits.numpy()
 
 
-def llama_logits(path, tokens):
-    model = llama_cpp.Llama(str(path), logits_all=True, n_ctx=16, n_threads=1, n_gpu_layers=0, type_k=llama_cpp.GGML_TYPE_F32,
+def llama_logits(path, tokens, adapter=None):
+    model = llama_cpp.Llama(str(path), lora_path=None if adapter is None else str(adapter), logits_all=True, n_ctx=16, n_threads=1, n_gpu_layers=0, type_k=llama_cpp.GGML_TYPE_F32,
                             type_v=llama_cpp.GGML_TYPE_F32, verbose=False)
     out = []
     for row in tokens:
@@ -134,6 +137,21 @@ def compare(bowline, name, folder):
                np.abs(llama_logits(source, TOKENS) - llama_logits(out, TOKENS)).max(), 0)
 
 
+def compare_adapter(bowline, name, folder):
+    """An adapter of peft, as a GGUF file, over its model in llama.cpp: the logits are those of peft."""
+    fixture = json.loads((ADAPTERS / "expected.json").read_text())
+    wanted = fixture["adapters"][name]
+    tokens = np.array(fixture["tokens"]).reshape(2, 8)
+    model, base = folder / "base.bowline", folder / "base.gguf"
+    adapter, written = folder / f"{name}.bowline", folder / f"{name}.gguf"
+    run(bowline, "import", ADAPTERS / wanted["model"], "--out", model, "--force")
+    run(bowline, "import", ADAPTERS / name, "--base", model, "--out", adapter)
+    run(bowline, "export", model, "--to", "gguf", "--out", base, "--force")
+    run(bowline, "export", model, "--adapter", adapter, "--to", "gguf-lora", "--out", written)
+    logits = np.array(wanted["logits"]).reshape(2, 8, -1)
+    report(f"adapter {name}: logits of llama.cpp", np.abs(llama_logits(base, tokens, written) - logits).max(), LLAMA_TOLERANCE)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bowline", default=str(ROOT / "build/release/bin/bowline"))
@@ -142,6 +160,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in MODELS:
             compare(arguments.bowline, name, pathlib.Path(folder))
+        for name in ("llama_qv", "llama_some_layers", "llama_tables") if llama_cpp else ():
+            compare_adapter(arguments.bowline, name, pathlib.Path(folder))
     sys.exit(1 if failures else 0)
 
 
