@@ -104,7 +104,7 @@ TEST(GgufReader, RefusesShapesThatAreNone) {
   expect_refused(of({UINT64_MAX}, 0), {"dim 0"});
   expect_refused(of({uint64_t{1} << 62}, 0), {"too many bytes"});
   expect_refused(of({48, 2}, 8), {"rows of 48", "blocks of 32", "Q8_0"});
-  expect_refused(of({32}, 13), {"Q5_K", "F32, F16"}, Code::unsupported);
+  expect_refused(of({32}, 11), {"Q3_K", "F32, F16"}, Code::unsupported);
   expect_refused(of({32}, 4711), {"type 4711"}, Code::unsupported);
 }
 

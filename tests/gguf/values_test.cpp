@@ -32,7 +32,8 @@ std::vector<float> decoded(const TensorEntry& t) {
 TEST(GgufValues, NumbersOfEveryTypeAreThoseOfThePackage) {
   const auto file = File::open(kData + "/types.gguf");
   ASSERT_TRUE(file.ok()) << file.status().message();
-  for (const char* const type : {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q6_K"}) {
+  for (const char* const type :
+       {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
     SCOPED_TRACE(type);
     const TensorEntry& t = tensor(*file.value(), type);
     EXPECT_EQ(t.type->name, type);

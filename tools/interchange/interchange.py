@@ -73,8 +73,8 @@ ROUNDED = {
     "F32": lambda x: x,
     "F16": lambda x: x.half().float(),
     "BF16": lambda x: x.bfloat16().float(),
-    **dict.fromkeys(("Q8_0", "Q4_0"), lambda x: in_blocks(x, 32, lambda scale: scale.half().float())),
-    **dict.fromkeys(("Q4_K", "Q6_K"), lambda x: in_blocks(x, 256, lambda scale: scale)),
+    **dict.fromkeys(("Q8_0", "Q4_0", "Q5_0"), lambda x: in_blocks(x, 32, lambda scale: scale.half().float())),
+    **dict.fromkeys(("Q4_K", "Q5_K", "Q6_K"), lambda x: in_blocks(x, 256, lambda scale: scale)),
 }
 
 
@@ -137,6 +137,22 @@ def compare(bowline, name, folder):
                np.abs(llama_logits(source, TOKENS) - llama_logits(out, TOKENS)).max(), 0)
 
 
+def compare_made(bowline, kind, folder):
+    """A file that llama.cpp itself quantizes, read by Bowline and written for transformers."""
+    model, plain, made, hf = (folder / f"made_{kind}{end}" for end in (".bowline", "_f32.gguf", ".gguf", ""))
+    run(bowline, "import", DATA / "llama_q4_k.gguf", "--out", model)  # of 256 columns
+    run(bowline, "export", model, "--to", "gguf", "--dtype", "f32", "--out", plain)
+    settings = llama_cpp.llama_model_quantize_default_params()
+    settings.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
+    settings.nthread = 1
+    if llama_cpp.llama_model_quantize(str(plain).encode(), str(made).encode(), settings) != 0:
+        sys.exit(f"llama.cpp cannot make a file of {kind}.")
+    run(bowline, "import", made, "--out", model, "--force")
+    run(bowline, "export", model, "--to", "hf", "--out", hf, "--dtype", "f32")
+    by_row = np.abs(llama_logits(made, PAIRS) - rounded_logits(hf, made, PAIRS)).max(-1)
+    report(f"made by llama.cpp, {kind}: its logits", np.quantile(by_row, 0.75), LLAMA_TOLERANCE)
+
+
 def compare_adapter(bowline, name, folder):
     """An adapter of peft, as a GGUF file, over its model in llama.cpp: the logits are those of peft."""
     fixture = json.loads((ADAPTERS / "expected.json").read_text())
@@ -160,6 +176,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in MODELS:
             compare(arguments.bowline, name, pathlib.Path(folder))
+        for kind in ("F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "Q4_K_M", "Q6_K") if llama_cpp else ():
+            compare_made(arguments.bowline, kind, pathlib.Path(folder))
         for name in ("llama_qv", "llama_some_layers", "llama_tables") if llama_cpp else ():
             compare_adapter(arguments.bowline, name, pathlib.Path(folder))
     sys.exit(1 if failures else 0)

@@ -47,7 +47,7 @@ def add(writer, name, values, kind):
 
 def quantize(values, kind):
     """gguf.quants has no encoder of the K types: their codes are drawn, as every pattern of bits is a legal block."""
-    if kind not in (T.Q4_K, T.Q6_K):
+    if kind not in (T.Q4_K, T.Q5_K, T.Q6_K):
         return gguf.quants.quantize(values.astype(np.float32), kind)
     return drawn_blocks(values, kind)
 
@@ -58,7 +58,7 @@ def drawn_blocks(values, kind):
     block, size = gguf.GGML_QUANT_SIZES[kind]
     blocks = draw.integers(0, 256, (rows * columns // block, size), dtype=np.uint8)
     scale = draw.uniform(0.0001, 0.0003, (len(blocks), 1)).astype(np.float16).view(np.uint8)
-    if kind == T.Q4_K:
+    if kind in (T.Q4_K, T.Q5_K):
         blocks[:, 0:2] = scale
         blocks[:, 2:4] = (8 * scale.view(np.float16)).astype(np.float16).view(np.uint8)
     else:
@@ -78,7 +78,7 @@ def numbers_of(values, kind):
 def make_types(folder):
     writer = new_writer(folder / "types.gguf", "llama")
     draw = np.random.default_rng(1)
-    for kind in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q4_K, T.Q6_K):
+    for kind in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q4_K, T.Q6_K, T.Q5_0, T.Q5_1, T.Q5_K):
         values = draw.normal(0, 1, (2, 256)).astype(np.float32)
         add(writer, kind.name, values, kind)
         writer.add_tensor(f"{kind.name}.expected", numbers_of(values, kind))

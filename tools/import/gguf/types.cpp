@@ -15,6 +15,9 @@ namespace {
 float scale(const std::byte* from) { return numbers::f32_of_f16(numbers::load<uint16_t>(from)); }
 int byte_at(const std::byte* from, int i) { return static_cast<int>(from[i]); }
 
+// Bit i as the fifth of a code.
+int high_bit(uint32_t bits, int i) { return static_cast<int>(bits >> i & 1) << 4; }
+
 void decode_f32(const std::byte* from, float* to) { *to = numbers::load<float>(from); }
 void decode_f16(const std::byte* from, float* to) { *to = scale(from); }
 void decode_bf16(const std::byte* from, float* to) {
@@ -50,12 +53,35 @@ void decode_q4_1(const std::byte* from, float* to) {
   }
 }
 
+// d (f16), 32 high bits, then the low ones as Q4_0: x = d * (code - 16)
+void decode_q5_0(const std::byte* from, float* to) {
+  const float d = scale(from);
+  const auto high = numbers::load<uint32_t>(from + 2);
+  for (int i = 0; i < 16; ++i) {
+    const int low = byte_at(from, 6 + i);
+    to[i] = d * static_cast<float>(((low & 15) | high_bit(high, i)) - 16);
+    to[i + 16] = d * static_cast<float>((low >> 4 | high_bit(high, i + 16)) - 16);
+  }
+}
+
+// d and m (f16), then as Q5_0: x = d * code + m
+void decode_q5_1(const std::byte* from, float* to) {
+  const float d = scale(from);
+  const float m = scale(from + 2);
+  const auto high = numbers::load<uint32_t>(from + 4);
+  for (int i = 0; i < 16; ++i) {
+    const int low = byte_at(from, 8 + i);
+    to[i] = d * static_cast<float>((low & 15) | high_bit(high, i)) + m;
+    to[i + 16] = d * static_cast<float>(low >> 4 | high_bit(high, i + 16)) + m;
+  }
+}
+
 // Eight scales and eight minima of 6 bits in 12 bytes.
 struct Pair {
   int scale;
   int least;
 };
-Pair pair_of_q4_k(const std::byte* from, int i) {
+Pair pair_of_k(const std::byte* from, int i) {
   if (i < 4) {
     return {byte_at(from, i) & 63, byte_at(from, i + 4) & 63};
   }
@@ -63,21 +89,38 @@ Pair pair_of_q4_k(const std::byte* from, int i) {
           byte_at(from, i + 4) >> 4 | byte_at(from, i) >> 6 << 4};
 }
 
-// d and dmin (f16), the scales, 128 bytes: four times 32 bytes with the codes of 32 elements (low) and of the next 32.
-//   x = d * scale * code - dmin * least
-void decode_q4_k(const std::byte* from, float* to) {
+// x = d * scale * code - dmin * least for 256 elements; code(part, i) is that of element i of 32.
+template <class Code>
+void decode_pairs(const std::byte* from, const Code& code, float* to) {
   const float d = scale(from);
   const float dmin = scale(from + 2);
   for (int part = 0; part < 8; ++part) {
-    const Pair pair = pair_of_q4_k(from + 4, part);
+    const Pair pair = pair_of_k(from + 4, part);
     const float step = d * static_cast<float>(pair.scale);
     const float least = dmin * static_cast<float>(pair.least);
     for (int i = 0; i < 32; ++i) {
-      const int codes = byte_at(from, 16 + part / 2 * 32 + i);
-      to[part * 32 + i] =
-          step * static_cast<float>(part % 2 == 0 ? codes & 15 : codes >> 4) - least;
+      to[part * 32 + i] = step * static_cast<float>(code(part, i)) - least;
     }
   }
+}
+
+// The codes of 32 elements (low) and of the next 32 in 32 bytes.
+int nibble(const std::byte* from, int part, int i) {
+  return byte_at(from, part / 2 * 32 + i) >> (part % 2 * 4) & 15;
+}
+
+// d and dmin (f16), the scales, 128 bytes of nibbles
+void decode_q4_k(const std::byte* from, float* to) {
+  decode_pairs(
+      from, [from](int part, int i) { return nibble(from + 16, part, i); }, to);
+}
+
+// As Q4_K, with 32 bytes in front of the nibbles: bit `part` of byte i is the fifth of a code.
+void decode_q5_k(const std::byte* from, float* to) {
+  const auto code = [from](int part, int i) {
+    return nibble(from + 48, part, i) | (byte_at(from, 16 + i) >> part & 1) << 4;
+  };
+  decode_pairs(from, code, to);
 }
 
 // 128 bytes of low halves, 64 of the two high bits, 16 scales (i8), d (f16); two halves of 128 elements.
@@ -102,7 +145,10 @@ constexpr TensorType kTypes[] = {
     {8, "Q8_0", 32, 34, DType::f32, "q8_0", decode_q8_0},
     {2, "Q4_0", 32, 18, DType::f32, "q4_0", decode_q4_0},
     {3, "Q4_1", 32, 20, DType::f32, "", decode_q4_1},
+    {6, "Q5_0", 32, 22, DType::f32, "", decode_q5_0},
+    {7, "Q5_1", 32, 24, DType::f32, "", decode_q5_1},
     {12, "Q4_K", 256, 144, DType::f32, "", decode_q4_k},
+    {13, "Q5_K", 256, 176, DType::f32, "", decode_q5_k},
     {14, "Q6_K", 256, 210, DType::f32, "", decode_q6_k},
 };
 

@@ -25,7 +25,7 @@ constexpr uint32_t kMostBlock = 256;
 const TensorType* find_tensor_type(uint32_t number);
 // Null: there is none of this name.
 const TensorType* find_tensor_type(std::string_view name);
-// "Q5_K", also of types that are not read.
+// "Q3_K", also of types that are not read.
 std::string tensor_type_name(uint32_t number);
 // "F32, F16, ...": those that are read.
 std::string known_tensor_types();
