@@ -129,7 +129,7 @@ def work_embed_onnx(task, options):
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         path = pathlib.Path(folder) / "encoder.onnx"
-        torch.onnx.export(Embedding(), (tokens,), path, input_names=["tokens"], output_names=["embedding"], dynamo=True, verbose=False)
+        torch.onnx.export(Embedding(), (tokens,), path, input_names=["tokens"], output_names=["result"], dynamo=True, verbose=False)
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads, settings.inter_op_num_threads = options.threads, 1
         session = onnxruntime.InferenceSession(path, settings, providers=["CPUExecutionProvider"])

@@ -35,7 +35,7 @@ constexpr size_t kDepth = 256;
 constexpr size_t kColumns = 512;
 constexpr size_t kRows = 96;
 // Rows of A for which dot products with rows of B [n, k] are faster than tiles, for which these are transposed.
-constexpr size_t kMostDotRows = 20;
+constexpr size_t kMostDotRows = 64;
 // Elements of a row of B that dot products take at a time: four rows of codes, decoded, are a quarter of the L1 cache.
 constexpr size_t kDecoded = 512;
 
