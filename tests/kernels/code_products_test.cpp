@@ -110,7 +110,8 @@ class Matrix {
   size_t n_, k_;
 };
 
-std::vector<float> product(const Matrix& b, const std::vector<float>& a) {
+std::vector<float> product(const Matrix& b, const std::vector<float>& a,
+                           IntegersOf of = IntegersOf::f32) {
   Threads threads(1);
   const size_t n = b.rows(), k = b.columns();
   const GemmShape shape{GemmLayout::nt, 1, n, k, k, k, n};
@@ -121,7 +122,7 @@ std::vector<float> product(const Matrix& b, const std::vector<float>& a) {
   std::vector<float> scratch(bytes / sizeof(float) + 16);
   const auto address = reinterpret_cast<uintptr_t>(scratch.data());
   b.with_codes([&](const Codes& codes) {
-    gemm(threads, shape, edge_a, nullptr, c.data(), {.b_codes = &codes},
+    gemm(threads, shape, edge_a, nullptr, c.data(), {.b_codes = &codes, .a_of = of},
          reinterpret_cast<void*>((address + 63) / 64 * 64));
   });
   return c;
@@ -159,20 +160,22 @@ TEST_P(CodeProducts, ExactOfWholeNumbers) {
       }
       a[k / 2] = -256;
       each(n, k, [&](const Matrix& b) {
-        const std::vector<float> c = product(b, a);
-        for (size_t j = 0; j < n; ++j) {
-          double sum = 0;
-          for (size_t i = 0; i < k; ++i) {
-            sum += a[i] * b.at(j, i);
+        for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
+          const std::vector<float> c = product(b, a, of);
+          for (size_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (size_t i = 0; i < k; ++i) {
+              sum += a[i] * b.at(j, i);
+            }
+            ASSERT_EQ(c[j], sum) << "row " << j << " of " << n << " x " << k;
           }
-          ASSERT_EQ(c[j], sum) << "row " << j << " of " << n << " x " << k;
         }
       });
     }
   }
 }
 
-// Each number is off by at most 2^-20 of the largest of its block.
+// Each number is off by at most 2^-20 of the largest of its block, and what was bf16 by at most 2^-14.
 TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
   constexpr size_t n = 5, k = 256;
   for (const int exponent : {-140, -120, -30, 0, 60, 112}) {
@@ -184,8 +187,8 @@ TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
       x = std::ldexp(sign * (1 + mantissa), exponent - static_cast<int>(bits() % 8));
     }
     std::fill_n(a.begin() + kBlock, kBlock, 0.0f);
-    each(n, k, [&](const Matrix& b) {
-      const std::vector<float> c = product(b, a);
+    const auto expect = [&](const Matrix& b, IntegersOf of) {
+      const std::vector<float> c = product(b, a, of);
       for (size_t j = 0; j < n; ++j) {
         double sum = 0, bound = 0;
         for (size_t block = 0; block < k; block += kBlock) {
@@ -195,11 +198,15 @@ TEST_P(CodeProducts, WithinTheRoundingOfABlock) {
           }
           for (size_t i = block; i < block + kBlock; ++i) {
             sum += a[i] * b.at(j, i);
-            bound += std::ldexp(largest, -20) * std::fabs(b.at(j, i));
+            bound += std::ldexp(largest, of == IntegersOf::f32 ? -20 : -14) * std::fabs(b.at(j, i));
           }
         }
         ASSERT_NEAR(c[j], sum, bound) << "row " << j << ", numbers of 2^" << exponent;
       }
+    };
+    each(n, k, [&](const Matrix& b) {
+      expect(b, IntegersOf::f32);
+      expect(b, IntegersOf::bf16);
     });
   }
 }

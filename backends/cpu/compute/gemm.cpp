@@ -265,8 +265,9 @@ void code_columns(const Job& job, CodeDots dots, const float* a, Range columns) 
 void dot_columns(const Job& job, Range rows, Range columns, float* scratch) {
   if (job.shape.m == 1 && job.options.b_codes != nullptr) {
     const CodeLayout& layout = job.options.b_codes->layout;
-    if (HWY_TARGET == HWY_AVX3 && has_integer_dots(layout) && to_integers(layout, job.a, scratch)) {
-      return code_columns(job, integer_dots, scratch, columns);
+    if (HWY_TARGET == HWY_AVX3 && has_integer_dots(layout) &&
+        to_integers(layout, job.options.a_of, job.a, scratch)) {
+      return code_columns(job, integer_dots(job.options.a_of), scratch, columns);
     }
     if (const CodeDots dots = code_dots_for(layout)) {
       return code_columns(job, dots, job.a, columns);

@@ -13,6 +13,7 @@
 #include <cstddef>
 
 #include "compute/codes.h"
+#include "compute/integer_dots.h"
 #include "threads.h"
 
 namespace bowline::cpu {
@@ -38,6 +39,8 @@ struct GemmOptions {
   // (optional) The operand is these codes: lda, ldb and the address are not used. They become f32 in blocks, in the caches.
   const Codes* a_codes = nullptr;
   const Codes* b_codes = nullptr;
+  IntegersOf a_of =
+      IntegersOf::f32;  // with b_codes: bf16 need not be multiplied more exactly than they are
 };
 
 // Bytes of scratch for any product of this shape with this pool. The scratch is aligned to 64

@@ -52,14 +52,26 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 namespace bowline::cpu {
 namespace {
 
-// Digits of 7 bits with a sign: what they are multiplied with fills the rest of 32 bits.
-constexpr int kDigits = 3;
-constexpr int kDigitBits = 7;
-constexpr int kNumberBits = 20;  // of the largest number, without its sign
+// How the numbers of a row become integers: digits of so many bits with a sign, and the bits of the largest number without its sign. What
+// digits are multiplied with fills the rest of 32 bits.
+struct OfF32 {
+  static constexpr int kDigits = 3;
+  static constexpr int kDigitBits = 7;
+  static constexpr int kNumberBits = 20;
+};
+struct OfBf16 {
+  static constexpr int kDigits = 2;
+  static constexpr int kDigitBits = 8;
+  static constexpr int kNumberBits = 14;
+};
+constexpr int kMostDigits = 3;
+
+// Bytes that are fetched ahead.
+constexpr size_t kAhead = 2048;
 
 // 32 elements of a, in the order of the codes.
 struct alignas(32) Block {
-  int8_t digits[kDigits][kBlock];  // the highest first
+  int8_t digits[kMostDigits][kBlock];  // the highest first
   int32_t start
       [kBlock /
        4];     // sums over four numbers, times the zero of the codes unless every block has its own
@@ -73,7 +85,7 @@ constexpr int offset_of(const CodeLayout& l) { return l.bits == 8 ? 128 : 0; }
 
 // A block in registers.
 struct LoadedBlock {
-  __m256i digits[kDigits];
+  __m256i digits[kMostDigits];
   __m256i start;
   __m256 unit;
 };
@@ -86,11 +98,14 @@ BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
 }
 
 // The sums of four products of `codes` with the numbers of a block, from `start` on.
+template <class Of>
 BOWLINE_VNNI inline __m256i dot_of_block(__m256i codes, const __m256i* digits, __m256i start) {
   __m256i sum = _mm256_dpbusd_epi32(_mm256_setzero_si256(), codes, digits[0]);
-  sum = _mm256_dpbusd_epi32(_mm256_slli_epi32(sum, kDigitBits), codes, digits[1]);
-  sum = _mm256_add_epi32(_mm256_slli_epi32(sum, kDigitBits), start);
-  return _mm256_dpbusd_epi32(sum, codes, digits[2]);
+  if constexpr (Of::kDigits == 3) {
+    sum = _mm256_dpbusd_epi32(_mm256_slli_epi32(sum, Of::kDigitBits), codes, digits[1]);
+  }
+  sum = _mm256_add_epi32(_mm256_slli_epi32(sum, Of::kDigitBits), start);
+  return _mm256_dpbusd_epi32(sum, codes, digits[Of::kDigits - 1]);
 }
 
 // The 32 numbers of a block, even ones first where codes are pairs.
@@ -116,11 +131,12 @@ BOWLINE_VNNI inline int32_t largest_bits(__m512 first, __m512 second) {
 }
 
 // The lowest digit of 16 numbers, which become what is above it.
+template <class Of>
 BOWLINE_VNNI inline __m128i take_digit(__m512i& numbers) {
-  constexpr int kHalf = 1 << (kDigitBits - 1);
+  constexpr int kHalf = 1 << (Of::kDigitBits - 1);
   const __m512i above =
-      _mm512_srai_epi32(_mm512_add_epi32(numbers, _mm512_set1_epi32(kHalf)), kDigitBits);
-  const __m512i digit = _mm512_sub_epi32(numbers, _mm512_slli_epi32(above, kDigitBits));
+      _mm512_srai_epi32(_mm512_add_epi32(numbers, _mm512_set1_epi32(kHalf)), Of::kDigitBits);
+  const __m512i digit = _mm512_sub_epi32(numbers, _mm512_slli_epi32(above, Of::kDigitBits));
   numbers = above;
   return _mm512_cvtepi32_epi8(digit);
 }
@@ -131,6 +147,7 @@ BOWLINE_VNNI inline void store_digits(__m128i first, __m128i second, int8_t* out
   _mm_store_si128(to + 1, second);
 }
 
+template <class Of>
 BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, Block& out) {
   __m512 first, second;
   load_block(order, a, first, second);
@@ -138,20 +155,22 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, Block& out
   if (largest >= 0x7F800000) {
     return false;
   }
-  // 2^exponent is above the largest, and 2^(kNumberBits - exponent) a number.
-  const int exponent = std::max((largest >> 23) - 126, kNumberBits - 126);
-  const __m512 factors = _mm512_set1_ps(std::bit_cast<float>((kNumberBits - exponent + 127) << 23));
+  // 2^exponent is above the largest, and 2^(Of::kNumberBits - exponent) a number.
+  const int exponent = std::max((largest >> 23) - 126, Of::kNumberBits - 126);
+  const __m512 factors =
+      _mm512_set1_ps(std::bit_cast<float>((Of::kNumberBits - exponent + 127) << 23));
   __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(first, factors));
   __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(second, factors));
-  for (int i = kDigits - 1; i > 0; --i) {
-    store_digits(take_digit(low), take_digit(high), out.digits[i]);
+  for (int i = Of::kDigits - 1; i > 0; --i) {
+    store_digits(take_digit<Of>(low), take_digit<Of>(high), out.digits[i]);
   }
-  // What is left is 64 at most: no digit of seven bits with a sign, but one of eight.
+  // What is left is 64 at most, more than a digit of seven bits with a sign: it takes the eight bits of a byte.
   store_digits(_mm512_cvtepi32_epi8(low), _mm512_cvtepi32_epi8(high), out.digits[0]);
-  const __m256i sums = dot_of_block(_mm256_set1_epi8(1), load(out).digits, _mm256_setzero_si256());
+  const __m256i sums =
+      dot_of_block<Of>(_mm256_set1_epi8(1), load(out).digits, _mm256_setzero_si256());
   _mm256_store_si256(reinterpret_cast<__m256i*>(out.start),
                      _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor)));
-  out.unit = std::bit_cast<float>((exponent - kNumberBits + 127) << 23);
+  out.unit = std::bit_cast<float>((exponent - Of::kNumberBits + 127) << 23);
   return true;
 }
 
@@ -196,7 +215,7 @@ BOWLINE_VNNI inline void add_lanes(const __m256* v, float* sums) {
 }
 
 // By row: one scale for all, which the caller multiplies with.
-template <Order kOrder, DType kScale, bool kByRow, bool kZeros>
+template <class Of, Order kOrder, DType kScale, bool kByRow, bool kZeros>
 BOWLINE_VNNI inline __m256 add_block(const Codes& row, size_t i, const LoadedBlock& b, __m256 sum) {
   const CodeLayout& l = row.layout;
   __m256i start = b.start;
@@ -205,7 +224,7 @@ BOWLINE_VNNI inline __m256 add_block(const Codes& row, size_t i, const LoadedBlo
     start = _mm256_mullo_epi32(start, _mm256_set1_epi32(-zero - offset_of(l)));
   }
   const __m256i codes = load_codes<kOrder>(row.codes + i * (kByRow ? kBlock : l.block_bytes));
-  const __m256 numbers = _mm256_cvtepi32_ps(dot_of_block(codes, b.digits, start));
+  const __m256 numbers = _mm256_cvtepi32_ps(dot_of_block<Of>(codes, b.digits, start));
   if constexpr (kByRow) {
     return _mm256_fmadd_ps(numbers, b.unit, sum);
   } else {
@@ -214,24 +233,30 @@ BOWLINE_VNNI inline __m256 add_block(const Codes& row, size_t i, const LoadedBlo
   }
 }
 
-template <Order kOrder, DType kScale, bool kByRow, bool kZeros>
+// The rows one behind the other, as memory likes it best.
+template <class Of, Order kOrder, DType kScale, bool kByRow, bool kZeros>
 BOWLINE_VNNI void dots_of_rows(const Codes& codes, const size_t* rows, const Block* blocks,
                                float* sums) {
-  constexpr auto add = add_block<kOrder, kScale, kByRow, kZeros>;
-  const Codes four[kRows] = {codes.from_row(rows[0]), codes.from_row(rows[1]),
-                             codes.from_row(rows[2]), codes.from_row(rows[3])};
-  __m256 sum[kRows] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(),
-                       _mm256_setzero_ps()};
-  for (size_t i = 0; i < codes.layout.columns / kBlock; ++i) {
-    const LoadedBlock b = load(blocks[i]);
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kRows; ++j) {
-      sum[j] = add(four[j], i, b, sum[j]);
+  constexpr auto add = add_block<Of, kOrder, kScale, kByRow, kZeros>;
+  const size_t count = codes.layout.columns / kBlock;
+  __m256 sum[kRows];
+  for (size_t j = 0; j < kRows; ++j) {
+    const Codes row = codes.from_row(rows[j]);
+    __m256 even = _mm256_setzero_ps();
+    __m256 odd = _mm256_setzero_ps();
+    size_t i = 0;
+    for (; i + 2 <= count; i += 2) {
+      _mm_prefetch(row.codes + i * (kByRow ? kBlock : codes.layout.block_bytes) + kAhead,
+                   _MM_HINT_T0);
+      even = add(row, i, load(blocks[i]), even);
+      odd = add(row, i + 1, load(blocks[i + 1]), odd);
     }
-  }
-  if constexpr (kByRow) {
-    for (size_t j = 0; j < kRows; ++j) {
-      sum[j] = _mm256_mul_ps(sum[j], load_scale<kScale>(four[j].scales));
+    if (i < count) {
+      even = add(row, i, load(blocks[i]), even);
+    }
+    sum[j] = _mm256_add_ps(even, odd);
+    if constexpr (kByRow) {
+      sum[j] = _mm256_mul_ps(sum[j], load_scale<kScale>(row.scales));
     }
   }
   add_lanes(sum, sums);
@@ -240,26 +265,29 @@ BOWLINE_VNNI void dots_of_rows(const Codes& codes, const size_t* rows, const Blo
 using DotsOfRows = void (*)(const Codes& codes, const size_t* rows, const Block* blocks,
                             float* sums);
 
-template <Order kOrder, bool kByRow, bool kZeros>
+template <class Of, Order kOrder, bool kByRow, bool kZeros>
 DotsOfRows by_scale(const CodeLayout& l) {
-  return l.scale_type == DType::f16    ? dots_of_rows<kOrder, DType::f16, kByRow, kZeros>
-         : l.scale_type == DType::bf16 ? dots_of_rows<kOrder, DType::bf16, kByRow, kZeros>
-                                       : dots_of_rows<kOrder, DType::f32, kByRow, kZeros>;
+  return l.scale_type == DType::f16    ? dots_of_rows<Of, kOrder, DType::f16, kByRow, kZeros>
+         : l.scale_type == DType::bf16 ? dots_of_rows<Of, kOrder, DType::bf16, kByRow, kZeros>
+                                       : dots_of_rows<Of, kOrder, DType::f32, kByRow, kZeros>;
 }
 
-template <Order kOrder, bool kByRow = false>
+template <class Of, Order kOrder, bool kByRow = false>
 DotsOfRows by_zeros(const CodeLayout& l) {
-  return l.zero_points ? by_scale<kOrder, kByRow, true>(l) : by_scale<kOrder, kByRow, false>(l);
+  return l.zero_points ? by_scale<Of, kOrder, kByRow, true>(l)
+                       : by_scale<Of, kOrder, kByRow, false>(l);
 }
 
+template <class Of>
 DotsOfRows dots_for(const CodeLayout& l) {
   switch (order_of(l)) {
     case Order::bytes:
-      return l.block >= l.columns ? by_zeros<Order::bytes, true>(l) : by_zeros<Order::bytes>(l);
+      return l.block >= l.columns ? by_zeros<Of, Order::bytes, true>(l)
+                                  : by_zeros<Of, Order::bytes>(l);
     case Order::pairs:
-      return by_zeros<Order::pairs>(l);
+      return by_zeros<Of, Order::pairs>(l);
     case Order::halves:
-      return by_zeros<Order::halves>(l);
+      return by_zeros<Of, Order::halves>(l);
   }
   return nullptr;
 }
@@ -275,20 +303,26 @@ bool has_integer_dots(const CodeLayout& layout) {
   return there && allowed && has_blocks(layout);
 }
 
-bool to_integers(const CodeLayout& layout, const float* a, float* row) {
+bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {
   const Order order = order_of(layout);
   const int factor = layout.zero_points ? 1 : -layout.zero - offset_of(layout);
+  const auto make = of == IntegersOf::bf16 ? make_block<OfBf16> : make_block<OfF32>;
   auto* const blocks = reinterpret_cast<Block*>(row);
   for (size_t i = 0; i < layout.columns / kBlock; ++i) {
-    if (!make_block(order, a + i * kBlock, factor, blocks[i])) {
+    if (!make(order, a + i * kBlock, factor, blocks[i])) {
       return false;
     }
   }
   return true;
 }
 
-void integer_dots(const Codes& codes, const size_t* rows, const float* row, float* sums) {
-  dots_for(codes.layout)(codes, rows, reinterpret_cast<const Block*>(row), sums);
+template <class Of>
+void integer_dots_of(const Codes& codes, const size_t* rows, const float* row, float* sums) {
+  dots_for<Of>(codes.layout)(codes, rows, reinterpret_cast<const Block*>(row), sums);
+}
+
+IntegerDots integer_dots(IntegersOf of) {
+  return of == IntegersOf::bf16 ? integer_dots_of<OfBf16> : integer_dots_of<OfF32>;
 }
 
 }  // namespace bowline::cpu
@@ -303,8 +337,8 @@ bool has_integer_dots(const CodeLayout& layout) {
   static_cast<void>(order_of(layout));
   return false;
 }
-bool to_integers(const CodeLayout&, const float*, float*) { return false; }
-void integer_dots(const Codes&, const size_t*, const float*, float*) {}
+bool to_integers(const CodeLayout&, IntegersOf, const float*, float*) { return false; }
+IntegerDots integer_dots(IntegersOf) { return nullptr; }
 
 }  // namespace bowline::cpu
 

@@ -3,9 +3,10 @@
 //
 //   sums[j] += sum over k of a[k] * scale(j, k) * (code(j, k) - zero(j, k))
 //
-// Numerics  a block of 32 elements of a becomes numbers of 22 bits with one power of two, the smallest that holds the largest of them, so
-//           that each is off by at most 2^-20 of it, or 2^-126; numbers of bf16 or f16 that are no smaller than 2^-12 or 2^-9 of it are exact.
-//           Within four elements sums are exact; then f32, blocks in ascending order.
+// Numerics  a block of 32 elements of a becomes whole numbers with one power of two, the smallest that holds the largest of them: of 22
+//           bits for f32, so that each element is off by at most 2^-20 of that largest, or 2^-126, and of 16 bits for what was bf16,
+//           off by at most 2^-14 of it, where bf16 itself is off by 2^-9. Within four elements sums are exact; then f32, even and odd
+//           blocks apart, in ascending order.
 // Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD.
 #pragma once
 
@@ -21,11 +22,15 @@ size_t integer_row_floats(size_t columns);
 // Whether the machine has the instruction, and these codes blocks that fit it.
 bool has_integer_dots(const CodeLayout& layout);
 
-// A row for products with such codes, aligned to 32 bytes. False: it holds infinities or NaN, which integers cannot.
-bool to_integers(const CodeLayout& layout, const float* a, float* row);
+// What the numbers of a row were before they became f32.
+enum class IntegersOf { f32, bf16 };
 
-// sums [4], of four rows of codes; `row` as to_integers() leaves it.
-void integer_dots(const Codes& codes, const size_t* rows, const float* row, float* sums);
+// A row for products with such codes, aligned to 32 bytes. False: it holds infinities or NaN, which integers cannot.
+bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row);
+
+// f(codes, rows, row, sums [4]) for four rows of codes; `row` as to_integers() leaves it for the same `of`.
+using IntegerDots = void (*)(const Codes& codes, const size_t* rows, const float* row, float* sums);
+IntegerDots integer_dots(IntegersOf of);
 
 // Without: products in f32, as on other machines. For tests.
 void allow_integer_dots(bool allow);

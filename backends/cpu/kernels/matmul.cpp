@@ -68,6 +68,7 @@ int64_t batch_offset(const Shape& in, const Shape& out, int64_t index) {
 // Of an f32 node, or one whose other operands are f32 already.
 void multiply_codes(const Launch& l, const GemmShape& s, int64_t batch, GemmOptions options) {
   const Shape& out = *l.out[0].shape;
+  options.a_of = l.record.type == DType::bf16 ? IntegersOf::bf16 : IntegersOf::f32;
   for (int64_t i = 0; i < batch; ++i) {
     const float* matrices[2];
     Codes codes[2];
