@@ -20,6 +20,12 @@ class Quantize(harness.Case):
         result = self.expect(run("eval", path, "--data", self.text, "--batch", 2, "--seq", 16, "--device", "cpu", "-o", "json"), OK)
         return json.loads(result.stdout)["bits_per_byte"]
 
+    def test_what_was_kept_stands_in_lines(self):
+        lines = self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int4"), OK).stdout.splitlines()
+        self.assertRegex(lines[0], r"storages: \d+ bytes before, \d+ after$")
+        self.assertTrue(lines[1].startswith("kept "), lines)
+        self.assertRegex(lines[-1], r"MiB|KiB")
+
     def test_the_file_shrinks_and_the_model_stays(self):
         whole = self.inspect(self.model)
         plain = self.bits_per_byte(self.model)

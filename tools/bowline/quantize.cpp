@@ -41,7 +41,7 @@ void print_report(const QuantizeOptions& o, const QuantizeReport& report) {
                 {"bytes", after}});
     return;
   }
-  print("{}", report.text());
+  print("{}", Lines{report.text()});
   print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
 }
 
