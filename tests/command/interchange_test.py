@@ -9,72 +9,10 @@ import subprocess
 import unittest
 
 import harness
+from forms import Gguf, read_safetensors
 from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "gguf/data"
-SIZES = {"F32": 4, "F16": 2, "BF16": 2}
-NUMBERS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
-# Elements and bytes of a block.
-BLOCKS = {0: (1, 4), 1: (1, 2), 30: (1, 2), 2: (32, 18), 8: (32, 34)}
-
-
-def read_safetensors(path):
-    """dtype, shape and bytes of each tensor."""
-    content = path.read_bytes()
-    length = struct.unpack_from("<Q", content)[0]
-    assert length % 8 == 0
-    header = json.loads(content[8:8 + length])
-    assert header.pop("__metadata__") == {"format": "pt"}
-    tensors = {}
-    end = 0
-    for name, t in header.items():
-        first, last = t["data_offsets"]
-        assert first == end and first % SIZES[t["dtype"]] == 0, name
-        tensors[name] = (t["dtype"], t["shape"], content[8 + length + first:8 + length + last])
-        end = last
-    assert 8 + length + end == len(content)
-    return tensors
-
-
-class Gguf:
-    """Keys and values; type, shape (slowest dim first) and bytes of each tensor."""
-
-    def __init__(self, path):
-        self.content, self.at = path.read_bytes(), 0
-        assert self.take("<4s") == b"GGUF" and self.take("<I") == 3
-        tensors, keys = self.take("<Q"), self.take("<Q")
-        self.keys = {self.text(): self.value(self.take("<I")) for _ in range(keys)}
-        placed = []
-        for _ in range(tensors):
-            name = self.text()
-            shape = [self.take("<Q") for _ in range(self.take("<I"))][::-1]
-            placed.append((name, self.take("<I"), shape, self.take("<Q")))
-        begin = (self.at + 31) // 32 * 32
-        self.tensors = {}
-        for name, kind, shape, offset in placed:
-            elements, size = BLOCKS[kind]
-            count = size
-            for dim in shape:
-                count *= dim
-            self.tensors[name] = (kind, shape, self.content[begin + offset:begin + offset + count // elements])
-
-    def take(self, form):
-        value = struct.unpack_from(form, self.content, self.at)[0]
-        self.at += struct.calcsize(form)
-        return value
-
-    def text(self):
-        length = self.take("<Q")
-        self.at += length
-        return self.content[self.at - length:self.at].decode()
-
-    def value(self, kind):
-        if kind == 8:
-            return self.text()
-        if kind == 9:
-            kind, count = self.take("<I"), self.take("<Q")
-            return [self.value(kind) for _ in range(count)]
-        return self.take(NUMBERS[kind])
 
 
 class Interchange(harness.Case):
