@@ -34,13 +34,19 @@ class Gguf:
         self.content, self.at = path.read_bytes(), 0
         assert self.take("<4s") == b"GGUF" and self.take("<I") == 3
         tensors, keys = self.take("<Q"), self.take("<Q")
-        self.keys = {self.text(): self.value(self.take("<I")) for _ in range(keys)}
-        placed = []
+        self.keys, self.entries = {}, {}
+        for _ in range(keys):
+            first, key = self.at, self.text()
+            self.keys[key] = self.value(self.take("<I"))
+            self.entries[key] = self.content[first:self.at]
+        placed, first = [], self.at
         for _ in range(tensors):
             name = self.text()
             shape = [self.take("<Q") for _ in range(self.take("<I"))][::-1]
             placed.append((name, self.take("<I"), shape, self.take("<Q")))
+        self.listing = self.content[first:self.at]  # of the tensors
         begin = (self.at + 31) // 32 * 32
+        self.data = self.content[begin:]
         self.tensors = {}
         for name, kind, shape, offset in placed:
             elements, size = BLOCKS[kind]
@@ -48,6 +54,13 @@ class Gguf:
             for dim in shape:
                 count *= dim
             self.tensors[name] = (kind, shape, self.content[begin + offset:begin + offset + count // elements])
+
+    def with_keys(self, other, prefix):
+        """The bytes of a file that has the keys of another one that begin with `prefix`, instead of its own."""
+        entries = {key: entry for key, entry in self.entries.items() if not key.startswith(prefix)}
+        entries |= {key: entry for key, entry in other.entries.items() if key.startswith(prefix)}
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing
+        return head + bytes(-len(head) % 32) + self.data
 
     def take(self, form):
         value = struct.unpack_from(form, self.content, self.at)[0]
@@ -66,3 +79,14 @@ class Gguf:
             kind, count = self.take("<I"), self.take("<Q")
             return [self.value(kind) for _ in range(count)]
         return self.take(NUMBERS[kind])
+
+
+def write_safetensors(path, tensors):
+    """Tensors of f32 by name: shape and numbers."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, (shape, numbers) in tensors.items():
+        begin = len(data)
+        data += struct.pack(f"<{len(numbers)}f", *numbers)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)

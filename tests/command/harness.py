@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import struct
 import subprocess
@@ -57,6 +58,11 @@ def need_tool(name):
 
 def need_device(name):
     need(any(d["name"] == name and d["usable"] for d in devices()), f"There is no usable device {name} here: {devices()}")
+
+
+def short_files(bytes_):
+    """For preexec_fn: no file grows above so many bytes, as on a disk that is full."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
 
 
 def npy(descr, shape, data, version=1, order=False, header=None):

@@ -3,7 +3,6 @@
 
 import json
 import pathlib
-import resource
 import struct
 import subprocess
 import unittest
@@ -13,6 +12,7 @@ from forms import Gguf, read_safetensors
 from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "gguf/data"
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "import/fixtures"
 
 
 class Interchange(harness.Case):
@@ -103,9 +103,8 @@ class Interchange(harness.Case):
 
     def test_a_disk_that_is_full(self):
         model = self.imported("llama_f32.gguf")
-        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
         for to in ("hf", "gguf"):
-            self.expect(self.export(model, to, preexec_fn=limit), FAILED, "cannot be written", "File too large")
+            self.expect(self.export(model, to, preexec_fn=harness.short_files(8192)), FAILED, "cannot be written", "File too large")
             self.nothing_is_left()
         small = self.folder / "small"
         small.mkdir()
@@ -175,6 +174,37 @@ class Interchange(harness.Case):
                 again = self.folder / "again.bowline"
                 self.expect(run("import", self.out, "--out", again, "--force"), OK)
                 self.assertEqual(self.weights(again), self.weights(model))
+
+    def test_a_classifier_is_the_one_that_was_imported(self):
+        for name in ("bert_classes", "roberta_classes", "distilbert_classes"):
+            with self.subTest(name):
+                model = self.imported(FIXTURES / name)
+                self.expect(self.export(model, "hf", "--force"), OK)
+                self.assertEqual(read_safetensors(self.out / "model.safetensors"), read_safetensors(FIXTURES / name / "model.safetensors"))
+                written, source = (json.loads((f / "config.json").read_text()) for f in (self.out, FIXTURES / name))
+                self.assertEqual(written.pop("problem_type"), "single_label_classification")
+                source["id2label"], source["label2id"] = {"0": "admin", "1": "libs", "2": "net"}, {"admin": 0, "libs": 1, "net": 2}
+                self.assertEqual(written, source)
+                again = self.folder / "again.bowline"
+                self.expect(run("import", self.out, "--out", again, "--force"), OK, "task classify", "pooling = cls")
+                self.assertEqual(self.weights(again), self.weights(model))
+
+    def test_a_new_head_of_classes(self):
+        labels = self.folder / "labels.txt"
+        labels.write_text("red\nblue\n")
+        for more, kind in (([], "single_label_classification"), (["--multi-label"], "multi_label_classification")):
+            model, again = self.folder / "new.bowline", self.folder / "again.bowline"
+            self.expect(run("import", FIXTURES / "bert", "--task", "classify", "--labels", labels, "--out", model, "--force", *more), OK,
+                        "The head of 2 classes is new")
+            self.expect(self.export(model, "hf", "--force"), OK)
+            config = json.loads((self.out / "config.json").read_text())
+            self.assertEqual((config["architectures"], config["id2label"], config["problem_type"]),
+                             (["BertForSequenceClassification"], {"0": "red", "1": "blue"}, kind))
+            self.expect(run("import", self.out, "--out", again, "--force"), OK, "task classify")
+            self.assertEqual(self.weights(again), self.weights(model))
+        self.expect(run("import", FIXTURES / "bert_sentences", "--task", "classify", "--labels", labels, "--out", model, "--force"), OK)
+        self.expect(run("export", model, "--to", "hf", "--out", self.folder / "none"), FAILED, "reads the mean of the tokens", "no class of bert")
+        self.assertFalse((self.folder / "none").exists())
 
     def test_the_dtype_that_is_asked_for(self):
         wide = read_safetensors(self.exported("llama_q8_0.gguf", "hf", "--dtype", "f32") / "model.safetensors")

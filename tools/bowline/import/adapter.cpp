@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "common/flags.h"
 #include "common/require.h"
 #include "peft/adapter.h"
 #include "peft/gguf_adapter.h"
@@ -9,8 +10,10 @@
 namespace bowline::command {
 
 Result<AdapterReport> import_adapter(const AdapterImport& o) {
-  BOWLINE_ASSIGN(Model model, Model::open(o.base));
   std::error_code error;
+  BOWLINE_REQUIRE_CODE(std::filesystem::exists(o.from, error), Code::bad_file,
+                       "\"{}\" is not there.", escaped(o.from));
+  BOWLINE_ASSIGN(Model model, open_model(o.base));
   const bool is_folder = std::filesystem::is_directory(o.from, error);
   BOWLINE_REQUIRE_CODE(!is_folder || peft::is_folder(o.from), Code::bad_file,
                        "\"{}\" holds no adapter of peft: it has no adapter_config.json.",

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Adapters of other tools: import --base, export --adapter --to peft and gguf-lora, and merged into the model by --to hf and gguf.
+
+The models, the adapters and the logits are peft's (tests/peft/fixtures, made by make_peft_fixtures.py)."""
+
+import json
+import pathlib
+import shutil
+import struct
+import unittest
+
+import harness
+from forms import Gguf, read_safetensors, write_safetensors
+from harness import BAD_FILE, FAILED, OK, USAGE, run
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
+EXPECTED = json.loads((DATA / "expected.json").read_text())
+ADAPTERS = EXPECTED["adapters"]
+# Logits of about 1 that f32 sums make in another order.
+CLOSE = 2e-5
+
+
+def difference(a, b):
+    return max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+class AdapterForms(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+        self.tokens = self.shared / "tokens.npy"
+        self.tokens.write_bytes(harness.npy("<i4", (2, 8), struct.pack("<16i", *EXPECTED["tokens"])))
+
+    def imported_model(self, name):
+        model = self.shared / f"{name}.bowline"
+        if not model.exists():
+            self.expect(run("import", DATA / name, "--out", model), OK)
+        return model
+
+    def adapter(self, name):
+        """The model that an adapter of the fixtures is for, and the adapter as a file of Bowline."""
+        model, adapter = self.imported_model(ADAPTERS[name]["model"]), self.shared / f"{name}.adapter"
+        if not adapter.exists():
+            self.expect(run("import", DATA / name, "--base", model, "--out", adapter), OK)
+        return model, adapter
+
+    def imported(self, source):
+        model = self.folder / f"{pathlib.Path(source).name}.again"
+        self.expect(run("import", source, "--out", model, "--force"), OK)
+        return model
+
+    def logits(self, model, *adapters):
+        path = self.folder / "logits.npy"
+        flags = [word for adapter in adapters for word in ("--adapter", adapter)]
+        self.expect(run("run", model, "--device", "cpu", "--entry", "forward", "--input", f"tokens=@{self.tokens}",
+                        "--output", f"logits=@{path}", "--force", *flags), OK)
+        numbers = harness.read_npy(path)[2]
+        return struct.unpack(f"<{len(numbers) // 4}f", numbers)
+
+    def export(self, model, to, *more):
+        return run("export", model, "--to", to, "--out", self.out, *more)
+
+    def nothing_is_left(self, *kept):
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), sorted(kept))
+
+    # What is wrong comes first.
+
+    def test_what_is_no_adapter_of_the_base(self):
+        llama, gpt2 = self.imported_model("llama"), self.imported_model("gpt2")
+        for source, base, code, *texts in (
+                (DATA / "llama", llama, BAD_FILE, "holds no adapter of peft", "adapter_config.json"),
+                (DATA / "llama_qv", gpt2, BAD_FILE, "the adapter is for another one"),
+                (DATA / "expected.json", llama, BAD_FILE, "expected.json"),
+                (self.folder / "none", llama, BAD_FILE, "none"),
+                (DATA / "llama_qv", self.folder / "none.bowline", BAD_FILE, "none.bowline")):
+            self.expect(run("import", source, "--base", base, "--out", self.out), code, *texts)
+            self.nothing_is_left()
+
+    def test_what_an_adapter_has_not_is_refused_by_name(self):
+        copy = self.folder / "copy"
+        shutil.copytree(DATA / "llama_qv", copy)
+        config = json.loads((copy / "adapter_config.json").read_text())
+        (copy / "adapter_config.json").write_text(json.dumps(config | {"use_dora": True}))
+        self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, "\"use_dora\"")
+        self.nothing_is_left("copy")
+
+    def test_one_adapter_is_written(self):
+        model, adapter = self.adapter("llama_qv")
+        _, other = self.adapter("llama_tables")
+        for to in ("peft", "gguf-lora"):
+            self.expect(self.export(model, to), FAILED, f"--to {to} writes one adapter, and --adapter names 0")
+            self.expect(self.export(model, to, "--adapter", self.shared / "tiny.bowline"), FAILED, "holds no adapter")
+            self.nothing_is_left()
+        self.expect(self.export(model, "peft", "--encoding", "q8_0"), USAGE, "--encoding")
+        self.out.write_text("mine")
+        self.expect(self.export(model, "gguf-lora", "--adapter", adapter), USAGE, "is there already", "--force")
+        self.assertEqual(self.out.read_text(), "mine")
+        self.expect(self.export(self.imported_model("gpt2"), "peft", "--adapter", other, "--force"), FAILED, "is of the base", "digest")
+        self.assertEqual(self.out.read_text(), "mine")
+        self.expect(self.export(model, "gguf-lora", "--adapter", adapter, "--force"), OK)
+        self.nothing_is_left("out")
+
+    # What is right.
+
+    def test_an_adapter_of_peft_computes_what_peft_computes(self):
+        for name, expected in ADAPTERS.items():
+            with self.subTest(name):
+                model, adapter = self.adapter(name)
+                self.assertLess(difference(self.logits(model, adapter), expected["logits"]), CLOSE)
+                self.assertGreater(difference(self.logits(model), expected["logits"]), 0.05)
+
+    def test_a_merged_export_computes_what_the_adapter_did(self):
+        for name, expected in ADAPTERS.items():
+            model, adapter = self.adapter(name)
+            for to in ("hf", "gguf"):
+                with self.subTest(name, to=to):
+                    self.expect(self.export(model, to, "--adapter", adapter, "--force"), OK)
+                    merged = self.logits(self.imported(self.out))
+                    self.assertLess(difference(merged, self.logits(model, adapter)), CLOSE)
+                    self.assertLess(difference(merged, expected["logits"]), CLOSE)
+                    if self.out.is_dir():
+                        shutil.rmtree(self.out)
+                    self.out.unlink(missing_ok=True)
+
+    def test_weights_and_several_adapters_are_merged(self):
+        model, adapter = self.adapter("llama_qv")
+        # Of another name: a model has one adapter of each.
+        other = self.folder / "other.adapter"
+        self.expect(run("import", DATA / "llama_tables", "--base", model, "--name", "tables", "--out", other), OK)
+        on = [f"{adapter}=0.5", other]
+        for to in ("hf", "gguf"):
+            with self.subTest(to):
+                self.out = self.folder / to
+                self.expect(self.export(model, to, *(word for a in on for word in ("--adapter", a))), OK)
+                merged = self.logits(self.imported(self.out))
+                self.assertLess(difference(merged, self.logits(model, *on)), CLOSE)
+                for less in ([adapter, other], [on[0]], [other]):
+                    self.assertGreater(difference(merged, self.logits(model, *less)), 0.01)
+
+    def test_the_dtype_of_a_merged_export(self):
+        model, adapter = self.adapter("llama_qv")
+        self.expect(self.export(model, "gguf", "--adapter", adapter, "--dtype", "f16"), OK)
+        self.assertEqual(Gguf(self.out).tensors["blk.0.attn_q.weight"][0], 1)
+        halves = self.logits(self.imported(self.out))
+        self.assertLess(difference(halves, self.logits(model, adapter)), 0.01)
+        self.assertNotEqual(halves, self.logits(model, adapter))
+
+    def tied_base(self):
+        model = self.folder / "tied.bowline"
+        self.expect(run("import", DATA.parents[1] / "import/fixtures/llama3", "--out", model), OK)
+        return model
+
+    def test_a_tied_base_stays_tied(self):
+        model, adapter = self.tied_base(), self.folder / "tied.adapter"
+        self.expect(run("import", self.write_adapter("model.layers.0.self_attn.q_proj", 32, 32), "--base", model, "--out", adapter), OK)
+        self.expect(self.export(model, "hf", "--adapter", adapter), OK)
+        self.assertTrue(json.loads((self.out / "config.json").read_text())["tie_word_embeddings"])
+        self.assertNotIn("lm_head.weight", read_safetensors(self.out / "model.safetensors"))
+        with_adapter = self.logits(model, adapter)
+        self.assertLess(difference(self.logits(self.imported(self.out)), with_adapter), 1e-4)
+        self.assertGreater(difference(self.logits(model), with_adapter), 0.05)
+
+    def test_a_tie_is_not_broken_in_silence(self):
+        model, adapter = self.tied_base(), self.folder / "head.adapter"
+        self.expect(run("import", self.write_adapter("lm_head", 64, 32), "--base", model, "--out", adapter), OK)
+        for to in ("hf", "gguf"):
+            self.expect(self.export(model, to, "--adapter", adapter), FAILED, "lm_head.weight", "which shares its storage")
+            self.assertFalse(self.out.exists())
+
+    def write_adapter(self, module, rows, columns):
+        """A folder as peft writes it, of rank 1."""
+        folder = self.folder / "peft"
+        folder.mkdir(exist_ok=True)
+        (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 1, "lora_alpha": 1}))
+        begin = f"base_model.model.{module}"
+        write_safetensors(folder / "adapter_model.safetensors", {
+            f"{begin}.lora_A.weight": ([1, columns], [0.03 * (i % 7 - 3) for i in range(columns)]),
+            f"{begin}.lora_B.weight": ([rows, 1], [0.05 * (i % 5 - 2) for i in range(rows)])})
+        return folder
+
+    def test_a_folder_of_peft_is_the_one_that_was_imported(self):
+        for name in ADAPTERS:
+            with self.subTest(name):
+                model, adapter = self.adapter(name)
+                done = self.expect(self.export(model, "peft", "--adapter", adapter, "--force", "-o", "json"), OK)
+                written = read_safetensors(self.out / "adapter_model.safetensors")
+                source = {k: t for k, t in read_safetensors(DATA / name / "adapter_model.safetensors").items() if "base_layer" not in k}
+                self.assertEqual(written, source)
+                report = json.loads(done.stdout)
+                self.assertEqual((report["to"], report["tensors"], report["notes"]), ("peft", len(source), []))
+                config, theirs = (json.loads((f / "adapter_config.json").read_text()) for f in (self.out, DATA / name))
+                self.assertEqual((config["peft_type"], config["task_type"], config["r"]), ("LORA", "CAUSAL_LM", theirs["r"]))
+                scale = theirs["lora_alpha"] / (theirs["r"] ** 0.5 if theirs["use_rslora"] else theirs["r"])
+                self.assertAlmostEqual(config["lora_alpha"] / config["r"], scale, 6)
+                self.assertEqual(config["fan_in_fan_out"], theirs["fan_in_fan_out"])
+                again = self.folder / "again.adapter"
+                self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
+                self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)  # lora_alpha is an f32
+
+    def test_a_gguf_adapter_comes_back(self):
+        for name in ADAPTERS:
+            with self.subTest(name):
+                model, adapter = self.adapter(name)
+                self.expect(self.export(model, "gguf-lora", "--adapter", adapter, "--force"), OK)
+                file = Gguf(self.out)
+                self.assertEqual([file.keys[f"{of}"] for of in ("general.type", "adapter.type", "general.architecture")],
+                                 ["adapter", "lora", ADAPTERS[name]["model"]])
+                count = len([k for k in read_safetensors(DATA / name / "adapter_model.safetensors") if "base_layer" not in k])
+                self.assertEqual(len(file.tensors), count)
+                self.assertTrue(all(k.endswith((".weight.lora_a", ".weight.lora_b")) for k in file.tensors))
+                again = self.folder / "again.adapter"
+                self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK, "adapter lora of")
+                self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)
+
+    def test_a_weight_is_written_into_alpha(self):
+        model, adapter = self.adapter("llama_qv")
+        for to in ("peft", "gguf-lora"):
+            with self.subTest(to):
+                self.out = self.folder / to
+                self.expect(self.export(model, to, "--adapter", f"{adapter}=0.5"), OK)
+                again = self.folder / "again.adapter"
+                self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
+                half = self.logits(model, f"{adapter}=0.5")
+                self.assertLess(difference(self.logits(model, again), half), 1e-6)
+                self.assertGreater(difference(self.logits(model, adapter), half), 0.01)
+
+
+if __name__ == "__main__":
+    unittest.main()
