@@ -115,13 +115,7 @@ class GgufExport {
     BOWLINE_TRY(add_settings(out_.config, *terms_, out));
     out.number("general.quantization_version", uint32_t{2});
     out.number("general.file_type", file_type());
-    BOWLINE_ASSIGN(const std::string missing,
-                   add_tokenizer(model_, integer_at(out_.config, "vocab_size", 0), out));
-    if (!missing.empty()) {
-      // As llama.cpp says that a model takes ids alone.
-      out.text("tokenizer.ggml.model", "none");
-      out_.notes.push_back(fmt::format("The file has no tokenizer: {}.", missing));
-    }
+    BOWLINE_TRY(add_tokenizer(model_, integer_at(out_.config, "vocab_size", 0), out, out_.notes));
     return out;
   }
 

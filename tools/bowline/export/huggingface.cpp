@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "bowline_text.h"
 #include "common/require.h"
+#include "export/json_tokenizer.h"
 #include "export/output.h"
 
 namespace bowline::command {
@@ -10,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
+
+constexpr std::string_view kWeights = "model.safetensors";
 
 std::string_view safetensors_name_of(DType dtype) {
   constexpr std::string_view names[kDTypes] = {"F32", "F16", "BF16", "I8",
@@ -146,7 +150,7 @@ Status write_text(Output& out, const std::string& name, std::string_view text) {
 
 Status write_weights(const Model& model, const ExportedModel& exported, std::string_view header,
                      std::optional<DType> dtype, Output& out) {
-  BOWLINE_TRY(out.open("model.safetensors"));
+  BOWLINE_TRY(out.open(std::string(kWeights)));
   BOWLINE_TRY(out.write(header));
   for (const ExportedTensor& t : exported.tensors) {
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes,
@@ -156,6 +160,34 @@ Status write_weights(const Model& model, const ExportedModel& exported, std::str
   return out.close();
 }
 
+// tokenizer.json and tokenizer_config.json of the keys of GGUF.
+Status convert_tokenizer(const Model& model, Output& out, std::vector<std::string>& notes) {
+  BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.asset("tokenizer"));
+  const Status usable = text::Tokenizer::from(model).status();
+  const Result<TokenizerFiles> files =
+      usable.ok() ? tokenizer_files(bytes) : Result<TokenizerFiles>(usable);
+  if (!files.ok()) {
+    notes.push_back(fmt::format("The tokenizer is one of GGUF, and is not written: {}",
+                                files.status().message()));
+    return {};
+  }
+  BOWLINE_TRY(write_text(out, "tokenizer.json", files.value().tokenizer));
+  return write_text(out, "tokenizer_config.json", files.value().config);
+}
+
+Status write_tokenizer(const Model& model, Output& out, std::vector<std::string>& notes) {
+  BOWLINE_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
+  if (kind.empty()) {
+    notes.emplace_back("The model has no tokenizer, and none is written.");
+    return {};
+  }
+  if (kind != "application/vnd.huggingface.tokenizer+json") {
+    return convert_tokenizer(model, out, notes);
+  }
+  BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "tokenizer"));
+  return write_text(out, "tokenizer.json", *text);
+}
+
 Status write_assets(const Model& model, Output& out, std::vector<std::string>& notes) {
   for (const char* const name : {"tokenizer_config.json", "generation_config.json"}) {
     BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, name));
@@ -163,15 +195,7 @@ Status write_assets(const Model& model, Output& out, std::vector<std::string>& n
   }
   BOWLINE_ASSIGN(const std::optional<std::string> chat, text_asset(model, "chat_template"));
   BOWLINE_TRY(chat ? write_text(out, "chat_template.jinja", *chat) : Status());
-  BOWLINE_ASSIGN(const std::string kind, media_type_of(model, "tokenizer"));
-  if (kind == "application/vnd.huggingface.tokenizer+json") {
-    BOWLINE_ASSIGN(const std::optional<std::string> text, text_asset(model, "tokenizer"));
-    return write_text(out, "tokenizer.json", *text);
-  }
-  notes.push_back(kind.empty() ? "The model has no tokenizer, and none is written."
-                               : "The tokenizer is one of GGUF, and is not written: transformers "
-                                 "reads tokenizer.json.");
-  return {};
+  return write_tokenizer(model, out, notes);
 }
 
 }  // namespace
@@ -185,7 +209,8 @@ Result<ExportReport> export_huggingface(const Model& model, const std::string& f
   out.config[key] = torch_name_of(main_dtype(out, dtype));
   ExportReport report{out.tensors.size(), 0, std::move(out.notes)};
   const std::string header = safetensors_header(out, dtype, report.bytes);
-  BOWLINE_ASSIGN(Output files, Output::begin(folder, replace, header.size() + report.bytes));
+  BOWLINE_ASSIGN(Output files,
+                 Output::begin(folder, replace, header.size() + report.bytes));
   BOWLINE_TRY(write_weights(model, out, header, dtype, files));
   BOWLINE_TRY(write_text(files, "config.json", out.config.dump(2) + "\n"));
   BOWLINE_TRY(write_assets(model, files, report.notes));

@@ -285,6 +285,21 @@ std::optional<std::string_view> Value::text() const {
   return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
+std::vector<std::string_view> Value::texts() const {
+  std::vector<std::string_view> out;
+  if (type != ValueType::array || item != ValueType::text) {
+    return out;
+  }
+  std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  while (!rest.empty()) {  // each within the bytes, as the file was parsed
+    uint64_t length = 0;
+    std::memcpy(&length, rest.data(), sizeof(length));
+    out.push_back(rest.substr(sizeof(length), length));
+    rest.remove_prefix(sizeof(length) + length);
+  }
+  return out;
+}
+
 std::optional<bool> Value::boolean() const {
   return type == ValueType::boolean ? std::optional(bytes[0] != std::byte{0}) : std::nullopt;
 }

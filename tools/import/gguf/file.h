@@ -48,6 +48,8 @@ struct Value {
   std::span<const std::byte> bytes;
 
   std::optional<std::string_view> text() const;
+  // Of an array of texts; empty: it is none.
+  std::vector<std::string_view> texts() const;
   std::optional<bool> boolean() const;
   // None: it is no whole number, or does not fit. Of an array element `i`.
   std::optional<int64_t> integer(uint64_t i = 0) const;

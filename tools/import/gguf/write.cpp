@@ -60,13 +60,22 @@ void Metadata::texts(std::string_view key, std::span<const std::string> values) 
   }
 }
 
-void Metadata::numbers(std::string_view key, std::span<const int32_t> values) {
+template <class T>
+void Metadata::put_array(std::string_view key, ValueType item, std::span<const T> values) {
   begin(key, ValueType::array);
-  put(static_cast<uint32_t>(ValueType::i32));
+  put(static_cast<uint32_t>(item));
   put(uint64_t{values.size()});
-  for (const int32_t value : values) {
+  for (const T value : values) {
     put(value);
   }
+}
+
+void Metadata::numbers(std::string_view key, std::span<const int32_t> values) {
+  put_array(key, ValueType::i32, values);
+}
+
+void Metadata::numbers(std::string_view key, std::span<const float> values) {
+  put_array(key, ValueType::f32, values);
 }
 
 void Metadata::copy(const Entry& entry) {

@@ -20,6 +20,7 @@ class Metadata {
   void text(std::string_view key, std::string_view value);
   void texts(std::string_view key, std::span<const std::string> values);
   void numbers(std::string_view key, std::span<const int32_t> values);
+  void numbers(std::string_view key, std::span<const float> values);
   // An entry of another file, as it is.
   void copy(const Entry& entry);
 
@@ -31,6 +32,8 @@ class Metadata {
   void put_text(std::string_view text);
   template <class T>
   void put(T value);
+  template <class T>
+  void put_array(std::string_view key, ValueType item, std::span<const T> values);
   std::vector<std::byte> bytes_;
   uint64_t count_ = 0;
 };

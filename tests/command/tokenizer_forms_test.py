@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of GGUF become tokenizer.json. The ids are
+those of the package tokenizers (tests/text/data, made by tests/text/make_fixtures.py)."""
+
+import json
+import pathlib
+import unicodedata
+import unittest
+
+import harness
+from forms import Gguf, write_safetensors
+from harness import OK, run
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "text/data"
+TEXTS = [bytes.fromhex(line) for line in (DATA / "texts.hex").read_text().split("\n")[:-1]]
+WIDTH, VOCABULARY = 8, 1024
+
+
+def expected(name):
+    """The ids of the package for each text."""
+    rows = (DATA / f"{name}.expected").read_text().splitlines()
+    return [[int(piece.split(":")[0]) for piece in row.partition("|")[0].split()] for row in rows]
+
+
+class TokenizerForms(harness.Case):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+        # A NUL byte separates the texts.
+        self.used = [i for i, text in enumerate(TEXTS) if b"\0" not in text]
+        self.file = self.folder / "texts"
+        self.file.write_bytes(b"".join(TEXTS[i] + b"\0" for i in self.used))
+
+    def ids(self, tokenizer):
+        done = self.expect(run("tokenize", tokenizer, "--file", self.file, "--null", "-o", "json"), OK)
+        return [json.loads(line)["ids"] for line in done.stdout.splitlines()]
+
+    def expected(self, name):
+        rows = expected(name)
+        return [rows[i] for i in self.used]
+
+    def source(self, tokenizer=None, config=None):
+        """A folder of Hugging Face: a tiny Llama with room for any of the tokenizers."""
+        folder = self.folder / "source"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps({
+            "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": WIDTH, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 4, "vocab_size": VOCABULARY,
+            "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "tie_word_embeddings": True} | (config or {})))
+        layer = "model.layers.0."
+        shapes = {"model.embed_tokens": [VOCABULARY, WIDTH], "model.norm": [WIDTH], layer + "input_layernorm": [WIDTH],
+                  layer + "post_attention_layernorm": [WIDTH], layer + "mlp.gate_proj": [4, WIDTH], layer + "mlp.up_proj": [4, WIDTH],
+                  layer + "mlp.down_proj": [WIDTH, 4]}
+        shapes |= {f"{layer}self_attn.{part}_proj": [WIDTH, WIDTH] for part in "qkvo"}
+        write_safetensors(folder / "model.safetensors", {
+            f"{name}.weight": (shape, [0.5] * (shape[0] * (shape[1] if len(shape) > 1 else 1))) for name, shape in shapes.items()})
+        if tokenizer is not None:
+            (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
+        return folder
+
+    def imported(self, source):
+        model = self.folder / "model.bowline"
+        self.expect(run("import", source, "--out", model, "--force"), OK)
+        return model
+
+    def of_gguf(self, name):
+        """A model with the tokenizer of a file of GGUF."""
+        self.expect(run("export", self.imported(self.source()), "--to", "gguf", "--out", self.out, "--force"), OK)
+        path = self.folder / "spliced.gguf"
+        path.write_bytes(Gguf(self.out).with_keys(Gguf(DATA / f"{name}.gguf"), "tokenizer."))
+        self.out.unlink()
+        return self.imported(path)
+
+    def to_hugging_face(self, name):
+        """tokenizer.json, tokenizer_config.json and the notes of the export."""
+        done = self.expect(run("export", self.of_gguf(name), "--to", "hf", "--out", self.out, "--force", "-o", "json"), OK)
+        return (*(json.loads((self.out / f"{file}.json").read_text()) for file in ("tokenizer", "tokenizer_config")),
+                json.loads(done.stdout)["notes"])
+
+    def to_gguf(self, tokenizer, config=None):
+        """The file, and the notes of the export."""
+        model, path = self.imported(self.source(tokenizer, config)), self.folder / "written.gguf"
+        done = self.expect(run("export", model, "--to", "gguf", "--out", path, "--force", "-o", "json"), OK)
+        return path, json.loads(done.stdout)["notes"]
+
+    # What cannot be written is said.
+
+    def test_what_gguf_has_not(self):
+        for name, sentence in (
+                ("unigram", "it is Unigram, and BPE alone is written"), ("bert", "it is WordPiece, and BPE alone is written"),
+                ("word_level", "it is WordLevel"), ("o200k", "llama.cpp has no name for how it splits text"),
+                ("parts", "llama.cpp has no name for how it splits text"), ("roberta", "GGUF has no keys for what it puts around a text"),
+                ("llama2", "GGUF has scores for merges, and these are none of scores: ")):
+            with self.subTest(name):
+                path, notes = self.to_gguf(json.loads((DATA / f"{name}.json").read_text()))
+                self.assertEqual(len(notes), 1)
+                self.assertIn(f"The file has no tokenizer: {sentence}", notes[0])
+                self.assertEqual([key for key in Gguf(path).keys if key.startswith("tokenizer.")], [])
+
+    def test_what_scores_cannot_say(self):
+        tokenizer, _, _ = self.to_hugging_face("scores")
+        model, around = tokenizer["model"], tokenizer["post_processor"]
+        ids = model["vocab"]
+        swapped = model["merges"][:]
+        first = next(i for i, (a, b) in enumerate(swapped) if sum(x + y == a + b for x, y in swapped) == 2)
+        self.assertEqual("".join(swapped[first]), "".join(swapped[first + 1]))
+        swapped[first + 1], swapped[first + 2] = swapped[first + 2], swapped[first + 1]
+        for change, sentence in (
+                ({"model": model | {"merges": swapped}}, "other merges come between those that make "),
+                ({"model": model | {"merges": model["merges"][1:]}}, "is made by "),
+                ({"model": model | {"vocab": {k.replace("<0x41>", "<0x4>"): i for k, i in ids.items()}}}, "it has not a piece for each byte"),
+                ({"normalizer": {"type": "NFC"}}, "GGUF has no keys for how it changes and splits text"),
+                ({"post_processor": around | {"single": around["single"] + 2 * around["single"][:1]}}, "GGUF has no keys for what it puts")):
+            with self.subTest(sentence):
+                _, notes = self.to_gguf(tokenizer | change)
+                self.assertEqual(len(notes), 1)
+                self.assertIn("The file has no tokenizer: ", notes[0])
+                self.assertIn(sentence, notes[0])
+
+    # What can be written gives the same ids.
+
+    def test_keys_of_gguf_become_a_tokenizer_of_hugging_face(self):
+        for name in ("scores", "smollm", "llama3", "bert"):
+            with self.subTest(name):
+                tokenizer, config, notes = self.to_hugging_face(name)
+                self.assertEqual(notes, [])
+                self.assertEqual(self.ids(self.out / "tokenizer.json"), self.expected(name))
+                self.assertEqual(self.ids(self.imported(self.out)), self.expected(name))
+                keys = Gguf(DATA / f"{name}.gguf").keys
+                pieces = {i: piece for piece, i in tokenizer["model"]["vocab"].items()}
+                self.assertEqual(len(pieces), len(keys["tokenizer.ggml.tokens"]))
+                self.assertEqual(config["tokenizer_class"], "PreTrainedTokenizerFast")
+                self.assertEqual(config.get("bos_token"), pieces.get(keys.get("tokenizer.ggml.bos_token_id")))
+
+    def test_scores_come_back(self):
+        tokenizer, _, _ = self.to_hugging_face("scores")
+        path, notes = self.to_gguf(tokenizer)
+        self.assertEqual(notes, [])
+        self.assertEqual(self.ids(path), self.expected("scores"))
+        self.assertEqual(self.ids(self.imported(path)), self.expected("scores"))
+        written, source = Gguf(path).keys, Gguf(DATA / "scores.gguf").keys
+        count = len(source["tokenizer.ggml.tokens"])
+        self.assertEqual(len(written["tokenizer.ggml.tokens"]), VOCABULARY)
+        self.assertEqual(written["tokenizer.ggml.tokens"][:count], source["tokenizer.ggml.tokens"])
+        self.assertEqual(written["tokenizer.ggml.tokens"][count], f"[PAD{count}]")
+        unknown = source["tokenizer.ggml.unknown_token_id"]
+        types = [2 if i == unknown else t for i, t in enumerate(source["tokenizer.ggml.token_type"])]
+        self.assertEqual(written["tokenizer.ggml.token_type"], types + [5] * (VOCABULARY - count))
+        for key, value in (("model", "llama"), ("bos_token_id", 1), ("unknown_token_id", 0), ("add_bos_token", True),
+                           ("add_space_prefix", True)):
+            self.assertEqual(written[f"tokenizer.ggml.{key}"], value)
+        # In the order of the source, as far as merges need it.
+        merged = {a + b for a, b in tokenizer["model"]["merges"]}
+        order = [[i for i in sorted(range(count), key=lambda i: -keys["tokenizer.ggml.scores"][i])
+                  if source["tokenizer.ggml.tokens"][i] in merged] for keys in (written, source)]
+        self.assertEqual(*order)
+
+    def test_spaces_in_front(self):
+        tokenizer, _, _ = self.to_hugging_face("scores")
+        spaces = {"type": "Metaspace", "replacement": "\u2581", "split": False}
+        no_space = "The tokenizer puts no space in front of a text that begins with one"
+        for scheme, prefix, note in (("always", True, [no_space + "; readers of GGUF do."]), ("never", False, []),
+                                     ("first", True, [no_space + ", nor behind a special token; readers of GGUF do."])):
+            with self.subTest(scheme):
+                changed = tokenizer | {"normalizer": None, "pre_tokenizer": spaces | {"prepend_scheme": scheme}}
+                path, notes = self.to_gguf(changed)
+                self.assertEqual(notes, note)
+                self.assertEqual(Gguf(path).keys["tokenizer.ggml.add_space_prefix"], prefix)
+                rows = list(zip(self.used, self.ids(path), self.ids(self.imported(self.source(changed))), strict=True))
+                same = [(a, b) for i, a, b in rows if not prefix or not TEXTS[i].startswith(b" ") and b"<s>" not in TEXTS[i]]
+                self.assertGreater(len(same), 60)
+                for a, b in same:
+                    self.assertEqual(a, b)
+
+    def test_tokenizers_over_bytes_become_keys(self):
+        for name in ("smollm", "llama3", "qwen"):
+            with self.subTest(name):
+                path, notes = self.to_gguf(json.loads((DATA / f"{name}.json").read_text()), {"eos_token_id": 1})
+                self.assertEqual(notes, [])
+                # llama.cpp normalises none of what Qwen does.
+                plain = [i for i, at in enumerate(self.used) if unicodedata.is_normalized("NFC", TEXTS[at].decode(errors="replace"))]
+                self.assertGreater(len(plain), len(self.used) / 2)
+                right = self.expected(name)
+                for ids in (self.ids(path), self.ids(self.imported(path))):
+                    for i in plain if name == "qwen" else range(len(right)):
+                        self.assertEqual(ids[i], right[i], TEXTS[self.used[i]])
+                self.assertEqual(Gguf(path).keys["tokenizer.ggml.eos_token_id"], 1)
+
+    def test_a_token_behind_each_text(self):
+        tokenizer, _, _ = self.to_hugging_face("scores")
+        end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
+        around = tokenizer["post_processor"]
+        known = around["special_tokens"] | {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}
+        path, notes = self.to_gguf(tokenizer | {"post_processor": around | {"single": [*around["single"], end], "special_tokens": known}})
+        self.assertEqual(notes, [])
+        self.assertEqual(self.ids(path), [row + [2] for row in self.expected("scores")])
+        keys = Gguf(path).keys
+        self.assertEqual((keys["tokenizer.ggml.add_eos_token"], keys["tokenizer.ggml.eos_token_id"]), (True, 2))
+
+    def test_added_tokens_with_rules_of_their_own(self):
+        path, notes = self.to_gguf(json.loads((DATA / "gpt2.json").read_text()))
+        self.assertEqual(notes, ["The added token \"a word\" is found by rules of its own (single_word, lstrip or rstrip), which GGUF has not."])
+        self.assertEqual(Gguf(path).keys["tokenizer.ggml.pre"], "gpt-2")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,244 @@
+#include "export/json_tokenizer.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "common/require.h"
+#include "export/scores.h"
+#include "export/splitting.h"
+#include "export/token_type.h"
+#include "gguf/file.h"
+
+namespace bowline::command {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kSpace = "\u2581";
+
+json step(std::string_view type) { return {{"type", type}}; }
+
+json replace(std::string_view from, std::string_view to) {
+  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+json sequence(const char* list, json steps) {
+  return {{"type", "Sequence"}, {list, std::move(steps)}};
+}
+
+class Converter {
+ public:
+  explicit Converter(const gguf::File& file) : file_(file), pieces_(texts("tokens")) {
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      const gguf::Entry* const types = find("token_type");
+      const auto type = types == nullptr ? std::nullopt : types->value.integer(id);
+      types_.push_back(type ? static_cast<TokenType>(*type) : TokenType::normal);
+    }
+  }
+
+  Result<TokenizerFiles> run() {
+    const std::string kind = text("model");
+    if (kind == "gpt2") {
+      BOWLINE_TRY(add_byte_level());
+    } else if (kind == "llama") {
+      add_scored();
+    } else {
+      BOWLINE_REQUIRE_CODE(kind == "bert", Code::unsupported, "Its kind is {}, which is not known.",
+                           listed_name(kind));
+      add_words();
+    }
+    out_["model"]["vocab"] = vocabulary();
+    out_["added_tokens"] = added_tokens();
+    return TokenizerFiles{out_.dump() + "\n", config().dump(2) + "\n"};
+  }
+
+ private:
+  const gguf::Entry* find(std::string_view key) const {
+    return file_.find(fmt::format("tokenizer.ggml.{}", key));
+  }
+  std::string text(std::string_view key) const {
+    const gguf::Entry* const entry = find(key);
+    return entry == nullptr ? "" : std::string(entry->value.text().value_or(""));
+  }
+  std::vector<std::string> texts(std::string_view key) const {
+    const gguf::Entry* const entry = find(key);
+    const auto out = entry == nullptr ? std::vector<std::string_view>() : entry->value.texts();
+    return {out.begin(), out.end()};
+  }
+  bool flag(std::string_view key, bool otherwise) const {
+    const gguf::Entry* const entry = find(key);
+    return entry == nullptr ? otherwise : entry->value.boolean().value_or(otherwise);
+  }
+  // None: there is no such key.
+  std::optional<size_t> id(std::string_view key) const {
+    const gguf::Entry* const entry = find(fmt::format("{}_token_id", key));
+    const auto value = entry == nullptr ? std::nullopt : entry->value.integer();
+    return value && *value >= 0 && static_cast<uint64_t>(*value) < pieces_.size()
+               ? std::optional(static_cast<size_t>(*value))
+               : std::nullopt;
+  }
+
+  // ---- kinds
+
+  Status add_byte_level() {
+    const std::string name = text("pre");
+    const Splitting* const splitting = find_splitting(name);
+    BOWLINE_REQUIRE_CODE(splitting != nullptr, Code::unsupported,
+                         "It splits text as {} does, which is not known.", listed_name(name));
+    out_["pre_tokenizer"] = pre_tokenizer_of(*splitting);
+    out_["decoder"] = step("ByteLevel");
+    json merges = json::array();
+    for (const std::string& merge : texts("merges")) {
+      const size_t space = std::min(merge.find(' ', 1), merge.size());
+      merges.push_back({merge.substr(0, space), merge.substr(std::min(space + 1, merge.size()))});
+    }
+    out_["model"] = {{"type", "BPE"},
+                     {"fuse_unk", false},
+                     {"byte_fallback", false},
+                     {"ignore_merges", splitting->ignore_merges},
+                     {"merges", std::move(merges)}};
+    surround(id("bos"), splitting->adds_bos, id("eos"), false);
+    return {};
+  }
+
+  void add_scored() {
+    ScoredPieces from{pieces_, {}};
+    std::vector<float> scores;
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      from.is_text.push_back(takes_part(types_[id]));
+      scores.push_back(static_cast<float>(find("scores")->value.real(id).value_or(0)));
+    }
+    const auto unknown = id("unknown");
+    out_["model"] = {{"type", "BPE"},
+                     {"unk_token", unknown ? json(pieces_[*unknown]) : json()},
+                     {"fuse_unk", true},
+                     {"byte_fallback", true},
+                     {"merges", merges_of(from, scores)}};
+    json normalizers = json::array({replace(" ", kSpace)});
+    json decoders = {replace(kSpace, " "), step("ByteFallback"), step("Fuse")};
+    if (flag("add_space_prefix", true)) {
+      normalizers.insert(normalizers.begin(), json{{"type", "Prepend"}, {"prepend", kSpace}});
+      decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    out_["normalizer"] = sequence("normalizers", std::move(normalizers));
+    out_["decoder"] = sequence("decoders", std::move(decoders));
+    surround(id("bos"), true, id("eos"), false);
+  }
+
+  // GGUF marks what begins a word, tokenizer.json what goes on.
+  void add_words() {
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      std::string& piece = pieces_[id];
+      const bool special =
+          types_[id] != TokenType::normal || (piece.starts_with('[') && piece.ends_with(']'));
+      if (!special) {
+        piece = piece.starts_with(kSpace) ? piece.substr(kSpace.size()) : "##" + piece;
+      }
+    }
+    const auto unknown = id("unknown");
+    out_["model"] = {{"type", "WordPiece"},
+                     {"unk_token", unknown ? pieces_[*unknown] : "[UNK]"},
+                     {"continuing_subword_prefix", "##"},
+                     {"max_input_chars_per_word", 100}};
+    out_["normalizer"] = {{"type", "BertNormalizer"},
+                          {"clean_text", true},
+                          {"handle_chinese_chars", true},
+                          {"strip_accents", nullptr},
+                          {"lowercase", true}};
+    out_["pre_tokenizer"] = step("BertPreTokenizer");
+    out_["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
+    const auto cls = id("cls");
+    surround(cls ? cls : id("bos"), true, id("seperator"), true);  // which the format spells so
+  }
+
+  // ---- what all kinds have
+
+  // `adds_first`, `adds_last`: whether a text gets it where the file does not say so.
+  void surround(std::optional<size_t> first, bool adds_first, std::optional<size_t> last,
+                bool adds_last) {
+    const auto before = flag("add_bos_token", adds_first) ? first : std::nullopt;
+    const auto behind = flag("add_eos_token", adds_last) ? last : std::nullopt;
+    if (!before && !behind) {
+      return;
+    }
+    json single = json::array(), known = json::object();
+    const auto add = [&](std::optional<size_t> id) {
+      if (id) {
+        const std::string& piece = pieces_[*id];
+        single.push_back({{"SpecialToken", {{"id", piece}, {"type_id", 0}}}});
+        known[piece] = {
+            {"id", piece}, {"ids", json::array({*id})}, {"tokens", json::array({piece})}};
+      }
+    };
+    add(before);
+    single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+    add(behind);
+    json pair = single;
+    for (json part : single) {
+      const char* const kind = part.contains("Sequence") ? "Sequence" : "SpecialToken";
+      part[kind]["type_id"] = 1;
+      part[kind]["id"] = kind == std::string_view("Sequence") ? json("B") : part[kind]["id"];
+      pair.push_back(std::move(part));
+    }
+    out_["post_processor"] = {{"type", "TemplateProcessing"},
+                              {"single", std::move(single)},
+                              {"pair", std::move(pair)},
+                              {"special_tokens", std::move(known)}};
+  }
+
+  json vocabulary() const {
+    json out = json::object();
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      out[pieces_[id]] = id;
+    }
+    return out;
+  }
+
+  json added_tokens() const {
+    json out = json::array();
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      if (is_found_first(types_[id])) {
+        out.push_back({{"id", id},
+                       {"content", pieces_[id]},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", types_[id] != TokenType::user_defined}});
+      }
+    }
+    return out;
+  }
+
+  // The class that takes tokenizer.json as it is.
+  json config() const {
+    json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                {"clean_up_tokenization_spaces", false}};
+    constexpr std::pair<std::string_view, const char*> kNames[] = {
+        {"bos", "bos_token"},     {"eos", "eos_token"},       {"unknown", "unk_token"},
+        {"padding", "pad_token"}, {"seperator", "sep_token"}, {"cls", "cls_token"},
+        {"mask", "mask_token"}};
+    for (const auto& [key, name] : kNames) {
+      if (const auto token = id(key)) {
+        out[name] = pieces_[*token];
+      }
+    }
+    return out;
+  }
+
+  const gguf::File& file_;
+  std::vector<std::string> pieces_;
+  std::vector<TokenType> types_;
+  json out_ = {{"version", "1.0"},      {"truncation", nullptr},    {"padding", nullptr},
+               {"normalizer", nullptr}, {"pre_tokenizer", nullptr}, {"post_processor", nullptr}};
+};
+
+}  // namespace
+
+Result<TokenizerFiles> tokenizer_files(std::span<const std::byte> gguf) {
+  BOWLINE_ASSIGN(const gguf::File file, gguf::File::parse(gguf));
+  return Converter(file).run();
+}
+
+}  // namespace bowline::command

@@ -1,0 +1,20 @@
+// The files of a tokenizer as transformers reads them, from the keys of GGUF.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "bowline.h"
+
+namespace bowline::command {
+
+struct TokenizerFiles {
+  std::string tokenizer;  // tokenizer.json
+  std::string config;     // tokenizer_config.json
+};
+
+// `gguf`: a file of GGUF, of which the tokenizer can be used (text::Tokenizer reads it). Its ids are those of the tokenizer that is
+// written. Errors  unsupported: its kind is not known.
+Result<TokenizerFiles> tokenizer_files(std::span<const std::byte> gguf);
+
+}  // namespace bowline::command

@@ -1,0 +1,102 @@
+#include "export/scores.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+
+#include "common/require.h"
+
+namespace bowline::command {
+namespace {
+
+constexpr size_t kNone = SIZE_MAX;
+
+// Pieces by their texts.
+class Index {
+ public:
+  explicit Index(const ScoredPieces& from) : from_(from) {
+    for (size_t i = 0; i < from.pieces.size(); ++i) {
+      if (from.is_text[i]) {
+        ids_.emplace(from.pieces[i], i);
+      }
+    }
+  }
+  std::optional<size_t> find(std::string_view text) const {
+    const auto found = ids_.find(text);
+    return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  }
+  // Where a piece can be cut into two, the longest left part first.
+  std::vector<size_t> cuts(size_t id) const {
+    const std::string_view piece = from_.pieces[id];
+    std::vector<size_t> out;
+    for (size_t at = piece.size(); at-- > 1;) {
+      const bool begins_letter = (static_cast<unsigned char>(piece[at]) & 0xC0) != 0x80;
+      if (begins_letter && find(piece.substr(0, at)) && find(piece.substr(at))) {
+        out.push_back(at);
+      }
+    }
+    return out;
+  }
+
+ private:
+  const ScoredPieces& from_;
+  std::unordered_map<std::string_view, size_t> ids_;
+};
+
+std::string shown(const ScoredPieces& from, size_t id) {
+  return listed_name(std::string_view(from.pieces[id]).substr(0, 100));
+}
+
+}  // namespace
+
+Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
+  const Index index(from);
+  std::vector<size_t> ways(from.pieces.size(), 0);
+  std::vector<float> scores(from.pieces.size(), 0);
+  size_t last = kNone;
+  float next = 0;
+  for (const auto& [left, right] : merges) {
+    const auto id = index.find(left + right);
+    if (!id || !index.find(left) || !index.find(right)) {
+      return {{},
+              fmt::format("its merge of {} and {} names a piece that takes part in none",
+                          listed_name(left), listed_name(right))};
+    }
+    if (*id != last && ways[*id] != 0) {
+      return {{}, fmt::format("other merges come between those that make {}", shown(from, *id))};
+    }
+    scores[*id] = *id == last ? next : --next;
+    ++ways[*id];
+    last = *id;
+  }
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
+    if (!from.is_text[id]) {
+      continue;
+    }
+    if (ways[id] != index.cuts(id).size()) {
+      return {{},
+              fmt::format("{} is made by {} merges, and {} pairs of pieces spell it",
+                          shown(from, id), ways[id], index.cuts(id).size())};
+    }
+    scores[id] = ways[id] == 0 ? next - 1 : scores[id];
+  }
+  return {std::move(scores), ""};
+}
+
+std::vector<Merge> merges_of(const ScoredPieces& from, std::span<const float> scores) {
+  const Index index(from);
+  std::vector<size_t> order(from.pieces.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t id) { return scores[id]; });
+  std::vector<Merge> out;
+  for (const size_t id : order) {
+    const std::string& piece = from.pieces[id];
+    for (const size_t at : from.is_text[id] ? index.cuts(id) : std::vector<size_t>()) {
+      out.emplace_back(piece.substr(0, at), piece.substr(at));
+    }
+  }
+  return out;
+}
+
+}  // namespace bowline::command
