@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/require.h"
+#include "export/output.h"
 #include "peft/adapter.h"
 #include "peft/gguf_adapter.h"
 
@@ -10,6 +11,27 @@ namespace bowline::command {
 namespace {
 
 constexpr std::string_view kForms[] = {"peft", "gguf-lora"};
+
+Result<ExportReport> write_folder(const Model& model, std::string_view name,
+                                  const std::string& path, bool replace) {
+  BOWLINE_ASSIGN(const peft::AdapterFolder folder, peft::adapter_folder(model, name));
+  uint64_t bytes = 0;
+  for (const peft::FolderFile& file : folder.files) {
+    for (const auto& piece : file.pieces) {
+      bytes += piece.size();
+    }
+  }
+  BOWLINE_ASSIGN(Output out, Output::begin(path, peft::kWeightsFile, replace, bytes));
+  for (const peft::FolderFile& file : folder.files) {
+    BOWLINE_TRY(out.open(file.name));
+    for (const auto& piece : file.pieces) {
+      BOWLINE_TRY(out.write(piece));
+    }
+    BOWLINE_TRY(out.close());
+  }
+  BOWLINE_TRY(out.commit());
+  return ExportReport{folder.tensors, folder.bytes, {}};
+}
 
 }  // namespace
 
@@ -24,9 +46,11 @@ Result<ExportReport> export_adapter(const Model& model, std::string_view form,
   const std::vector<std::string> names = model.adapters();
   BOWLINE_REQUIRE(names.size() == 1, "--to {} writes one adapter, and --adapter names {}.", form,
                   names.size());
+  if (form == "peft") {
+    return write_folder(model, names[0], path, replace);
+  }
   BOWLINE_ASSIGN(const peft::WrittenAdapter written,
-                 form == "peft" ? peft::write_adapter(model, names[0], path, replace)
-                                : peft::write_gguf_adapter(model, names[0], path));
+                 peft::write_gguf_adapter(model, names[0], path));
   return ExportReport{written.tensors, written.bytes, {}};
 }
 

@@ -132,7 +132,7 @@ class GgufExport {
     for (const gguf::WrittenTensor& w : written_) {
       report.bytes += w.bytes;
     }
-    BOWLINE_ASSIGN(Output file, Output::begin(path, replace, header.size() + report.bytes));
+    BOWLINE_ASSIGN(Output file, Output::begin(path, kFile, replace, header.size() + report.bytes));
     BOWLINE_TRY(file.open(std::string(kFile)));
     BOWLINE_TRY(file.write(header));
     for (size_t i = 0; i < parts_.size(); ++i) {

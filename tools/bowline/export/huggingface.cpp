@@ -210,7 +210,7 @@ Result<ExportReport> export_huggingface(const Model& model, const std::string& f
   ExportReport report{out.tensors.size(), 0, std::move(out.notes)};
   const std::string header = safetensors_header(out, dtype, report.bytes);
   BOWLINE_ASSIGN(Output files,
-                 Output::begin(folder, replace, header.size() + report.bytes));
+                 Output::begin(folder, kWeights, replace, header.size() + report.bytes));
   BOWLINE_TRY(write_weights(model, out, header, dtype, files));
   BOWLINE_TRY(write_text(files, "config.json", out.config.dump(2) + "\n"));
   BOWLINE_TRY(write_assets(model, files, report.notes));

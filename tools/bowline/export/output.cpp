@@ -18,39 +18,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kWeights = "model.safetensors";
-
-// Whether all that lies in a folder are files, the weights among them: what an export wrote, and not a home.
-bool is_export(const fs::path& folder) {
+// Whether all that lies in a folder are files, the weights among them and no other ones: what an export wrote, and not a home.
+bool is_export(const fs::path& folder, std::string_view weights) {
   std::error_code error;
-  bool weights = false;
+  bool found = false;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (!fs::is_regular_file(at->symlink_status(error))) {
+    const fs::path name = at->path().filename();
+    const bool is_weights = name == weights;
+    if (!fs::is_regular_file(at->symlink_status(error)) ||
+        (!is_weights && name.extension() == ".safetensors")) {
       return false;
     }
-    weights = weights || at->path().filename() == kWeights;
+    found = found || is_weights;
   }
-  return !error && weights;
+  return !error && found;
 }
 
-Status check_replaced(const std::string& path, bool replace) {
+Status check_replaced(const std::string& path, std::string_view weights, bool replace) {
   std::error_code error;
   const fs::file_status there = fs::symlink_status(path, error);
   if (!fs::exists(there)) {
     return {};
   }
   BOWLINE_REQUIRE(replace, "\"{}\" is there already; --force replaces it.", path);
-  BOWLINE_REQUIRE(fs::is_regular_file(there) || (fs::is_directory(there) && is_export(path)),
-                  "\"{}\" is not replaced: it is neither a file nor a folder of files with a {}.",
-                  path, kWeights);
+  BOWLINE_REQUIRE(
+      fs::is_regular_file(there) || (fs::is_directory(there) && is_export(path, weights)),
+      "\"{}\" is not replaced: it is neither a file nor a folder of files with a {} and no other "
+      "weights.",
+      path, weights);
   return {};
 }
 
-// Files of a killed export.
-bool remove_files(const std::string& folder) {
+// What a killed export left, or what was replaced.
+bool remove_content(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    fs::remove(at->path(), error);
+    fs::remove_all(at->path(), error);
   }
   return !error;
 }
@@ -77,13 +80,71 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+bool rename_with(const std::string& from, const std::string& to, unsigned int how) {
+  return renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), how) == 0;
+}
+
+// The last call failed as it does on file systems that have no such rename.
+bool has_no_such_rename() { return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP; }
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(fs::symlink_status(path, error));
+}
+
+bool plain_rename(const std::string& from, const std::string& to) {
+  return std::rename(from.c_str(), to.c_str()) == 0;
+}
+
+// `from` and `to` change places. Where the file system cannot do that in one step, `to` steps aside until `from` has its place, and comes
+// back if that fails; a file just replaces a file.
+bool change_places(const std::string& from, const std::string& to) {
+  if (rename_with(from, to, RENAME_EXCHANGE)) {
+    return true;
+  }
+  if (!has_no_such_rename()) {
+    return false;
+  }
+  if (!is_folder(from) && !is_folder(to)) {
+    return plain_rename(from, to);
+  }
+  const std::string aside =
+      parent_of(to) + "/." + fs::path(to).filename().string() + ".bowline_replaced";
+  std::error_code error;
+  fs::remove_all(aside, error);
+  if (!plain_rename(to, aside)) {
+    return false;
+  }
+  if (!plain_rename(from, to)) {
+    const int why = errno;
+    plain_rename(aside, to);
+    errno = why;
+    return false;
+  }
+  fs::remove_all(aside, error);
+  return true;
+}
+
+// Where there is nothing yet.
+bool move_to_new(const std::string& from, const std::string& to) {
+  if (rename_with(from, to, RENAME_NOREPLACE)) {
+    return true;
+  }
+  std::error_code error;
+  if (!has_no_such_rename() || fs::exists(fs::symlink_status(to, error))) {
+    return false;
+  }
+  return plain_rename(from, to);
+}
+
 }  // namespace
 
-Result<Output> Output::begin(const std::string& given, bool replace, uint64_t bytes) {
+Result<Output> Output::begin(const std::string& given, std::string_view weights, bool replace,
+                             uint64_t bytes) {
   const std::string path = given.size() > 1 && given.ends_with('/')
                                ? given.substr(0, given.find_last_not_of('/') + 1)
                                : given;
-  BOWLINE_TRY(check_replaced(path, replace));
+  BOWLINE_TRY(check_replaced(path, weights, replace));
   const std::string name = fs::path(path).filename().string();
   BOWLINE_REQUIRE(!name.empty() && name != "." && name != "..", "\"{}\" names nothing new.", given);
   const std::string folder = parent_of(path) + "/." + name + ".bowline_export";
@@ -101,7 +162,7 @@ Result<Output> Output::begin(const std::string& given, bool replace, uint64_t by
   BOWLINE_REQUIRE_CODE(flock(lock.get(), LOCK_EX | LOCK_NB) == 0, Code::io_error,
                        "\"{}\" cannot be written: another process writes it now.", path);
   Output out(path, folder, replace, std::move(lock));
-  if (!remove_files(folder)) {
+  if (!remove_content(folder)) {
     return failed("emptying the folder");
   }
   BOWLINE_TRY(check_room(folder, path, bytes));
@@ -111,7 +172,7 @@ Result<Output> Output::begin(const std::string& given, bool replace, uint64_t by
 Output::~Output() {
   if (!folder_.empty() && lock_.get() >= 0) {
     std::error_code error;
-    remove_files(folder_);
+    remove_content(folder_);
     fs::remove(folder_, error);
   }
 }
@@ -154,9 +215,8 @@ Status Output::close() {
 
 Status Output::rename_to_path(const std::string& from) {
   std::error_code error;
-  const bool exchange = replace_ && fs::exists(fs::symlink_status(path_, error));
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, path_.c_str(),
-                exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE) != 0) {
+  const bool replaces = replace_ && fs::exists(fs::symlink_status(path_, error));
+  if (!(replaces ? change_places(from, path_) : move_to_new(from, path_))) {
     return failed("rename");
   }
   return sync_folder(parent_of(path_)) ? Status() : failed("fsync of the folder");

@@ -11,10 +11,11 @@ namespace bowline::command {
 
 class Output {
  public:
-  // `replace`: what lies at `path` goes at the commit: a file, or a folder of nothing but files with a model.safetensors among them. `bytes`:
-  // that the folder must have room for. Errors  bad_argument: there is something at `path` that is not replaced. io_error: it cannot be
-  // written, or another process writes there.
-  static Result<Output> begin(const std::string& path, bool replace, uint64_t bytes);
+  // `replace`: what lies at `path` goes at the commit, whole: a file, or a folder of nothing but files, of which `weights` is the only
+  // *.safetensors. `bytes`: that the folder must have room for. Errors  bad_argument: there is something at `path` that is not replaced.
+  // io_error: it cannot be written, or another process writes there.
+  static Result<Output> begin(const std::string& path, std::string_view weights, bool replace,
+                              uint64_t bytes);
   // Removes what was not committed.
   ~Output();
   Output(Output&&) = default;

@@ -20,14 +20,20 @@ bool is_folder(const std::string& path);
 // bad_argument: as Model::add_adapter().
 Result<AdapterReport> read_adapter(Model& model, const std::string& folder, std::string_view name);
 
-struct WrittenAdapter {
-  size_t tensors = 0;
-  uint64_t bytes = 0;
+// The file of such a folder that has the factors.
+inline constexpr std::string_view kWeightsFile = "adapter_model.safetensors";
+
+struct FolderFile {
+  std::string name;
+  std::vector<std::vector<std::byte>> pieces;  // one behind the other
 };
-// Writes an adapter of a model as such a folder, which must not have one yet unless `replace`. What the adapter is multiplied by is in
-// its lora_alpha. The config is written last. Errors  bad_argument: there is no such adapter; it changes what peft has no module
-// for. io_error.
-Result<WrittenAdapter> write_adapter(const Model& model, std::string_view name,
-                                     const std::string& folder, bool replace);
+struct AdapterFolder {
+  size_t tensors = 0;
+  uint64_t bytes = 0;             // of the tensors
+  std::vector<FolderFile> files;  // the config is the last one
+};
+// An adapter of a model as such a folder. What the adapter is multiplied by is in its lora_alpha. Errors  bad_argument: there is no such
+// adapter; it changes what peft has no module for.
+Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name);
 
 }  // namespace bowline::peft

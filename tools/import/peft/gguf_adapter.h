@@ -18,7 +18,12 @@ Result<bool> is_gguf_adapter(const std::string& path);
 Result<AdapterReport> read_gguf_adapter(Model& model, const std::string& path,
                                         std::string_view name);
 
-// As write_adapter(), into one file. Errors also  bad_argument: the architecture has no names in GGUF.
+struct WrittenAdapter {
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+};
+// An adapter of a model as such a file, which appears whole or not at all. Errors  as adapter_folder(); bad_argument: the architecture has
+// no names in GGUF; io_error.
 Result<WrittenAdapter> write_gguf_adapter(const Model& model, std::string_view name,
                                           const std::string& path);
 

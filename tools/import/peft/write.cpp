@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -82,12 +81,12 @@ std::string config_of(const Model& model, const ModelInfo& info, const LowRank& 
 
 struct Named {
   std::string name;
-  const Factor* factor;
+  Factor* factor;
 };
 
-std::vector<Named> tensors_of(const Model& model, const std::vector<Change>& changes) {
+std::vector<Named> tensors_of(const Model& model, std::vector<Change>& changes) {
   std::vector<Named> out;
-  for (const Change& c : changes) {
+  for (Change& c : changes) {
     const std::string begin =
         "base_model.model." + module_in_transformers(model, module_of(c.parameter));
     const bool table = c.layout == Layout::embedding;
@@ -117,36 +116,26 @@ std::string header_of(const std::vector<Named>& tensors) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
 
-Status write(const std::filesystem::path& path, std::string_view text,
-             const std::vector<Named>& tensors) {
-  std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(text))};
-  for (const Named& t : tensors) {
-    pieces.emplace_back(t.factor->bytes);
-  }
-  return write_file(path.string(), pieces);
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace
 
-Result<WrittenAdapter> write_adapter(const Model& model, std::string_view name,
-                                     const std::string& folder, bool replace) {
+Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) {
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  BOWLINE_ASSIGN(const LowRank from, changes_of(model, name));
-  BOWLINE_REQUIRE(replace || !is_folder(folder), "There is an adapter in \"{}\" already.",
-                  escaped(folder));
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", escaped(folder),
-                       error.message());
+  BOWLINE_ASSIGN(LowRank from, changes_of(model, name));
   const std::vector<Named> tensors = tensors_of(model, from.changes);
-  const std::filesystem::path to(folder);
-  BOWLINE_TRY(write(to / "adapter_model.safetensors", header_of(tensors), tensors));
-  BOWLINE_TRY(write(to / "adapter_config.json", config_of(model, info, from), {}));
-  WrittenAdapter out;
+  AdapterFolder out;
+  FolderFile weights{std::string(kWeightsFile), {bytes_of(header_of(tensors))}};
+  const std::string config = config_of(model, info, from);
   for (const Named& t : tensors) {
     ++out.tensors;
     out.bytes += t.factor->bytes.size();
+    weights.pieces.push_back(std::move(t.factor->bytes));
   }
+  out.files = {std::move(weights), {"adapter_config.json", {bytes_of(config)}}};
   return out;
 }
 

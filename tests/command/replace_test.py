@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""export --force: what is there goes whole when all that replaces it is written, and stays as it was if that fails."""
+
+import os
+import pathlib
+import unittest
+
+import harness
+from harness import FAILED, OK, USAGE, run
+
+DATA = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
+# Files of each form by their names; none: it is a file.
+FORMS = {"hf": ["config.json", "model.safetensors"], "peft": ["adapter_config.json", "adapter_model.safetensors"], "gguf": None,
+         "gguf-lora": None}
+WEIGHTS = {"hf": "model.safetensors", "peft": "adapter_model.safetensors"}
+
+
+class Replace(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base, cls.adapter = cls.shared / "base.bowline", cls.shared / "adapter.bowline"
+        for arguments in ((DATA / "llama", "--out", cls.base), (DATA / "llama_qv", "--base", cls.base, "--out", cls.adapter)):
+            made = run("import", *arguments)
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
+
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+
+    def export(self, to, *more, **options):
+        return run("export", self.base, "--adapter", self.adapter, "--to", to, "--out", self.out, "--force", *more, **options)
+
+    def content(self):
+        """Of what is at the path: the bytes of each file."""
+        return {p.name: p.read_bytes() for p in self.out.iterdir()} if self.out.is_dir() else self.out.read_bytes()
+
+    def nothing_else_is_left(self):
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["out"])
+
+    def put(self, kind):
+        """A file, or what an export of this form left some time ago."""
+        if kind == "file":
+            self.out.write_text("mine")
+            return
+        self.out.mkdir()
+        for name in (WEIGHTS[kind], "README.md", "tokenizer.json"):
+            (self.out / name).write_text(f"old {name}")
+
+    def clear(self):
+        for path in self.out.iterdir() if self.out.is_dir() else []:
+            path.unlink()
+        self.out.rmdir() if self.out.is_dir() else self.out.unlink()
+
+    def test_what_is_there_goes_whole(self):
+        for old in ("file", "hf", "peft"):
+            for to, files in FORMS.items():
+                for libraries in ({}, {"LD_PRELOAD": os.environ.get("RENAMES_LIBRARY", "")}):
+                    if old in WEIGHTS and to != old and not (old == "hf" and to == "gguf"):
+                        continue
+                    with self.subTest(old=old, to=to, **libraries):
+                        self.put(old)
+                        self.expect(self.export(to, env=os.environ | libraries), OK)
+                        self.assertEqual(sorted(self.content()) if files else self.out.is_file(), files or True)
+                        self.nothing_else_is_left()
+                        self.clear()
+
+    def test_where_the_file_system_has_no_such_rename(self):
+        """A new path; one that another has taken meanwhile; and what is there comes back where its place cannot be taken."""
+        if harness.SANITIZED:
+            self.skipTest("nothing is preloaded under a sanitizer")
+        plain = os.environ | {"LD_PRELOAD": os.environ["RENAMES_LIBRARY"]}
+        for to in ("hf", "gguf"):
+            self.expect(self.export(to, env=plain), OK)
+            self.nothing_else_is_left()
+            self.clear()
+        for to in ("hf", "peft"):
+            for number in (1, 2):
+                with self.subTest(to, rename=number):
+                    self.put(to)
+                    before = self.content()
+                    self.expect(self.export(to, env=plain | {"FAIL_RENAME": str(number)}), FAILED, "cannot be written: rename fails",
+                                "Input/output error")
+                    self.assertEqual(self.content(), before)
+                    self.nothing_else_is_left()
+                    self.clear()
+
+    def test_a_folder_with_other_things_stays(self):
+        for to in WEIGHTS:
+            for name, is_folder in (("photos", True), ("other.safetensors", False), (WEIGHTS["hf" if to == "peft" else "peft"], False)):
+                with self.subTest(to, name=name):
+                    self.put(to)
+                    (self.out / name).mkdir() if is_folder else (self.out / name).write_text("mine")
+                    self.expect(self.export(to), FAILED, "is not replaced", WEIGHTS[to])
+                    self.assertTrue((self.out / name).exists())
+                    self.assertEqual((self.out / WEIGHTS[to]).read_text(), f"old {WEIGHTS[to]}")
+                    self.nothing_else_is_left()
+                    if is_folder:
+                        (self.out / name).rmdir()
+                    self.clear()
+            self.out.mkdir()
+            (self.out / "README.md").write_text("no weights")
+            self.expect(self.export(to), FAILED, "is not replaced")
+            self.clear()
+
+    def test_a_failure_leaves_what_is_there(self):
+        for to in FORMS:
+            for old in ["file", *([to] if to in WEIGHTS else [])]:
+                with self.subTest(to, old=old):
+                    self.put(old)
+                    before = self.content()
+                    self.expect(self.export(to, preexec_fn=harness.short_files(1024)), FAILED, "cannot be written", "File too large")
+                    self.assertEqual(self.content(), before)
+                    self.nothing_else_is_left()
+                    self.clear()
+
+    def test_nothing_is_replaced_unasked(self):
+        self.put("peft")
+        before = self.content()
+        done = run("export", self.base, "--adapter", self.adapter, "--to", "peft", "--out", self.out)
+        self.expect(done, USAGE, "is there already", "--force")
+        self.assertEqual(self.content(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
