@@ -1,10 +1,7 @@
 // Any tables as those of an adapter's file: loaded into a small model, run, trained, merged and removed. Each refuses with
 // a status, or works; never a crash. A refused file leaves the model as it was.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "api/internals.h"
-#include "core/format.h"
+#include "fuzz/files.h"
 #include "fuzz/mutator.h"
 #include "graph/model_state.h"
 
@@ -37,20 +34,6 @@ Model make_base(const Device& device) {
   }
   return model;
 }
-
-// A file in memory, with a path.
-class MemoryFile {
- public:
-  MemoryFile() : file_(memfd_create("adapter", 0)) {}
-  ~MemoryFile() { close(file_); }
-  std::string path() const { return format("/proc/self/fd/{}", file_); }
-  bool write(std::span<const std::byte> bytes) const {
-    return ::write(file_, bytes.data(), bytes.size()) == std::ssize(bytes);
-  }
-
- private:
-  int file_;
-};
 
 bool runs(Model& model, const Device& device) {
   const int32_t tokens[] = {0, 1, 5};
@@ -94,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }();
   static const Model base = make_base(device);
   static const std::string before = listing(base);
-  const MemoryFile file;
+  const test::MemoryFile file;
   if (!file.write(test::Frame::read({data, size}).file())) {
     return 0;
   }

@@ -2,13 +2,10 @@
 // allocation beyond a small multiple of the file.
 //
 // An input is the length of the config (two bytes, low one first), the config, and the file.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstring>
-#include <string>
 
 #include "architectures/architecture.h"
+#include "fuzz/files.h"
 #include "huggingface/safetensors.h"
 #include "source/json.h"
 
@@ -24,20 +21,6 @@ bool succeeded(const Status& status) {
   }
   return status.ok();
 }
-
-// A file in memory, with a path.
-class MemoryFile {
- public:
-  MemoryFile() : file_(memfd_create("safetensors", 0)) {}
-  ~MemoryFile() { close(file_); }
-  std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
-  bool write(std::span<const std::byte> bytes) const {
-    return ::write(file_, bytes.data(), bytes.size()) == std::ssize(bytes);
-  }
-
- private:
-  int file_;
-};
 
 // Every parameter has the bytes that it promises.
 void read_all(const Model& model) {
@@ -63,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const size_t length = std::min<size_t>(data[0] + 256u * data[1], size - 2);
   const std::string_view text(reinterpret_cast<const char*>(data) + 2, length);
-  const MemoryFile file;
+  const test::MemoryFile file;
   if (!file.write(bytes.subspan(2 + length))) {
     return 0;
   }

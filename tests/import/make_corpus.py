@@ -6,12 +6,12 @@ import pathlib
 import struct
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "fuzz" / "corpus" / "safetensors"
-W, V, F = 4, 3, 2  # width, vocabulary, feed-forward
+W, V, F, P = 4, 3, 2, 8  # width, vocabulary, feed-forward, positions
 
 ENCODER = {"hidden_size": W, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": F, "vocab_size": V,
-           "max_position_embeddings": 5}
+           "max_position_embeddings": P}
 LLAMA = {"hidden_size": W, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": F,
-         "vocab_size": V, "max_position_embeddings": 5}
+         "vocab_size": V, "max_position_embeddings": P}
 
 
 def norm(name):
@@ -24,7 +24,7 @@ def linear(name, out, of):
 
 def bert(prefix=""):
     layer = "encoder.layer.0."
-    out = {"embeddings.word_embeddings.weight": [V, W], "embeddings.position_embeddings.weight": [5, W],
+    out = {"embeddings.word_embeddings.weight": [V, W], "embeddings.position_embeddings.weight": [P, W],
            "embeddings.token_type_embeddings.weight": [2, W], **norm("embeddings.LayerNorm")}
     for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
         out.update(linear(layer + part, W, W))
@@ -37,7 +37,7 @@ def bert(prefix=""):
 
 def distilbert():
     layer = "transformer.layer.0."
-    out = {"embeddings.word_embeddings.weight": [V, W], "embeddings.position_embeddings.weight": [5, W], **norm("embeddings.LayerNorm")}
+    out = {"embeddings.word_embeddings.weight": [V, W], "embeddings.position_embeddings.weight": [P, W], **norm("embeddings.LayerNorm")}
     for part in ("attention.q_lin", "attention.k_lin", "attention.v_lin", "attention.out_lin"):
         out.update(linear(layer + part, W, W))
     out.update({**norm(layer + "sa_layer_norm"), **linear(layer + "ffn.lin1", F, W), **linear(layer + "ffn.lin2", W, F),
@@ -60,7 +60,7 @@ def llama(qkv_bias=False, head_norms=False):
 
 def gpt2():
     layer = "h.0."
-    return {"wte.weight": [V, W], "wpe.weight": [5, W], **norm(layer + "ln_1"), layer + "attn.c_attn.weight": [W, 3 * W],
+    return {"wte.weight": [V, W], "wpe.weight": [P, W], **norm(layer + "ln_1"), layer + "attn.c_attn.weight": [W, 3 * W],
             layer + "attn.c_attn.bias": [3 * W], layer + "attn.c_proj.weight": [W, W], layer + "attn.c_proj.bias": [W],
             **norm(layer + "ln_2"), layer + "mlp.c_fc.weight": [W, F], layer + "mlp.c_fc.bias": [F], layer + "mlp.c_proj.weight": [F, W],
             layer + "mlp.c_proj.bias": [W], **norm("ln_f")}
@@ -71,12 +71,12 @@ MODELS = {
     "roberta": ({"model_type": "roberta", **ENCODER, "pad_token_id": 1},
                 {**bert("roberta."), **linear("classifier.dense", W, W), **linear("classifier.out_proj", 2, W)}, "F32"),
     "distilbert": ({"model_type": "distilbert", "dim": W, "n_layers": 1, "n_heads": 2, "hidden_dim": F, "vocab_size": V,
-                    "max_position_embeddings": 5}, distilbert(), "F16"),
+                    "max_position_embeddings": P}, distilbert(), "F16"),
     "llama": ({"model_type": "llama", **LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, llama(), "BF16"),
     "qwen2": ({"model_type": "qwen2", **LLAMA, "tie_word_embeddings": True}, llama(qkv_bias=True), "F32"),
     "qwen3": ({"model_type": "qwen3", **LLAMA, "head_dim": 2, "eos_token_id": [1, 2]},
               {**llama(head_norms=True), "lm_head.weight": [V, W]}, "F32"),
-    "gpt2": ({"model_type": "gpt2", "n_embd": W, "n_layer": 1, "n_head": 2, "n_inner": F, "vocab_size": V, "n_positions": 5}, gpt2(), "F32"),
+    "gpt2": ({"model_type": "gpt2", "n_embd": W, "n_layer": 1, "n_head": 2, "n_inner": F, "vocab_size": V, "n_positions": P}, gpt2(), "F32"),
 }
 
 

@@ -1,0 +1,80 @@
+// Tiny models as an import makes them, for readers of what other tools make for one: those of the corpus of safetensors_fuzz.
+#pragma once
+
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "api/internals.h"
+#include "architectures/architecture.h"
+#include "fuzz/files.h"
+#include "graph/model_state.h"
+#include "huggingface/safetensors.h"
+#include "source/json.h"
+
+namespace bowline::test {
+
+inline bool accepted(const Status& status) {
+  if (status.code() == Code::internal) {
+    __builtin_trap();
+  }
+  return status.ok();
+}
+
+// Of f32, so that what it computes has room for any adapter.
+inline Model imported_model(const std::string& name) {
+  std::ifstream file(BOWLINE_FUZZ_CORPUS "/safetensors/" + name, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const size_t length = static_cast<uint8_t>(bytes[0]) + 256u * static_cast<uint8_t>(bytes[1]);
+  const std::string config = bytes.substr(2, length);
+  const MemoryFile tensors;
+  if (!tensors.write(std::as_bytes(std::span(bytes).subspan(2 + length)))) {
+    __builtin_trap();
+  }
+  import::Source source;
+  source.config = import::parse_json("config.json", config).value();
+  source.tensors = huggingface::read_safetensors(tensors.path()).value().tensors;
+  const auto text = std::as_bytes(std::span(config));
+  source.assets = {{"config.json", "application/json", {text.begin(), text.end()}}};
+  import::BuildOptions options;
+  options.dtype = DType::f32;
+  return std::move(import::build_model(source, options).value().model);
+}
+
+inline std::string parameters(const Model& model) {
+  return Internals::state(model)->table.list_parameters();
+}
+
+inline std::string listing(const Model& model) {
+  return parameters(model) + Internals::state(model)->table.list_storages();
+}
+
+// A model that takes adapters, and what it says of itself without one.
+struct Base {
+  Model model;
+  std::string before;
+  explicit Base(const std::string& name) : model(imported_model(name)), before(listing(model)) {}
+};
+
+inline bool runs(Model& model) {
+  static const Device device = [] {
+    DeviceOptions options;
+    options.threads = 1;
+    return Device::open("cpu", options).value();
+  }();
+  int32_t tokens[] = {0, 2, 1};
+  float logits[9];
+  const BoundDim dims[] = {{"batch", 1}, {"seq", 3}};
+  const Tensor inputs[] = {{"tokens", DType::i32, {1, 3}, tokens}};
+  const Tensor outputs[] = {{"logits", DType::f32, {1, 3, 3}, logits}};
+  if (!accepted(model.to(device))) {
+    return false;
+  }
+  bool ran = false;
+  if (auto session = Session::create(model, device, "forward", dims); accepted(session.status())) {
+    ran = accepted(session.value().run(inputs, outputs));
+  }
+  return accepted(model.offload()) && ran;
+}
+
+}  // namespace bowline::test

@@ -1,0 +1,57 @@
+// Any texts as adapter_config.json, any bytes as adapter_model.safetensors, for a Llama or a GPT-2: refused with a status, and the model is as
+// it was; or an adapter that runs, is written and read again, and is removed.
+//
+// An input is a byte (odd: GPT-2), the length of the config (two bytes, low one first), the config, and the file.
+#include "fuzz/imported_model.h"
+#include "peft/adapter.h"
+
+namespace {
+
+using namespace bowline;
+using test::accepted;
+
+bool reached_the_end = false;
+
+void use(Model& model, const test::Base& base, const test::Folder& folder) {
+  const bool ran = test::runs(model);
+  const auto written = peft::adapter_folder(model, "ad");
+  if (!accepted(written.status())) {  // what was read has a module
+    __builtin_trap();
+  }
+  for (const peft::FolderFile& file : written.value().files) {
+    std::vector<std::byte> bytes;
+    for (const auto& piece : file.pieces) {
+      bytes.insert(bytes.end(), piece.begin(), piece.end());
+    }
+    folder.write(file.name, bytes);
+  }
+  Model again = base.model.clone().value();
+  const bool is_read = accepted(peft::read_adapter(again, folder.path(), "ad").status());
+  const bool is_removed = accepted(model.remove_adapter("ad")) &&
+                          test::parameters(model) == test::parameters(base.model);
+  reached_the_end = reached_the_end || (ran && is_read && is_removed);
+}
+
+}  // namespace
+
+extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const test::Base bases[] = {test::Base("llama"), test::Base("gpt2")};
+  static const test::Folder folder;
+  const auto bytes = std::as_bytes(std::span(data, size));
+  if (size < 3) {
+    return 0;
+  }
+  const size_t length = std::min<size_t>(data[1] + 256u * data[2], size - 3);
+  folder.write("adapter_config.json", bytes.subspan(3, length));
+  folder.write("adapter_model.safetensors", bytes.subspan(3 + length));
+  const test::Base& base = bases[data[0] & 1];
+  Model model = base.model.clone().value();
+  if (accepted(peft::read_adapter(model, folder.path(), "ad").status())) {
+    use(model, base, folder);
+  } else if (test::listing(model) != base.before) {
+    __builtin_trap();
+  }
+  return 0;
+}
