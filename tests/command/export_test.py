@@ -87,7 +87,7 @@ class Export(harness.Case):
         self.assertEqual([(f.name, f.read_text()) for f in folder.iterdir()], [("parameters.json", "mine")])
         self.expect(run("export", self.model, "--weights", folder, "--strip", "--out", self.out), USAGE, "--weights")
         self.expect(run("export", self.model, "--weights", folder, "--force"), OK)
-        self.expect(run("export", self.model, "--weights", self.text / "x"), FAILED, "cannot be made")
+        self.expect(run("export", self.model, "--weights", self.text / "x"), FAILED, "cannot be written", "making the folder")
 
 
 if __name__ == "__main__":

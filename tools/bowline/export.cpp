@@ -1,7 +1,6 @@
 // bowline export: a model without what a training left in it, as a model file or as the bytes of its storages, in the dtype that
 // is asked for; or in the form of the tools that it came from.
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,6 +10,7 @@
 #include "export/adapter.h"
 #include "export/gguf.h"
 #include "export/huggingface.h"
+#include "export/output.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -31,46 +31,55 @@ struct ExportOptions {
   bool force = false;
 };
 
-Status write_bytes(const std::filesystem::path& path, const char* data, size_t bytes) {
-  std::ofstream file(path, std::ios::binary);
-  file.write(data, static_cast<std::streamsize>(bytes));
-  file.close();
-  BOWLINE_REQUIRE_CODE(file.good(), Code::io_error, "\"{}\" cannot be written.", path.string());
-  return {};
+// Storages of parameters, each once.
+std::set<uint32_t> storages_of(const ModelInfo& info) {
+  std::set<uint32_t> out;
+  for (const ParameterInfo& p : info.parameters) {
+    out.insert(p.tie);
+  }
+  return out;
 }
 
-// storage_<tie>.bin with the bytes of each storage that holds weights, and parameters.json, which names them.
-Result<json> write_weights(const Model& model, const std::string& folder) {
-  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  BOWLINE_REQUIRE_CODE(!error, Code::io_error, "Folder \"{}\" cannot be made: {}.", folder,
-                       error.message());
+json rows_of(const ModelInfo& info) {
   json rows = json::array();
-  std::set<uint32_t> ties;
-  uint64_t written = 0;
   for (const ParameterInfo& p : info.parameters) {
     const StorageInfo& s = info.storages[p.tie];
     rows.push_back({{"name", p.name},
                     {"tie", p.tie},
                     {"dtype", std::string(name_of(s.dtype))},
                     {"shape", std::vector<int64_t>(s.shape.begin(), s.shape.end())}});
-    if (!ties.insert(p.tie).second) {
-      continue;
-    }
-    BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(p.tie));
-    BOWLINE_TRY(write_bytes(std::filesystem::path(folder) / fmt::format("storage_{}.bin", p.tie),
-                            reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-    written += bytes.size();
   }
-  const std::string text = rows.dump(2) + "\n";
-  BOWLINE_TRY(
-      write_bytes(std::filesystem::path(folder) / "parameters.json", text.data(), text.size()));
-  return json{{"parameters", rows.size()}, {"storages", ties.size()}, {"bytes", written}};
+  return rows;
+}
+
+// storage_<tie>.bin with the bytes of each storage that a parameter shows, and parameters.json, which names them.
+Result<json> write_weights(const Model& model, const std::string& folder, bool replace) {
+  constexpr const char* kParameters = "parameters.json";
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const std::set<uint32_t> ties = storages_of(info);
+  uint64_t bytes = 0;
+  for (const uint32_t tie : ties) {
+    bytes += info.storages[tie].bytes;
+  }
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), error);
+  BOWLINE_ASSIGN(Output out, Output::begin(folder, kParameters, replace, bytes));
+  for (const uint32_t tie : ties) {
+    BOWLINE_ASSIGN(const std::vector<std::byte> storage, model.storage_bytes(tie));
+    BOWLINE_TRY(out.open(fmt::format("storage_{}.bin", tie)));
+    BOWLINE_TRY(out.write(storage));
+    BOWLINE_TRY(out.close());
+  }
+  const json rows = rows_of(info);
+  BOWLINE_TRY(out.open(kParameters));
+  BOWLINE_TRY(out.write(rows.dump(2) + "\n"));
+  BOWLINE_TRY(out.close());
+  BOWLINE_TRY(out.commit());
+  return json{{"parameters", rows.size()}, {"storages", ties.size()}, {"bytes", bytes}};
 }
 
 Status export_weights(const ExportOptions& o, const Model& model) {
-  BOWLINE_ASSIGN(json result, write_weights(model, o.weights));
+  BOWLINE_ASSIGN(json result, write_weights(model, o.weights, o.force));
   if (o.format == "json") {
     result["file"] = o.model;
     result["weights"] = o.weights;

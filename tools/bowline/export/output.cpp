@@ -18,10 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether all that lies in a folder are files, the weights among them and no other ones: what an export wrote, and not a home.
+// Whether all that lies in a folder are files, the weights among them and no other ones: what an export wrote, and not a home. One with
+// nothing in it is as good.
 bool is_export(const fs::path& folder, std::string_view weights) {
   std::error_code error;
-  bool found = false;
+  bool found = fs::is_empty(folder, error);
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const fs::path name = at->path().filename();
     const bool is_weights = name == weights;

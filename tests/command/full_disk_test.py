@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""A disk that fills up at import and at export: a sentence, exit code 1, and nothing half-written."""
+
+import json
+import pathlib
+import subprocess
+import unittest
+
+import harness
+from forms import write_safetensors
+from harness import FAILED, OK, run
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+PEFT = TESTS / "peft/fixtures"
+
+
+class FullDisk(harness.Case):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base, cls.adapter, cls.peft = (cls.shared / name for name in ("base.bowline", "adapter.bowline", "peft"))
+        cls.peft.mkdir()
+        (cls.peft / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 64, "lora_alpha": 1}))
+        module = "base_model.model.model.layers.0.mlp.gate_proj"
+        write_safetensors(cls.peft / "adapter_model.safetensors", {
+            f"{module}.lora_{part}.weight": (shape, [0.01] * shape[0] * shape[1]) for part, shape in (("A", [64, 16]), ("B", [24, 64]))})
+        for arguments in ((PEFT / "llama", "--out", cls.base), (cls.peft, "--base", cls.base, "--out", cls.adapter)):
+            made = run("import", *arguments)
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
+
+    def setUp(self):
+        super().setUp()
+        self.place = self.folder / "place"
+        self.place.mkdir()
+
+    def writers(self):
+        """What writes more than 8 KiB to the path behind it."""
+        out = self.place / "out"
+        merged = ["--adapter", self.adapter, "--to"]
+        return {
+            "import of Hugging Face": ("import", PEFT / "llama", "--out", out),
+            "import of GGUF": ("import", TESTS / "gguf/data/llama_f32.gguf", "--out", out),
+            "import with what was dequantized": ("import", TESTS / "gguf/data/llama_q4_k.gguf", "--out", out),
+            "import of classes": ("import", TESTS / "import/fixtures/bert_classes", "--out", out),
+            "import of an adapter": ("import", self.peft, "--base", self.base, "--out", out),
+            "export of the model": ("export", self.base, "--strip", "--out", out),
+            "export in another dtype": ("export", self.base, "--dtype", "bf16", "--out", out),
+            "export of storages": ("export", self.base, "--weights", out),
+            **{f"export to {to}": ("export", self.base, *merged, to, "--out", out) for to in ("hf", "gguf", "peft", "gguf-lora")}}
+
+    def test_they_write_where_there_is_room(self):
+        for name, command in self.writers().items():
+            with self.subTest(name):
+                self.expect(run(*command), OK)
+                out = self.place / "out"
+                self.assertGreater(sum(p.stat().st_size for p in (out.iterdir() if out.is_dir() else [out])), 8192)
+                self.assertEqual([p.name for p in self.place.iterdir()], ["out"])
+                subprocess.run(["rm", "-r", out], check=True)
+
+    def test_a_file_that_cannot_grow(self):
+        """At its begin, within what comes in front of the numbers, and within these."""
+        for name, command in self.writers().items():
+            for bytes_ in (0, 100, 2048):
+                with self.subTest(name, bytes=bytes_):
+                    self.expect(run(*command, preexec_fn=harness.short_files(bytes_)), FAILED, "cannot be written", "File too large")
+                    self.assertEqual(list(self.place.iterdir()), [])
+
+    def test_a_file_that_was_there_stays(self):
+        for name, command in self.writers().items():
+            with self.subTest(name):
+                (self.place / "out").write_text("mine")
+                self.expect(run(*command, "--force", preexec_fn=harness.short_files(2048)), FAILED, "cannot be written")
+                self.assertEqual((self.place / "out").read_text(), "mine")
+                self.assertEqual([p.name for p in self.place.iterdir()], ["out"])
+
+    def test_a_file_system_without_room(self):
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", self.place], capture_output=True, text=True)
+        if mounted.returncode != 0:
+            self.skipTest(f"no file system can be mounted here: {mounted.stderr.strip()}")
+        try:
+            for name, command in self.writers().items():
+                with self.subTest(name):
+                    self.expect(run(*command), FAILED, "are free in its folder")
+                    self.assertEqual(list(self.place.iterdir()), [])
+            # Room that another process takes meanwhile cannot be counted before: the file that fills it stands for that.
+            (self.place / "other").write_bytes(bytes(8192))
+            for name, command in self.writers().items():
+                with self.subTest(name, full=True):
+                    self.expect(run(*command), FAILED)
+                    self.assertEqual([p.name for p in self.place.iterdir()], ["other"])
+        finally:
+            subprocess.run(["umount", self.place], check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
