@@ -120,11 +120,11 @@ class Interchange(harness.Case):
         """With the numbers that the file says. Models of 16 bits are widened: their graphs would compute in 16 bits."""
         tokens, logits = self.folder / "tokens.npy", self.folder / "logits.npy"
         tokens.write_bytes(harness.npy("<i4", (2, 12), struct.pack("<24i", *(5 * i % 64 for i in range(24)))))
-        for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"):
+        for name in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope", "gpt2_f32", "gpt2_q8_0"):
             with self.subTest(name):
                 model = self.folder / f"{name}.bowline"
                 widened = ["--dtype", "f32"] if name in ("f16", "bf16") else []
-                self.expect(run("import", DATA / f"llama_{name}.gguf", "--out", model, *widened), OK)
+                self.expect(run("import", DATA / f"{'' if name.startswith('gpt2') else 'llama_'}{name}.gguf", "--out", model, *widened), OK)
                 self.expect(run("run", model, "--device", "cpu", "--entry", "forward", "--input", f"tokens=@{tokens}",
                                 "--output", f"logits=@{logits}", "--force"), OK)
                 ours = struct.unpack("<1536f", harness.read_npy(logits)[2])
@@ -206,7 +206,7 @@ class Interchange(harness.Case):
         return self.out
 
     def test_a_file_of_gguf_is_the_one_that_was_imported(self):
-        for name in ("llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_rope", "names_gpt2", "names_qwen2",
+        for name in ("llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_rope", "gpt2_f32", "names_gpt2", "names_qwen2",
                      "names_qwen3", "names_llama"):
             with self.subTest(name):
                 written, source = Gguf(self.exported(f"{name}.gguf", "gguf", "--force")), Gguf(DATA / f"{name}.gguf")

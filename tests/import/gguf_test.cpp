@@ -8,15 +8,17 @@ namespace {
 
 std::string data(const std::string& file) { return BOWLINE_GGUF_DATA "/" + file; }
 
-using Case = std::tuple<const char*, const char*>;  // numbers, device
+// A model of Llama with these numbers, or one with its architecture in front; a device.
+using Case = std::tuple<std::string, const char*>;
 
 class Gguf : public testing::TestWithParam<Case> {};
 
 // In f32, as transformers computes; codes stay codes. The tolerance is that of models_test.cpp.
 TEST_P(Gguf, LogitsAreThoseOfTransformers) {
-  const auto& [numbers, device_name] = GetParam();
+  const auto& [name, device_name] = GetParam();
   BOWLINE_NEED(why_missing(device_name));
-  const auto source = gguf::read(data(std::string("llama_") + numbers + ".gguf"));
+  const auto source =
+      gguf::read(data((name.starts_with("gpt2_") ? "" : "llama_") + name + ".gguf"));
   ASSERT_TRUE(source.ok()) << source.status().message();
   auto built = build_model(source.value(), {.dtype = DType::f32});
   ASSERT_TRUE(built.ok()) << built.status().message();
@@ -38,7 +40,7 @@ TEST_P(Gguf, LogitsAreThoseOfTransformers) {
   const Tensor in[] = {tokens.tensor("tokens")};
   const Tensor out[] = {{"logits", DType::f32, {kBatch, kSeq, kVocabulary}, logits.data()}};
   ASSERT_FINE(session.value().run(in, out));
-  std::ifstream file(data(std::string("logits_") + numbers + ".f32"), std::ios::binary);
+  std::ifstream file(data("logits_" + name + ".f32"), std::ios::binary);
   const auto bytes = std::as_writable_bytes(std::span(right));
   ASSERT_TRUE(file.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)));
   EXPECT_LT(difference(logits, right), 1e-4);
@@ -46,17 +48,17 @@ TEST_P(Gguf, LogitsAreThoseOfTransformers) {
 
 INSTANTIATE_TEST_SUITE_P(All, Gguf,
                          testing::Combine(testing::Values("f32", "f16", "bf16", "q8_0", "q4_0",
-                                                          "q4_1", "q4_k", "q6_k", "rope"),
+                                                          "q4_1", "q4_k", "q6_k", "rope",
+                                                          "gpt2_f32", "gpt2_q8_0"),
                                           testing::Values("cpu", "vulkan:0")),
                          [](const auto& of) {
                            const std::string device = std::get<1>(of.param);
-                           return std::string(std::get<0>(of.param)) + "_" +
-                                  device.substr(0, device.find(':'));
+                           return std::get<0>(of.param) + "_" + device.substr(0, device.find(':'));
                          });
 
 // Tensors of every architecture have names that it takes.
 TEST(GgufNames, AreThoseOfTheArchitectures) {
-  for (const char* name : {"bert", "llama", "qwen2", "qwen3"}) {
+  for (const char* name : {"bert", "gpt2", "llama", "qwen2", "qwen3"}) {
     const auto source = gguf::read(data(std::string("names_") + name + ".gguf"));
     ASSERT_TRUE(source.ok()) << source.status().message();
     const auto built = build_model(source.value(), {});

@@ -6,6 +6,7 @@ usage: gguf_files.py FOLDER [SEEDS]
   types.gguf        a matrix of each type of numbers that is read, and beside it ("*.expected", F32) what gguf.quants makes of it
   names_*.gguf      an architecture with one or two tiny layers; element i of tensor n, in the order of the names of Hugging Face, is 1000 n + i
   llama_*.gguf      small random models of Llama; logits_*.f32 are those of transformers with the numbers that the file says
+  gpt2_*.gguf       the same of GPT-2, with logits_gpt2_*.f32
 
 SEEDS gets files of a few kB, from which the fuzz target begins.
 
@@ -244,17 +245,43 @@ def make_llama(folder, kind, config, rope=None):
     if rope is not None:
         writer.add_tensor("rope_freqs.weight", rope)
     finish(writer)
-    tokens = torch.arange(0, 24).reshape(2, 12) * 5 % VOCABULARY
-    with torch.no_grad():
-        logits = model(tokens).logits
-    (folder / f"logits_{label}.f32").write_bytes(logits.numpy().astype("<f4").tobytes())
+    tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
     if config.head_dim * config.num_attention_heads == config.hidden_size and rope is None:  # it reads no other head_dim, no divisors
         check(folder / f"llama_{label}.gguf", tokens, logits)
 
 
-def check(path, tokens, logits):
+def make_gpt2(folder, kind):
+    model = transformers.GPT2LMHeadModel(tiny_config("gpt2")).eval()
+    draw_weights(model, 4)
+    name_map = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, model.config.n_layer)
+    label = f"gpt2_{kind.name.lower()}"
+    writer = new_writer(folder / f"{label}.gguf", "gpt2")
+    add_config(writer, "gpt2", model.config)
+    add_tokenizer(writer)
+    state = dict(model.state_dict())
+    for name, value in state_of(model).items():
+        to = name_map.get_name(name, try_suffixes=(".weight", ".bias"))
+        values = gguf_values("gpt2", to, value)
+        # A block is 32 numbers of a row.
+        used = kind if value.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else T.F32 if value.ndim == 1 else T.F16
+        add(writer, to, values, used)
+        state[name].copy_(torch.from_numpy(gguf_values("gpt2", to, numbers_of(values, used)).copy()))
+    finish(writer)
+    tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
+    check(folder / f"{label}.gguf", tokens, logits, config=model.config)  # its reader knows neither n_positions nor n_inner
+
+
+def write_logits(model, path):
+    tokens = torch.arange(0, 24).reshape(2, 12) * 5 % VOCABULARY
+    with torch.no_grad():
+        logits = model(tokens).logits
+    path.write_bytes(logits.numpy().astype("<f4").tobytes())
+    return tokens, logits
+
+
+def check(path, tokens, logits, **options):
     """transformers reads the file by code of its own."""
-    model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32, **options)
     with torch.no_grad():
         difference = (model(tokens).logits - logits).abs().max().item()
     print(f"{path.name}: transformers' reader of GGUF differs by {difference:.2e}")
@@ -278,6 +305,8 @@ def main():
     for kind in (T.Q4_K, T.Q6_K):
         make_llama(folder, kind, tiny_config("llama", **small | {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,
                                                                 "num_key_value_heads": 1, "head_dim": 16}))
+    for kind in (T.F32, T.Q8_0):
+        make_gpt2(folder, kind)
     scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192, "rope_theta": 10000.0}
     config = tiny_config("llama", **small | {"head_dim": 32, "num_hidden_layers": 1, "rope_parameters": scaling,

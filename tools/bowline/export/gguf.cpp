@@ -158,7 +158,7 @@ class GgufExport {
     } else {
       BOWLINE_ASSIGN(bytes, numbers_of(model_, part.from, type.dtype));
     }
-    if (part.order == gguf::Order::same) {
+    if (part.order == gguf::Order::same || part.order == gguf::Order::numbers) {
       return bytes;
     }
     return part.order == gguf::Order::transposed ? transposed(bytes, part.from, type)

@@ -181,7 +181,8 @@ class Reading {
       t.encoding = tensor.type->encoding;
       shorten(tensor, t);
     }
-    if (named.order == Order::same && stays_encoded(laid)) {
+    const bool as_it_is = named.order == Order::same || named.order == Order::numbers;
+    if (as_it_is && stays_encoded(laid)) {
       t.place = fmt::format("{}:{}", out_.path, tensor.bytes.data() - file_->bytes.data());
     }
     return {};

@@ -20,6 +20,7 @@ enum class Order : uint8_t {
   query_heads,
   key_heads,
   transposed,
+  numbers,  // as it is, and codes become numbers: a model reads slices of it
 };
 
 struct TensorTerm {

@@ -141,7 +141,8 @@ bool is_transposed(const Laid& laid) { return laid.order == Order::transposed; }
 
 bool stays_encoded(const Laid& laid) {
   const TensorType& type = *laid.tensor->type;
-  return !type.encoding.empty() && (type.block == 1 || !is_transposed(laid));
+  const bool codes = !is_transposed(laid) && laid.order != Order::numbers;
+  return !type.encoding.empty() && (type.block == 1 || codes);
 }
 
 uint64_t value_bytes(const Laid& laid) {
@@ -157,7 +158,7 @@ Status check_laid(const Laid& laid) {
     BOWLINE_REQUIRE_CODE(shape.size() == 2, Code::bad_file,
                          "Tensor \"{}\" has {} axes, not the two of a matrix.",
                          escaped(laid.tensor->name), shape.size());
-  } else if (laid.order != Order::same) {
+  } else if (laid.order == Order::query_heads || laid.order == Order::key_heads) {
     BOWLINE_REQUIRE_CODE(laid.heads > 0 && laid.heads <= shape[0] / 2 && shape.size() <= 2 &&
                              shape[0] % (2 * laid.heads) == 0 &&
                              (shape.size() == 2 || laid.tensor->type->block == 1),

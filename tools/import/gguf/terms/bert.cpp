@@ -5,14 +5,15 @@ namespace bowline::gguf {
 
 Terms terms_of_bert();
 Terms terms_of_bert() {
+  using enum Order;
   return {
       .architecture = "bert",
       .class_name = "BertModel",
       .tensors =
           {
               {"token_embd.weight", "embeddings.word_embeddings.weight"},
-              {"position_embd.weight", "embeddings.position_embeddings.weight"},
-              {"token_types.weight", "embeddings.token_type_embeddings.weight"},
+              {"position_embd.weight", "embeddings.position_embeddings.weight", numbers},
+              {"token_types.weight", "embeddings.token_type_embeddings.weight", numbers},
               {"token_embd_norm.weight", "embeddings.LayerNorm.weight"},
               {"token_embd_norm.bias", "embeddings.LayerNorm.bias"},
               {"blk.{}.attn_q.weight", "encoder.layer.{}.attention.self.query.weight"},

@@ -12,7 +12,7 @@ Terms terms_of_gpt2() {
       .tensors =
           {
               {"token_embd.weight", "transformer.wte.weight"},
-              {"position_embd.weight", "transformer.wpe.weight"},
+              {"position_embd.weight", "transformer.wpe.weight", numbers},
               {"output_norm.weight", "transformer.ln_f.weight"},
               {"output_norm.bias", "transformer.ln_f.bias"},
               {"output.weight", "lm_head.weight"},
