@@ -14,6 +14,8 @@ from harness import OK, run
 DATA = pathlib.Path(__file__).resolve().parents[1] / "text/data"
 TEXTS = [bytes.fromhex(line) for line in (DATA / "texts.hex").read_text().split("\n")[:-1]]
 WIDTH, VOCABULARY = 8, 1024
+# The tokenizer that a file of GGUF was made of, where its name is another one.
+SOURCES = {"scores": "llama2"}
 
 
 def expected(name):
@@ -130,7 +132,24 @@ class TokenizerForms(harness.Case):
                 pieces = {i: piece for piece, i in tokenizer["model"]["vocab"].items()}
                 self.assertEqual(len(pieces), len(keys["tokenizer.ggml.tokens"]))
                 self.assertEqual(config["tokenizer_class"], "PreTrainedTokenizerFast")
+                self.expect_parts(tokenizer, json.loads((DATA / f"{SOURCES.get(name, name)}.json").read_text()), name)
                 self.assertEqual(config.get("bos_token"), pieces.get(keys.get("tokenizer.ggml.bos_token_id")))
+
+    def expect_parts(self, ours, theirs, name):
+        """As the package writes them, which reads no part that lacks a setting."""
+        for part in ("normalizer", "pre_tokenizer", "decoder", "added_tokens"):
+            self.assertEqual(ours[part], theirs[part], part)
+        # Merges follow from scores; GGUF cannot tell a piece "##\u2581" from an empty word.
+        derived = {"scores": {"merges"}, "bert": {"vocab"}}.get(name, set())
+        for key, value in theirs["model"].items():
+            if key not in derived and value:
+                self.assertEqual(ours["model"][key], value, key)
+        around = theirs["post_processor"]
+        if around is not None and around["type"] == "Sequence":
+            around = around["processors"][-1]
+        # A second text of Llama is of type 1, as transformers has it; these were made with 0.
+        same = lambda processor: json.loads(json.dumps(processor).replace('"type_id": 1', '"type_id": 0'))
+        self.assertEqual(same(ours["post_processor"]), same(around))
 
     def test_scores_come_back(self):
         tokenizer, _, _ = self.to_hugging_face("scores")

@@ -87,7 +87,10 @@ class Converter {
     BOWLINE_REQUIRE_CODE(splitting != nullptr, Code::unsupported,
                          "It splits text as {} does, which is not known.", listed_name(name));
     out_["pre_tokenizer"] = pre_tokenizer_of(*splitting);
-    out_["decoder"] = step("ByteLevel");
+    out_["decoder"] = {{"type", "ByteLevel"},
+                       {"add_prefix_space", true},
+                       {"trim_offsets", true},
+                       {"use_regex", true}};
     json merges = json::array();
     for (const std::string& merge : texts("merges")) {
       const size_t space = std::min(merge.find(' ', 1), merge.size());
@@ -175,7 +178,10 @@ class Converter {
     single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
     add(behind);
     json pair = single;
-    for (json part : single) {
+    // Of two texts BERT has one [CLS].
+    const bool once = before && out_["model"]["type"] == "WordPiece";
+    for (size_t i = once ? 1 : 0; i < single.size(); ++i) {
+      json part = single[i];
       const char* const kind = part.contains("Sequence") ? "Sequence" : "SpecialToken";
       part[kind]["type_id"] = 1;
       part[kind]["id"] = kind == std::string_view("Sequence") ? json("B") : part[kind]["id"];
