@@ -2,6 +2,7 @@
 """A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of GGUF become tokenizer.json. The ids are
 those of the package tokenizers (tests/text/data, made by tests/text/make_fixtures.py)."""
 
+import itertools
 import json
 import pathlib
 import unicodedata
@@ -173,6 +174,25 @@ class TokenizerForms(harness.Case):
         order = [[i for i in sorted(range(count), key=lambda i: -keys["tokenizer.ggml.scores"][i])
                   if source["tokenizer.ggml.tokens"][i] in merged] for keys in (written, source)]
         self.assertEqual(*order)
+
+    def test_pieces_of_one_score(self):
+        """Their merges stand among each other, the longest first, as transformers orders them."""
+        tokenizer, _, _ = self.to_hugging_face("scores")
+        blocks = [list(block) for _, block in itertools.groupby(tokenizer["model"]["merges"], "".join)]
+        for i in range(len(blocks) - 1):
+            both = sorted(blocks[i] + blocks[i + 1], key=lambda m: (len(m[0]), len(m[1])), reverse=True)
+            if len([0 for _ in itertools.groupby(both, "".join)]) > 2:
+                break
+        merges = [merge for block in [*blocks[:i], both, *blocks[i + 2:]] for merge in block]
+        path, notes = self.to_gguf(tokenizer | {"model": tokenizer["model"] | {"merges": merges}})
+        self.assertEqual(notes, [])
+        keys = Gguf(path).keys
+        score = dict(zip(keys["tokenizer.ggml.tokens"], keys["tokenizer.ggml.scores"]))
+        first, second, next_ = ("".join(blocks[k][0]) for k in (i, i + 1, i + 2))
+        self.assertEqual(score[first], score[second])
+        self.assertGreater(score[second], score[next_])
+        self.expect(run("export", self.imported(path), "--to", "hf", "--out", self.out, "--force"), OK)
+        self.assertEqual(json.loads((self.out / "tokenizer.json").read_text())["model"]["merges"], merges)
 
     def test_spaces_in_front(self):
         tokenizer, _, _ = self.to_hugging_face("scores")

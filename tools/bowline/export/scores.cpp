@@ -1,7 +1,6 @@
 #include "export/scores.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 
@@ -44,6 +43,17 @@ class Index {
   std::unordered_map<std::string_view, size_t> ids_;
 };
 
+// In letters.
+size_t length_of(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+// By which transformers orders merges of one score, the longest first (convert_slow_tokenizer.py).
+std::pair<size_t, size_t> lengths(const Merge& merge) {
+  return {length_of(merge.first), length_of(merge.second)};
+}
+
 std::string shown(const ScoredPieces& from, size_t id) {
   return listed_name(std::string_view(from.pieces[id]).substr(0, 100));
 }
@@ -52,10 +62,8 @@ std::string shown(const ScoredPieces& from, size_t id) {
 
 Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
   const Index index(from);
-  std::vector<size_t> ways(from.pieces.size(), 0);
-  std::vector<float> scores(from.pieces.size(), 0);
-  size_t last = kNone;
-  float next = 0;
+  std::vector<size_t> made;  // by each merge
+  std::vector<size_t> last(from.pieces.size(), 0), ways(from.pieces.size(), 0);
   for (const auto& [left, right] : merges) {
     const auto id = index.find(left + right);
     if (!id || !index.find(left) || !index.find(right)) {
@@ -63,12 +71,26 @@ Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
               fmt::format("its merge of {} and {} names a piece that takes part in none",
                           listed_name(left), listed_name(right))};
     }
-    if (*id != last && ways[*id] != 0) {
-      return {{}, fmt::format("other merges come between those that make {}", shown(from, *id))};
-    }
-    scores[*id] = *id == last ? next : --next;
+    last[*id] = made.size();
     ++ways[*id];
-    last = *id;
+    made.push_back(*id);
+  }
+  std::vector<float> scores(from.pieces.size(), 0);
+  float next = 0;
+  size_t end = kNone;  // of the merges that have one score
+  bool one_piece = true, by_length = true;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const bool begins = end == kNone || i > end;
+    next -= begins ? 1.0f : 0.0f;
+    end = begins ? last[made[i]] : std::max(end, last[made[i]]);
+    one_piece = begins || (one_piece && made[i] == made[i - 1]);
+    by_length = begins || (by_length && lengths(merges[i]) <= lengths(merges[i - 1]));
+    if (!one_piece && !by_length) {
+      return {
+          {},
+          fmt::format("other merges come between those that make {}", shown(from, made[i - 1]))};
+    }
+    scores[made[i]] = next;
   }
   for (size_t id = 0; id < from.pieces.size(); ++id) {
     if (!from.is_text[id]) {
@@ -86,15 +108,18 @@ Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges) {
 
 std::vector<Merge> merges_of(const ScoredPieces& from, std::span<const float> scores) {
   const Index index(from);
-  std::vector<size_t> order(from.pieces.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater<>(), [&](size_t id) { return scores[id]; });
-  std::vector<Merge> out;
-  for (const size_t id : order) {
+  std::vector<std::pair<float, Merge>> scored;
+  for (size_t id = 0; id < from.pieces.size(); ++id) {
     const std::string& piece = from.pieces[id];
     for (const size_t at : from.is_text[id] ? index.cuts(id) : std::vector<size_t>()) {
-      out.emplace_back(piece.substr(0, at), piece.substr(at));
+      scored.emplace_back(scores[id], Merge(piece.substr(0, at), piece.substr(at)));
     }
+  }
+  std::ranges::stable_sort(scored, std::greater<>(),
+                           [](const auto& m) { return std::pair(m.first, lengths(m.second)); });
+  std::vector<Merge> out;
+  for (auto& [score, merge] : scored) {
+    out.push_back(std::move(merge));
   }
   return out;
 }

@@ -23,11 +23,11 @@ struct Scores {
   std::vector<float> scores;  // one for each piece
   std::string missing;        // why there are none; empty: there are
 };
-// Scores of which the merges follow, in their order. There are none where a piece is not made of any two that it can be cut into, or
-// where another piece comes between its merges.
+// Scores of which the merges follow, in their order. There are none where a piece is not made of any two that it can be cut into, or where
+// others come between its merges, unless all are in the order of merges of one score.
 Scores scores_of(const ScoredPieces& from, std::span<const Merge> merges);
 
-// The merges that follow from scores, first to last.
+// The merges that follow from scores, first to last; of one score, as transformers orders them.
 std::vector<Merge> merges_of(const ScoredPieces& from, std::span<const float> scores);
 
 }  // namespace bowline::command
