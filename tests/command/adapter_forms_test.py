@@ -100,6 +100,31 @@ class AdapterForms(harness.Case):
         self.expect(self.export(model, "gguf-lora", "--adapter", adapter, "--force"), OK)
         self.nothing_is_left("out")
 
+    def test_a_head_that_low_rank_cannot_say(self):
+        """Its bias is another one; it has more rows than the rank; modules are kept that are none of the head."""
+        model = self.classifier("bert_classes")
+        for change, *texts in (({"base_model.model.classifier.bias": ([3], [1.0, 2.0, 3.0])}, "brings another \"classifier.bias\""),
+                               ({"base_model.model.classifier.bias": ([2], [1.0, 2.0])}, "no head with a classifier.bias [2]")):
+            tensors = read_safetensors(DATA / "bert_head/adapter_model.safetensors")
+            tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()}
+            folder = self.folder / "copy"
+            shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
+            write_safetensors(folder / "adapter_model.safetensors", tensors | change)
+            self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
+        shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
+        config = json.loads((folder / "adapter_config.json").read_text())
+        (folder / "adapter_config.json").write_text(json.dumps(config | {"modules_to_save": ["classifier", "pooler"]}))
+        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "modules_to_save", "pooler")
+        shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
+        tensors = {name: t for name, t in tensors.items() if "lora_" not in name}
+        for layer in range(2):
+            begin = f"base_model.model.bert.encoder.layer.{layer}.attention.self.query"
+            tensors |= {f"{begin}.lora_A.weight": ([2, 32], [0.1] * 64), f"{begin}.lora_B.weight": ([32, 2], [0.1] * 64)}
+        write_safetensors(folder / "adapter_model.safetensors", tensors)
+        (folder / "adapter_config.json").write_text(json.dumps(config | {"r": 2}))
+        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "another \"classifier.weight\"", "of rank 2")
+        self.nothing_is_left("copy")
+
     # What is right.
 
     def test_an_adapter_of_peft_computes_what_peft_computes(self):
@@ -196,6 +221,46 @@ class AdapterForms(harness.Case):
                 again = self.folder / "again.adapter"
                 self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
                 self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)  # lora_alpha is an f32
+
+    def classifier(self, name):
+        model = self.shared / f"{name}.bowline"
+        if not model.exists():
+            self.expect(run("import", DATA.parents[1] / "import/fixtures" / name, "--out", model), OK, "task classify")
+        return model
+
+    def classes(self, model, tokens, *adapters):
+        """The logits of two texts of 8 tokens."""
+        path, file = self.folder / "logits.npy", self.folder / "tokens.npy"
+        file.write_bytes(harness.npy("<i4", (2, 8), struct.pack("<16i", *tokens)))
+        flags = [word for adapter in adapters for word in ("--adapter", adapter)]
+        self.expect(run("run", model, "--device", "cpu", "--entry", "classify", "--input", f"tokens=@{file}", "--input", "lengths=8,8",
+                        "--output", f"logits=@{path}", "--force", *flags), OK)
+        numbers = harness.read_npy(path)[2]
+        return struct.unpack(f"<{len(numbers) // 4}f", numbers)
+
+    def test_the_head_of_a_classifier_goes_along(self):
+        """peft keeps it whole, where Bowline has a change of low rank: read, written with the same tensors, and merged."""
+        for name, expected in EXPECTED["classes"].items():
+            with self.subTest(name):
+                model, adapter = self.classifier(expected["model"]), self.folder / "head.adapter"
+                self.expect(run("import", DATA / name, "--base", model, "--out", adapter, "--force"), OK)
+                logits = self.classes(model, expected["tokens"], adapter)
+                self.assertLess(difference(logits, expected["logits"]), CLOSE)
+                self.assertGreater(difference(self.classes(model, expected["tokens"]), expected["logits"]), 0.05)
+                self.expect(self.export(model, "peft", "--adapter", adapter, "--force"), OK)
+                config = json.loads((self.out / "adapter_config.json").read_text())
+                self.assertEqual((config["task_type"], config["modules_to_save"]), ("SEQ_CLS", ["classifier"]))
+                written, source = (read_safetensors(f / "adapter_model.safetensors") for f in (self.out, DATA / name))
+                self.assertEqual({n: t[:2] for n, t in written.items()}, {n: t[:2] for n, t in source.items()})
+                for tensor, (_, _, data) in source.items():
+                    numbers = [struct.unpack(f"<{len(d) // 4}f", d) for d in (data, written[tensor][2])]
+                    self.assertLess(difference(*numbers), 1e-6, tensor)
+                again = self.folder / "again.adapter"
+                self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
+                self.assertLess(difference(self.classes(model, expected["tokens"], again), logits), CLOSE)
+                merged = self.folder / "merged"
+                self.expect(run("export", model, "--adapter", adapter, "--to", "hf", "--out", merged, "--force"), OK)
+                self.assertLess(difference(self.classes(self.imported(merged), expected["tokens"]), logits), CLOSE)
 
     def test_a_gguf_adapter_comes_back(self):
         for name in ADAPTERS:

@@ -13,7 +13,7 @@ import shutil
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 48
 MODELS = {
@@ -30,6 +30,13 @@ ADAPTERS = {
     "llama_some_layers": ("llama", dict(r=2, lora_alpha=8, target_modules=["o_proj", "up_proj"], layers_to_transform=[1])),
     "llama_tables": ("llama", dict(r=3, lora_alpha=6, target_modules=["embed_tokens", "lm_head", "gate_proj"], use_rslora=True)),
     "gpt2_conv1d": ("gpt2", dict(r=4, lora_alpha=4, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
+}
+
+# Adapters of classifiers, of the models of tests/import/fixtures: peft keeps the head whole. Its weights are others, its biases the model's.
+CLASSES = {
+    "bert_head": ("bert_classes", dict(r=4, lora_alpha=2, target_modules=["query", "value"])),
+    "roberta_head": ("roberta_classes", dict(r=32, lora_alpha=8, target_modules=["key"])),
+    "distilbert_head": ("distilbert_classes", dict(r=32, lora_alpha=16, target_modules=["q_lin"])),
 }
 
 
@@ -70,6 +77,28 @@ def losses_of(model, ids, labels):
     return out
 
 
+def make_classes(out, expected):
+    models = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "import", "fixtures")
+    expected["classes"] = {}
+    for number, (name, (model, settings)) in enumerate(CLASSES.items()):
+        base = AutoModelForSequenceClassification.from_pretrained(os.path.join(models, model))
+        adapted = get_peft_model(base, LoraConfig(task_type="SEQ_CLS", **settings))
+        randomize(adapted, number + 20)
+        generator = torch.Generator().manual_seed(number + 30)
+        for key, p in adapted.named_parameters():
+            if "modules_to_save" in key and p.dim() == 2:
+                p.data = p.data + torch.randn(p.shape, generator=generator) * 0.3
+        folder = os.path.join(out, name)
+        adapted.save_pretrained(folder)
+        config = os.path.join(folder, "adapter_config.json")
+        with open(config, encoding="utf-8") as f:
+            settings = json.load(f) | {"base_model_name_or_path": model}
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump(settings, f, indent=2, sort_keys=True)
+        ids = tokens(1).clamp(min=3)
+        expected["classes"][name] = {"model": model, "tokens": ids.reshape(-1).tolist(), "logits": rounded(logits_of(adapted, ids))}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out")
@@ -101,6 +130,7 @@ def main():
     randomize(trained, 99, zero_b=True)
     trained.save_pretrained(os.path.join(args.out, "llama_begin"))
     expected["losses"] = losses_of(trained, tokens(1), tokens(2))
+    make_classes(args.out, expected)
     for folder, _, files in os.walk(args.out):
         for file in files:
             if file in ("README.md", "generation_config.json"):

@@ -79,7 +79,8 @@ Status Run::place_model() {
   BOWLINE_TRY(freeze(*model_, o_.freeze));
   if (o_.lora_rank != 0) {
     BOWLINE_TRY(quantize_all(*model_, o_.encoding));
-    BOWLINE_TRY(model_->add_adapter(kAdapter, adapter_options(o_)).status());
+    BOWLINE_ASSIGN(const AdapterReport report, model_->add_adapter(kAdapter, adapter_options(o_)));
+    BOWLINE_TRY(warn_of_the_head(report));
   }
   BOWLINE_TRY(model_->to(*device_));
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_, *task_)));
@@ -91,6 +92,20 @@ Status Run::place_model() {
     }
     BOWLINE_ASSIGN(Session session, Session::create(*model_, *device_, plans));
     evaluation_.emplace(std::move(session));
+  }
+  return {};
+}
+
+// A head that an import made is random, and no target says so.
+Status Run::warn_of_the_head(const AdapterReport& report) const {
+  const auto is_head = [](std::string_view name) { return name.starts_with("classifier."); };
+  BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+  if (std::ranges::any_of(info.parameters, is_head, &ParameterInfo::name) &&
+      std::ranges::none_of(report.targets, is_head)) {
+    print(stderr,
+          "bowline: --lora-target \"{0}\" leaves the head of classes as it is, which is random "
+          "where it is new.\n- --lora-target \"{{{0},classifier.*}}\" trains it, too.\n",
+          o_.lora_target);
   }
   return {};
 }

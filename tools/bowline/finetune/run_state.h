@@ -35,6 +35,7 @@ class Run {
   Status open_data();
   Status open_model();
   Status place_model();
+  Status warn_of_the_head(const AdapterReport& report) const;
   Status resume();
   Status resume_auto();
   Status resume_from(const std::string& path);

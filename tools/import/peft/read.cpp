@@ -7,6 +7,7 @@
 #include "huggingface/safetensors.h"
 #include "peft/adapter.h"
 #include "peft/changes.h"
+#include "peft/head.h"
 #include "source/file.h"
 #include "source/json.h"
 
@@ -26,17 +27,34 @@ std::string path_in(const std::string& folder, std::string_view file) {
 
 // Settings that change what an adapter computes, and that one of Bowline has not.
 constexpr std::string_view kUnsupported[] = {
-    "use_dora",          "modules_to_save", "rank_pattern",      "alpha_pattern",
-    "lora_bias",         "use_qalora",      "layer_replication", "alora_invocation_tokens",
-    "use_bdlora",        "arrow_config",    "kasa_config",       "trainable_token_indices",
-    "target_parameters", "velora_config",   "monteclora_config", "megatron_config"};
+    "use_dora",      "rank_pattern",      "alpha_pattern",           "lora_bias",
+    "use_qalora",    "layer_replication", "alora_invocation_tokens", "use_bdlora",
+    "arrow_config",  "kasa_config",       "trainable_token_indices", "target_parameters",
+    "velora_config", "monteclora_config", "megatron_config"};
 
 bool asks(const json& value) {
   return !value.is_null() && value != json(false) && !(value.is_structured() && value.empty());
 }
 
+// Modules that are saved whole: of a classifier its head, and no others. peft lists names that some models have ("score").
+Status check_saved(const Model& model, const json& config) {
+  const auto found = config.find("modules_to_save");
+  if (found == config.end() || !asks(*found)) {
+    return {};
+  }
+  const bool known = model.metadata("task") == "classify" && found->is_array() &&
+                     std::ranges::all_of(*found, [](const json& module) {
+                       return module == kHeadModule || module == "score";
+                     });
+  BOWLINE_REQUIRE_CODE(known, Code::unsupported,
+                       "{} asks for \"modules_to_save\" ({}), which an adapter has not but for the "
+                       "head of a classifier.",
+                       kConfig, import::shown(*found));
+  return {};
+}
+
 // All but the changes.
-Result<LowRank> read_config(const std::string& folder) {
+Result<LowRank> read_config(const Model& model, const std::string& folder) {
   BOWLINE_ASSIGN(const std::string text,
                  import::read_whole(path_in(folder, kConfig), kMostConfigBytes));
   BOWLINE_ASSIGN(const json config, import::parse_json(kConfig, text));
@@ -58,6 +76,7 @@ Result<LowRank> read_config(const std::string& folder) {
                          "{} asks for \"{}\" ({}), which an adapter has not.", kConfig, key,
                          import::shown(*found));
   }
+  BOWLINE_TRY(check_saved(model, config));
   BOWLINE_REQUIRE_CODE(bias == "none", Code::unsupported,
                        "{} asks for trained biases (\"bias\": {}), which an adapter has not.",
                        kConfig, listed_name(bias));
@@ -87,9 +106,31 @@ constexpr Ending kEndings[] = {{".lora_A.weight", &Parts::a, false},
                                {".lora_embedding_B", &Parts::b, true},
                                {".base_layer.weight", &Parts::base, false}};
 
+constexpr std::string_view kBegin = "base_model.model.";
+
+// Takes the parameters of the head out of the tensors.
+Result<std::vector<Change>> head_changes(const Model& model, const LowRank& from,
+                                         std::vector<SourceTensor>& tensors) {
+  const auto is_saved = [&](const SourceTensor& t) {
+    return t.name.starts_with(kBegin) && t.name.find(".lora_") == std::string::npos &&
+           in_head(model, std::string_view(t.name).substr(kBegin.size()));
+  };
+  std::vector<Change> out;
+  for (SourceTensor t : tensors) {
+    if (is_saved(t)) {
+      t.name = t.name.substr(kBegin.size());
+      BOWLINE_ASSIGN(std::optional<Change> change, head_change(model, t, from));
+      if (change) {
+        out.push_back(std::move(*change));
+      }
+    }
+  }
+  std::erase_if(tensors, is_saved);
+  return out;
+}
+
 // By the module's name in the model that peft wrapped.
 Result<std::map<std::string, Parts>> parts_of(const std::vector<SourceTensor>& tensors) {
-  constexpr std::string_view kBegin = "base_model.model.";
   std::map<std::string, Parts> out;
   for (const SourceTensor& t : tensors) {
     const auto* const end =
@@ -176,12 +217,13 @@ Result<Change> change_of(const Model& model, const ModelInfo& info, const std::s
 }
 
 Result<AdapterReport> read(Model& model, const std::string& folder, std::string_view name) {
-  BOWLINE_ASSIGN(LowRank from, read_config(folder));
+  BOWLINE_ASSIGN(LowRank from, read_config(model, folder));
   const std::string path = path_in(folder, kTensors);
   std::error_code error;
   BOWLINE_REQUIRE_CODE(std::filesystem::exists(path, error), Code::bad_file,
                        "It has no {}; other forms of the weights are not read.", kTensors);
-  BOWLINE_ASSIGN(const huggingface::Safetensors file, huggingface::read_safetensors(path));
+  BOWLINE_ASSIGN(huggingface::Safetensors file, huggingface::read_safetensors(path));
+  BOWLINE_ASSIGN(from.changes, head_changes(model, from, file.tensors));
   BOWLINE_ASSIGN(const auto all, parts_of(file.tensors));
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   for (const auto& [module, parts] : all) {

@@ -6,6 +6,7 @@
 #include "common/require.h"
 #include "peft/adapter.h"
 #include "peft/changes.h"
+#include "peft/head.h"
 
 namespace bowline::peft {
 namespace {
@@ -16,7 +17,7 @@ using nlohmann::ordered_json;
 // The classes of transformers with a head call their encoder by its kind.
 std::string module_in_transformers(const Model& model, std::string_view module) {
   const std::string architecture = model.metadata("architecture");
-  if (model.metadata("task") != "classify" || module.starts_with("classifier")) {
+  if (model.metadata("task") != "classify") {
     return std::string(module);
   }
   const std::string begin = (architecture == "xlm-roberta" ? "roberta" : architecture) + ".";
@@ -56,7 +57,8 @@ json number_of(double n) {
              : json::parse(fmt::format("{}", static_cast<float>(n)));
 }
 
-std::string config_of(const Model& model, const ModelInfo& info, const LowRank& from) {
+std::string config_of(const Model& model, const ModelInfo& info, const LowRank& from,
+                      bool has_head) {
   const std::string base = model.metadata("name");
   const bool has_conv1d = std::ranges::count(from.changes, Layout::conv1d, &Change::layout) != 0;
   const ordered_json config = {
@@ -71,7 +73,7 @@ std::string config_of(const Model& model, const ModelInfo& info, const LowRank& 
       {"bias", "none"},
       {"use_rslora", false},
       {"use_dora", false},
-      {"modules_to_save", nullptr},
+      {"modules_to_save", has_head ? json::array({kHeadModule}) : json()},
       {"rank_pattern", json::object()},
       {"alpha_pattern", json::object()},
       {"init_lora_weights", true},
@@ -84,14 +86,20 @@ struct Named {
   Factor* factor;
 };
 
-std::vector<Named> tensors_of(const Model& model, std::vector<Change>& changes) {
+constexpr std::string_view kBegin = "base_model.model.";
+
+std::vector<Named> tensors_of(const Model& model, std::vector<Change>& changes,
+                              std::vector<Factor>& head) {
   std::vector<Named> out;
   for (Change& c : changes) {
     const std::string begin =
-        "base_model.model." + module_in_transformers(model, module_of(c.parameter));
+        std::string(kBegin) + module_in_transformers(model, module_of(c.parameter));
     const bool table = c.layout == Layout::embedding;
     out.push_back({begin + (table ? ".lora_embedding_A" : ".lora_A.weight"), &c.a});
     out.push_back({begin + (table ? ".lora_embedding_B" : ".lora_B.weight"), &c.b});
+  }
+  for (Factor& whole : head) {
+    out.push_back({std::string(kBegin) + whole.name, &whole});
   }
   return out;
 }
@@ -126,10 +134,16 @@ std::vector<std::byte> bytes_of(std::string_view text) {
 Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) {
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(LowRank from, changes_of(model, name));
-  const std::vector<Named> tensors = tensors_of(model, from.changes);
+  BOWLINE_ASSIGN(std::vector<Factor> head, head_of(model, from));
+  std::erase_if(from.changes, [&](const Change& c) { return in_head(model, c.parameter); });
+  BOWLINE_REQUIRE(!from.changes.empty(),
+                  "Adapter \"{}\" changes the head of classes alone, which peft keeps whole: it "
+                  "has no adapter without another module.",
+                  name);
+  const std::vector<Named> tensors = tensors_of(model, from.changes, head);
   AdapterFolder out;
   FolderFile weights{std::string(kWeightsFile), {bytes_of(header_of(tensors))}};
-  const std::string config = config_of(model, info, from);
+  const std::string config = config_of(model, info, from, !head.empty());
   for (const Named& t : tensors) {
     ++out.tensors;
     out.bytes += t.factor->bytes.size();

@@ -1,0 +1,141 @@
+#include "peft/head.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "common/float16.h"
+#include "common/require.h"
+
+namespace bowline::peft {
+namespace {
+
+constexpr std::string_view kBegin = "classifier.";
+// What RoBERTa calls the layer of the classes.
+constexpr std::string_view kOutProj = "classifier.out_proj.";
+
+bool is_roberta(const Model& model) {
+  const std::string architecture = model.metadata("architecture");
+  return architecture == "roberta" || architecture == "xlm-roberta";
+}
+
+std::string name_in_transformers(const Model& model, const std::string& parameter) {
+  const bool is_last = parameter == "classifier.weight" || parameter == "classifier.bias";
+  return is_last && is_roberta(model) ? std::string(kOutProj) + parameter.substr(kBegin.size())
+                                      : parameter;
+}
+
+std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
+  const size_t size = size_of(dtype);
+  std::vector<float> out;
+  for (size_t at = 0; at < bytes.size(); at += size) {
+    const std::byte* const from = bytes.data() + at;
+    out.push_back(dtype == DType::f32   ? numbers::load<float>(from)
+                  : dtype == DType::f16 ? numbers::f32_of_f16(numbers::load<uint16_t>(from))
+                                        : numbers::f32_of_bf16(numbers::load<uint16_t>(from)));
+  }
+  return out;
+}
+
+Factor factor_of(std::string name, std::vector<int64_t> shape, const std::vector<float>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {std::move(name), DType::f32, std::move(shape), {bytes.begin(), bytes.end()}};
+}
+
+Result<std::vector<float>> values_of(const Model& model, const ParameterInfo& p) {
+  size_t elements = 1;
+  for (const int64_t dim : p.shape) {
+    elements *= static_cast<size_t>(dim);
+  }
+  std::vector<std::byte> bytes(elements * size_of(p.dtype));
+  BOWLINE_TRY(model.get_value(p.name, {"", p.dtype, p.shape, bytes.data()}));
+  return floats_of(p.dtype, bytes);
+}
+
+// values += scaling * B A
+void add(const Change& change, double scaling, std::vector<float>& values) {
+  const std::vector<float> a = floats_of(change.a.dtype, change.a.bytes);
+  const std::vector<float> b = floats_of(change.b.dtype, change.b.bytes);
+  const auto rank = static_cast<size_t>(change.a.shape[0]);
+  const auto columns = static_cast<size_t>(change.a.shape[1]);
+  for (size_t i = 0; i < values.size(); ++i) {
+    double sum = 0;
+    for (size_t r = 0; r < rank; ++r) {
+      sum += double{b[i / columns * rank + r]} * double{a[r * columns + i % columns]};
+    }
+    values[i] = static_cast<float>(double{values[i]} + scaling * sum);
+  }
+}
+
+// B = [I 0] and A = difference / scaling, so that scaling * B A is the difference.
+Change change_of(const std::string& parameter, const std::string& name,
+                 const std::vector<float>& difference, int64_t rows, const LowRank& from) {
+  const auto columns = static_cast<int64_t>(difference.size()) / rows;
+  std::vector<float> a(static_cast<size_t>(from.rank * columns), 0);
+  std::vector<float> b(static_cast<size_t>(rows * from.rank), 0);
+  for (size_t i = 0; i < difference.size(); ++i) {
+    a[i] = static_cast<float>(double{difference[i]} / from.scaling);
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    b[static_cast<size_t>(row * from.rank + row)] = 1;
+  }
+  return {parameter, Layout::linear, factor_of(name, {from.rank, columns}, a),
+          factor_of(name, {rows, from.rank}, b)};
+}
+
+}  // namespace
+
+bool in_head(const Model& model, std::string_view parameter) {
+  return model.metadata("task") == "classify" &&
+         (parameter.starts_with(kBegin) || parameter.starts_with("pre_classifier."));
+}
+
+Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  std::vector<Factor> out;
+  for (const ParameterInfo& p : info.parameters) {
+    if (!p.target.empty() || !in_head(model, p.name)) {
+      continue;
+    }
+    BOWLINE_ASSIGN(std::vector<float> values, values_of(model, p));
+    const auto change = std::ranges::find(from.changes, p.name, &Change::parameter);
+    if (change != from.changes.end()) {
+      add(*change, from.scaling, values);
+    }
+    out.push_back(
+        factor_of(name_in_transformers(model, p.name), {p.shape.begin(), p.shape.end()}, values));
+  }
+  return out;
+}
+
+Result<std::optional<Change>> head_change(const Model& model, const import::SourceTensor& tensor,
+                                          const LowRank& from) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const auto p = std::ranges::find_if(info.parameters, [&](const ParameterInfo& parameter) {
+    return parameter.target.empty() && in_head(model, parameter.name) &&
+           name_in_transformers(model, parameter.name) == tensor.name;
+  });
+  BOWLINE_REQUIRE_CODE(p != info.parameters.end() && TensorShape(tensor.shape) == p->shape,
+                       Code::bad_file,
+                       "The model has no head with a {} [{}]: the adapter is for another one.",
+                       listed_name(tensor.name), fmt::join(tensor.shape, ", "));
+  const DType t = tensor.dtype;
+  BOWLINE_REQUIRE_CODE(t == DType::f32 || t == DType::f16 || t == DType::bf16, Code::unsupported,
+                       "The tensor {} is {}, no floats.", listed_name(tensor.name), name_of(t));
+  std::vector<std::byte> bytes(tensor.bytes);
+  BOWLINE_TRY(tensor.read(0, bytes));
+  std::vector<float> difference = floats_of(t, bytes);
+  BOWLINE_ASSIGN(const std::vector<float> ours, values_of(model, *p));
+  std::ranges::transform(difference, ours, difference.begin(), std::minus<>());
+  if (std::ranges::all_of(difference, [](float x) { return x == 0; })) {
+    return std::optional<Change>();
+  }
+  const int64_t rows = p->shape[0];
+  BOWLINE_REQUIRE_CODE(
+      p->shape.size() == 2 && rows <= from.rank && from.scaling != 0, Code::unsupported,
+      "The adapter brings another \"{}\" than the model has ([{}]); one of rank {} has no place "
+      "for it.",
+      p->name, fmt::join(tensor.shape, ", "), from.rank);
+  return std::optional(change_of(p->name, tensor.name, difference, rows, from));
+}
+
+}  // namespace bowline::peft
