@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import unittest
 
 import harness
@@ -186,6 +187,21 @@ class Classify(harness.Case):
         self.assertGreater(after["macro_f1"], before["macro_f1"])
         self.assertGreater(after["macro_f1"], 0.9)
         self.assertNotIn("confusion", after)
+
+    def test_an_adapter_that_leaves_the_head(self):
+        """It is said, with a target that trains the head, too; that one says nothing and learns more."""
+        flags = ("--lora-rank", 2, "--steps", 20, "--force", "--out", self.folder / "a.bowline", "-o", "json")
+        left = self.expect(self.finetune(*flags, "--lora-target", "encoder.{query,value}.weight"), OK)
+        self.assertIn("leaves the head of classes as it is", left.stderr)
+        way_out = re.search(r'- --lora-target "(.*)" trains it, too\.', left.stderr).group(1)
+        info = json.loads(run("inspect", self.folder / "a.bowline", "-o", "json").stdout)
+        self.assertFalse(any(p["name"].startswith("classifier.") for p in info["parameters"]))
+        trained = self.expect(self.finetune(*flags, "--lora-target", way_out), OK)
+        self.assertNotIn("leaves the head", trained.stderr)
+        info = json.loads(run("inspect", self.folder / "a.bowline", "-o", "json").stdout)
+        self.assertTrue(any(p["name"].startswith("classifier.") for p in info["parameters"]))
+        self.assertLess(*(json.loads(done.stdout)["nats_per_text_after"] for done in (trained, left)))
+        self.assertNotIn("leaves the head", self.expect(self.finetune(*flags), OK).stderr)
 
     # Predictions.
 

@@ -41,6 +41,23 @@ Status freeze(Model& model, const std::vector<std::string>& patterns) {
   return {};
 }
 
+// "a.{q,v}.b" as "a.q.b" and "a.v.b": patterns have no braces within braces.
+std::vector<std::string> alternatives_of(const std::string& pattern) {
+  const size_t begin = pattern.find('{'), end = pattern.find('}');
+  if (begin == std::string::npos || end == std::string::npos || end < begin) {
+    return {pattern};
+  }
+  std::vector<std::string> out;
+  for (size_t at = begin + 1; at <= end;) {
+    const size_t next = std::min(pattern.find(',', at), end);
+    const std::vector<std::string> more = alternatives_of(
+        pattern.substr(0, begin) + pattern.substr(at, next - at) + pattern.substr(end + 1));
+    out.insert(out.end(), more.begin(), more.end());
+    at = next + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 Status Run::prepare() {
@@ -102,10 +119,11 @@ Status Run::warn_of_the_head(const AdapterReport& report) const {
   BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
   if (std::ranges::any_of(info.parameters, is_head, &ParameterInfo::name) &&
       std::ranges::none_of(report.targets, is_head)) {
-    print(stderr,
-          "bowline: --lora-target \"{0}\" leaves the head of classes as it is, which is random "
-          "where it is new.\n- --lora-target \"{{{0},classifier.*}}\" trains it, too.\n",
-          o_.lora_target);
+    print(
+        stderr,
+        "bowline: --lora-target \"{}\" leaves the head of classes as it is, which is random where "
+        "it is new.\n- --lora-target \"{{{},classifier.*}}\" trains it, too.\n",
+        o_.lora_target, fmt::join(alternatives_of(o_.lora_target), ","));
   }
   return {};
 }
