@@ -56,7 +56,11 @@ struct Base {
   explicit Base(const std::string& name) : model(imported_model(name)), before(listing(model)) {}
 };
 
+// A decoder; of others nothing is asked.
 inline bool runs(Model& model) {
+  if (model.metadata("task") != "generate") {
+    return true;
+  }
   static const Device device = [] {
     DeviceOptions options;
     options.threads = 1;

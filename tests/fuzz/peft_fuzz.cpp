@@ -1,7 +1,7 @@
-// Any texts as adapter_config.json, any bytes as adapter_model.safetensors, for a Llama or a GPT-2: refused with a status, and the model is as
+// Any texts as adapter_config.json, any bytes as adapter_model.safetensors, for a Llama, a GPT-2 or a RoBERTa with classes: refused with a status, and the model is as
 // it was; or an adapter that runs, is written and read again, and is removed.
 //
-// An input is a byte (odd: GPT-2), the length of the config (two bytes, low one first), the config, and the file.
+// An input is a byte (which of these, modulo 3), the length of the config (two bytes, low one first), the config, and the file.
 #include "fuzz/imported_model.h"
 #include "peft/adapter.h"
 
@@ -37,7 +37,8 @@ void use(Model& model, const test::Base& base, const test::Folder& folder) {
 extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const test::Base bases[] = {test::Base("llama"), test::Base("gpt2")};
+  static const test::Base bases[] = {test::Base("llama"), test::Base("gpt2"),
+                                     test::Base("roberta")};
   static const test::Folder folder;
   const auto bytes = std::as_bytes(std::span(data, size));
   if (size < 3) {
@@ -46,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t length = std::min<size_t>(data[1] + 256u * data[2], size - 3);
   folder.write("adapter_config.json", bytes.subspan(3, length));
   folder.write("adapter_model.safetensors", bytes.subspan(3 + length));
-  const test::Base& base = bases[data[0] & 1];
+  const test::Base& base = bases[data[0] % 3];
   Model model = base.model.clone().value();
   if (accepted(peft::read_adapter(model, folder.path(), "ad").status())) {
     use(model, base, folder);

@@ -10,7 +10,7 @@ W, V, F = 4, 3, 2  # width, vocabulary, feed-forward
 SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 
 LAYER, HEAD = "model.layers.0.", "transformer.h.0."
-# Of each input: whether the model is GPT-2, rank, settings, dtype, modules with their columns (in) and rows (out).
+# Of each input: the model (Llama, GPT-2, RoBERTa), rank, settings, dtype, modules with their columns (in) and rows (out).
 ADAPTERS = {
     "llama": (0, 2, {"lora_alpha": 4}, "F32", {LAYER + "self_attn.q_proj": (W, W), LAYER + "self_attn.k_proj": (W, 2),
                                                LAYER + "mlp.down_proj": (F, W)}),
@@ -18,8 +18,12 @@ ADAPTERS = {
     "llama_bf16": (0, 3, {"lora_alpha": 0.5, "bias": "none", "modules_to_save": None}, "BF16", {LAYER + "self_attn.o_proj": (W, W)}),
     "llama_tables": (0, 2, {"lora_alpha": 2}, "F32", {"model.embed_tokens": (V, W), "lm_head": (W, V)}),
     "gpt2": (1, 2, {"lora_alpha": 2, "fan_in_fan_out": True}, "F32", {HEAD + "attn.c_attn": (W, 3 * W), HEAD + "mlp.c_proj": (F, W)}),
+    "roberta_head": (2, 4, {"lora_alpha": 2, "modules_to_save": ["classifier", "score"]}, "F32",
+                     {"roberta.encoder.layer.0.attention.self.query": (W, W)}),
     "gpt2_tables": (1, 1, {"lora_alpha": 1}, "F32", {"transformer.wte": (V, W)}),
 }
+# Of the head of the RoBERTa of corpus/safetensors; its biases stay as they are.
+HEAD_SHAPES = {"classifier.dense.weight": [W, W], "classifier.out_proj.weight": [2, W]}
 TABLES = ("embed_tokens", "wte")
 NAMES = {LAYER + "self_attn.q_proj": "blk.0.attn_q", LAYER + "self_attn.k_proj": "blk.0.attn_k", LAYER + "self_attn.o_proj": "blk.0.attn_output",
          LAYER + "mlp.down_proj": "blk.0.ffn_down", LAYER + "mlp.up_proj": "blk.0.ffn_up", "model.embed_tokens": "token_embd",
@@ -31,7 +35,7 @@ def numbers(count, size, at):
     return bytes((5 * at + 11 * i) % 60 for i in range(count * size))
 
 
-def peft(is_gpt2, rank, settings, dtype, modules):
+def peft(model, rank, settings, dtype, modules):
     header, data = {}, b""
     for module, (columns, rows) in modules.items():
         ends = ("lora_embedding_A", "lora_embedding_B") if module.endswith(TABLES) else ("lora_A.weight", "lora_B.weight")
@@ -39,18 +43,22 @@ def peft(is_gpt2, rank, settings, dtype, modules):
             begin = len(data)
             data += numbers(shape[0] * shape[1], SIZES[dtype], begin)
             header[f"base_model.model.{module}.{end}"] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, len(data)]}
+    for name, shape in HEAD_SHAPES.items() if "modules_to_save" in settings and settings["modules_to_save"] else ():
+        begin = len(data)
+        data += struct.pack(f"<{shape[0] * shape[1]}f", *(0.25 * (i % 5) for i in range(shape[0] * shape[1])))
+        header[f"base_model.model.{name}"] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
     config = json.dumps({"peft_type": "LORA", "r": rank, **settings}).encode()
     head = json.dumps(header, separators=(",", ":")).encode()
-    return bytes([is_gpt2]) + struct.pack("<H", len(config)) + config + struct.pack("<Q", len(head)) + head + data
+    return bytes([model]) + struct.pack("<H", len(config)) + config + struct.pack("<Q", len(head)) + head + data
 
 
 def text(value):
     return struct.pack("<Q", len(value)) + value.encode()
 
 
-def gguf(is_gpt2, rank, settings, dtype, modules):
+def gguf(model, rank, settings, dtype, modules):
     keys = [text(key) + struct.pack("<I", 8) + text(value) for key, value in
-            (("general.architecture", "gpt2" if is_gpt2 else "llama"), ("general.type", "adapter"), ("adapter.type", "lora"))]
+            (("general.architecture", ("llama", "gpt2")[model]), ("general.type", "adapter"), ("adapter.type", "lora"))]
     keys.append(text("adapter.lora.alpha") + struct.pack("<If", 6, settings["lora_alpha"]))
     infos, data = [], b""
     for module, (columns, rows) in modules.items():
@@ -61,13 +69,15 @@ def gguf(is_gpt2, rank, settings, dtype, modules):
                          struct.pack("<IQQIQ", 2, shape[1], shape[0], {"F32": 0, "F16": 1, "BF16": 30}[dtype], len(data)))
             data += numbers(shape[0] * shape[1], SIZES[dtype], len(data))
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys)) + b"".join(keys + infos)
-    return bytes([is_gpt2]) + head + bytes(-len(head) % 32) + data + bytes(-len(data) % 32)
+    return bytes([model]) + head + bytes(-len(head) % 32) + data + bytes(-len(data) % 32)
 
 
 def main():
     for folder, make in (("peft", peft), ("gguf_adapter", gguf)):
         (FOLDER / folder).mkdir(parents=True, exist_ok=True)
         for name, adapter in ADAPTERS.items():
+            if make is gguf and adapter[0] > 1:  # which GGUF has no adapters of
+                continue
             (FOLDER / folder / name).write_bytes(make(*adapter))
 
 
