@@ -290,9 +290,9 @@ class Device {
  public:
   // All devices of all backends, the unusable ones with the reason.
   static std::vector<DeviceInfo> list();
-  // `name` as in list(); "gpu": the best real GPU, none in software; "best": that, else the CPU.
-  // Errors  bad_argument: no device has this name. unsupported: it cannot be used; the reason is in the message.
-  // over_budget: what it holds for copies exceeds the memory budget.
+  // `name` as in list(); "gpu": the best real GPU, none in software; "best": that, else the CPU. With "planning:" in front it has no memory and
+  // runs nothing: plans on it, of storages without values too, say what they would take (device/planning.h). Errors  bad_argument: no device has
+  // this name. unsupported: it cannot be used; the reason is in the message. over_budget: what it holds for copies exceeds the memory budget.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
 
   const DeviceInfo& info() const;
@@ -894,7 +894,7 @@ class Model {
   // with "scale f16" (f32, bf16) and "with zero points" behind int8 and int4. A storage is encoded where all that reads it can read
   // the codes: Linear its weight, Embedding its table, MatMul its matrices, through views that keep blocks whole. One that
   // something else reads, that is no weight or constant, has rank below 2, or would not shrink, stays plain and is reported with the
-  // reason; so is one that has no bytes. A storage in this encoding already is not touched. Moments and masters go.
+  // reason. One without bytes is one of codes from then on. A storage in this encoding already is not touched. Moments and masters go.
   // Errors  bad_argument: a Trainer lives; nothing matches; there is no such encoding; a storage has another one: dequantize() first; the
   // parameters of one list of a Repeat would differ.
   Result<QuantizeReport> quantize(std::string_view encoding, std::string_view pattern = "*");

@@ -2,6 +2,7 @@
 
 #include "core/boundary.h"
 #include "core/checked.h"
+#include "device/planning.h"
 
 namespace bowline::device {
 namespace {
@@ -99,6 +100,8 @@ std::vector<DeviceInfo> list_devices() {
 
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options) {
+  const bool planning = name.starts_with(kPlanning);
+  name.remove_prefix(planning ? kPlanning.size() : 0);
   const std::vector<Candidate> all = candidates_for(name);
   const Candidate* found = name == "best"  ? best_of(all, 0)
                            : name == "gpu" ? best_of(all, kGpuRank)
@@ -125,7 +128,11 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                        Code::over_budget,
                        "Device {} holds {} bytes for copies; its memory budget is {}.",
                        found->info.name, staging, options.memory_budget);
-  return std::make_shared<OpenDevice>(found->info, std::move(device), options.memory_budget);
+  if (planning) {
+    device = planning_device(std::move(device));
+  }
+  return std::make_shared<OpenDevice>(found->info, std::move(device), options.memory_budget,
+                                      !planning);
 }
 
 NodeAnswer OpenDevice::query(const NodeQuery& node) const {

@@ -29,14 +29,19 @@ struct Demand {
 // share it, and counts where memory is obtained and work is handed over: all that it holds stays within the memory budget.
 class OpenDevice {
  public:
-  // `memory_budget` is that of DeviceOptions.
-  OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget = 0)
-      : info_(std::move(info)), device_(std::move(device)), memory_budget_(memory_budget) {
+  // `memory_budget` is that of DeviceOptions; `has_memory` false: the device is for plans (planning.h).
+  OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget = 0,
+             bool has_memory = true)
+      : info_(std::move(info)),
+        device_(std::move(device)),
+        memory_budget_(memory_budget),
+        has_memory_(has_memory) {
     counters_.live_bytes = counters_.peak_bytes = device_->capabilities().staging_bytes;
   }
 
   const DeviceInfo& info() const { return info_; }
   const Capabilities& capabilities() const { return device_->capabilities(); }
+  bool has_memory() const { return has_memory_; }
   NodeAnswer query(const NodeQuery& node) const;
   Result<MemoryInfo> memory_info();
 
@@ -77,6 +82,7 @@ class OpenDevice {
   DeviceInfo info_;
   std::unique_ptr<Device> device_;
   uint64_t memory_budget_ = 0;
+  bool has_memory_ = true;
   DeviceCounters counters_;
   std::vector<RecordingTimes>* clock_ = nullptr;
 };

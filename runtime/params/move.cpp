@@ -13,9 +13,26 @@ bool is_there(const Home& home, const std::shared_ptr<device::OpenDevice>& devic
                 : home.block == nullptr && home.shards.empty();
 }
 
+bool is_for_plans(const std::shared_ptr<device::OpenDevice>& device) {
+  return device != nullptr && !device->has_memory();
+}
+
 bool has_to_move(const Storage& s, const std::shared_ptr<device::OpenDevice>& device) {
   const bool waits_for_a_trainer = is_training(s.role) && !s.home.block;
-  return s.home.valid() && !is_there(s.home, device) && !waits_for_a_trainer;
+  const bool has_values = s.home.valid() || (is_for_plans(device) && !s.empty);
+  return has_values && !is_there(s.home, device) && !waits_for_a_trainer;
+}
+
+Result<Home> moved(const Storage& storage, const std::shared_ptr<device::OpenDevice>& device) {
+  if (is_for_plans(device)) {
+    Home home;
+    BOWLINE_ASSIGN(home.block,
+                   device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
+    return home;
+  }
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes bytes, read_all(storage, scratch));
+  return make_home(device, bytes);
 }
 
 // Moves `ties`, and new bytes go to `homes` from then on. False: nothing had to change.
@@ -47,10 +64,7 @@ Result<bool> move_rows(Table& table, std::span<const uint32_t> ties,
     Storage& storage = stage.storage(tie);
     const std::string place = format("While moving storage {} to {}.", tie,
                                      device ? device->info().name : std::string("host memory"));
-    std::vector<std::byte> scratch;
-    Result<Bytes> bytes = read_all(storage, scratch);
-    BOWLINE_TRY(std::move(bytes).status().at(place));
-    Result<Home> home = make_home(device, bytes.value());
+    Result<Home> home = moved(storage, device);
     BOWLINE_TRY(std::move(home).status().at(place));
     storage.home = std::move(home).value();
     ++storage.generation;

@@ -26,12 +26,15 @@ std::string why_it_stays(const Table& table, uint32_t tie, const Encoding& encod
       return format("is shown by \"{}\": {}", p.name, fits.message());
     }
   }
-  if (!row.home.valid()) {
-    return "has no bytes yet";
-  }
   const uint64_t bytes = encoding.bytes(row.dtype, row.shape);
   return bytes < row.bytes() ? std::string()
                              : format("would have {} bytes instead of {}", bytes, row.bytes());
+}
+
+void restate(Storage& row, const Encoding& encoding, DType dtype) {
+  row.encoding = encoding;
+  row.dtype = dtype;
+  row.trainable = false;
 }
 
 // Gives the row these numbers in another encoding.
@@ -40,11 +43,9 @@ Status replace(Storage& row, const Floats& numbers, const Encoding& encoding, DT
   BOWLINE_TRY(require_host_memory(size));
   std::vector<std::byte> bytes(size);
   encoding.encode(numbers, dtype, row.shape, bytes);
-  row.encoding = encoding;
-  row.dtype = dtype;
+  restate(row, encoding, dtype);
   BOWLINE_ASSIGN(Home home, make_home_like(row, bytes));
   install(row, std::move(home));
-  row.trainable = false;
   return {};
 }
 
@@ -66,8 +67,13 @@ class Recoding {
   Status recode(uint32_t tie, const Encoding& encoding, DType dtype) {
     Storage& row = stage_.storage(tie);
     report.bytes_before += row.bytes();
-    BOWLINE_ASSIGN(const Floats numbers, numbers_of(row));
-    BOWLINE_TRY(replace(row, numbers, encoding, dtype));
+    if (row.home.valid()) {
+      BOWLINE_ASSIGN(const Floats numbers, numbers_of(row));
+      BOWLINE_TRY(replace(row, numbers, encoding, dtype));
+    } else {
+      restate(row, encoding, dtype);
+      ++row.generation;
+    }
     report.bytes_after += row.bytes();
     ++report.storages;
     for (const uint32_t owned : stage_.owned_by(tie)) {

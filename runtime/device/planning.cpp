@@ -1,0 +1,55 @@
+#include "device/planning.h"
+
+namespace bowline::device {
+namespace {
+
+Status refused(std::string_view what) {
+  return Status(Code::unsupported,
+                format("The device was opened for plans: it has no memory, and {}.", what));
+}
+
+class PlanningDevice : public Device {
+ public:
+  explicit PlanningDevice(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
+
+  const Capabilities& capabilities() const override { return inner_->capabilities(); }
+  NodeAnswer query(const NodeQuery& node) const override { return inner_->query(node); }
+  // Not known: what the other device has does not matter.
+  Result<MemoryInfo> memory_info() override { return MemoryInfo{}; }
+
+  Result<Buffer> allocate(uint64_t bytes, MemoryKind kind) override {
+    return inner_->allocate(capabilities().host_memory ? bytes : 0, kind);
+  }
+  void free(Buffer buffer) override { inner_->free(buffer); }
+
+  Status copy_in(Buffer, uint64_t, std::span<const std::byte>) override { return {}; }
+  Status copy_out(std::span<std::byte>, Buffer, uint64_t) override {
+    return refused("nothing is read from it");
+  }
+  Status copy(Buffer, uint64_t, Buffer, uint64_t, uint64_t) override { return {}; }
+  Status fill(Buffer, uint64_t, uint64_t, std::byte) override { return {}; }
+
+  Result<std::unique_ptr<Recording>> record(const Program& program,
+                                            std::span<const Buffer> buffers) override {
+    if (capabilities().host_memory) {
+      return inner_->record(program, buffers);
+    }
+    return std::make_unique<Recording>();
+  }
+  Status submit(std::span<Recording* const>) override { return refused("nothing runs on it"); }
+  Status wait() override { return {}; }
+  Result<std::vector<RecordTime>> timestamps(Recording&) override {
+    return refused("nothing runs on it");
+  }
+
+ private:
+  std::unique_ptr<Device> inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> planning_device(std::unique_ptr<Device> inner) {
+  return std::make_unique<PlanningDevice>(std::move(inner));
+}
+
+}  // namespace bowline::device
