@@ -206,7 +206,9 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
       ->check(whole_number(0, 1024));
   add_memory_budget(verb, o.memory_budget);
-  verb->add_flag("--dry-run", o.dry_run, "Print what would be done, and the memory that it takes");
+  verb->add_flag("--dry-run", o.dry_run,
+                 "Print what would be done, and the memory that it takes; none is taken, and the "
+                 "model may be a skeleton");
   verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();

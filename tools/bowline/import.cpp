@@ -47,6 +47,7 @@ struct ImportFlags {
   double label_smoothing = 0;
   bool dropout = false;
   uint64_t seed = 0;
+  bool skeleton = false;
 };
 
 json described(const EntryPointInfo& entry) {
@@ -171,6 +172,7 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
   options.label_smoothing = o.label_smoothing;
   options.dropout = o.dropout;
   options.seed = o.seed;
+  options.skeleton = o.skeleton;
   for (size_t i = 0; i + 1 < o.ties.size(); i += 2) {
     options.ties.emplace_back(o.ties[i], o.ties[i + 1]);
   }
@@ -245,9 +247,14 @@ void print_report(const ImportFlags& o, const Source& source, const Built& built
   }
   print("{}: {} from {}, task {}, {}\n", o.out, built.model.metadata("architecture"), source.format,
         std::string(name_of(built.task)), bytes_text(bytes));
-  print("  {} tensors: {} taken, {} tied, {} dropped\n", built.tensors.size(),
-        uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
-        uses[TensorReport::Use::dropped]);
+  if (o.skeleton) {
+    print("  a skeleton: {} parameters of these bytes, and none has values\n",
+          info.parameters.size());
+  } else {
+    print("  {} tensors: {} taken, {} tied, {} dropped\n", built.tensors.size(),
+          uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
+          uses[TensorReport::Use::dropped]);
+  }
   for (const NameGroup& g : grouped(built.tensors)) {
     print("  {:<7} {}  {}{}{}{}\n", std::string(name_of(g.first->use)), name_text(g),
           g.first->stored, shape_text(g.first->shape), g.first->reason.empty() ? "" : "  ",
@@ -298,17 +305,12 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
   for (const auto& [key, value] : info.metadata) {
     metadata[key] = value;
   }
-  return {{"file", o.model},
-          {"out", o.out},
-          {"format", source.format},
-          {"task", std::string(name_of(built.task))},
-          {"bytes", bytes},
-          {"tensors", tensors},
-          {"ties", ties},
-          {"entries", entries},
-          {"metadata", metadata},
-          {"notes", built.notes},
-          {"peak_resident_bytes", peak_resident_bytes()}};
+  return {{"file", o.model},         {"out", o.out},
+          {"format", source.format}, {"task", std::string(name_of(built.task))},
+          {"bytes", bytes},          {"skeleton", o.skeleton},
+          {"tensors", tensors},      {"ties", ties},
+          {"entries", entries},      {"metadata", metadata},
+          {"notes", built.notes},    {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
 // A tokenizer that gives ids which the model has not is refused; one that cannot be used is said so, as the model works without.
@@ -402,10 +404,16 @@ Result<int> run(const ImportFlags& o) {
   }
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(o.model, error);
+  if (o.skeleton && !is_folder) {
+    return fail(kUsage, fmt::format("--skeleton reads the config of a folder, which \"{}\" is not.",
+                                    escaped(o.model)));
+  }
   if (!is_folder && !begins_with(o.model, "GGUF")) {
     return import_onnx(o);
   }
-  const Result<Source> source = is_folder ? huggingface::read(o.model) : gguf::read(o.model);
+  const Result<Source> source = o.skeleton  ? huggingface::read_config(o.model)
+                                : is_folder ? huggingface::read(o.model)
+                                            : gguf::read(o.model);
   if (source.status().code() == Code::unsupported) {
     return fail(kBadFile, source.status().message());
   }
@@ -421,6 +429,7 @@ void add_import(CLI::App& app, Context& context) {
       "Makes a model file of a model of Hugging Face, GGUF or ONNX (operator sets 1 to 17)",
       "bowline import smollm2/ --out lm.bowline\n"
       "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
+      "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
       "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
       "bowline import model.onnx --dim batch=1 --out model.bowline");
   auto o = std::make_shared<ImportFlags>();
@@ -465,6 +474,11 @@ void add_import(CLI::App& app, Context& context) {
       "--dropout", o->dropout,
       "The loss has the dropout that the config names, but for that of attention weights");
   verb->add_option("--seed", o->seed, "Of values that the source lacks");
+  verb->add_flag(
+          "--skeleton", o->skeleton,
+          "Of the config of a decoder alone, without values: 'inspect' and 'finetune --dry-run' "
+          "then say what it takes")
+      ->excludes(base);
   verb->add_flag("--force", o->force, "Replace a file that is there");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });

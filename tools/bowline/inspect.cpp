@@ -113,9 +113,16 @@ class Inspection {
     return {};
   }
 
-  Result<Trainer> trainer() {
-    BOWLINE_ASSIGN(Device device, open_device(o_.device));
+  // Where the model lies from then on; what has no values has no need of memory.
+  Result<Device> place_model() {
+    BOWLINE_ASSIGN(Device device,
+                   open_device(is_skeleton(info_) ? "planning:" + o_.device : o_.device));
     BOWLINE_TRY(model_->to(device));
+    return device;
+  }
+
+  Result<Trainer> trainer() {
+    BOWLINE_ASSIGN(const Device device, place_model());
     TrainOptions t;
     t.dims = dims_;
     return Trainer::create(*model_, device, t);
@@ -132,8 +139,7 @@ class Inspection {
       BOWLINE_ASSIGN(Trainer trainer, this->trainer());
       BOWLINE_ASSIGN(text, trainer.listing(o_.listing, o_.columns));
     } else {
-      BOWLINE_ASSIGN(Device device, open_device(o_.device));
-      BOWLINE_TRY(model_->to(device));
+      BOWLINE_ASSIGN(const Device device, place_model());
       BOWLINE_ASSIGN(Session session, Session::create(*model_, device, o_.entry, dims_));
       BOWLINE_ASSIGN(text, session.listing(o_.listing, o_.columns));
     }
@@ -146,8 +152,7 @@ class Inspection {
   }
 
   Result<std::vector<PlannedRun>> plan_runs() {
-    BOWLINE_ASSIGN(Device device, open_device(o_.device));
-    BOWLINE_TRY(model_->to(device));
+    BOWLINE_ASSIGN(const Device device, place_model());
     std::vector<PlannedRun> runs;
     for (const EntryPointInfo& e : info_.entry_points) {
       BOWLINE_ASSIGN(Session session, Session::create(*model_, device, e.name, dims_));

@@ -120,6 +120,7 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   const Traffic traffic = traffic_of(info, plan);
   BOWLINE_ASSIGN(const Measured m, measure(g, o, vocabulary_of(plan)));
+  const uint64_t counted = device.counters().peak_bytes;
   const size_t n = m.seconds.size(), part = std::max<size_t>(1, n / 8);
   const double mean_length = static_cast<double>(o.prompt) + static_cast<double>(n) / 2;
   const double bytes =
@@ -144,6 +145,8 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
                 {"floor_ms", 1e3 * floor},
                 {"percent_of_floor", 100 * floor / m.median},
                 {"floor_bandwidth", machine.bandwidth},
+                {"predicted_bytes", g.memory().predicted_bytes},
+                {"counted_bytes", counted},
                 {"peak_rss_bytes", peak_resident_bytes()}});
     return static_cast<int>(kOk);
   }
@@ -154,6 +157,8 @@ Result<int> bench_decode(const BenchDecodeOptions& o) {
   print("prompt  {:.1f} tokens/s\n", static_cast<double>(o.prompt) / m.prompt_seconds);
   print("read    {} of weights for each token, {} of the cache for each before it\n",
         bytes_text(traffic.weights), bytes_text(traffic.cache_entry));
+  print("memory  {} predicted, {} counted\n", bytes_text(g.memory().predicted_bytes),
+        bytes_text(counted));
   if (!o.no_floor) {
     print("floor   {:.3f} ms, {:.1f} percent of it reached\n        {}\n", 1e3 * floor,
           100 * floor / m.median, machine.source);

@@ -147,6 +147,18 @@ MemoryReport Run::memory() const {
 }
 
 void Run::describe() const {
+  if (json_) {
+    const MemoryReport m = memory();
+    print_json({{"device", device_->info().name},
+                {"steps", o_.steps},
+                {"predicted_bytes", m.predicted_bytes},
+                {"storage_bytes", m.storage_bytes},
+                {"arena_bytes", m.arena_bytes},
+                {"io_bytes", m.io_bytes},
+                {"backend_bytes", m.backend_bytes + m.staging_bytes},
+                {"peak_rss_bytes", peak_resident_bytes()}});
+    return;
+  }
   const double shown = static_cast<double>(o_.steps) * static_cast<double>(o_.accumulate) *
                        static_cast<double>(o_.batch);
   const MemoryReport m = memory();

@@ -90,8 +90,13 @@ Status Run::open_data() {
 }
 
 Status Run::place_model() {
-  BOWLINE_ASSIGN(Device device, open_computing_device(o_.device, o_.threads, o_.memory_budget));
+  const std::string name = o_.dry_run ? "planning:" + o_.device : o_.device;
+  BOWLINE_ASSIGN(Device device, open_computing_device(name, o_.threads, o_.memory_budget));
   device_.emplace(std::move(device));
+  if (o_.dry_run) {
+    BOWLINE_ASSIGN(Model shapes, model_->skeleton());
+    model_.emplace(std::move(shapes));
+  }
   BOWLINE_TRY(task_->prepare(*model_));
   BOWLINE_TRY(freeze(*model_, o_.freeze));
   if (o_.lora_rank != 0) {

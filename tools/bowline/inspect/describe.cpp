@@ -1,5 +1,6 @@
 #include "inspect/describe.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -149,9 +150,17 @@ json training_of(const TrainingInfo& t) {
 
 }  // namespace
 
+bool is_skeleton(const ModelInfo& model) {
+  return std::ranges::any_of(model.storages, [](const StorageInfo& s) {
+    return !s.empty && s.role == StorageRole::weight && s.where == "nowhere";
+  });
+}
+
 Result<json> describe_model(const ModelInfo& model, const std::string& path) {
   json all = {{"file", path},
-              {"kind", model.training ? "checkpoint" : "model"},
+              {"kind", model.training       ? "checkpoint"
+                       : is_skeleton(model) ? "skeleton"
+                                            : "model"},
               {"file_bytes", std::filesystem::file_size(path)},
               {"sizes", sizes_of(model)},
               {"metadata", object_of(model.metadata)},

@@ -8,6 +8,9 @@
 
 namespace bowline::command {
 
+// Whether weights have no values: 'import --skeleton' makes such models.
+bool is_skeleton(const ModelInfo& model);
+
 // All but the memory plan. `sha256` and sizes are of the file.
 Result<nlohmann::json> describe_model(const ModelInfo& model, const std::string& path);
 

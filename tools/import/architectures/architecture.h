@@ -27,6 +27,8 @@ struct BuildOptions {
   std::vector<std::pair<std::string, std::string>> ties = {};
   bool dropout = false;  // the loss has that of the config, but for that of attention weights
   uint64_t seed = 0;     // of what the source has not
+  // Shapes alone, as the config asks for them: the source has no tensors, and no parameter has values.
+  bool skeleton = false;
 };
 
 // What became of a tensor of the source.
@@ -59,7 +61,7 @@ std::vector<Architecture> architectures();
 
 // Of the source's architecture, with the assets and the metadata that it has. Errors  bad_file: the config contradicts the tensors;
 // tensors are missing, or unexpected; tied ones differ. unsupported: the architecture, or what the config asks for, is not known; what is known
-// is named.
+// is named; a skeleton of what is no decoder.
 Result<Built> build_model(const Source& source, const BuildOptions& options);
 
 }  // namespace bowline::import

@@ -318,6 +318,8 @@ EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const 
 
 Result<Built> build_encoder(const Source& source, const BuildOptions& options,
                             const EncoderForm& form) {
+  BOWLINE_REQUIRE_CODE(!options.skeleton, Code::unsupported,
+                       "Without tensors it is not known what an encoder's head has.");
   Built out;
   Weights weights(source, options, out.model);
   BOWLINE_ASSIGN(const EncoderParts parts, form.declare(weights));

@@ -71,6 +71,17 @@ DType most_common(const Source& source) {
   return static_cast<DType>(std::ranges::max_element(elements) - elements.begin());
 }
 
+// Of the numbers that are not there. None: the config has another one than floats.
+std::optional<DType> stated_dtype(const nlohmann::json& config) {
+  Fields fields("The config", config);
+  const std::string name = fields.text_or("dtype", fields.text_or("torch_dtype", "float32"));
+  constexpr std::pair<std::string_view, DType> known[] = {
+      {"float32", DType::f32}, {"float16", DType::f16}, {"bfloat16", DType::bf16}};
+  const auto found = std::ranges::find(known, name, &std::pair<std::string_view, DType>::first);
+  return found == std::end(known) || !fields.status().ok() ? std::nullopt
+                                                           : std::optional(found->second);
+}
+
 }  // namespace
 
 Weights::Weights(const Source& source, const BuildOptions& options, Model& model)
@@ -78,6 +89,14 @@ Weights::Weights(const Source& source, const BuildOptions& options, Model& model
       options_(options),
       model_(model),
       dtype_(options.dtype.value_or(most_common(source))) {
+  if (options.skeleton && !options.dtype) {
+    const std::optional<DType> stated = stated_dtype(source.config);
+    dtype_ = stated.value_or(dtype_);
+    if (!stated) {
+      fail(
+          Status(Code::bad_file, "The \"dtype\" of the config is no float; --dtype says another."));
+    }
+  }
   for (const SourceTensor& t : source.tensors) {
     Tensor& made = tensors_.emplace_back();
     made.source = &t;
@@ -195,6 +214,9 @@ std::optional<DType> Weights::common_dtype(const std::vector<Tensor*>& tensors) 
 }
 
 Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
+  if (options_.skeleton) {
+    return fresh(name, std::move(shape), Init::zeros());
+  }
   const Tensor* t = take(name, shape);
   if (t == nullptr) {
     return {};
@@ -209,6 +231,9 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
 }
 
 Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape) {
+  if (options_.skeleton) {
+    return fresh_list(name, count, std::move(shape), Init::zeros(), StorageRole::weight, dtype_);
+  }
   std::vector<Tensor*> tensors;
   for (int64_t i = 0; i < count && status_.ok(); ++i) {
     tensors.push_back(take(numbered(name, i), shape));
@@ -402,7 +427,7 @@ Status Weights::finish(Built& out) {
   BOWLINE_TRY(tie_shared());
   BOWLINE_TRY(tie_asked());
   BOWLINE_TRY(report_equal());
-  BOWLINE_TRY(model_.materialize(options_.seed));
+  BOWLINE_TRY(options_.skeleton ? Status() : model_.materialize(options_.seed));
   for (Tensor& t : tensors_) {
     out.tensors.push_back(std::move(t.report));
   }

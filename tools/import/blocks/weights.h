@@ -32,7 +32,8 @@ class Weights {
   // One name counts as another.
   void rename(std::string_view from, std::string_view to);
 
-  bool has(std::string_view name) const { return find(name) != nullptr; }
+  // A skeleton has what it is asked for.
+  bool has(std::string_view name) const { return options_.skeleton || find(name) != nullptr; }
   // Rows of a matrix, for what the config does not say; 0: there is none.
   int64_t rows_of(std::string_view name) const;
 

@@ -271,11 +271,14 @@ bool is_folder(const std::string& path) {
   return is_there(path + "/config.json") || is_there(path + "/modules.json");
 }
 
-Result<Source> read(const std::string& folder) {
+namespace {
+
+// The folder of the model in `encoder`: one of sentence-transformers has it within.
+Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   Source out;
   out.path = folder;
   out.format = "Hugging Face";
-  BOWLINE_ASSIGN(const std::string encoder, read_modules(folder, out));
+  BOWLINE_ASSIGN(encoder, read_modules(folder, out));
   const std::string path = encoder + "/config.json";
   BOWLINE_ASSIGN(out.config, read_json(path));
   BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is no object.",
@@ -285,8 +288,21 @@ Result<Source> read(const std::string& folder) {
   }
   BOWLINE_TRY(read_tokenizer(encoder, out));
   BOWLINE_TRY(read_generation(encoder, out));
+  return out;
+}
+
+}  // namespace
+
+Result<Source> read(const std::string& folder) {
+  std::string encoder;
+  BOWLINE_ASSIGN(Source out, read_texts(folder, encoder));
   BOWLINE_TRY(read_tensors(encoder, out));
   return out;
+}
+
+Result<Source> read_config(const std::string& folder) {
+  std::string encoder;
+  return read_texts(folder, encoder);
 }
 
 }  // namespace bowline::huggingface
