@@ -191,7 +191,7 @@ Result<std::vector<std::vector<int32_t>>> classes_of(std::span<const Example> ex
       classes.push_back(at->second);
     }
     std::ranges::sort(classes);
-    classes.erase(std::ranges::unique(classes).begin(), classes.end());
+    classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   }
   return out;
 }
