@@ -1,10 +1,23 @@
-//! variants OWN=lane,part
+//! variants OWN=lane,part KEYS=plain,codes
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // o = softmax(scale q k^T) v with the softmax computed on the way ("online softmax", Milakov and Gimelshein, 2018;
 // FlashAttention, Dao et al., 2022). The rows of a subgroup are queries.
 #include "attention.glsl"
 #include "bad_index.glsl"
+
+// Keys and values are numbers, or both are codes.
+#if defined(KEYS_codes)
+#include "codes.glsl"
+#define LOAD_SHOWN(parts, rows, start)                                          \
+  [[unroll]] for (uint part = 0; part < PARTS; ++part) {                        \
+    const uint at = part * S + gl_SubgroupInvocationID;                         \
+    parts[part] = decode(CodeTable(rows), (start) / D, min(at, D - 1));         \
+    parts[part] = at < D ? parts[part] : 0;                                     \
+  }
+#else
+#define LOAD_SHOWN(parts, rows, start) LOAD_PARTS(parts, rows, start)
+#endif
 
 void main() {
   const uint blocks = (p.queries + ROWS - 1) / ROWS;
@@ -49,7 +62,7 @@ void main() {
     [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
       const uint key = min(uint(j0) + j, last_key);
       A parts[PARTS];
-      LOAD_PARTS(parts, p.k, row_start(b, kv_head, key, p.kv_heads, p.keys))
+      LOAD_SHOWN(parts, p.k, row_start(b, kv_head, key, p.kv_heads, p.keys))
       A dots[2] = A[2](0, 0);
       [[unroll]] for (uint i = 0; i < HELD; ++i) {
         dots[i & 1] += q[i] * PASSING(parts, i);
@@ -71,7 +84,7 @@ void main() {
       const A e = exp_below(s[j] - base);
       sum += e;
       A parts[PARTS];
-      LOAD_PARTS(parts, p.v, row_start(b, kv_head, key, p.kv_heads, p.keys))
+      LOAD_SHOWN(parts, p.v, row_start(b, kv_head, key, p.kv_heads, p.keys))
       [[unroll]] for (uint i = 0; i < HELD; ++i) {
         o[i] += weighed(e, PASSING(parts, i));
       }

@@ -23,7 +23,7 @@ struct Arg {
   ListItem entry;                  // of a table operand: the entry of the iteration
   std::span<const ListItem> list;  // of a list operand
   // Of codes (device::Operand::encoding).
-  const std::byte* scales = nullptr;
+  std::byte* scales = nullptr;
   const std::byte* zeros = nullptr;
 
   template <class T>

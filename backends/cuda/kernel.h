@@ -134,6 +134,7 @@ class Launch {
   const device::TableEntry& entry(const device::Operand& operand) const {
     return context_.program.tables[operand.table].entries[iteration_];
   }
+  const device::Operand& in_operand(size_t i) const { return record_.inputs[i]; }
   const device::Operand& out_operand(size_t i) const { return record_.outputs[i]; }
   // True if output i is a gradient (device::Record::accumulate).
   bool is_gradient(size_t i) const { return (record_.accumulate >> i & 1) != 0; }

@@ -138,6 +138,9 @@ class Launch {
   Place out_place(size_t i) const { return place(record().outputs[i]); }
   // Input i is codes; what shaders read them by, for table() (lib/codes.glsl).
   bool is_encoded(size_t i) const { return !record().inputs[i].encoding.is_plain(); }
+  CodeLayout code_layout(size_t i) const {
+    return *record().inputs[i].encoding.layout(record().inputs[i].shape);
+  }
   std::vector<uint32_t> code_words(size_t i) const;
   VkDeviceAddress workspace() const { return place(record().workspace).address; }
   Place workspace_place() const { return place(record().workspace); }

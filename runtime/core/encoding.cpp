@@ -604,6 +604,10 @@ Encoding Encoding::simplest(const Shape& shape) const {
 std::optional<CodeLayout> Encoding::layout(const Shape& shown) const {
   return form->layout(*this, shown);
 }
+bool Encoding::takes_rows(const Shape& shape) const {
+  const std::optional<CodeLayout> l = layout(shape);
+  return l && l->bits == 8 && !l->zero_points && l->scale_type == DType::f32 && l->scale_row != 0;
+}
 CodePlace Encoding::place(DType dtype, const Shape& shape, uint64_t first_element) const {
   return form->place(*this, dtype, shape, first_element);
 }

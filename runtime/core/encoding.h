@@ -86,6 +86,8 @@ struct Encoding {
   // How kernels read what a view shows of such a storage, before it is transposed. None: no kernel does (blocks along another axis than
   // the last one, or plain). With the place of the run it is all that decoding needs.
   std::optional<CodeLayout> layout(const Shape& shown) const;
+  // Whether rows of the last axis can be written one by one: as codes of 8 bits without zero points, with f32 scales of their own.
+  bool takes_rows(const Shape& shape) const;
   // Of a run that begins where a view may.
   CodePlace place(DType dtype, const Shape& shape, uint64_t first_element) const;
 

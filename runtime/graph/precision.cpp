@@ -63,7 +63,8 @@ class Rewriter {
     const OpDef& def = op_def(node.op);
     for (const InPlace& pair : def.updates) {
       if (pair.input >= 0 && has_choice(def, static_cast<size_t>(pair.input))) {
-        return graph_[node.inputs[static_cast<size_t>(pair.input)]].dtype;
+        const ValueInfo& state = graph_[node.inputs[static_cast<size_t>(pair.input)]];
+        return state.encoding.is_plain() ? state.dtype : compute_;  // codes stand for any float
       }
     }
     bool moves = true;

@@ -10,11 +10,13 @@ class Readers {
   explicit Readers(const ModelState& model) : model_(model) {}
 
   void add(const Graph& graph, std::string_view entry) {
+    const std::vector<ValueId> shown = shown_by(graph);
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (!takes_codes(graph, node, i)) {
-          note(graph, node.inputs[i],
+        const bool shows = i == 0 && shown[node.outputs[0]] != node.outputs[0];
+        if (!shows && !takes_codes(graph, node, i)) {
+          note(graph, shown[node.inputs[i]],
                format("is read by {} of \"{}\", which takes no codes", describe(graph, n), entry));
         }
       }
@@ -23,13 +25,38 @@ class Readers {
       }
     }
     for (const ValueId v : graph.outputs) {
-      note(graph, v, format("is an output of \"{}\"", entry));
+      note(graph, shown[v], format("is an output of \"{}\"", entry));
     }
   }
 
   std::map<uint32_t, std::string> found;
 
  private:
+  // The state that a value is behind its writer, with its rows as they were: the parameter. Other values are themselves.
+  static std::vector<ValueId> shown_by(const Graph& graph) {
+    std::vector<ValueId> shown(graph.values.size());
+    for (ValueId v = 0; v < shown.size(); ++v) {
+      shown[v] = v;
+    }
+    for (const Node& node : graph.nodes) {
+      const OpDef& def = op_def(node.op);
+      const ValueId in = node.inputs.empty() ? kNoValue : node.inputs[0];
+      if (may_write_codes(def) ||
+          (in != kNoValue && shown[in] != in && keeps_rows(graph, node, def))) {
+        shown[node.outputs[0]] = shown[in];
+      }
+    }
+    return shown;
+  }
+
+  static bool keeps_rows(const Graph& graph, const Node& node, const OpDef& def) {
+    const Shape& from = graph[node.inputs[0]].shape;
+    const Shape& to = graph[node.outputs[0]].shape;
+    const bool is_view =
+        def.is_view || (def.is_front != nullptr && def.is_front(node.attributes, from));
+    return is_view && from.rank() > 0 && to.rank() > 0 && from.back() == to.back();
+  }
+
   // A transposed view is read by the operator that reads it as it lies; where there is none, by a copy.
   bool takes_codes(const Graph& graph, const Node& node, size_t i) const {
     const OpDef* def = &op_def(node.op);

@@ -24,7 +24,8 @@ void add_uses(const Graph& graph, const params::Table& table, Uses& out) {
     const bool has_ids =
         std::ranges::any_of(node.inputs, [&](ValueId v) { return !is_float(graph[v].dtype); });
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if ((op_def(node.op).encoded_inputs >> i & 1) == 0) {
+      const OpDef& def = op_def(node.op);
+      if ((def.encoded_inputs >> i & 1) == 0 || may_write_codes(def)) {
         continue;
       }
       for (const uint32_t p : graph[node.inputs[i]].parameters) {

@@ -64,15 +64,25 @@ class Updates {
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const int input = updated_input(def, o);
         if (input >= 0) {
-          BOWLINE_TRY(
-              add_writes(g[node.inputs[static_cast<size_t>(input)]], input, name_of(g, at), at));
+          BOWLINE_TRY(add_writes(g, node, input, name_of(g, at), at));
         }
       }
     }
     return {};
   }
 
-  Status add_writes(const ValueInfo& state, int input, const std::string& node, Place at) {
+  // As numbers, or as codes that take what the node writes.
+  static bool can_write(const Node& node, const params::ParameterRow& row,
+                        const params::Storage& storage) {
+    const OpDef& def = op_def(node.op);
+    return storage.encoding.is_plain() || (may_write_codes(def) && row.view.shape.empty() &&
+                                           def.writes_rows(node.attributes, storage.shape) &&
+                                           storage.encoding.takes_rows(storage.shape));
+  }
+
+  Status add_writes(const Graph& g, const Node& writer, int input, const std::string& node,
+                    Place at) {
+    const ValueInfo& state = g[writer.inputs[static_cast<size_t>(input)]];
     BOWLINE_REQUIRE(state.kind == ValueKind::parameter,
                     "Input {} of {}, which writes it, is no parameter.", input, node);
     for (uint32_t i = 0; i < state.parameters.size(); ++i) {
@@ -81,9 +91,13 @@ class Updates {
       BOWLINE_REQUIRE(!storage.trainable,
                       "{} writes parameter \"{}\", whose storage {} (a {}) is trainable.", node,
                       row.name, row.tie, bowline::name_of(storage.role));
-      BOWLINE_REQUIRE(!row.view.transpose && storage.encoding.is_plain(),
-                      "{} writes parameter \"{}\", which shows storage {} {}.", node, row.name,
-                      row.tie, row.view.transpose ? "transposed" : "decoded");
+      BOWLINE_REQUIRE(!row.view.transpose,
+                      "{} writes parameter \"{}\", which shows storage {} transposed.", node,
+                      row.name, row.tie);
+      BOWLINE_REQUIRE(can_write(writer, row, storage),
+                      "{} writes parameter \"{}\", whose storage {} is stored as {}, which takes "
+                      "no such rows.",
+                      node, row.name, row.tie, storage.encoding);
       at.iteration = i;
       const auto [other, is_first] =
           writes_.try_emplace(row.tie, Write{at, state.parameters[i], node});

@@ -15,6 +15,7 @@
 //                       sets the error word.
 //           With a mask a key of weight 0 adds nothing: NaN or infinity in a row of k or v that is hidden reaches no result
 //           and no gradient.
+// Codes     k and v may be codes, as a cache is that rows are written to as such (WriteRows).
 // Counted   q, k and v on axis 1: Tq and Tk are the counts. Rows of q behind their count see no key.
 // Numerics  accumulated in f32; memory grows with Tq + Tk, not with their product.
 // Gradient  AttentionGrad; none of padding and lengths, and that of an additive mask is refused: it has the size of all
@@ -161,6 +162,7 @@ const OpDef op_attention{
     .outputs = 2,
     .costly = true,
     .types = "F, F, F, A -> F, f32",
+    .encoded_inputs = 0b110,
     .reads_counts = true,
     .infer = infer,
     .counted = counted_axes,

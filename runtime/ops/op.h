@@ -322,7 +322,15 @@ struct OpDef {
   Status (*gradient)(GradientContext& c) = nullptr;
   void (*oracle)(const OracleContext& c) = nullptr;
   Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
+  // Of an operator whose input 0 is a state that may be codes (updates, encoded_inputs): whether it writes rows of the last axis as
+  // wholes, as codes take them (Encoding::takes_rows).
+  bool (*writes_rows)(const Attributes& attributes, const Shape& state) = nullptr;
 };
+
+// Whether output 0 is the state that input 0 was, and that may be codes.
+inline bool may_write_codes(const OpDef& def) {
+  return def.updates[0].output == 0 && def.updates[0].input == 0 && (def.encoded_inputs & 1) != 0;
+}
 
 // Errors  bad_argument: a node of this operator has not so many inputs.
 inline Status check_inputs(const OpDef& def, size_t inputs) {

@@ -6,6 +6,9 @@
 // Step      position is that of the first row in the state. With position + n above the size of the axis nothing is written, and
 //           the error is index_out_of_range.
 // Updates   the storage of the state (OpDef::updates): a parameter that is not trained, such as a KV cache.
+// Codes     a state of codes with scales by row (Encoding::takes_rows) is written along another axis than the last one: each block of
+//           a row anew, with the scale max |x| / 127 and the code x / scale, to nearest even. A block with a number that is not
+//           finite becomes zeros.
 // Counted   rows along the axis: as many as are there are written.
 // Gradient  none.
 // Source    ONNX operators, TensorScatter (opset 24), in its linear mode.
@@ -78,6 +81,11 @@ Status counted_axes(CountedContext& c) {
   return {};
 }
 
+bool writes_rows(const Attributes& attributes, const Shape& state) {
+  const int axis = attributes.as<WriteRowsAttributes>().axis();
+  return axis != -1 && axis != state.rank() - 1;
+}
+
 Tolerance tolerance(ToleranceContext&) { return Tolerance::exact(); }
 
 }  // namespace
@@ -88,11 +96,13 @@ const OpDef op_write_rows{
     .inputs = 2,
     .types = "F, F -> F",
     .updates = {{0, 0}},
+    .encoded_inputs = 0b1,
     .reads_counts = true,
     .infer = infer,
     .counted = counted_axes,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
+    .writes_rows = writes_rows,
 };
 
 }  // namespace bowline

@@ -73,6 +73,21 @@ Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch) 
   return read_run(storage, 0, storage.bytes(), scratch);
 }
 
+void copy_codes(const Storage& storage, Bytes from, uint64_t first, uint64_t count,
+                std::span<std::byte> to, const Shape& to_shape) {
+  const Encoding& encoding = storage.encoding;
+  const CodePlace source = encoding.place(storage.dtype, storage.shape, first);
+  const CodePlace begin = encoding.place(storage.dtype, to_shape, 0);
+  const CodePlace end = encoding.place(storage.dtype, to_shape, count);
+  for (const auto plane : {&CodePlace::codes, &CodePlace::scales, &CodePlace::zeros}) {
+    // Where codes and scales alternate, one of these is everything, and the others lie in it.
+    const uint64_t last = std::min<uint64_t>(end.*plane, to.size());
+    if (begin.*plane < last) {
+      std::memcpy(to.data() + begin.*plane, from.data() + source.*plane, last - begin.*plane);
+    }
+  }
+}
+
 Result<std::vector<std::byte>> read_bytes(const Storage& storage) {
   std::vector<std::byte> scratch;
   BOWLINE_ASSIGN(const Bytes bytes, read_all(storage, scratch));

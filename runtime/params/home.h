@@ -18,6 +18,11 @@ Result<Bytes> read_run(const Storage& storage, uint64_t first, uint64_t count,
 // All of them.
 Result<Bytes> read_all(const Storage& storage, std::vector<std::byte>& scratch);
 
+// Copies the codes, scales and zero points of elements [first, first + count) of the storage, whose bytes `from` are, to the begin of `to`:
+// what the same encoding makes of numbers of `to_shape`.
+void copy_codes(const Storage& storage, Bytes from, uint64_t first, uint64_t count,
+                std::span<std::byte> to, const Shape& to_shape);
+
 // What materialize() gives a storage: a function of (seed, tie index, element) alone. Errors  unsupported: it is encoded, or integers
 // are drawn.
 Result<std::vector<std::byte>> initial_bytes(const Storage& storage, uint64_t seed, uint32_t tie);

@@ -8,13 +8,31 @@
 namespace bowline::params {
 namespace {
 
+// Whether rows can be added to codes, and cut, without a look at the others.
+bool takes_rows(const Storage& row) {
+  return row.shape.rank() >= 2 && row.encoding.takes_rows(row.shape);
+}
+
+// What the storage would have if all of its rows were new. Codes of zeros are zeros.
+Result<std::vector<std::byte>> new_rows(const Storage& drawn, uint64_t seed, uint32_t tie) {
+  if (drawn.encoding.is_plain()) {
+    return initial_bytes(drawn, seed, tie);
+  }
+  BOWLINE_REQUIRE(drawn.init.kind == Init::Kind::zeros, "It is stored as {}: new rows are zeros.",
+                  drawn.encoding);
+  BOWLINE_TRY(require_host_memory(drawn.bytes()));
+  return std::vector<std::byte>(drawn.bytes());
+}
+
 // The same rows, and behind them those of `fill`, which holds all rows of the new shape.
 Status give_rows(Storage& row, const Shape& shape, std::vector<std::byte> fill) {
   std::vector<std::byte> scratch;
   BOWLINE_ASSIGN(const Bytes old, read_all(row, scratch));
-  const size_t kept = std::min(old.size(), fill.size());
-  if (kept > 0) {
-    std::memcpy(fill.data(), old.data(), kept);
+  const int64_t kept = std::min(row.shape.elements(), shape.elements());
+  if (row.encoding.is_plain() && kept > 0) {
+    std::memcpy(fill.data(), old.data(), std::min(old.size(), fill.size()));
+  } else if (!row.encoding.is_plain()) {
+    copy_codes(row, old, 0, static_cast<uint64_t>(kept), fill, shape);
   }
   row.shape = shape;
   BOWLINE_ASSIGN(Home home, make_home_like(row, fill));
@@ -30,7 +48,8 @@ class Resizing {
   Status resize(uint32_t tie) {
     Storage& row = stage_.storage(tie);
     const Shape before = row.shape;
-    BOWLINE_REQUIRE(row.encoding.is_plain(), "It is stored as {}.", row.encoding);
+    BOWLINE_REQUIRE(row.encoding.is_plain() || takes_rows(row), "It is stored as {}.",
+                    row.encoding);
     BOWLINE_REQUIRE(before.rank() >= 1, "It is one number and has no rows.");
     if (before[0] == rows_) {
       return {};
@@ -53,7 +72,7 @@ class Resizing {
       Storage drawn = row;
       drawn.shape = after;
       drawn.init = init_;
-      BOWLINE_ASSIGN(std::vector<std::byte> fill, initial_bytes(drawn, seed_, tie));
+      BOWLINE_ASSIGN(std::vector<std::byte> fill, new_rows(drawn, seed_, tie));
       BOWLINE_TRY(give_rows(row, after, std::move(fill)));
     }
     report_.bytes_after += row.bytes();

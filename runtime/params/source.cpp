@@ -8,9 +8,9 @@ namespace {
 
 Status check_codes(const Table& table, uint32_t tie, const Encoding& encoding) {
   const Storage& row = table.storages[tie];
-  BOWLINE_REQUIRE(row.role == Role::weight || row.role == Role::constant,
-                  "Codes are of weights and constants; storage {} is a {}.", tie,
-                  name_of(row.role));
+  BOWLINE_REQUIRE(
+      row.role == Role::weight || row.role == Role::constant || row.role == Role::kv_cache,
+      "Codes are of weights, constants and caches; storage {} is a {}.", tie, name_of(row.role));
   BOWLINE_TRY(encoding.check(row.dtype, row.shape));
   for (const uint32_t user : sorted(table.users(tie))) {
     const ParameterRow& p = table.parameters[user];

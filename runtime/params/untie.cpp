@@ -9,35 +9,18 @@
 namespace bowline::params {
 namespace {
 
-// The codes, scales and zero points of what a view shows, as a storage of that shape has them.
-std::vector<std::byte> part_of(Bytes codes, const Storage& storage, uint64_t first,
-                               const Shape& shown) {
-  const Encoding& encoding = storage.encoding;
-  std::vector<std::byte> out(encoding.bytes(storage.dtype, shown));
-  const CodePlace from = encoding.place(storage.dtype, storage.shape, first);
-  const CodePlace begin = encoding.place(storage.dtype, shown, 0);
-  const CodePlace end =
-      encoding.place(storage.dtype, shown, static_cast<uint64_t>(shown.elements()));
-  for (const auto plane : {&CodePlace::codes, &CodePlace::scales, &CodePlace::zeros}) {
-    // Where codes and scales alternate, one of these is everything, and the others lie in it.
-    const uint64_t last = std::min<uint64_t>(end.*plane, out.size());
-    if (begin.*plane < last) {
-      std::memcpy(out.data() + begin.*plane, codes.data() + from.*plane, last - begin.*plane);
-    }
-  }
-  return out;
-}
-
 // A part of codes is not a run of bytes.
 Result<Home> copy_of_codes(const Storage& storage, uint64_t first, const Shape& shown,
                            const std::shared_ptr<device::OpenDevice>& for_new) {
   BOWLINE_TRY(storage.encoding.check(storage.dtype, shown));
   std::vector<std::byte> scratch;
   BOWLINE_ASSIGN(const Bytes codes, read_all(storage, scratch));
-  BOWLINE_TRY(require_host_memory(storage.encoding.bytes(storage.dtype, shown)));
+  const uint64_t bytes = storage.encoding.bytes(storage.dtype, shown);
+  BOWLINE_TRY(require_host_memory(bytes));
+  std::vector<std::byte> part(bytes);
+  copy_codes(storage, codes, first, static_cast<uint64_t>(shown.elements()), part, shown);
   const std::shared_ptr<device::Block>& block = storage.home.block;
-  return make_home(block == nullptr ? for_new : block->device_handle(),
-                   part_of(codes, storage, first, shown));
+  return make_home(block == nullptr ? for_new : block->device_handle(), part);
 }
 
 // What `parameter` shows of `storage`, as it lies; on the device without a detour.

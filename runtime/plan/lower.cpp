@@ -80,12 +80,14 @@ Operand Lowering::operand(Frame& f, ValueId v, size_t record, int position) {
   return out;
 }
 
-// A kernel finds the scales of codes by the rows that they were encoded in.
+// A kernel finds the scales of codes by the rows of the last axis that they were encoded in.
 Status Lowering::require_whole_rows(Frame& f, uint32_t n, ValueId v, const Operand& o) {
   const ValueInfo& root = f.graph[f.root(v)];
   const Shape& encoded = root.kind == ValueKind::parameter ? root.shape : f.location(v).place.shape;
-  BOWLINE_REQUIRE_CODE(o.encoding.is_plain() || o.shape == encoded, Code::unsupported,
-                       "{} reads a storage that is stored as {} in another shape ({}) than that of "
+  const bool keeps_rows = o.shape == encoded || (o.shape.rank() > 0 && encoded.rank() > 0 &&
+                                                 o.shape.back() == encoded.back());
+  BOWLINE_REQUIRE_CODE(o.encoding.is_plain() || keeps_rows, Code::unsupported,
+                       "{} reads a storage that is stored as {} in other rows ({}) than those of "
                        "its parameter ({}).",
                        describe(f.graph, n), o.encoding, o.shape, encoded);
   return {};

@@ -4,6 +4,7 @@
 
 #include "conformance/elements.h"
 #include "core/checked.h"
+#include "core/code_rows.h"
 #include "exec/step_values.h"
 
 namespace bowline::conformance {
@@ -110,6 +111,7 @@ struct Placed {
   uint64_t step_bytes = 0;
   bool as_table = false;
   DType dtype = DType::f32;
+  std::vector<CodePlace> codes;  // of codes: instead of the parts, for every copy
 };
 
 // A Program of one operator, with the memory that it is bound to.
@@ -184,6 +186,13 @@ class Setup {
   // Output i as it lies in `slots`; of a Repeat that of the last iteration.
   std::vector<double> output(size_t i, std::span<const std::vector<std::byte>> slots) const {
     const Placed& p = outputs_[i];
+    if (!p.codes.empty()) {
+      const Operand& o = record_.outputs[i];
+      std::vector<float> numbers(static_cast<size_t>(o.shape.elements()));
+      decode_codes(*o.encoding.layout(o.shape), slots[p.slot], p.codes[last_copy(p.as_table)], 0,
+                   numbers);
+      return {numbers.begin(), numbers.end()};
+    }
     std::vector<double> out;
     const uint64_t last = last_copy(p.as_table) * p.step_bytes;
     for (const auto& [offset, elements] : p.parts) {
@@ -269,6 +278,9 @@ class Setup {
     o.shape = array.shape;
     o.encoding = encoding.simplest(stored);
     o.slot = kFirstStorageSlot;
+    Placed placed;
+    placed.slot = o.slot;
+    placed.as_table = as_table;
     device::Table table;
     for (uint32_t k = 0; k < copies(); ++k) {
       const uint64_t bytes = encoding.bytes(array.dtype, stored);
@@ -279,13 +291,14 @@ class Setup {
       o.scales = at + place.scales;
       o.zeros = at + place.zeros;
       table.entries.push_back({o.slot, o.offset, array.values.size(), false, o.scales, o.zeros});
+      placed.codes.push_back({o.offset, o.scales, o.zeros});
     }
     if (as_table) {
       o.table = static_cast<uint32_t>(program_.tables.size());
       program_.tables.push_back(std::move(table));
     }
     record_.inputs.push_back(std::move(o));
-    inputs_.emplace_back();
+    inputs_.push_back(std::move(placed));
   }
 
   void add_input(size_t i, const Array& array) {
@@ -351,6 +364,12 @@ class Setup {
     Operand o = record_.inputs[input];
     o.shape = keep_shape ? o.shape : shape;
     release(inputs_[input]);
+    for (const CodePlace& at : inputs_[input].codes) {  // of codes that take rows
+      const CodeLayout l = *o.encoding.layout(o.shape);
+      const auto rows = static_cast<uint64_t>(o.shape.rows());
+      images_[o.slot].release(at.codes, rows * l.row_bytes);
+      images_[o.slot].release(at.scales, rows * l.scale_row);
+    }
     record_.outputs.push_back(o);
     outputs_.push_back(inputs_[input]);
   }

@@ -120,17 +120,35 @@ class OracleDevice : public device::Device {
     return out;
   }
 
-  static Array load_codes(OracleRecording& r, const Operand& o, uint32_t iteration) {
-    uint32_t slot = o.slot;
-    CodePlace place{o.offset, o.scales, o.zeros};
-    if (o.table != kNoTable) {
-      const device::TableEntry& entry = r.program.tables[o.table].entries[iteration];
-      slot = entry.slot;
-      place = {entry.offset, entry.scales, entry.zeros};
+  static std::pair<uint32_t, CodePlace> place_of_codes(const OracleRecording& r, const Operand& o,
+                                                       uint32_t iteration) {
+    if (o.table == kNoTable) {
+      return {o.slot, {o.offset, o.scales, o.zeros}};
     }
+    const device::TableEntry& entry = r.program.tables[o.table].entries[iteration];
+    return {entry.slot, {entry.offset, entry.scales, entry.zeros}};
+  }
+
+  static Array load_codes(OracleRecording& r, const Operand& o, uint32_t iteration) {
+    const auto [slot, place] = place_of_codes(r, o, iteration);
     std::vector<float> numbers(static_cast<size_t>(o.shape.elements()));
     decode_codes(*o.encoding.layout(o.shape), *r.slots[slot], place, 0, numbers);
     return {o.shape, {numbers.begin(), numbers.end()}, o.dtype};
+  }
+
+  // A state that takes rows.
+  static void store_codes(OracleRecording& r, const Operand& o, uint32_t iteration,
+                          std::span<const double> values) {
+    const auto [slot, place] = place_of_codes(r, o, iteration);
+    const std::vector<float> numbers(values.begin(), values.end());
+    std::vector<std::byte> bytes(o.encoding.bytes(o.dtype, o.shape));
+    o.encoding.encode(numbers, o.dtype, o.shape, bytes);
+    const CodeLayout l = *o.encoding.layout(o.shape);
+    const CodePlace from = o.encoding.place(o.dtype, o.shape, 0);
+    const auto rows = static_cast<uint64_t>(o.shape.rows());
+    std::byte* const to = r.slots[slot]->data();
+    std::copy_n(bytes.data() + from.codes, rows * l.row_bytes, to + place.codes);
+    std::copy_n(bytes.data() + from.scales, rows * l.scale_row, to + place.scales);
   }
 
   static Array load(OracleRecording& r, const Operand& o, uint32_t iteration, bool in_repeat,
@@ -190,6 +208,10 @@ class OracleDevice : public device::Device {
                    run_oracle(def.oracle, call.op, call.attributes, call.inputs, call.step));
     fault_.after(call);
     for (size_t i = 0; i < record.outputs.size(); ++i) {
+      if (!record.outputs[i].encoding.is_plain()) {
+        store_codes(r, record.outputs[i], iteration, call.result.outputs[i].values);
+        continue;
+      }
       size_t from = 0;
       for (const Part& p : parts(r, record.outputs[i], iteration, in_repeat)) {
         std::vector<double> values(p.elements + (fault_.overruns ? 1 : 0));

@@ -53,6 +53,20 @@ TEST(Encodings, CountTheirBytes) {
   EXPECT_EQ(int8(1).bytes(DType::f32, {0, 5}), 0u);
 }
 
+TEST(Encodings, TakeRowsThatHaveTheirOwnScales) {
+  const Shape shape = {3, 2, 4};
+  EXPECT_TRUE(int8(4).takes_rows(shape));
+  EXPECT_TRUE(int8(2, 2).takes_rows(shape));
+  EXPECT_FALSE(int8(0).takes_rows(shape));
+  EXPECT_FALSE(int8(2, 1).takes_rows(shape));
+  EXPECT_FALSE(int8(4, -1, DType::f16).takes_rows(shape));
+  EXPECT_FALSE(int8(4, -1, DType::f32, false).takes_rows(shape));
+  EXPECT_FALSE(Encoding().takes_rows(shape));
+  Encoding four = int8(4);
+  four.form = find_encoding_form("int4");
+  EXPECT_FALSE(four.takes_rows(shape));
+}
+
 TEST(Encodings, SayWhatTheyDoNotFit) {
   const Shape shape = {3, 5};
   EXPECT_EQ(int8(4).check(DType::i32, shape).message(),

@@ -16,7 +16,8 @@ struct DecoderShape {
   int64_t vocabulary = 300;
   int64_t context = 512;
   DType dtype = DType::f32;  // of weights, activations and the cache
-  double deviation = 0.3;    // of the weights
+  bool int8_cache = false;
+  double deviation = 0.3;  // of the weights
 };
 
 // Adds what the entry points are made of.
@@ -46,6 +47,11 @@ class DecoderModel {
                                   Init::zeros(), StorageRole::kv_cache, s_.dtype));
     values_ = must(model.parameters("cache.{}.v", s_.layers, {kCacheRows, s_.kv_heads, head},
                                     Init::zeros(), StorageRole::kv_cache, s_.dtype));
+    for (int i = 0; i < s_.layers && s_.int8_cache; ++i) {
+      for (const char* name : {"cache.{}.k", "cache.{}.v"}) {
+        must(model.set_source(format(name, i), zeros, "int8 block row"));
+      }
+    }
   }
 
   void add_loss() {
@@ -95,6 +101,11 @@ class DecoderModel {
 
  private:
   static constexpr int64_t kCacheRows = 4;
+
+  static Status zeros(uint64_t, std::span<std::byte> out) {
+    std::ranges::fill(out, std::byte{0});
+    return {};
+  }
 
   ParameterList list(const std::string& name, const Dims& shape, Init init) {
     return must(model_.parameters("model.layers.{}." + name, s_.layers, shape, init,

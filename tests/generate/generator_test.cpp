@@ -14,6 +14,8 @@ using text::GeneratorOptions;
 using text::SamplerOptions;
 using Ids = std::vector<int32_t>;
 
+constexpr float kCloseOfCodes = 0.1f;
+
 Ids some_ids(size_t n, int64_t vocabulary, uint32_t seed = 1) {
   Ids out;
   for (uint32_t i = 0; i < n; ++i) {
@@ -141,6 +143,33 @@ TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
   ASSERT_OK(g.rewind(20));
   (void)answer(g, 5);
   EXPECT_EQ(g.whole_logits(), 5u);
+}
+
+// Of codes with a scale for each row of a head, which are what the device holds.
+TEST_P(Generation, AnInt8CacheIsAThirdOfTheBytes) {
+  shape_.int8_cache = true;
+  Model model = decoder_model(shape_);
+  ASSERT_OK(model.to(device_));
+  Generator g = must(Generator::create(model, device_, {.context = 128}));
+  ASSERT_OK(g.feed(some_ids(40, shape_.vocabulary)));
+  const Ids drawn = answer(g, 60);
+  const Floats logits = recomputed(model, device_, {g.tokens().begin(), g.tokens().end()}, 300);
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const auto row = logits.begin() + static_cast<ptrdiff_t>(39 + i) * 300;
+    // Roundings to codes may exchange two tokens that are as likely.
+    EXPECT_GE(row[drawn[i]], *std::max_element(row, row + 300) - kCloseOfCodes) << i;
+  }
+  const int64_t head = shape_.width / shape_.heads;
+  for (const StorageInfo& s : must(model.describe()).storages) {
+    if (s.role == StorageRole::kv_cache) {
+      EXPECT_EQ(s.encoding, "int8 block 8 axis -1 scale f32");
+      EXPECT_EQ(s.bytes, static_cast<uint64_t>(128 * shape_.kv_heads * (head + 4)));
+      EXPECT_EQ(s.where, GetParam());
+    }
+  }
+  // A text that comes again gives the same codes.
+  ASSERT_OK(g.rewind(40));
+  EXPECT_EQ(answer(g, 60), drawn);
 }
 
 BOWLINE_ON_ALL_DEVICES(Generation);
@@ -281,6 +310,16 @@ TEST_F(GenerationOnCpu, LogitsThatAreNotFiniteAreSaidToBe) {
 
 // What Slice takes of a written cache lies where the cache does: nothing of its size is in the arena.
 TEST_F(GenerationOnCpu, TheCacheIsReadWhereItLies) {
+  const Generator small = generator({.context = 64, .prefill_rows = {16}});
+  const uint64_t arena = small.memory().arena_bytes;
+  const Generator large = generator({.context = 4096, .prefill_rows = {16}});
+  EXPECT_EQ(large.memory().arena_bytes, arena);
+}
+
+TEST_F(GenerationOnCpu, ACacheOfCodesIsReadWhereItLies) {
+  shape_.int8_cache = true;
+  model_ = decoder_model(shape_);
+  ASSERT_OK(model_.to(cpu_));
   const Generator small = generator({.context = 64, .prefill_rows = {16}});
   const uint64_t arena = small.memory().arena_bytes;
   const Generator large = generator({.context = 4096, .prefill_rows = {16}});

@@ -35,6 +35,7 @@ void make(const std::string& path, const std::map<std::string, std::string>& opt
   set("vocabulary", s.vocabulary);
   set("context", s.context);
   set("deviation", s.deviation);
+  set("int8_cache", s.int8_cache);
   if (const auto found = options.find("dtype"); found != options.end()) {
     s.dtype = dtype_of(found->second);
   }

@@ -235,6 +235,92 @@ TEST(Updates, ABodyReadsNoEntryOfAnotherIteration) {
             "node 0 (ReduceSum) in the body of node 0 (Repeat) reads parameter ");
 }
 
+Status encode_zeros(Model& model, const char* name, std::string_view encoding) {
+  const auto zeros = [](uint64_t, std::span<std::byte> out) -> Status {
+    std::ranges::fill(out, std::byte{0});
+    return {};
+  };
+  return model.set_source(name, zeros, encoding);
+}
+
+std::string first_line(const Status& status) {
+  return status.message().substr(0, status.message().find('\n'));
+}
+
+// Rows of the last axis have scales of their own, and are written as wholes.
+TEST(Updates, CodesTakeRows) {
+  States s;
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {
+    write(g, g.parameter(s.a), x);
+    return x;
+  }));
+  const std::string before = s.model.storages();
+  for (const char* encoding : {"int8", "int8 with zero points block row",
+                               "int8 block row scale f16", "int8 block 2 axis 0", "int4"}) {
+    const Status refused = encode_zeros(s.model, "a", encoding);
+    EXPECT_EQ(refused.code(), Code::bad_argument) << encoding;
+    EXPECT_NE(first_line(refused).find("node 0 (WriteRows) writes parameter \"a\", whose storage 0 "
+                                       "is stored as int"),
+              std::string::npos)
+        << refused.message();
+  }
+  EXPECT_EQ(s.model.storages(), before);
+  EXPECT_OK(encode_zeros(s.model, "a", "int8 block row"));
+  EXPECT_EQ(s.written(), (std::vector<uint32_t>{0}));
+}
+
+TEST(Updates, CodesAreNotWrittenAlongTheirRows) {
+  States s;
+  ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {
+    const Value column =
+        g.op("Reshape", {g.op("Slice", {x}, {{"axis", 1}, {"length", 1}})}, {{"dims", {1, 1}}});
+    const Value all = g.op("Concat", {column, column, column, column}, {{"axis", 0}});
+    g.op("WriteRows", {g.parameter(s.a), all}, {{"axis", 1}});
+    return x;
+  }));
+  EXPECT_EQ(first_line(encode_zeros(s.model, "a", "int8 block row")),
+            "node 3 (WriteRows) writes parameter \"a\", whose storage 0 is stored as int8 block 2 "
+            "axis -1 scale f32, which takes no such rows.");
+}
+
+// What is read behind the writer is the state, and stays codes as long as its rows do.
+TEST(Updates, CodesGoOnlyWhereTheyAreRead) {
+  const auto reads = [](const std::function<Value(GraphBuilder&, Value)>& read) {
+    States s;
+    const Parameter cache =
+        must(s.model.parameter("cache", {4, 1, 2}, Init::zeros(), StorageRole::kv_cache));
+    EXPECT_OK(s.build([&](GraphBuilder& g, Value x) {
+      const Value rows = g.op("Reshape", {x}, {{"dims", {1, 1, 2}}});
+      return read(g, write(g, g.parameter(cache), rows));
+    }));
+    return first_line(encode_zeros(s.model, "cache", "int8 block row"));
+  };
+  EXPECT_EQ(
+      reads([](GraphBuilder& g, Value v) { return total(g, v); }),
+      "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (ReduceSum) "
+      "of \"g\", which takes no codes.");
+  EXPECT_EQ(reads([](GraphBuilder&, Value v) { return v; }),
+            "\"cache\" cannot be int8 block row axis -1 scale f32: it is an output of \"g\".");
+  EXPECT_EQ(
+      reads([](GraphBuilder& g, Value v) {
+        return g.op("Square", {g.op("Slice", {v}, {{"axis", 0}, {"length", 2}})});
+      }),
+      "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 3 (Square) of "
+      "\"g\", which takes no codes.");
+  EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
+              return g.op("Slice", {v}, {{"axis", 0}, {"start", 1}, {"length", 2}});
+            }),
+            "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (Slice) of "
+            "\"g\", which takes no codes.");
+  EXPECT_EQ(reads([](GraphBuilder& g, Value v) {
+              const Value k = g.op("Reshape", {v}, {{"dims", {1, 8, 1, 1}}});
+              const Value q = g.op("Softplus", {g.op("Slice", {k}, {{"axis", 1}, {"length", 1}})});
+              return g.op("Attention", {q, k, k});
+            }),
+            "\"cache\" cannot be int8 block row axis -1 scale f32: it is read by node 2 (Reshape) "
+            "of \"g\", which takes no codes.");
+}
+
 TEST(Updates, AWriterIsKeptThoughNobodyReadsIt) {
   States s;
   ASSERT_OK(s.build([&](GraphBuilder& g, Value x) {

@@ -98,6 +98,7 @@ class Models : public testing::TestWithParam<Case> {
 class Decoders : public Models {
  protected:
   void expect_decoded(double close);
+  void expect_greedy();
 };
 
 TEST_P(Decoders, ForwardAndLossAreThoseOfTransformers) {
@@ -173,8 +174,20 @@ TEST_P(Decoders, CachesOf16BitsAreClose) {
   }
 }
 
+// A number is at most 1/254 of the largest of its row away, where bf16 is at most 2^-9 of itself: twice its bound.
+TEST_P(Decoders, CachesOfInt8AreClose) {
+  auto built = import_folder(fixture(name()), {.kv_dtype = DType::i8});
+  ASSERT_TRUE(built.ok()) << built.status().message();
+  *built_ = std::move(built).value();
+  ASSERT_FINE(model().to(*device_));
+  expect_decoded(0.2);
+  expect_greedy();
+}
+
 // Tokens that the model gives one after the other, each of them fed back.
-TEST_P(Decoders, GreedyTokensAreThoseOfTransformers) {
+TEST_P(Decoders, GreedyTokensAreThoseOfTransformers) { expect_greedy(); }
+
+void Decoders::expect_greedy() {
   const std::span<const int32_t> right = expected("greedy").ids();
   const std::span<const int32_t> prompt = expected("tokens").ids().first(8);
   const auto n = static_cast<int64_t>(prompt.size() + right.size());

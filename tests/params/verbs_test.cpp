@@ -225,6 +225,31 @@ TEST_P(Verbs, ResizeKeepsRowsAndAddsNewOnes) {
   EXPECT_EQ(t.storages[2].bytes(), 8u);
 }
 
+// Rows of codes stay as they are, with their scales; new ones are zeros.
+TEST_P(Verbs, ResizeAddsRowsToCodes) {
+  Table t;
+  t.set_device(device());
+  ASSERT_TRUE(params::add_parameter(t, "w", DType::f32, Shape{2, 3}.dims(), Init::zeros(), 0).ok());
+  const Floats given = {127, -3, 5, 254, 2, -4};
+  const Encoding rows = parse_encoding("int8 block row").value();
+  const auto codes = [&](uint64_t first, std::span<std::byte> out) -> Status {
+    std::vector<std::byte> all(rows.for_shape({2, 3}).bytes(DType::f32, {2, 3}));
+    rows.for_shape({2, 3}).encode(given, DType::f32, {2, 3}, all);
+    std::ranges::copy(std::span(all).subspan(first, out.size()), out.begin());
+    return {};
+  };
+  ASSERT_TRUE(params::set_source(t, "w", codes, rows, 0).ok());
+  const ResizeReport more = params::resize(t, "w", 4, Init::zeros(), 1, 0).value();
+  EXPECT_EQ(more.bytes_before, 8u + 8);
+  EXPECT_EQ(more.bytes_after, 12u + 16);
+  EXPECT_EQ(values_of(t, "w"), (Floats{127, -3, 5, 254, 2, -4, 0, 0, 0, 0, 0, 0}));
+  ASSERT_TRUE(params::resize(t, "w", 1, Init::zeros(), 1, 0).ok());
+  EXPECT_EQ(values_of(t, "w"), (Floats{127, -3, 5}));
+  EXPECT_EQ(params::resize(t, "w", 2, Init::ones(), 1, 0).status().message(),
+            "It is stored as int8 block 3 axis -1 scale f32: new rows are zeros.\n"
+            "- While giving \"w\" 2 rows.");
+}
+
 TEST_P(Verbs, ResizeNamesAViewThatHasNoPlace) {
   Table t = make_table(device());
   EXPECT_NE(params::resize(t, "emb", 2, Init::zeros(), 1, 0)

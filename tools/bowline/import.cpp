@@ -166,7 +166,7 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
     BOWLINE_ASSIGN(options.labels, read_labels(o.labels));
   }
   options.dtype = float_of(o.dtype);
-  options.kv_dtype = float_of(o.kv_dtype).value_or(DType::f32);
+  options.kv_dtype = o.kv_dtype == "int8" ? DType::i8 : float_of(o.kv_dtype).value_or(DType::f32);
   options.pooling = o.pooling;
   options.multi_label = o.multi_label;
   options.label_smoothing = o.label_smoothing;
@@ -457,8 +457,10 @@ void add_import(CLI::App& app, Context& context) {
                    "begins with random values");
   verb->add_option("--dtype", o->dtype, "Of the weights (default: as the source has them)")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  verb->add_option("--kv-dtype", o->kv_dtype, "Of the cache of keys and values")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+  verb->add_option(
+          "--kv-dtype", o->kv_dtype,
+          "Of the cache of keys and values; int8: codes with a scale for each row of a head")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
   verb->add_option("--pooling", o->pooling,
                    "How the rows of an encoder become one (default: as the source says, else mean)")

@@ -17,6 +17,7 @@
 #define HWY_TARGET_INCLUDE "compute/attention.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/codes-inl.h"
 #include "compute/dots-inl.h"
 #include "compute/gemm-inl.h"
 #include "compute/math-inl.h"
@@ -107,8 +108,9 @@ constexpr size_t row_floats(size_t dim) {
   return kWide<T> ? 0 : kBlock * dim;
 }
 template <class T>
-size_t forward_floats(size_t dim) {
-  return kBlock * (2 * dim + kBlock + 2) + 2 * row_floats<T>(dim) + 16;
+size_t forward_floats(const AttentionShape& s) {
+  const size_t rows = s.encoded ? kBlock * s.dim : row_floats<T>(s.dim);
+  return kBlock * (2 * s.dim + kBlock + 2) + 2 * rows + 16;
 }
 template <class T>
 size_t block_floats(size_t dim) {
@@ -295,6 +297,21 @@ BlockRows block_rows(const T* x, size_t row, size_t rows, size_t dim,
   }
 }
 
+// The same of keys or values, which may be codes.
+template <class T>
+BlockRows block_rows(const AttentionInput<T>& x, size_t batch, size_t head, size_t first,
+                     size_t rows, size_t dim, float* scratch) {
+  const AttentionStrides& s = x.strides;
+  if (x.codes == nullptr) {
+    return block_rows(at(x, batch, head, first), s.position, rows, dim, scratch);
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    const size_t element = batch * s.batch + head * s.head + (first + r) * s.position;
+    decode_run(*x.codes, element / dim, 0, dim, scratch + r * dim);
+  }
+  return {scratch, dim};
+}
+
 // Columns of xt [dim][kBlock] to rows.
 template <class T>
 void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row,
@@ -434,12 +451,67 @@ void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* s
                          HWY_ATTR { part.store(hn::Mul(part.load(out + i), factor), to + i); });
 }
 
+// The same where keys or values are codes: a block of them is decoded at a time.
+template <class T>
+void attention_row_of_codes(const ForwardJob<T>& job, size_t batch, size_t head, float* scratch) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  const FloatTag d;
+  const AttentionShape& s = job.shape;
+  const size_t kv_head = head / (s.heads / s.kv_heads);
+  float* const q = scratch;
+  float* const out = q + s.dim;
+  float* const p = out + s.dim;
+  float* const k_rows = p + kBlock;
+  float* const v_rows = k_rows + kBlock * s.dim;
+  const T* const from = at(job.q, batch, head, 0);
+  for_vectors(s.dim, [=, factor = hn::Set(d, s.scale)](size_t i, auto part) HWY_ATTR {
+    part.store(hn::Mul(part.load(from + i), factor), q + i);
+    part.store(hn::Zero(d), out + i);
+  });
+  float max = kLowest;
+  float sum = 0;
+  const size_t visible = visible_keys(s, batch, 0);
+  for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
+    const size_t keys = HWY_MIN(kBlock, visible - key0);
+    const BlockRows k = block_rows(job.k, batch, kv_head, key0, keys, s.dim, k_rows);
+    const BlockRows v = block_rows(job.v, batch, kv_head, key0, keys, s.dim, v_rows);
+    float new_max = max;
+    for (size_t j = 0; j < keys; ++j) {
+      p[j] = sum_vectors(s.dim, [=, row = k.data + j * k.row](size_t i, auto part) HWY_ATTR {
+        return hn::Mul(part.load(q + i), part.load(row + i));
+      });
+      new_max = HWY_MAX(new_max, p[j]);
+    }
+    const FloatVector base = hn::Set(d, new_max == kLowest ? 0.0f : new_max);
+    const float total = sum_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
+      const FloatVector e = exp_below_zero(d, hn::Sub(part.load(p + j), base));
+      part.store(e, p + j);
+      return e;
+    });
+    const FloatVector correction = exp_below_zero(d, hn::Sub(hn::Set(d, max), base));
+    sum = sum * hn::GetLane(correction) + total;
+    max = new_max;
+    for_vectors(s.dim, [=](size_t i, auto part) HWY_ATTR {
+      FloatVector o = hn::Mul(correction, part.load(out + i));
+      for (size_t j = 0; j < keys; ++j) {
+        o = hn::MulAdd(hn::Set(d, p[j]), part.load(v.data + j * v.row + i), o);
+      }
+      part.store(o, out + i);
+    });
+  }
+  job.lse[(batch * s.heads + head) * job.rows] = max + std::log(sum);
+  T* const to = at(job.o, batch, head, 0);
+  for_vectors(s.dim, [=, factor = hn::Set(d, sum == 0 ? 0.0f : 1.0f / sum)](size_t i, auto part)
+                         HWY_ATTR { part.store(hn::Mul(part.load(out + i), factor), to + i); });
+}
+
 template <class T>
 void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                      float* scratch) {
   const AttentionShape& s = job.shape;
   if (s.queries == 1 && !s.mask.any()) {
-    return attention_row(job, batch, head, scratch);
+    return s.encoded ? attention_row_of_codes(job, batch, head, scratch)
+                     : attention_row(job, batch, head, scratch);
   }
   const size_t kv_head = head / (s.heads / s.kv_heads);
   const size_t query0 = block * kBlock;
@@ -451,7 +523,7 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
   float* max = st + kBlock * kBlock;
   float* sum = max + kBlock;
   float* k_rows = sum + kBlock;
-  float* v_rows = k_rows + row_floats<T>(s.dim);
+  float* v_rows = k_rows + (s.encoded ? kBlock * s.dim : row_floats<T>(s.dim));
   const BlockRows q =
       block_rows(at(job.q, batch, head, query0), job.q.strides.position, queries, s.dim, k_rows);
   transpose(q.data, q.row, queries, s.dim, qt, kBlock, width);
@@ -463,10 +535,8 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
   for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, visible - key0);
     const Scores b{batch, head, key0, keys, query0, queries, width};
-    const BlockRows k =
-        block_rows(at(job.k, batch, kv_head, key0), job.k.strides.position, keys, s.dim, k_rows);
-    const BlockRows v =
-        block_rows(at(job.v, batch, kv_head, key0), job.v.strides.position, keys, s.dim, v_rows);
+    const BlockRows k = block_rows(job.k, batch, kv_head, key0, keys, s.dim, k_rows);
+    const BlockRows v = block_rows(job.v, batch, kv_head, key0, keys, s.dim, v_rows);
     scores(s, k.data, k.row, qt, b, st);
     online_softmax(keys, width, s.dim, key0 == 0, st, max, sum, ot);
     if (spreads(s, v.data, v.row, keys)) {
@@ -710,7 +780,7 @@ void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
 
 template <class T>
 size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads) {
-  return forward_floats<T>(shape.dim) * sizeof(float) * threads.count();
+  return forward_floats<T>(shape) * sizeof(float) * threads.count();
 }
 
 template <class T>
@@ -730,7 +800,7 @@ void attention(Threads& threads, const AttentionShape& shape, const AttentionInp
     const size_t block = blocks - 1 - task % blocks;
     const size_t head = task / blocks % shape.heads;
     of.forward(job, task / blocks / shape.heads, head, block,
-               static_cast<float*>(scratch) + thread * forward_floats<T>(shape.dim));
+               static_cast<float*>(scratch) + thread * forward_floats<T>(shape));
   });
 }
 

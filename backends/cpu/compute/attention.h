@@ -16,6 +16,7 @@
 //           lse = -inf.
 // Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query add nothing to what belongs to it, also if
 //           they hold NaN or infinities.
+// Codes     k and v of the forward pass may be codes: a row for each position of a head.
 // Numerics  running maximum and sum over blocks of 64 keys in ascending order; sums over queries
 //           and heads in ascending order. The bits do not depend on the number of threads.
 // Threads   uses the pool; outputs may not overlap inputs; nothing is allocated.
@@ -26,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/codes.h"
 #include "core/float16.h"
 #include "threads.h"
 
@@ -52,6 +54,7 @@ struct AttentionShape {
   size_t dim = 0;
   bool causal = false;
   float scale = 1;
+  bool encoded = false;  // k or v are codes
   AttentionMask mask;
 };
 
@@ -66,6 +69,7 @@ template <class T = float>
 struct AttentionInput {
   const T* data = nullptr;
   AttentionStrides strides;
+  const Codes* codes = nullptr;  // instead of data; the strides are those of the numbers
 };
 
 template <class T = float>

@@ -1,5 +1,8 @@
 #include "compute/codes.h"
 
+#include <cmath>
+#include <concepts>
+
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -9,6 +12,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "compute/codes-inl.h"
+#include "compute/vector-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -17,6 +21,68 @@ namespace HWY_NAMESPACE {
 
 void decode_a_run(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
   decode_run(codes, row, first, count, out);
+}
+
+// max |x|, or what is not finite if one of them is.
+template <class T>
+float magnitude(const T* x, size_t n) {
+  const FloatTag d;
+  FloatVector most = hn::Zero(d);
+  FloatVector odd = hn::Zero(d);  // NaN of what is not finite
+  for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
+    const FloatVector v = part.or_else(part.load(x + i), hn::Zero(d));
+    most = hn::Max(most, hn::Abs(v));
+    odd = hn::Add(odd, hn::Mul(v, hn::Zero(d)));
+  });
+  return hn::GetLane(hn::MaxOfLanes(d, most)) + hn::GetLane(hn::SumOfLanes(d, odd));
+}
+
+template <class T>
+void encode_block(const T* x, size_t n, std::byte* codes, std::byte* stored_scale) {
+  const float exact = magnitude(x, n) / 127;
+  const float scale = std::isfinite(exact) ? exact : 0;
+  std::memcpy(stored_scale, &scale, sizeof(scale));
+  if (scale == 0) {
+    std::fill_n(codes, n, std::byte{0});
+    return;
+  }
+  const FloatTag d;
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    HWY_ALIGN int32_t lanes[hn::MaxLanes(FloatTag())];
+    const FloatVector steps = hn::Div(part.load(x + i), hn::Set(d, scale));
+    const FloatVector whole =
+        hn::Min(hn::Max(hn::Round(steps), hn::Set(d, -128.0f)), hn::Set(d, 127.0f));
+    hn::Store(hn::ConvertTo(hn::RebindToSigned<FloatTag>(), whole), hn::RebindToSigned<FloatTag>(),
+              lanes);
+    for (size_t k = 0; k < hn::Lanes(d) && i + k < n; ++k) {
+      codes[i + k] = static_cast<std::byte>(lanes[k]);
+    }
+  });
+}
+
+template <class T>
+void encode_row(const CodeLayout& l, const T* from, size_t row, std::byte* codes,
+                std::byte* scales) {
+  std::byte* to = codes + row * l.row_bytes;
+  std::byte* scale = scales + row * l.scale_row;
+  for (size_t i = 0; i < l.columns; i += l.block) {
+    encode_block(from + i, std::min<size_t>(l.block, l.columns - i), to, scale);
+    to += l.block_bytes;
+    scale += l.scale_block;
+  }
+}
+
+void encode_f32(const CodeLayout& l, const float* from, size_t row, std::byte* codes,
+                std::byte* scales) {
+  encode_row(l, from, row, codes, scales);
+}
+void encode_f16(const CodeLayout& l, const f16* from, size_t row, std::byte* codes,
+                std::byte* scales) {
+  encode_row(l, from, row, codes, scales);
+}
+void encode_bf16(const CodeLayout& l, const bf16* from, size_t row, std::byte* codes,
+                 std::byte* scales) {
+  encode_row(l, from, row, codes, scales);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -31,6 +97,25 @@ HWY_EXPORT(decode_a_run);
 void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
   HWY_DYNAMIC_DISPATCH(decode_a_run)(codes, row, first, count, out);
 }
+
+HWY_EXPORT(encode_f32);
+HWY_EXPORT(encode_f16);
+HWY_EXPORT(encode_bf16);
+
+template <class T>
+void encode(const CodeLayout& layout, const T* from, size_t row, std::byte* codes,
+            std::byte* scales) {
+  if constexpr (std::same_as<T, float>) {
+    HWY_DYNAMIC_DISPATCH(encode_f32)(layout, from, row, codes, scales);
+  } else if constexpr (std::same_as<T, f16>) {
+    HWY_DYNAMIC_DISPATCH(encode_f16)(layout, from, row, codes, scales);
+  } else {
+    HWY_DYNAMIC_DISPATCH(encode_bf16)(layout, from, row, codes, scales);
+  }
+}
+template void encode(const CodeLayout&, const float*, size_t, std::byte*, std::byte*);
+template void encode(const CodeLayout&, const f16*, size_t, std::byte*, std::byte*);
+template void encode(const CodeLayout&, const bf16*, size_t, std::byte*, std::byte*);
 
 }  // namespace bowline::cpu
 #endif  // HWY_ONCE

@@ -22,4 +22,9 @@ struct Codes {
 // Elements [first, first + count) of a row.
 void decode(const Codes& codes, size_t row, size_t first, size_t count, float* out);
 
+// Row `row` of codes that take rows (Encoding::takes_rows), from numbers of T = f32, f16 or bf16.
+template <class T>
+void encode(const CodeLayout& layout, const T* from, size_t row, std::byte* codes,
+            std::byte* scales);
+
 }  // namespace bowline::cpu

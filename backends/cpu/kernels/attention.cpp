@@ -37,6 +37,16 @@ template <class T>
 AttentionInput<T> input(const Arg& a) {
   return {a.as<const T>(), steps_of(*a.shape)};
 }
+// Keys or values, at input `i`; `codes` is where what they are read by stays.
+template <class T>
+AttentionInput<T> rows(const Launch& l, size_t i, Codes& codes) {
+  AttentionInput<T> x = input<T>(l.in[i]);
+  if (l.is_encoded(i)) {
+    codes = l.codes(i);
+    x.codes = &codes;
+  }
+  return x;
+}
 template <class T>
 AttentionOutput<T> output(const Arg& a) {
   return {a.as<T>(), steps_of(*a.shape)};
@@ -98,10 +108,12 @@ void run(const Launch& l) {
       l.bad_index(length);
     }
   }
-  const size_t rows = std::exchange(s.queries, static_cast<size_t>(l.extent(0, 1)));
+  const size_t queries = std::exchange(s.queries, static_cast<size_t>(l.extent(0, 1)));
   s.keys = static_cast<size_t>(l.extent(1, 1));
-  attention<T>(l.threads, s, input<T>(l.in[0]), input<T>(l.in[1]), input<T>(l.in[2]),
-               output<T>(l.out[0]), l.out[1].f32(), rows, scratch);
+  s.encoded = l.is_encoded(1) || l.is_encoded(2);
+  Codes keys, values;
+  attention<T>(l.threads, s, input<T>(l.in[0]), rows<T>(l, 1, keys), rows<T>(l, 2, values),
+               output<T>(l.out[0]), l.out[1].f32(), queries, scratch);
 }
 
 template <class T>
@@ -135,7 +147,9 @@ AttentionShape shape_of(const device::NodeQuery& node) {
 
 template <class T>
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
-  return mask_bytes(node, 3) + attention_scratch_bytes<T>(shape_of(node), threads);
+  AttentionShape s = shape_of(node);
+  s.encoded = !node.inputs[1].encoding.is_plain() || !node.inputs[2].encoding.is_plain();
+  return mask_bytes(node, 3) + attention_scratch_bytes<T>(s, threads);
 }
 
 template <class T>
@@ -145,9 +159,10 @@ uint64_t workspace_grad(const device::NodeQuery& node, const Threads& threads) {
 
 }  // namespace
 
-#define BOWLINE_CPU_ATTENTION(suffix, T)                                           \
-  extern const Kernel kernel_attention##suffix, kernel_attention_grad##suffix;     \
-  const Kernel kernel_attention##suffix{.run = run<T>, .workspace = workspace<T>}; \
+#define BOWLINE_CPU_ATTENTION(suffix, T)                                       \
+  extern const Kernel kernel_attention##suffix, kernel_attention_grad##suffix; \
+  const Kernel kernel_attention##suffix{                                       \
+      .run = run<T>, .workspace = workspace<T>, .encoded = 0b110};             \
   const Kernel kernel_attention_grad##suffix { .run = run_grad<T>, .workspace = workspace_grad<T> }
 BOWLINE_CPU_ATTENTION(, float);
 BOWLINE_CPU_ATTENTION(_f16, f16);

@@ -205,6 +205,28 @@ void run_split(const Launch& l) {
   }
 }
 
+// Rows [position, position + count) of every outer element of a state of codes: `inner` rows of codes each.
+template <class T>
+void write_codes(const Launch& l, int axis, int64_t position, int64_t count) {
+  const CodeLayout layout = l.codes(0).layout;
+  const Shape& rows = *l.in[1].shape;
+  const int64_t size = (*l.in[0].shape)[axis];
+  const int64_t inner = rows.elements(axis + 1, rows.rank() - 1);
+  const T* const from = l.in[1].as<const T>();
+  parallel_blocks(l.threads, rows.elements(0, axis) * count * inner,
+                  std::max<int64_t>(1, kGrain / std::max<int64_t>(1, rows.back())),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t i = begin; i < end; ++i) {
+                      const int64_t outer = i / (count * inner);
+                      const int64_t at = i % (count * inner);
+                      const int64_t row = outer * rows[axis] * inner + at;
+                      encode(layout, from + row * rows.back(),
+                             static_cast<size_t>((outer * size + position) * inner + at),
+                             l.out[0].data, l.out[0].scales);
+                    }
+                  });
+}
+
 // The state lies where the output does.
 void run_write_rows(const Launch& l) {
   const Shape& state = *l.in[0].shape;
@@ -214,6 +236,13 @@ void run_write_rows(const Launch& l) {
   if (position + rows > state[axis]) {
     l.bad_index(static_cast<int32_t>(
         std::min<int64_t>(position + std::max<int64_t>(rows, 1) - 1, INT32_MAX)));
+    return;
+  }
+  if (l.is_encoded(0)) {
+    const DType type = l.record.type;
+    (type == DType::f16    ? write_codes<f16>
+     : type == DType::bf16 ? write_codes<bf16>
+                           : write_codes<float>)(l, axis, position, rows);
     return;
   }
   const auto [outer, row] = around(l, state, axis);
@@ -348,7 +377,7 @@ extern const Kernel kernel_copy, kernel_write_rows, kernel_mask_tail, kernel_fil
     kernel_reduce_sum_f16, kernel_reduce_sum_bf16, kernel_reduce_mean, kernel_reduce_mean_f16,
     kernel_reduce_mean_bf16;
 const Kernel kernel_copy{.run = run_copy};
-const Kernel kernel_write_rows{.run = run_write_rows};
+const Kernel kernel_write_rows{.run = run_write_rows, .encoded = 0b1};
 const Kernel kernel_mask_tail{.run = run_mask_tail};
 const Kernel kernel_fill{.run = run_fill};
 const Kernel kernel_transpose{.run = run_transpose};

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "core/strides.h"
+#include "device/codes.cuh"
 #include "device/elements.cuh"
 #include "device/wide.cuh"
 
@@ -558,6 +559,22 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   }
 }
 
+// Rows of keys or values that are codes, as f32; `keys` rows of `inner` elements in a batch, of which those before the count are there.
+__global__ void decode_kernel(Codes from, float* to, const uint32_t* count_at, uint64_t n, int keys,
+                              uint64_t inner) {
+  for_elements(
+      n, false,
+      [&](uint64_t i) {
+        const uint64_t key = i / inner % static_cast<uint64_t>(keys);
+        if (count_at == nullptr || key < *count_at) {
+          const auto columns = static_cast<uint64_t>(from.columns);
+          to[i] =
+              decode(from, static_cast<int64_t>(i / columns), static_cast<uint32_t>(i % columns));
+        }
+      },
+      [](uint64_t) {});
+}
+
 // Sets the error word where a length is none that a sequence can have.
 __global__ void check_lengths_kernel(const int32_t* lengths, int count, int keys,
                                      device::StepHead* head, uint32_t node) {
@@ -654,11 +671,32 @@ int parts_of(Problem& p) {
   return (p.keys + p.part - 1) / p.part;
 }
 
+// Floats of keys or values that were codes.
+uint64_t decoded_floats(const device::Operand& o) {
+  return o.encoding.is_plain() ? 0 : round_up(static_cast<uint64_t>(o.shape.elements()), 64);
+}
+
 uint64_t attention_workspace(const NodeView& node) {
   Problem p = problem_of(node.attributes<AttentionAttributes>(), node.in(0), node.in(1));
   const int parts = parts_of(p);
-  return Wide::bytes(node) +
+  const std::span<const device::Operand> in = node.query.inputs;
+  return Wide::bytes(node) + (decoded_floats(in[1]) + decoded_floats(in[2])) * sizeof(float) +
          (parts == 1 ? 0 : static_cast<uint64_t>(parts * p.rows() * (p.dim + 1)) * 4);
+}
+
+// Input i where the kernel reads it: codes become numbers in the workspace, which moves behind them.
+const float* numbers_of(Launch& l, size_t i, const float* plain, float*& workspace) {
+  if (!l.is_encoded(i)) {
+    return plain;
+  }
+  const Shape& shape = l.in_shape(i);
+  const auto n = static_cast<uint64_t>(shape.elements());
+  float* const to = workspace;
+  l.launch("attention decode", decode_kernel, element_blocks(n), kElementThreads, codes_of(l, i),
+           to, l.count(i, 1), n, static_cast<int>(shape[1]),
+           static_cast<uint64_t>(shape.elements(2, 4)));
+  workspace += decoded_floats(l.in_operand(i));
+  return to;
 }
 
 template <int kPadded, int kRows>
@@ -688,9 +726,12 @@ void attention(Launch& l) {
   }
   p.query_count = l.count(0, 1);
   p.key_count = l.count(1, 1);
+  float* workspace = wide.workspace();
+  p.k = numbers_of(l, 1, p.k, workspace);
+  p.v = numbers_of(l, 2, p.v, workspace);
   const int parts = parts_of(p);
-  p.out = parts == 1 ? wide.out(0) : wide.workspace();
-  p.row_out = parts == 1 ? wide.out(1) : wide.workspace() + parts * p.rows() * p.dim;
+  p.out = parts == 1 ? wide.out(0) : workspace;
+  p.row_out = parts == 1 ? wide.out(1) : workspace + parts * p.rows() * p.dim;
   p.four = p.dim % 4 == 0 && aligned16(p.q, p.k, p.v, p.out);
   if (p.dim <= 32) {
     choose_attention<32>(l, p, parts);
@@ -762,7 +803,7 @@ void attention_grad(Launch& l) {
 }  // namespace
 
 BOWLINE_CUDA_KERNELS(attention, .run = attention, .workspace = attention_workspace,
-                     .refusal = refusal);
+                     .refusal = refusal, .encoded = 0b110);
 BOWLINE_CUDA_KERNELS(attention_grad, .run = attention_grad, .workspace = grad_workspace,
                      .refusal = refusal);
 

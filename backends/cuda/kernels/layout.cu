@@ -2,6 +2,7 @@
 // What moves elements and computes nothing.
 #include "core/element_types.h"
 #include "core/float16.h"
+#include "device/codes.cuh"
 #include "device/loops.cuh"
 #include "device/rows.cuh"
 
@@ -99,6 +100,56 @@ __global__ void write_rows_kernel(const T* rows, T* y, const uint32_t* position_
   const uint64_t row = i / r.inner;
   if (i < n && row % r.rows < count) {
     y[(row / r.rows * r.size + position + row % r.rows) * r.inner + i % r.inner] = rows[i];
+  }
+}
+
+// The same into codes (Encoding::takes_rows), of which a row of the state has `inner` rows: a warp per block of a row, `n` of them.
+template <class T>
+__global__ void write_codes_kernel(const T* rows, Codes y, const uint32_t* position_at,
+                                   const uint32_t* count_at, device::StepHead* head, uint32_t node,
+                                   uint64_t n, uint64_t in_a_row, Rows r) {
+  const uint64_t position = *position_at;
+  const uint64_t count = count_at != nullptr ? *count_at : r.rows;
+  if (position + count > r.size) {
+    if (thread_of_grid() == 0) {
+      const uint64_t last = position + (count > 0 ? count : 1) - 1;
+      bad_index(head, node, last < INT32_MAX ? static_cast<int32_t>(last) : INT32_MAX);
+    }
+    return;
+  }
+  const uint64_t block = thread_of_grid() / kLanes;
+  const uint64_t from = block / in_a_row;
+  const uint64_t row = from / r.inner;
+  if (block >= n || row % r.rows >= count) {  // a whole warp
+    return;
+  }
+  const uint64_t first = block % in_a_row * y.block;
+  const uint64_t end = min(first + y.block, static_cast<uint64_t>(y.columns));
+  const T* const x = rows + from * static_cast<uint64_t>(y.columns);
+  float most = 0;
+  float odd = 0;  // NaN of what is not finite
+  for (uint64_t i = first + threadIdx.x % kLanes; i < end; i += kLanes) {
+    const float v = read(x + i);
+    most = fmaxf(most, fabsf(v));
+    odd += v * 0.0f;
+  }
+  most = reduce_lanes(
+      most, [](float a, float b) { return fmaxf(a, b); }, kLanes);
+  odd = reduce_lanes(
+      odd, [](float a, float b) { return a + b; }, kLanes);
+  const float exact = (most + odd) / 127;
+  const float scale = exact < INFINITY ? exact : 0.0f;
+  const auto to = static_cast<int64_t>((row / r.rows * r.size + position + row % r.rows) * r.inner +
+                                       from % r.inner);
+  const auto number = static_cast<uint32_t>(block % in_a_row);
+  auto* const codes = const_cast<uint8_t*>(y.codes) + to * y.row_bytes + number * y.block_bytes;
+  for (uint64_t i = first + threadIdx.x % kLanes; i < end; i += kLanes) {
+    const float code =
+        scale == 0 ? 0.0f : fminf(fmaxf(rintf(read(x + i) / scale), -128.0f), 127.0f);
+    codes[i - first] = static_cast<uint8_t>(static_cast<int8_t>(code));
+  }
+  if (threadIdx.x % kLanes == 0) {
+    *static_cast<float*>(const_cast<void*>(y.scale_at(to, number))) = scale;
   }
 }
 
@@ -324,8 +375,33 @@ void write_rows_of(Launch& l) {
                 std::max<uint64_t>(inner, 1)});
 }
 
+template <class T>
+void write_codes(Launch& l) {
+  const Shape& state = l.in_shape(0);
+  const Shape& rows = l.in_shape(1);
+  const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
+  const Codes codes = codes_of(l, 0);
+  const auto in_a_row =
+      std::max<uint64_t>(blocks_for(static_cast<uint64_t>(rows.back()), codes.block), 1);
+  const uint64_t n = static_cast<uint64_t>(rows.rows()) * in_a_row;
+  l.launch("write codes", write_codes_kernel<T>, std::max(1u, blocks_for(n, kCopyThreads / kLanes)),
+           kCopyThreads, l.in_as<T>(1), codes, l.step(step::write_rows::position), l.count(1, axis),
+           l.head(), l.node(), n, in_a_row,
+           Rows{static_cast<uint64_t>(rows[axis]), static_cast<uint64_t>(state[axis]),
+                std::max<uint64_t>(
+                    static_cast<uint64_t>(state.elements(axis + 1, state.rank() - 1)), 1)});
+}
+
 void write_rows(Launch& l) {
-  with_elements(l, [&]<class T>() { write_rows_of<T>(l); });
+  if (!l.is_encoded(0)) {
+    with_elements(l, [&]<class T>() { write_rows_of<T>(l); });
+  } else if (l.type() == DType::f32) {
+    write_codes<float>(l);
+  } else if (l.type() == DType::f16) {
+    write_codes<__half>(l);
+  } else {
+    write_codes<__nv_bfloat16>(l);
+  }
 }
 
 template <class T>
@@ -367,7 +443,7 @@ BOWLINE_CUDA_KERNEL(broadcast_to, .run = broadcast_to);
 BOWLINE_CUDA_KERNEL(expand, .run = broadcast_to);
 BOWLINE_CUDA_KERNEL(copy, .run = copy);
 BOWLINE_CUDA_KERNEL(mask_tail, .run = mask_tail);
-BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows);
+BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows, .encoded = 0b1);
 BOWLINE_CUDA_KERNEL(fill, .run = fill);
 
 }  // namespace bowline::BOWLINE_CUDA_NAMESPACE

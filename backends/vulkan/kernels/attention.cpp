@@ -20,6 +20,18 @@ const char* refusal(const NodeView& node) {
   return node.in(0)[3] > kMaxHeadDim ? "Attention takes heads of up to 256 elements." : nullptr;
 }
 
+// Offsets inside codes have 32 bits.
+const char* forward_refusal(const NodeView& node) {
+  const device::Operand& k = node.query.inputs[1];
+  const device::Operand& v = node.query.inputs[2];
+  if (k.encoding.is_plain() != v.encoding.is_plain()) {
+    return "Keys and values are not both codes.";
+  }
+  return !k.encoding.is_plain() && std::max(k.bytes(), v.bytes()) > UINT32_MAX
+             ? "The codes of keys or values have more than 2^32 bytes."
+             : refusal(node);
+}
+
 struct Operands {
   VkDeviceAddress q = 0;
   VkDeviceAddress k = 0;
@@ -70,10 +82,11 @@ std::vector<uint32_t> details_of(const Launch& l, const Operands& o, size_t mask
 Push push_of(Launch& l, const Operands& o, const Sizes& s, size_t mask) {
   const auto& attributes = l.attributes<AttentionAttributes>();
   Push push;
-  push.add(o.q)
-      .add(o.k)
-      .add(o.v)
-      .add(o.o)
+  push.add(o.q);
+  for (const size_t i : {1, 2}) {
+    l.is_encoded(i) ? push.table(l.table(l.code_words(i))) : push.add(i == 1 ? o.k : o.v);
+  }
+  push.add(o.o)
       .add(o.lse)
       .add(o.d_o)
       .add(o.d_q)
@@ -94,7 +107,8 @@ struct Forms {
   uint32_t lane;
   uint32_t part;
 };
-constexpr Forms kForward{shader::attention_lane, shader::attention_part};
+constexpr Forms kForward{shader::attention_lane_plain, shader::attention_part_plain};
+constexpr Forms kForwardCodes{shader::attention_lane_codes, shader::attention_part_codes};
 constexpr Forms kQueries{shader::attention_grad_queries_lane, shader::attention_grad_queries_part};
 constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_keys_part};
 
@@ -130,7 +144,7 @@ void attention(Launch& l) {
   o.o = wide.out(0);
   o.lse = wide.out(1);
   const Sizes s = sizes_of(l);
-  launch(l, kForward, o, s, kMask, s.queries, s.heads, 2);
+  launch(l, l.is_encoded(1) ? kForwardCodes : kForward, o, s, kMask, s.queries, s.heads, 2);
   wide.finish();
 }
 
@@ -203,7 +217,7 @@ void rope(Launch& l) {
 }  // namespace
 
 BOWLINE_VULKAN_KERNELS(attention, .launch = attention, .workspace = Wide::bytes,
-                       .refusal = refusal);
+                       .refusal = forward_refusal, .encoded = 0b110);
 BOWLINE_VULKAN_KERNELS(attention_grad, .launch = attention_grad, .workspace = grad_workspace,
                        .refusal = refusal);
 BOWLINE_VULKAN_KERNELS(rope, .launch = rope);

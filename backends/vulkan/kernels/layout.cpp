@@ -158,7 +158,41 @@ void mask_tail(Launch& l) {
              static_cast<double>(n) * 2 * l.element_bytes());
 }
 
+void write_codes(Launch& l) {
+  const Shape& state = l.in_shape(0);
+  const Shape& rows = l.in_shape(1);
+  const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
+  const std::vector<uint32_t> words = l.code_words(0);
+  const auto block = static_cast<uint64_t>(l.code_layout(0).block);
+  const uint64_t n = static_cast<uint64_t>(rows.rows()) *
+                     ((static_cast<uint64_t>(rows.back()) + block - 1) / block);
+  Push push;
+  push.add(l.in(1)).add(l.out(0)).table(l.table(words));
+  l.push_step_words(push);
+  push.u32(l.count_word(1, axis)).u32(n);
+  push.u32(static_cast<uint64_t>(rows[axis])).u32(static_cast<uint64_t>(state[axis]));
+  push.u32(static_cast<uint64_t>(state.elements(axis + 1, state.rank() - 1)));
+  push.u32(static_cast<uint64_t>(rows.back())).u32(l.node());
+  // One subgroup looks at the position also where there is nothing to write.
+  const auto elements = static_cast<double>(rows.elements());
+  l.dispatch(
+      of_type(l.type(), shader::write_codes_f32, shader::write_codes_f16, shader::write_codes_bf16),
+      {}, push, l.over_rows(std::max<uint64_t>(n, 1)), elements * 20,
+      elements * (2 * l.element_bytes() + 1));
+}
+
+// Offsets inside codes have 32 bits.
+const char* write_refusal(const NodeView& node) {
+  const device::Operand& state = node.query.inputs[0];
+  return state.encoding.is_plain() || state.bytes() <= UINT32_MAX
+             ? nullptr
+             : "The codes of the state have more than 2^32 bytes.";
+}
+
 void write_rows(Launch& l) {
+  if (l.is_encoded(0)) {
+    return write_codes(l);
+  }
   const Shape& state = l.in_shape(0);
   const Shape& rows = l.in_shape(1);
   const int axis = positive_axis(l.attributes<WriteRowsAttributes>().axis(), state.rank());
@@ -192,7 +226,7 @@ BOWLINE_VULKAN_KERNEL(broadcast_to, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(expand, .launch = broadcast_to);
 BOWLINE_VULKAN_KERNEL(copy, .launch = copy);
 BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
-BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows);
+BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows, .refusal = write_refusal, .encoded = 0b1);
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
 
 }  // namespace bowline::vulkan

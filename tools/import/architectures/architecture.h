@@ -19,10 +19,11 @@ struct BuildOptions {
   // (optional) Of the classes, in their order; else those of the source.
   std::vector<std::string> labels = {};
   std::optional<DType> dtype = {};  // of the weights; none: as the source has them
-  DType kv_dtype = DType::f32;      // of the cache of keys and values
-  std::string pooling = {};         // "mean", "cls" or "max"; empty: that of the source
-  bool multi_label = false;         // any number of classes each
-  double label_smoothing = 0;       // of the loss of classes
+  DType kv_dtype =
+      DType::f32;  // of the cache of keys and values; i8: codes with a scale for each row of a head
+  std::string pooling = {};    // "mean", "cls" or "max"; empty: that of the source
+  bool multi_label = false;    // any number of classes each
+  double label_smoothing = 0;  // of the loss of classes
   // Tensors of the source that are tied though it does not say so; their bytes must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
   bool dropout = false;  // the loss has that of the config, but for that of attention weights

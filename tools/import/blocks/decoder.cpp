@@ -23,12 +23,15 @@ struct Site {
 class Decoder {
  public:
   Decoder(Model& model, Weights& weights, const DecoderParts& parts, DType kv_dtype)
-      : model_(model), p_(parts), s_(parts.sizes), dtype_(weights.dtype()), kv_dtype_(kv_dtype) {
-    const std::vector<int64_t> row = {kFirstRows, s_.kv_heads, s_.head_dim};
-    for (const auto& [name, cache] : {std::pair("cache.{}.k", &keys_), {"cache.{}.v", &values_}}) {
-      *cache =
-          weights.fresh_list(name, s_.layers, row, Init::zeros(), StorageRole::kv_cache, kv_dtype);
-    }
+      : model_(model),
+        p_(parts),
+        s_(parts.sizes),
+        dtype_(weights.dtype()),
+        kv_dtype_(kv_dtype == DType::i8 ? dtype_ : kv_dtype) {
+    const std::vector<int64_t> rows = {kFirstRows, s_.kv_heads, s_.head_dim};
+    const std::string_view encoding = kv_dtype == DType::i8 ? "int8 block row" : "plain";
+    keys_ = weights.caches("cache.{}.k", s_.layers, rows, kv_dtype_, encoding);
+    values_ = weights.caches("cache.{}.v", s_.layers, rows, kv_dtype_, encoding);
   }
 
   Status add_loss(bool dropout) {

@@ -269,11 +269,18 @@ Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init 
   return made.ok() ? Weight{made.value(), chosen} : Weight{};
 }
 
-Weight Weights::fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
-                           Init init, StorageRole role, DType dtype) {
-  Result<ParameterList> made =
-      model_.parameters(name, static_cast<int>(count), shape, init, role, dtype);
+Weight Weights::caches(const std::string& name, int64_t count, std::vector<int64_t> shape,
+                       DType dtype, std::string_view encoding) {
+  Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), shape,
+                                                 Init::zeros(), StorageRole::kv_cache, dtype);
   fail(made.status());
+  const auto zeros = [](uint64_t, std::span<std::byte> out) -> Status {
+    std::ranges::fill(out, std::byte{0});
+    return {};
+  };
+  for (int64_t i = 0; i < count && made.ok() && encoding != "plain"; ++i) {
+    fail(model_.set_source(numbered(name, i), zeros, encoding));
+  }
   return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
 }
 

@@ -46,8 +46,9 @@ class Weights {
   // What the source has not.
   Weight fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
-  Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape, Init init,
-                    StorageRole role, DType dtype);
+  // Caches of zeros, as Model::quantize() has the encoding.
+  Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
+                std::string_view encoding);
   // A second name of `other`, whose tensor the source may have too: then its bytes must be the same. `declares` is what says so
   // ("\"tie_word_embeddings\" of config.json").
   Weight tied(const std::string& name, const Weight& other, const std::string& other_name,

@@ -1,0 +1,70 @@
+//! variants T=f32,f16,bf16
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Rows as those of write_rows.comp, into codes of 8 bits (Encoding::takes_rows): one subgroup per block of a row of the last axis,
+//   scale = max |x| / 127, code = x / scale to nearest even; a block with a number that is not finite is zeros.
+#define BYTES_1
+#include "common.glsl"
+#include "cells.glsl"
+#include "codes.glsl"
+#include "step_write_rows.glsl"
+#include "bad_index.glsl"
+#include "count.glsl"
+
+layout(push_constant, scalar) uniform Push {
+  Elements rows;
+  Cells codes;
+  CodeTable table;
+  STEP_WORDS
+  uint at_count;
+  uint n;        // blocks of all rows
+  uint most;     // rows
+  uint size;     // rows of the state
+  uint inner;    // rows of codes in one of these
+  uint columns;  // of a row of codes
+  uint node;
+} p;
+
+const uint kInfinityBits = 0x7F800000u;
+
+void main() {
+  const uint count = extent(p.step, p.at_count, p.most);
+  const uint position = step_position;
+  if (position > p.size - count) {
+    if (subgroup_index() == 0 && subgroupElect()) {
+      const uint behind = max(count, 1u) - 1;
+      bad_index(p.step, p.node, int(min(position, 0x7FFFFFFFu - behind) + behind));
+    }
+    return;
+  }
+  if (subgroup_index() >= p.n) {
+    return;
+  }
+  const uint block = p.table.block;
+  const uint in_a_row = (p.columns + block - 1) / block;
+  const uint from = subgroup_index() / in_a_row;
+  const uint number = subgroup_index() - from * in_a_row;
+  const uint row = from / p.inner;
+  if (row % p.most >= count) {
+    return;
+  }
+  const uint first = number * block;
+  const uint end = min(first + block, p.columns);
+  uint most = 0;  // bits of |x|: they are ordered as the numbers are, and NaN comes last
+  for (uint c = first + gl_SubgroupInvocationID; c < end; c += gl_SubgroupSize) {
+    most = max(most, floatBitsToUint(read(p.rows, from * p.columns + c)) & 0x7FFFFFFFu);
+  }
+  most = subgroupMax(most);
+  const float scale = most < kInfinityBits ? uintBitsToFloat(most) / 127 : 0;
+  const uint to = (row / p.most * p.size + position + row % p.most) * p.inner + from % p.inner;
+  const uint begin = to * p.table.row_bytes + number * p.table.block_bytes;
+  for (uint c = first + gl_SubgroupInvocationID; c < end; c += gl_SubgroupSize) {
+    const float x = read(p.rows, from * p.columns + c);
+    const int code = scale == 0 ? 0 : int(clamp(roundEven(x / scale), -128.0, 127.0));
+    p.codes.v[begin + c - first] = uint8_t(uint(code) & 255u);
+  }
+  if (subgroupElect()) {
+    const uint at = p.table.scales_at + to * p.table.scale_row + number * p.table.scale_block;
+    p.table.scales.v[at / 4] = floatBitsToUint(scale);
+  }
+}
