@@ -198,12 +198,16 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
                          std::span<const StepValue> steps, std::span<const Tensor> overrides) {
   const graph::Running running(*model_);
   BOWLINE_TRY(prepare());
-  if (fused_ && !std::ranges::all_of(steps, graph::fusion_allows)) {
+  BOWLINE_ASSIGN(Entry * entry, entry_for(entry_point, inputs));
+  const auto is_right = [&](const StepValue& value) {
+    return graph::fusion_allows(value) && entry->steps.has(value);
+  };
+  if (fused_ && !std::ranges::all_of(steps, is_right)) {
     may_fuse_ = false;
     entries_.clear();
     BOWLINE_TRY(prepare());
+    BOWLINE_ASSIGN(entry, entry_for(entry_point, inputs));
   }
-  BOWLINE_ASSIGN(Entry* const entry, entry_for(entry_point, inputs));
   const plan::Plan& plan = entry->forward.plan();
   entry->steps.reset();
   for (const StepValue& value : steps) {

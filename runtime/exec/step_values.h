@@ -30,6 +30,7 @@ class StepValues {
   }
   // Errors  bad_argument: there is no such word, it was given before, or its type does not hold the number.
   Status give(const StepValue& value);
+  bool has(const StepValue& value) const { return layout_.find(value.name) != nullptr; }
   // Errors  bad_argument: a record of the plan reads a word that nobody gives: it has no default, and none writes it.
   Status check(const plan::Plan& plan) const;
 

@@ -3,7 +3,9 @@
 namespace bowline::graph {
 
 Result<bool> fuse(Graph& graph, const device::OpenDevice& device) {
+  const bool dropped = drop_what_trains(graph);
   BOWLINE_ASSIGN(bool any, fuse_convolutions(graph, device));
+  any = any || dropped;
   for (Node& node : graph.nodes) {
     if (node.repeat) {
       BOWLINE_ASSIGN(const bool inside, fuse(*node.repeat->body, device));

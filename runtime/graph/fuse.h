@@ -13,6 +13,10 @@ Result<bool> fuse(Graph& graph, const device::OpenDevice& device);
 // Whether a fused graph is right in a run that gives this step word.
 bool fusion_allows(const StepValue& value);
 
+// rewrites/training.cpp: leaves out the nodes that do something only while `training` is not 0 (OpDef::only_trains), in bodies too.
+// Returns whether there were any.
+bool drop_what_trains(Graph& graph);
+
 // rewrites/convolution.cpp: Conv, BatchNorm and, if they follow, Add and Clip or Relu become FusedConv, with the channels last from one
 // to the next. Right only while `training` is 0: the running statistics are read, and written no more.
 Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);

@@ -54,6 +54,7 @@ extern const OpDef op_dropout;
 const OpDef op_dropout{
     .name = "Dropout",
     .in_place = {{0, 0}},
+    .only_trains = true,
     .infer = infer,
     .counted = counted::elementwise,
     .gradient = gradient,

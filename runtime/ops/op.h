@@ -311,6 +311,9 @@ struct OpDef {
   bool reads_counts = false;
   // (optional) What MaskTail is: found by op_with().
   bool masks_tail = false;
+  // (optional) Of one input and one output, which are the same while the step word `training` is 0: a plan that only runs leaves
+  // the node out (graph/fuse.h).
+  bool only_trains = false;
   Status (*infer)(InferContext& c) = nullptr;
   // (optional) Which axes of the outputs are counted, and what that asks of the inputs. Null: a node with a counted input is
   // refused.

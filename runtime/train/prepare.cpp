@@ -1,4 +1,5 @@
 // The plans of a trainer: accumulate (forward, backward, gradients), update (clip, optimizer) and evaluate.
+#include "graph/fuse.h"
 #include "graph/precision.h"
 #include "graph/updates.h"
 #include "model/checksum.h"
@@ -293,6 +294,7 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
     BOWLINE_TRY(check_gradients(set.training.graph, staged));
     p.dynamic_scale =
         p.dynamic_scale || (options_.precision.loss_scale == 0 && has_f16(set.training.graph));
+    graph::drop_what_trains(evaluated);
     plan::derive_copies(evaluated, staged);
     set.training.backward_begin =
         plan::derive_copies(set.training.graph, staged, set.training.backward_begin);

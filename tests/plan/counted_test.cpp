@@ -521,16 +521,20 @@ TEST(CountedRules, AreThereForEveryOperatorOfAFile) {
 TEST(CountedRules, ADimIsNoStepWord) {
   const Device cpu = open_test_device("cpu");
   Model m;
-  ASSERT_OK(m.dim("seed", {.counted = true}));
+  ASSERT_OK(m.dim("position", {.counted = true}));
+  const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
   GraphBuilder g(m, "g");
-  g.output("y", g.op("Dropout", {g.input("x", DType::f32, {"seed"})}));
+  const Value rows = g.input("rows", DType::f32, {"position", 2});
+  g.output("y", g.op("WriteRows", {g.parameter(state), rows}, {{"axis", 0}}));
   ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
   ASSERT_OK(m.to(cpu));
-  const Status refused = Session::create(m, cpu, "g", std::vector<BoundDim>{{"seed", 4}}).status();
+  const Status refused =
+      Session::create(m, cpu, "g", std::vector<BoundDim>{{"position", 4}}).status();
   EXPECT_EQ(refused.code(), Code::bad_argument);
   EXPECT_EQ(refused.message(),
-            "Dim \"seed\" is counted, but Dropout has a step word of this name.\n"
-            "- While planning node 0 (Dropout).");
+            "Dim \"position\" is counted, but WriteRows has a step word of this name.\n"
+            "- While planning node 0 (WriteRows).");
 }
 
 TEST(CountedRules, ADimIsDeclaredOnce) {

@@ -105,6 +105,73 @@ TEST_P(AdapterDropout, IsOffOutsideOfTraining) {
   EXPECT_NEAR(must(t.evaluate(lm.data(7))), loss[0], 1e-5);
 }
 
+std::vector<std::string> operators(const SegmentInfo& segment) {
+  std::vector<std::string> out;
+  for (const RecordInfo& r : segment.records) {
+    out.push_back(r.op);
+  }
+  return out;
+}
+
+const SegmentInfo& segment_of(const PlanInfo& plan, std::string_view name) {
+  return *std::ranges::find(plan.segments, name, &SegmentInfo::name);
+}
+
+// A plan that only runs is that of an adapter without dropout, until a run is told that it trains.
+TEST_P(AdapterDropout, CostsNothingInPlansThatOnlyRun) {
+  std::vector<std::vector<std::string>> runs, evaluations;
+  for (const float rate : {0.0f, kRate}) {
+    TinyLm lm = tiny_lm(3, 0);
+    must(lm.model.add_adapter("ad", options(rate)));
+    ASSERT_OK(lm.model.to(device_));
+    Session session = must(Session::create(lm.model, device_, "loss", lm.dims()));
+    runs.push_back(operators(must(session.describe()).segments[0]));
+    Trainer t = must(Trainer::create(lm.model, device_, adamw(lm)));
+    const PlanInfo plan = must(t.describe());
+    evaluations.push_back(operators(segment_of(plan, "forward")));
+    EXPECT_EQ(std::ranges::count(operators(segment_of(plan, "accumulate")), "Dropout"),
+              rate == 0 ? 2 : 4)
+        << "that of the model and that of the adapter, forward and backward";
+  }
+  EXPECT_EQ(std::ranges::count(runs[0], "Dropout"), 0);
+  EXPECT_EQ(runs[1], runs[0]);
+  EXPECT_EQ(evaluations[1], evaluations[0]);
+}
+
+TEST_P(AdapterDropout, IsThereInARunThatTrains) {
+  Model m = one_linear();
+  must(m.add_adapter("ad", options(kRate)));
+  Floats b(6, 1);
+  ASSERT_OK(m.set_value("w.q.ad.lora_b", tensor("", {3, 2}, b)));
+  ASSERT_OK(m.to(device_));
+  Session s = must(Session::create(m, device_, "loss", std::vector<BoundDim>{{"rows", 5}}));
+  Floats x(20, 1), loss(1);
+  const Tensor in = tensor("x", {5, 4}, x), out = tensor("loss", {}, loss);
+  const auto run = [&](const std::vector<StepValue>& steps) {
+    EXPECT_OK(s.run({&in, 1}, {&out, 1}, steps));
+    return loss[0];
+  };
+  const float plain = run({});
+  EXPECT_EQ(s.counters().plan_builds, 1u);
+  EXPECT_NE(run({{"training", 1}, {"seed", 4}}), plain);
+  EXPECT_NE(run({{"training", 1}, {"seed", 5}}), plain);
+  EXPECT_EQ(run({{"training", 0}}), plain);
+  EXPECT_EQ(s.counters().plan_builds, 2u);
+}
+
+// The words of the node are known, whatever they are.
+TEST_P(AdapterDropout, ItsWordsAreKnownInARun) {
+  Model m = one_linear();
+  must(m.add_adapter("ad", options(kRate)));
+  ASSERT_OK(m.to(device_));
+  Session s = must(Session::create(m, device_, "loss", std::vector<BoundDim>{{"rows", 5}}));
+  Floats x(20, 1), loss(1);
+  const Tensor in = tensor("x", {5, 4}, x), out = tensor("loss", {}, loss);
+  EXPECT_OK(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"training", 0}, {"seed", 4}}));
+  EXPECT_EQ(s.run({&in, 1}, {&out, 1}, std::vector<StepValue>{{"sead", 4}}).message().substr(0, 31),
+            "There is no step word \"sead\" he");
+}
+
 TEST(AdapterDropoutFiles, AFileKeepsIt) {
   const std::string path = format("{}/dropout_adapter.bowline", testing::TempDir());
   TinyLm lm = tiny_lm(3, 0), other = tiny_lm(3, 0);
