@@ -812,7 +812,7 @@ class Model {
   // Gives the storages of the parameters that match `pattern` (as tie_numbered(), without "{}") so many rows along their first axis,
   // once each: rows behind them are cut, new ones begin as materialize(seed) draws `init`. Moments get zeros there, masters the new
   // values. Errors  bad_argument: nothing matches; a view, or an operator of an entry point, does not take the new shape; the storage
-  // is encoded or has no rows.
+  // has no rows, or is codes: but those of an int8 cache, whose new rows are zeros.
   Result<ResizeReport> resize(std::string_view pattern, int64_t rows, Init init = Init::zeros(),
                               uint64_t seed = 0);
   // Adapters. Linear, Embedding and MatMul add weight * alpha / rank * B A to the matrices that an adapter changes, without
@@ -1233,9 +1233,11 @@ class Session {
 
   // A run with the device's clock around every node, in the order of execution. Nodes do not overlap then, so it takes
   // longer than run(). Errors  unsupported: the device has no clock. bad_argument: another profile runs on it.
-  Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs);
+  Result<std::vector<NodeTime>> profile(std::span<const Tensor> inputs,
+                                        std::span<const StepValue> steps = {});
   Result<std::vector<NodeTime>> profile(std::string_view entry_point,
-                                        std::span<const Tensor> inputs);
+                                        std::span<const Tensor> inputs,
+                                        std::span<const StepValue> steps = {});
 
   // Arena, io and backend are 0 while there is no plan: after planning failed, until run() plans again.
   MemoryReport memory() const;

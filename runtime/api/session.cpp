@@ -52,13 +52,16 @@ MemoryReport Session::memory() const {
 Counters Session::counters() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.counters(); });
 }
-Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs) {
-  return guarded(state_, "session", [&](exec::SessionState& s) { return s.profile({}, inputs); });
+Result<std::vector<NodeTime>> Session::profile(std::span<const Tensor> inputs,
+                                               std::span<const StepValue> steps) {
+  return guarded(state_, "session",
+                 [&](exec::SessionState& s) { return s.profile({}, inputs, steps); });
 }
 Result<std::vector<NodeTime>> Session::profile(std::string_view entry_point,
-                                               std::span<const Tensor> inputs) {
+                                               std::span<const Tensor> inputs,
+                                               std::span<const StepValue> steps) {
   return guarded(state_, "session",
-                 [&](exec::SessionState& s) { return s.profile(entry_point, inputs); });
+                 [&](exec::SessionState& s) { return s.profile(entry_point, inputs, steps); });
 }
 Result<PlanInfo> Session::describe() const {
   return guarded(state_, "session", [](const exec::SessionState& s) { return s.describe(); });

@@ -243,11 +243,12 @@ Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entr
 }
 
 Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_view> entry_point,
-                                                    std::span<const Tensor> inputs) {
+                                                    std::span<const Tensor> inputs,
+                                                    std::span<const StepValue> steps) {
   BOWLINE_TRY(prepare());
-  BOWLINE_ASSIGN(const Entry* const entry, entry_for(entry_point, inputs));
   BOWLINE_ASSIGN(const Clock clock, Clock::start(device_));
-  BOWLINE_TRY(run(entry_point, inputs, {}, {}));
+  BOWLINE_TRY(run(entry_point, inputs, {}, steps));
+  BOWLINE_ASSIGN(const Entry* const entry, entry_for(entry_point, inputs));
   std::vector<NodeTime> times;
   clock.add(entry->forward, times);
   return times;

@@ -23,7 +23,8 @@ class SessionState final : public graph::User {
              std::span<const Tensor> outputs, std::span<const StepValue> steps,
              std::span<const Tensor> overrides = {});
   Result<std::vector<NodeTime>> profile(std::optional<std::string_view> entry_point,
-                                        std::span<const Tensor> inputs);
+                                        std::span<const Tensor> inputs,
+                                        std::span<const StepValue> steps);
   void leave_device() override;
   MemoryReport memory() const;
   Counters counters() const { return counters_; }

@@ -116,6 +116,19 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), USAGE,
                     "label admin stands twice")
 
+    def test_caches_of_codes(self):
+        """They stay codes in the file and where tokens are made: 4 rows of one head of 8."""
+        self.expect(self.call("llama3", "--kv-dtype", "int8"), OK)
+        storages = json.loads(self.expect(run("inspect", self.out, "-o", "json"), OK).stdout)["storages"]
+        caches = [s for s in storages if s["role"] == "kv_cache"]
+        self.assertEqual({s["encoding"] for s in caches}, {"int8 block 8 axis -1 scale f32"})
+        self.assertEqual({s["bytes"] for s in caches}, {4 * (8 + 4)})
+        self.expect(run("verify", self.out), OK)
+        profiled = run("profile", self.out, "--entry", "decode", "--dim", "kv_length=16", "--steps", 1, "--device", "cpu", "--input",
+                       "tokens=zeros")
+        self.expect(profiled, OK, "WriteRows")
+        self.expect(self.call("llama3", "--kv-dtype", "int4", "--force"), USAGE, "int4")
+
     def test_what_is_wrong_leaves_no_file(self):
         self.expect(self.call("llama", "--tie", "model.norm.weight", "lm_head.weight"), USAGE, "values differ")
         self.expect(self.call("llama", "--task", "embed"), BAD_FILE, "A decoder generates")

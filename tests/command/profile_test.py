@@ -2,11 +2,14 @@
 """bowline profile: every node has a time, on every device that computes; the trace is what Chrome reads."""
 
 import json
+import os
 import pathlib
 import unittest
 
 import harness
-from harness import OK, USAGE, run
+from harness import FAILED, OK, USAGE, run
+
+MAKE_DECODER = os.environ["MAKE_DECODER"]
 
 
 class Profile(harness.Case):
@@ -39,6 +42,27 @@ class Profile(harness.Case):
             self.assertLessEqual({"CrossEntropy", "AttentionGrad"}, ops["accumulate"])
             self.assertIn("AdamW", ops["update"])
         self.assertEqual(self.model.read_bytes(), before)
+
+    def test_a_generating_model(self):
+        """A run writes the last rows of caches that are full."""
+        lm = self.folder / "lm.bowline"
+        self.expect(run(lm, "vocabulary=256", "context=64", program=MAKE_DECODER), OK)
+        before = lm.read_bytes()
+        for device in harness.real_devices():
+            for entry, dims in (("decode", ()), ("prefill", ("--dim", "rows=16"))):
+                done = run("profile", lm, "--entry", entry, "--dim", "kv_length=48", *dims, "--steps", 2, "--device", device,
+                           "-o", "json")
+                result = json.loads(self.expect(done, OK).stdout)
+                self.assertEqual(result["entry"], entry)
+                # Keys and values of each layer are one iteration of a Repeat.
+                self.assertEqual([n["count"] for n in result["nodes"] if n["op"] == "WriteRows"], [3, 3])
+                self.assertIn("Attention", {n["op"] for n in result["nodes"]})
+        self.assertEqual(lm.read_bytes(), before)
+        decode = ("profile", lm, "--entry", "decode", "--device", "cpu", "--dim", "kv_length=48")
+        self.expect(run(*decode, "--step", "position=47"), OK)
+        self.expect(run(*decode, "--step", "position=48"), FAILED, "WriteRows")
+        self.expect(run(*decode, "--step", "position"), USAGE, "NAME=NUMBER")
+        self.expect(run(*decode, "--step", "place=3"), FAILED, "place")
 
     def test_16_bits(self):
         for arguments in ((), ("--train",)):

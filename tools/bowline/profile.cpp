@@ -26,6 +26,7 @@ struct ProfileOptions {
   std::string format = "text";
   std::string compute = "f32";
   std::vector<std::string> inputs;
+  std::vector<std::string> steps_given;
   DimFlags dims;
   uint64_t memory_budget = 0;
   int steps = 5;
@@ -153,6 +154,7 @@ class Profiling {
       return fail_flags(inputs.status());
     }
     BOWLINE_ASSIGN(const Device device, open_device(o_.device, 0, o_.memory_budget));
+    BOWLINE_TRY(fill_caches(model, inputs.value()));
     BOWLINE_TRY(model.to(device));
     BOWLINE_ASSIGN(const Measured m, o_.train ? train(model, device, inputs.value())
                                               : forward(model, device, inputs.value()));
@@ -169,7 +171,40 @@ class Profiling {
     BOWLINE_ASSIGN(entry_, entry_point(info, entry));
     BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info));
     BOWLINE_TRY(o_.trace.empty() ? Status() : check_new(o_.trace, o_.force));
+    BOWLINE_ASSIGN(steps_, steps_of(o_.steps_given));
     return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
+  }
+
+  // A generating entry point writes the last rows of caches that are full: they get as many rows as the dim "kv_length" has, and the
+  // run writes those of the dim "rows", or one. The names are those of text::Generator.
+  Status fill_caches(Model& model, const Inputs& inputs) {
+    const auto length = [&](std::string_view dim, int64_t otherwise) {
+      const auto found = std::ranges::find(inputs.lengths, dim, &BoundDim::name);
+      return found == inputs.lengths.end() ? otherwise : found->value;
+    };
+    BOWLINE_ASSIGN(const std::string caches, written_caches(model));
+    const int64_t context = length("kv_length", 0);
+    if (caches.empty() || context == 0) {
+      return {};
+    }
+    BOWLINE_TRY(model.resize(caches, context).status());
+    if (std::ranges::find(steps_, "position", &StepValue::name) == steps_.end()) {
+      steps_.emplace_back("position", context - std::min(context, length("rows", 1)));
+    }
+    return {};
+  }
+
+  // Those that the entry point writes, as a pattern.
+  Result<std::string> written_caches(const Model& model) const {
+    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    std::vector<std::string> names;
+    for (const ParameterInfo& p : info.parameters) {
+      const bool written = std::ranges::find(entry_.updates, p.tie) != entry_.updates.end();
+      if (written && info.storages[p.tie].role == StorageRole::kv_cache) {
+        names.push_back(p.name);
+      }
+    }
+    return names.empty() ? std::string() : fmt::format("{{{}}}", fmt::join(names, ","));
   }
 
   Result<Measured> measure_with(const Subject& subject) const {
@@ -186,8 +221,8 @@ class Profiling {
     const BoundEntryPoint entry{entry_.name, inputs.dims, compute_of(o_.compute)};
     BOWLINE_ASSIGN(Session session, Session::create(model, device, std::span(&entry, 1)));
     const std::vector<Tensor> tensors = inputs.tensors();
-    return measure_with(
-        {[&] { return session.run(tensors, {}); }, [&] { return session.profile(tensors); }});
+    return measure_with({[&] { return session.run(tensors, {}, steps_); },
+                         [&] { return session.profile(tensors, steps_); }});
   }
 
   Result<Measured> train(Model& model, const Device& device, Inputs& inputs) const {
@@ -240,6 +275,7 @@ class Profiling {
 
   const ProfileOptions& o_;
   EntryPointInfo entry_;
+  std::vector<StepValue> steps_;
 };
 
 }  // namespace
@@ -254,6 +290,10 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_flag("--train", o->train, "A training step (AdamW) of --entry, by default of loss");
   verb->add_option("--input", o->inputs,
                    std::string(kInputHelp) + "; those not given are random:1");
+  verb->add_option("--step", o->steps_given,
+                   std::string(kStepHelp) +
+                       "; a cache is full, with the rows of the run as its last ones, unless "
+                       "position says where they go");
   add_dims(verb, o->dims);
   add_compute(verb, o->compute, "What activations and the copies of the weights are in");
   add_device(verb, o->device);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -49,28 +48,6 @@ Result<std::map<std::string, std::string>> files_of(const RunOptions& o,
     BOWLINE_TRY(check_new(path, o.force));
   }
   return files;
-}
-
-// The names lie in the flags.
-Result<std::vector<StepValue>> steps_of(const std::vector<std::string>& flags) {
-  std::vector<StepValue> out;
-  for (const std::string& flag : flags) {
-    const size_t equals = flag.find('=');
-    const std::string_view name = std::string_view(flag).substr(0, equals);
-    const char* const end = flag.data() + flag.size();
-    const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
-    const auto read = [&](auto& number) {
-      const auto [stop, error] = std::from_chars(begin, end, number);
-      return error == std::errc() && stop == end;
-    };
-    uint64_t whole = 0;
-    double real = 0;
-    const bool is_whole = read(whole);
-    BOWLINE_REQUIRE(!name.empty() && (is_whole || read(real)),
-                    "--step \"{}\" is not of the form NAME=NUMBER.", flag);
-    out.push_back(is_whole ? StepValue(name, whole) : StepValue(name, real));
-  }
-  return out;
 }
 
 struct Summary {
@@ -242,9 +219,7 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option(
       "--output", o->outputs,
       "NAME=@file.npy, or NAME=@file.txt for numbers as text; the others are only summarised");
-  verb->add_option(
-      "--step", o->steps,
-      "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim");
+  verb->add_option("--step", o->steps, kStepHelp);
   add_changes(verb, o->changes);
   add_dims(verb, o->dims);
   add_device(verb, o->device);

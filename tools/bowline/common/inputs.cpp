@@ -16,6 +16,9 @@ const char* const kInputHelp =
     "NAME=zeros, "
     "NAME=ones or NAME=random:SEED";
 
+const char* const kStepHelp =
+    "NAME=NUMBER of a step word, such as training=1 for Dropout, or of a counted dim";
+
 namespace {
 
 template <class T>
@@ -214,6 +217,27 @@ Result<Inputs> make_inputs(const EntryPointInfo& entry, const std::vector<std::s
     }
   }
   return inputs;
+}
+
+Result<std::vector<StepValue>> steps_of(const std::vector<std::string>& flags) {
+  std::vector<StepValue> out;
+  for (const std::string& flag : flags) {
+    const size_t equals = flag.find('=');
+    const std::string_view name = std::string_view(flag).substr(0, equals);
+    const char* const end = flag.data() + flag.size();
+    const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
+    const auto read = [&](auto& number) {
+      const auto [stop, error] = std::from_chars(begin, end, number);
+      return error == std::errc() && stop == end;
+    };
+    uint64_t whole = 0;
+    double real = 0;
+    const bool is_whole = read(whole);
+    BOWLINE_REQUIRE(!name.empty() && (is_whole || read(real)),
+                    "--step \"{}\" is not of the form NAME=NUMBER.", flag);
+    out.push_back(is_whole ? StepValue(name, whole) : StepValue(name, real));
+  }
+  return out;
 }
 
 }  // namespace bowline::command
