@@ -117,7 +117,7 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
   std::erase_if(storages, [&](const Chosen& entry) {
     const Storage& row = table.storages[entry.tie];
     const Encoding wanted = encoding.for_shape(row.shape);
-    if (!row.encoding.is_plain()) {
+    if (!row.encoding.is_plain() && row.role != Role::kv_cache) {
       if (row.encoding != wanted && failed.ok()) {
         failed = Status(Code::bad_argument,
                         format("\"{}\" is stored as {}, not {}; dequantize() gives it numbers.",

@@ -149,11 +149,13 @@ TEST_P(Generation, DrawnTokensFollowFromTheSeed) {
 TEST_P(Generation, AnInt8CacheIsAThirdOfTheBytes) {
   shape_.int8_cache = true;
   Model model = decoder_model(shape_);
-  ASSERT_OK(model.to(device_));
-  Generator g = must(Generator::create(model, device_, {.context = 128}));
+  const Device own = open_test_device(GetParam());
+  ASSERT_OK(model.to(own));
+  Generator g = must(Generator::create(model, own, {.context = 128}));
   ASSERT_OK(g.feed(some_ids(40, shape_.vocabulary)));
   const Ids drawn = answer(g, 60);
-  const Floats logits = recomputed(model, device_, {g.tokens().begin(), g.tokens().end()}, 300);
+  EXPECT_EQ(g.memory().predicted_bytes, own.counters().live_bytes);
+  const Floats logits = recomputed(model, own, {g.tokens().begin(), g.tokens().end()}, 300);
   for (size_t i = 0; i < drawn.size(); ++i) {
     const auto row = logits.begin() + static_cast<ptrdiff_t>(39 + i) * 300;
     // Roundings to codes may exchange two tokens that are as likely.
