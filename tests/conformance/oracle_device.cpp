@@ -140,7 +140,8 @@ class OracleDevice : public device::Device {
   static void store_codes(OracleRecording& r, const Operand& o, uint32_t iteration,
                           std::span<const double> values) {
     const auto [slot, place] = place_of_codes(r, o, iteration);
-    const std::vector<float> numbers(values.begin(), values.end());
+    const std::span<const double> all = values.first(static_cast<size_t>(o.shape.elements()));
+    const std::vector<float> numbers(all.begin(), all.end());
     std::vector<std::byte> bytes(o.encoding.bytes(o.dtype, o.shape));
     o.encoding.encode(numbers, o.dtype, o.shape, bytes);
     const CodeLayout l = *o.encoding.layout(o.shape);
