@@ -219,6 +219,14 @@ class Interchange(harness.Case):
                     self.assertEqual(written.keys.get(key), value, key)
         self.nothing_is_left("out")
 
+    def test_a_model_without_a_tokenizer_says_so(self):
+        model = self.imported(FIXTURES / "llama")
+        self.expect(self.export(model, "gguf"), OK, "The file has no tokenizer")
+        self.assertEqual(Gguf(self.out).keys["tokenizer.ggml.model"], "none")
+        again = self.folder / "again.bowline"
+        self.expect(run("import", self.out, "--out", again), OK, "no tokenizer")
+        self.expect(run("tokenize", again, "a"), FAILED, "tokenizer")
+
     def test_codes_are_those_of_the_package(self):
         for encoding in ("q8_0", "q4_0"):
             with self.subTest(encoding):

@@ -30,20 +30,12 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 }  // namespace bowline::cpu
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-// GCC warns about its own header: what _mm512_undefined_epi32 gives is on purpose not initialised.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 
+#include "compute/x86.h"
 #include "core/float16.h"
 
 #define BOWLINE_VNNI \

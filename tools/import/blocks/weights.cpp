@@ -232,7 +232,7 @@ Weight Weights::one(const std::string& name, std::vector<int64_t> shape) {
 
 Weight Weights::list(const std::string& name, int64_t count, std::vector<int64_t> shape) {
   if (options_.skeleton) {
-    return fresh_list(name, count, std::move(shape), Init::zeros(), StorageRole::weight, dtype_);
+    return fresh_list(name, count, std::move(shape), StorageRole::weight, dtype_);
   }
   std::vector<Tensor*> tensors;
   for (int64_t i = 0; i < count && status_.ok(); ++i) {
@@ -269,19 +269,25 @@ Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init 
   return made.ok() ? Weight{made.value(), chosen} : Weight{};
 }
 
+Weight Weights::fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
+                           StorageRole role, DType dtype) {
+  Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), std::move(shape),
+                                                 Init::zeros(), role, dtype);
+  fail(made.status());
+  return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
+}
+
 Weight Weights::caches(const std::string& name, int64_t count, std::vector<int64_t> shape,
                        DType dtype, std::string_view encoding) {
-  Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), shape,
-                                                 Init::zeros(), StorageRole::kv_cache, dtype);
-  fail(made.status());
+  Weight made = fresh_list(name, count, std::move(shape), StorageRole::kv_cache, dtype);
   const auto zeros = [](uint64_t, std::span<std::byte> out) -> Status {
     std::ranges::fill(out, std::byte{0});
     return {};
   };
-  for (int64_t i = 0; i < count && made.ok() && encoding != "plain"; ++i) {
+  for (int64_t i = 0; i < count && status_.ok() && encoding != "plain"; ++i) {
     fail(model_.set_source(numbered(name, i), zeros, encoding));
   }
-  return made.ok() ? Weight{std::move(made).value(), dtype} : Weight{};
+  return made;
 }
 
 Weight Weights::tied(const std::string& name, const Weight& other, const std::string& other_name,

@@ -85,6 +85,8 @@ class Weights {
   Status check_unexpected() const;
   // Gives what the tensor has to its parameter, of this dtype. It comes before the graphs: those of one list are codes together.
   void fill(const Tensor& tensor, DType dtype);
+  Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
+                    StorageRole role, DType dtype);
 
   const Source& source_;
   const BuildOptions& options_;
