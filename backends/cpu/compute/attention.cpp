@@ -275,11 +275,13 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
   }
 }
 
-// Rows of a block in f32: where they lie, or in `scratch`.
-struct BlockRows {
-  const float* data;
-  size_t row;
+template <class T>
+struct Rows {
+  const T* data;
+  size_t row;  // elements from one to the next
 };
+// Rows of a block in f32: where they lie, or in `scratch`.
+using BlockRows = Rows<float>;
 
 template <class T>
 BlockRows block_rows(const T* x, size_t row, size_t rows, size_t dim,
@@ -402,58 +404,9 @@ void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
 }
 
 // The only query of a head, without a mask: vectors lie along the channels, so that no lane is empty and keys and values are read where
-// they lie.
-template <class T>
+// they lie; codes are decoded a block at a time.
+template <bool kCodes, class T>
 void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* scratch) {
-  const FloatTag d;
-  const AttentionShape& s = job.shape;
-  const size_t kv_head = head / (s.heads / s.kv_heads);
-  float* const q = scratch;
-  float* const out = q + s.dim;
-  float* const p = out + s.dim;
-  const T* const from = at(job.q, batch, head, 0);
-  const FloatVector scale = hn::Set(d, s.scale);
-  for_vectors(s.dim, [=](size_t i, auto part) HWY_ATTR {
-    part.store(hn::Mul(part.load(from + i), scale), q + i);
-    part.store(hn::Zero(d), out + i);
-  });
-  float max = -std::numeric_limits<float>::infinity();
-  float sum = 0;
-  const size_t visible = visible_keys(s, batch, 0);
-  for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
-    const size_t keys = HWY_MIN(kBlock, visible - key0);
-    const T* const k = at(job.k, batch, kv_head, key0);
-    const size_t k_row = job.k.strides.position;
-    FloatVector most = hn::Set(d, max);
-    dots_of_rows(keys, s.dim, q, k, k_row, p);
-    for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
-      const FloatVector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-      most = hn::Max(part.or_else(part.load(p + j), lowest), most);
-    });
-    const float new_max = hn::GetLane(hn::MaxOfLanes(d, most));
-    const FloatVector base =
-        hn::Set(d, new_max == -std::numeric_limits<float>::infinity() ? 0.0f : new_max);
-    const float total = sum_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
-      const FloatVector e = exp_below_zero(d, hn::Sub(part.load(p + j), base));
-      part.store(e, p + j);
-      return e;
-    });
-    const float correction = hn::GetLane(exp_below_zero(d, hn::Sub(hn::Set(d, max), base)));
-    sum = sum * correction + total;
-    max = new_max;
-    add_weighted_rows(keys, s.dim, p, at(job.v, batch, kv_head, key0), job.v.strides.position,
-                      correction, out);
-  }
-  job.lse[(batch * s.heads + head) * job.rows] = max + std::log(sum);
-  const FloatVector factor = hn::Set(d, sum == 0 ? 0.0f : 1.0f / sum);
-  T* const to = at(job.o, batch, head, 0);
-  for_vectors(s.dim, [=](size_t i, auto part)
-                         HWY_ATTR { part.store(hn::Mul(part.load(out + i), factor), to + i); });
-}
-
-// The same where keys or values are codes: a block of them is decoded at a time.
-template <class T>
-void attention_row_of_codes(const ForwardJob<T>& job, size_t batch, size_t head, float* scratch) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const FloatTag d;
   const AttentionShape& s = job.shape;
@@ -463,9 +416,18 @@ void attention_row_of_codes(const ForwardJob<T>& job, size_t batch, size_t head,
   float* const p = out + s.dim;
   float* const k_rows = p + kBlock;
   float* const v_rows = k_rows + kBlock * s.dim;
+  const auto rows_of = [&](const AttentionInput<T>& x, size_t key0, [[maybe_unused]] size_t keys,
+                           [[maybe_unused]] float* decoded) HWY_ATTR {
+    if constexpr (kCodes) {
+      return block_rows(x, batch, kv_head, key0, keys, s.dim, decoded);
+    } else {
+      return Rows<T>{at(x, batch, kv_head, key0), x.strides.position};
+    }
+  };
   const T* const from = at(job.q, batch, head, 0);
-  for_vectors(s.dim, [=, factor = hn::Set(d, s.scale)](size_t i, auto part) HWY_ATTR {
-    part.store(hn::Mul(part.load(from + i), factor), q + i);
+  const FloatVector scale = hn::Set(d, s.scale);
+  for_vectors(s.dim, [=](size_t i, auto part) HWY_ATTR {
+    part.store(hn::Mul(part.load(from + i), scale), q + i);
     part.store(hn::Zero(d), out + i);
   });
   float max = kLowest;
@@ -473,35 +435,29 @@ void attention_row_of_codes(const ForwardJob<T>& job, size_t batch, size_t head,
   const size_t visible = visible_keys(s, batch, 0);
   for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, visible - key0);
-    const BlockRows k = block_rows(job.k, batch, kv_head, key0, keys, s.dim, k_rows);
-    const BlockRows v = block_rows(job.v, batch, kv_head, key0, keys, s.dim, v_rows);
-    float new_max = max;
-    for (size_t j = 0; j < keys; ++j) {
-      p[j] = sum_vectors(s.dim, [=, row = k.data + j * k.row](size_t i, auto part) HWY_ATTR {
-        return hn::Mul(part.load(q + i), part.load(row + i));
-      });
-      new_max = HWY_MAX(new_max, p[j]);
-    }
+    const auto k = rows_of(job.k, key0, keys, k_rows);
+    const auto v = rows_of(job.v, key0, keys, v_rows);
+    FloatVector most = hn::Set(d, max);
+    dots_of_rows(keys, s.dim, q, k.data, k.row, p);
+    for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
+      most = hn::Max(part.or_else(part.load(p + j), hn::Set(d, kLowest)), most);
+    });
+    const float new_max = hn::GetLane(hn::MaxOfLanes(d, most));
     const FloatVector base = hn::Set(d, new_max == kLowest ? 0.0f : new_max);
     const float total = sum_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
       const FloatVector e = exp_below_zero(d, hn::Sub(part.load(p + j), base));
       part.store(e, p + j);
       return e;
     });
-    const FloatVector correction = exp_below_zero(d, hn::Sub(hn::Set(d, max), base));
-    sum = sum * hn::GetLane(correction) + total;
+    const float correction = hn::GetLane(exp_below_zero(d, hn::Sub(hn::Set(d, max), base)));
+    sum = sum * correction + total;
     max = new_max;
-    for_vectors(s.dim, [=](size_t i, auto part) HWY_ATTR {
-      FloatVector o = hn::Mul(correction, part.load(out + i));
-      for (size_t j = 0; j < keys; ++j) {
-        o = hn::MulAdd(hn::Set(d, p[j]), part.load(v.data + j * v.row + i), o);
-      }
-      part.store(o, out + i);
-    });
+    add_weighted_rows(keys, s.dim, p, v.data, v.row, correction, out);
   }
   job.lse[(batch * s.heads + head) * job.rows] = max + std::log(sum);
+  const FloatVector factor = hn::Set(d, sum == 0 ? 0.0f : 1.0f / sum);
   T* const to = at(job.o, batch, head, 0);
-  for_vectors(s.dim, [=, factor = hn::Set(d, sum == 0 ? 0.0f : 1.0f / sum)](size_t i, auto part)
+  for_vectors(s.dim, [=](size_t i, auto part)
                          HWY_ATTR { part.store(hn::Mul(part.load(out + i), factor), to + i); });
 }
 
@@ -510,8 +466,8 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
                      float* scratch) {
   const AttentionShape& s = job.shape;
   if (s.queries == 1 && !s.mask.any()) {
-    return s.encoded ? attention_row_of_codes(job, batch, head, scratch)
-                     : attention_row(job, batch, head, scratch);
+    return s.encoded ? attention_row<true>(job, batch, head, scratch)
+                     : attention_row<false>(job, batch, head, scratch);
   }
   const size_t kv_head = head / (s.heads / s.kv_heads);
   const size_t query0 = block * kBlock;
