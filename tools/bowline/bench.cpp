@@ -104,8 +104,7 @@ void add_matmul(CLI::App* bench, Context& context) {
       ->check(CLI::Range(7, 1000))
       ->capture_default_str();
   add_device(verb, o->device);
-  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(0, 1024));
+  add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return matmul(*o); });
@@ -124,8 +123,7 @@ void add_train(CLI::App* bench, Context& context) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   add_device(verb, o->device);
-  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(0, 1024));
+  add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_compute(verb, o->compute, "What activations and the copies of the weights are in");
   verb->add_option("--lora-rank", o->lora_rank,
@@ -159,8 +157,7 @@ void add_bench_run(CLI::App* bench, Context& context) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   add_device(verb, o->device);
-  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(0, 1024));
+  add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return bench_run(*o); });
@@ -180,8 +177,7 @@ void add_decode(CLI::App* bench, Context& context) {
       ->capture_default_str();
   add_changes(verb, o->changes);
   add_device(verb, o->device);
-  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(0, 1024));
+  add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   verb->add_flag("--no-floor", o->no_floor, "Do not measure the floor");
   add_format(verb, o->format);

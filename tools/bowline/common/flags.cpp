@@ -64,6 +64,11 @@ void add_device(CLI::App* verb, std::string& device) {
       ->capture_default_str();
 }
 
+void add_threads(CLI::App* verb, int& threads) {
+  verb->add_option("--threads", threads, "CPU threads (default: one per core)")
+      ->check(CLI::Range(0, 1024));
+}
+
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
   verb->add_option("--memory-budget", bytes,
                    "Most memory that is taken on the device, such as 512MiB: what needs more is "

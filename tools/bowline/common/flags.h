@@ -15,6 +15,8 @@ namespace bowline::command {
 void add_format(CLI::App* verb, std::string& format);
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& device);
+// --threads of the CPU; 0: one per core.
+void add_threads(CLI::App* verb, int& threads);
 // --memory-budget, bytes; 0: not limited.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
 
