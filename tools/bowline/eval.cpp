@@ -196,8 +196,7 @@ void add_eval(CLI::App& app, Context& context) {
   verb->add_flag("--force", o->force, "Replace a --report that is there");
   add_changes(verb, o->changes);
   add_device(verb, o->device);
-  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
-      ->check(whole_number(0, 1024));
+  add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format);
   on_run(verb, context, [o]() -> Result<int> {

@@ -203,8 +203,7 @@ void add_checkpoints(CLI::App* verb, FinetuneOptions& o) {
 void add_rest(CLI::App* verb, FinetuneOptions& o) {
   verb->add_option("--device", o.device, "Device, as 'bowline devices' lists it, or best")
       ->capture_default_str();
-  verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
-      ->check(whole_number(0, 1024));
+  add_threads(verb, o.threads);
   add_memory_budget(verb, o.memory_budget);
   verb->add_flag("--dry-run", o.dry_run,
                  "Print what would be done, and the memory that it takes; none is taken, and the "

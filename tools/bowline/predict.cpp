@@ -272,8 +272,7 @@ void add_predict(CLI::App& app, Context& context) {
       ->check(whole_number(1, 1 << 20));
   add_changes(verb, o->changes);
   add_device(verb, o->device);
-  verb->add_option("--threads", o->threads, "CPU threads (default: one per core)")
-      ->check(whole_number(0, 1024));
+  add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   verb->add_option("-o,--format", o->format,
                    "json: a line of JSON per text, with the probabilities of all labels")

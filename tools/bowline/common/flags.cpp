@@ -66,7 +66,7 @@ void add_device(CLI::App* verb, std::string& device) {
 
 void add_threads(CLI::App* verb, int& threads) {
   verb->add_option("--threads", threads, "CPU threads (default: one per core)")
-      ->check(CLI::Range(0, 1024));
+      ->check(whole_number(0, 1024));
 }
 
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {

@@ -99,8 +99,7 @@ void add_generation(CLI::App* verb, GenerationFlags& o) {
                    "Text that ends an answer, which does not show it; any number");
   add_changes(verb, o.changes);
   add_device(verb, o.device);
-  verb->add_option("--threads", o.threads, "CPU threads (default: one per core)")
-      ->check(whole_number(0, 1024));
+  add_threads(verb, o.threads);
   add_memory_budget(verb, o.memory_budget);
 }
 
