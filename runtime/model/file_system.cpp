@@ -95,6 +95,7 @@ void* FileSystem::map(int fd, size_t size) {
   return data == MAP_FAILED ? nullptr : data;
 }
 void FileSystem::unmap(void* data, size_t size) { munmap(data, size); }
+int FileSystem::forget(void* data, size_t size) { return madvise(data, size, MADV_DONTNEED); }
 
 FileSystem& real_file_system() {
   static FileSystem system;

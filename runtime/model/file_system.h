@@ -35,6 +35,7 @@ class FileSystem {
   virtual int unlink(const char* path);
   virtual void* map(int fd, size_t size);  // read-only
   virtual void unmap(void* data, size_t size);
+  virtual int forget(void* data, size_t size);  // whole pages of a mapping; read again when touched
 };
 
 // The system itself.

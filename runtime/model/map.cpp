@@ -1,6 +1,7 @@
 #include "model/map.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -121,6 +122,16 @@ std::shared_ptr<MappedFile> MappedFile::from_bytes(std::vector<std::byte> bytes,
   return file;
 }
 
+void MappedFile::forget(uint64_t offset, uint64_t length) const {
+  if (files_ == nullptr || length == 0) {
+    return;
+  }
+  // The mapping begins with a page. Pages at both ends may hold neighbours' bytes too, which are read again just so.
+  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = offset / page * page;
+  files_->forget(const_cast<std::byte*>(data_) + begin, offset + length - begin);
+}
+
 MappedFile::~MappedFile() {
   if (files_ != nullptr) {
     files_->unmap(const_cast<std::byte*>(data_), size_);
@@ -135,15 +146,50 @@ std::shared_ptr<const FileRange> in_memory(std::vector<std::byte> bytes, std::st
   return range;
 }
 
-Result<std::span<const std::byte>> FileRange::bytes() const {
-  const auto all = file->bytes().subspan(offset, length);
-  if (!checked.load(std::memory_order_acquire)) {
-    BOWLINE_REQUIRE_CODE(checksum(all) == xxh3, Code::bad_file,
-                         "The {} bytes at offset {} of \"{}\" do not match their checksum.", length,
-                         offset, file->path());
-    checked.store(true, std::memory_order_release);
+namespace {
+
+constexpr uint64_t kPiece = uint64_t{16} << 20;
+
+// Calls part(offset in the range, bytes) for its pieces, and forgets each behind it.
+template <class Part>
+Status for_each_piece(const FileRange& range, const Part& part) {
+  const auto all = range.file->bytes().subspan(range.offset, range.length);
+  for (uint64_t at = 0; at < range.length; at += kPiece) {
+    const uint64_t count = std::min(kPiece, range.length - at);
+    BOWLINE_TRY(part(at, all.subspan(at, count)));
+    range.file->forget(range.offset + at, count);
   }
-  return all;
+  return {};
+}
+
+}  // namespace
+
+Status FileRange::check() const {
+  if (checked.load(std::memory_order_acquire)) {
+    return {};
+  }
+  StreamChecksum found;
+  const auto add = [&](uint64_t, std::span<const std::byte> piece) {
+    found.add(piece);
+    return Status{};
+  };
+  BOWLINE_TRY(for_each_piece(*this, add));
+  BOWLINE_REQUIRE_CODE(found.value() == xxh3, Code::bad_file,
+                       "The {} bytes at offset {} of \"{}\" do not match their checksum.", length,
+                       offset, file->path());
+  checked.store(true, std::memory_order_release);
+  return {};
+}
+
+Result<std::span<const std::byte>> FileRange::bytes() const {
+  BOWLINE_TRY(check());
+  return file->bytes().subspan(offset, length);
+}
+
+Status FileRange::each_piece(
+    const std::function<Status(uint64_t, std::span<const std::byte>)>& part) const {
+  BOWLINE_TRY(check());
+  return for_each_piece(*this, part);
 }
 
 }  // namespace bowline::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  // Gives the memory of these pages back; who touches them again reads the file again. The bytes of a file that was not mapped stay.
+  void forget(uint64_t offset, uint64_t length) const;
   const std::string& path() const { return path_; }
 
  private:
@@ -59,6 +62,12 @@ struct FileRange {
   // The bytes. Errors  bad_file: they do not match the checksum (computed at the first call: a mapped file that
   // somebody edits later is used as it is then).
   Result<std::span<const std::byte>> bytes() const;
+  // Calls part(offset in the range, bytes) for one piece after the other, and forgets each when the call returns: what is read once keeps no
+  // memory beside its copy. Errors  those of bytes() and of `part`.
+  Status each_piece(const std::function<Status(uint64_t, std::span<const std::byte>)>& part) const;
+
+ private:
+  Status check() const;
 };
 
 // A range of bytes that lie in memory; `name` is used in messages.

@@ -30,6 +30,14 @@ Result<Home> moved(const Storage& storage, const std::shared_ptr<device::OpenDev
                    device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
     return home;
   }
+  if (device && storage.home.file) {
+    Home home;
+    BOWLINE_ASSIGN(home.block,
+                   device::Block::allocate(device, storage.bytes(), device::MemoryKind::device));
+    const auto write = [&](uint64_t at, Bytes piece) { return home.block->write(at, piece); };
+    BOWLINE_TRY(storage.home.file->each_piece(write));
+    return home;
+  }
   std::vector<std::byte> scratch;
   BOWLINE_ASSIGN(const Bytes bytes, read_all(storage, scratch));
   return make_home(device, bytes);
