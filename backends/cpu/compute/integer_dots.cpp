@@ -58,19 +58,22 @@ struct OfBf16 {
 };
 constexpr int kMostDigits = 3;
 
-// Bytes that are fetched ahead.
-constexpr size_t kAhead = 2048;
+// Bytes that are fetched ahead, by lines: four blocks of 4 bits are one, of 8 bits two.
+constexpr size_t kAhead = 4096;
+constexpr size_t kLine = 64;
 
 // 32 elements of a, in the order of the codes.
 struct alignas(32) Block {
   int8_t digits[kMostDigits][kBlock];  // the highest first
-  int32_t start
-      [kBlock /
-       4];     // sums over four numbers, times the zero of the codes unless every block has its own
+  // Sums over four numbers, in the upper half times upper_of(); times the zero of the codes unless every block has its own.
+  int32_t start[kBlock / 4];
   float unit;  // what 1 stands for
 };
 
 constexpr size_t floats_of_blocks(size_t blocks) { return blocks * sizeof(Block) / sizeof(float); }
+
+// Codes of 4 bits in the upper half of a register stay where they lie in their bytes: they, and sums over them, count 16 times.
+constexpr int upper_of(const CodeLayout& l) { return l.bits == 4 ? 16 : 1; }
 
 // What is added to a code so that it is unsigned.
 constexpr int offset_of(const CodeLayout& l) { return l.bits == 8 ? 128 : 0; }
@@ -92,12 +95,15 @@ BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
 // The sums of four products of `codes` with the numbers of a block, from `start` on.
 template <class Of>
 BOWLINE_VNNI inline __m256i dot_of_block(__m256i codes, const __m256i* digits, __m256i start) {
-  __m256i sum = _mm256_dpbusd_epi32(_mm256_setzero_si256(), codes, digits[0]);
+  // Apart from each other, so that none waits for another one.
+  const __m256i zero = _mm256_setzero_si256();
+  __m256i sum = _mm256_slli_epi32(_mm256_dpbusd_epi32(zero, codes, digits[0]),
+                                  (Of::kDigits - 1) * Of::kDigitBits);
   if constexpr (Of::kDigits == 3) {
-    sum = _mm256_dpbusd_epi32(_mm256_slli_epi32(sum, Of::kDigitBits), codes, digits[1]);
+    sum = _mm256_add_epi32(
+        sum, _mm256_slli_epi32(_mm256_dpbusd_epi32(zero, codes, digits[1]), Of::kDigitBits));
   }
-  sum = _mm256_add_epi32(_mm256_slli_epi32(sum, Of::kDigitBits), start);
-  return _mm256_dpbusd_epi32(sum, codes, digits[Of::kDigits - 1]);
+  return _mm256_add_epi32(sum, _mm256_dpbusd_epi32(start, codes, digits[Of::kDigits - 1]));
 }
 
 // The 32 numbers of a block, even ones first where codes are pairs.
@@ -139,8 +145,12 @@ BOWLINE_VNNI inline void store_digits(__m128i first, __m128i second, int8_t* out
   _mm_store_si128(to + 1, second);
 }
 
+BOWLINE_VNNI inline __m256i in_halves(int low, int high) {
+  return _mm256_setr_epi32(low, low, low, low, high, high, high, high);
+}
+
 template <class Of>
-BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, Block& out) {
+BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper, Block& out) {
   __m512 first, second;
   load_block(order, a, first, second);
   const int32_t largest = largest_bits(first, second);
@@ -161,7 +171,7 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, Block& out
   const __m256i sums =
       dot_of_block<Of>(_mm256_set1_epi8(1), load(out).digits, _mm256_setzero_si256());
   _mm256_store_si256(reinterpret_cast<__m256i*>(out.start),
-                     _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor)));
+                     _mm256_mullo_epi32(sums, in_halves(factor, factor * upper)));
   out.unit = std::bit_cast<float>((exponent - Of::kNumberBits + 127) << 23);
   return true;
 }
@@ -175,8 +185,7 @@ BOWLINE_VNNI inline __m256i load_codes(const std::byte* from) {
     // The low nibbles in one half and the high ones in the other.
     const __m256i bytes =
         _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    const __m256i shifts = _mm256_setr_epi32(0, 0, 0, 0, 4, 4, 4, 4);
-    return _mm256_and_si256(_mm256_srlv_epi32(bytes, shifts), _mm256_set1_epi8(15));
+    return _mm256_and_si256(bytes, in_halves(0x0F0F0F0F, static_cast<int>(0xF0F0F0F0u)));
   }
 }
 
@@ -206,7 +215,7 @@ BOWLINE_VNNI inline void add_lanes(const __m256* v, float* sums) {
   _mm_storeu_ps(sums, _mm_add_ps(_mm_loadu_ps(sums), sum));
 }
 
-// By row: one scale for all, which the caller multiplies with.
+// sum + the products with block i of the row, codes less their zeros. By row: without the one scale for all.
 template <class Of, Order kOrder, DType kScale, bool kByRow, bool kZeros>
 BOWLINE_VNNI inline __m256 add_block(const Codes& row, size_t i, const LoadedBlock& b, __m256 sum) {
   const CodeLayout& l = row.layout;
@@ -220,35 +229,39 @@ BOWLINE_VNNI inline __m256 add_block(const Codes& row, size_t i, const LoadedBlo
   if constexpr (kByRow) {
     return _mm256_fmadd_ps(numbers, b.unit, sum);
   } else {
-    return _mm256_fmadd_ps(_mm256_mul_ps(numbers, b.unit),
-                           load_scale<kScale>(row.scales + i * l.scale_block), sum);
+    const __m256 scale = load_scale<kScale>(row.scales + i * l.scale_block);
+    return _mm256_fmadd_ps(numbers, _mm256_mul_ps(scale, b.unit), sum);
   }
 }
 
-// The rows one behind the other, as memory likes it best.
+// Four rows share what is loaded of a block. Where they lie one behind the other, memory is fetched in that order: the processor does not
+// see the one stream in four.
 template <class Of, Order kOrder, DType kScale, bool kByRow, bool kZeros>
 BOWLINE_VNNI void dots_of_rows(const Codes& codes, const size_t* rows, const Block* blocks,
                                float* sums) {
   constexpr auto add = add_block<Of, kOrder, kScale, kByRow, kZeros>;
-  const size_t count = codes.layout.columns / kBlock;
-  __m256 sum[kRows];
+  const CodeLayout& l = codes.layout;
+  const size_t bytes = kRows * (kByRow ? kBlock : l.block_bytes);
+  const Codes row[kRows] = {codes.from_row(rows[0]), codes.from_row(rows[1]),
+                            codes.from_row(rows[2]), codes.from_row(rows[3])};
+  __m256 sum[kRows] = {};
+  for (size_t i = 0; i < l.columns / kBlock; ++i) {
+    _mm_prefetch(row[0].codes + i * bytes + kAhead, _MM_HINT_T0);
+    if constexpr (kOrder == Order::bytes) {
+      _mm_prefetch(row[0].codes + i * bytes + kAhead + kLine, _MM_HINT_T0);
+    }
+    const LoadedBlock block = load(blocks[i]);
+    sum[0] = add(row[0], i, block, sum[0]);
+    sum[1] = add(row[1], i, block, sum[1]);
+    sum[2] = add(row[2], i, block, sum[2]);
+    sum[3] = add(row[3], i, block, sum[3]);
+  }
+  const float upper = 1 / static_cast<float>(upper_of(l));
+  const __m256 halves = _mm256_setr_ps(1, 1, 1, 1, upper, upper, upper, upper);
   for (size_t j = 0; j < kRows; ++j) {
-    const Codes row = codes.from_row(rows[j]);
-    __m256 even = _mm256_setzero_ps();
-    __m256 odd = _mm256_setzero_ps();
-    size_t i = 0;
-    for (; i + 2 <= count; i += 2) {
-      _mm_prefetch(row.codes + i * (kByRow ? kBlock : codes.layout.block_bytes) + kAhead,
-                   _MM_HINT_T0);
-      even = add(row, i, load(blocks[i]), even);
-      odd = add(row, i + 1, load(blocks[i + 1]), odd);
-    }
-    if (i < count) {
-      even = add(row, i, load(blocks[i]), even);
-    }
-    sum[j] = _mm256_add_ps(even, odd);
+    sum[j] = _mm256_mul_ps(sum[j], halves);
     if constexpr (kByRow) {
-      sum[j] = _mm256_mul_ps(sum[j], load_scale<kScale>(row.scales));
+      sum[j] = _mm256_mul_ps(sum[j], load_scale<kScale>(row[j].scales));
     }
   }
   add_lanes(sum, sums);
@@ -301,7 +314,7 @@ bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float*
   const auto make = of == IntegersOf::bf16 ? make_block<OfBf16> : make_block<OfF32>;
   auto* const blocks = reinterpret_cast<Block*>(row);
   for (size_t i = 0; i < layout.columns / kBlock; ++i) {
-    if (!make(order, a + i * kBlock, factor, blocks[i])) {
+    if (!make(order, a + i * kBlock, factor, upper_of(layout), blocks[i])) {
       return false;
     }
   }

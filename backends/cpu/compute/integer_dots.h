@@ -5,8 +5,8 @@
 //
 // Numerics  a block of 32 elements of a becomes whole numbers with one power of two, the smallest that holds the largest of them: of 22
 //           bits for f32, so that each element is off by at most 2^-20 of that largest, or 2^-126, and of 16 bits for what was bf16,
-//           off by at most 2^-14 of it, where bf16 itself is off by 2^-9. Within four elements sums are exact; then f32, even and odd
-//           blocks apart, in ascending order.
+//           off by at most 2^-14 of it, where bf16 itself is off by 2^-9. Within four elements sums are exact; then f32, blocks in
+//           ascending order.
 // Source    Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD.
 #pragma once
 
