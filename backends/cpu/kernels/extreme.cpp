@@ -64,13 +64,74 @@ void run_arg(const Launch& l) {
   });
 }
 
+// Elements that are compared with a bound at once.
+constexpr int64_t kRun = 64;
+
+template <class T>
+auto comparable(T x) {
+  if constexpr (Float<T>) {
+    return to_f32(x);
+  } else {
+    return x;
+  }
+}
+
+// Whether one of kRun elements may stand before `bound`: of every NaN, and beside one, it says so.
+template <class T, bool kLargest>
+bool any_may_beat(const T* x, T bound) {
+  const auto than = comparable(bound);
+  int any = 0;
+  for (int64_t i = 0; i < kRun; ++i) {
+    const auto a = comparable(x[i]);
+    any |= static_cast<int>(kLargest ? !(a <= than) : !(a >= than));
+  }
+  return any != 0;
+}
+
+// The elements of a line that may be among the first k are gathered, and cut to k whenever there are more than twice as many: the last
+// one of these is the bound for all that follow.
+int64_t gathered(int64_t k) { return 2 * k + kRun; }
+
+// Writes the places of the k elements that stand first, in order, of equal ones the first; `order` has room for gathered(k).
+template <class T, bool kLargest>
+void find_first(const T* x, const Lines& lines, int64_t k, int32_t* order) {
+  const int64_t step = lines.step;
+  const auto before = [=](int32_t a, int32_t b) {
+    const T u = x[a * step];
+    const T v = x[b * step];
+    return beats(kLargest, kLargest, u, v) || (!beats(kLargest, kLargest, v, u) && a < b);
+  };
+  int32_t* end = order;
+  bool bounded = false;
+  T bound{};
+  for (int64_t begin = 0; begin < lines.n; begin += kRun) {
+    const int64_t stop = std::min(begin + kRun, lines.n);
+    if (bounded && step == 1 && stop - begin == kRun &&
+        !any_may_beat<T, kLargest>(x + begin, bound)) {
+      continue;
+    }
+    for (int64_t i = begin; i < stop; ++i) {
+      if (!bounded || beats(kLargest, kLargest, x[i * step], bound)) {
+        *end++ = static_cast<int32_t>(i);
+      }
+    }
+    if (end - order > 2 * k) {
+      std::nth_element(order, order + k - 1, end, before);
+      end = order + k;
+      bounded = true;
+      bound = x[end[-1] * step];
+    }
+  }
+  std::partial_sort(order, order + k, end, before);
+}
+
 template <class T>
 void run_top_k(const Launch& l) {
   const auto& t = l.attributes<TopKAttributes>();
   const Shape& shape = *l.in[0].shape;
   const Lines lines(shape, positive_axis(t.axis(), shape.rank()));
   const int64_t k = t.k();
-  const bool largest = t.largest();
+  const auto find = t.largest() ? find_first<T, true> : find_first<T, false>;
   const T* const x = l.in[0].as<const T>();
   T* const values = l.out[0].as<T>();
   auto* const indices = l.out[1].as<int32_t>();
@@ -79,13 +140,8 @@ void run_top_k(const Launch& l) {
     return;
   }
   for_lines(l.threads, lines, [=](int64_t line, int64_t begin, size_t thread) {
-    int32_t* const order = orders + static_cast<int64_t>(thread) * lines.n;
-    std::iota(order, order + lines.n, 0);
-    std::partial_sort(order, order + k, order + lines.n, [=](int32_t a, int32_t b) {
-      const T u = x[begin + a * lines.step];
-      const T v = x[begin + b * lines.step];
-      return beats(largest, largest, u, v) || (!beats(largest, largest, v, u) && a < b);
-    });
+    int32_t* const order = orders + static_cast<int64_t>(thread) * gathered(k);
+    find(x + begin, lines, k, order);
     const int64_t to = line / lines.step * k * lines.step + line % lines.step;
     for (int64_t j = 0; j < k; ++j) {
       values[to + j * lines.step] = x[begin + order[j] * lines.step];
@@ -94,11 +150,10 @@ void run_top_k(const Launch& l) {
   });
 }
 
-// The order of a line, for each thread.
+// What is gathered of a line, for each thread.
 uint64_t top_k_workspace(const device::NodeQuery& node, const Threads& threads) {
-  const Shape& x = node.inputs[0].shape;
-  const int axis = positive_axis(node.attributes.as<TopKAttributes>().axis(), x.rank());
-  return static_cast<uint64_t>(x[axis]) * threads.count() * sizeof(int32_t);
+  const int64_t k = node.attributes.as<TopKAttributes>().k();
+  return static_cast<uint64_t>(gathered(k)) * threads.count() * sizeof(int32_t);
 }
 
 }  // namespace
