@@ -30,11 +30,14 @@ function(bowline_compile_shaders target)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   file(GLOB sources CONFIGURE_DEPENDS ${root}/*.comp)
   file(GLOB headers CONFIGURE_DEPENDS ${root}/lib/*.glsl)
+  # What a version manager puts in the path instead of the interpreter takes longer to start than a shader to compile.
+  execute_process(COMMAND ${Python3_EXECUTABLE} -c "import sys; print(sys.executable)"
+    OUTPUT_VARIABLE python OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   # The heads are read at configure time, so a changed head configures again.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sources} ${BOWLINE_SHADER_SCRIPT})
   file(MAKE_DIRECTORY ${out})
   execute_process(
-    COMMAND ${Python3_EXECUTABLE} ${BOWLINE_SHADER_SCRIPT} list ${sources}
+    COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} list ${sources}
     OUTPUT_VARIABLE listing RESULT_VARIABLE failed ERROR_VARIABLE message OUTPUT_STRIP_TRAILING_WHITESPACE)
   if(failed)
     message(FATAL_ERROR "${message}")
@@ -50,7 +53,7 @@ function(bowline_compile_shaders target)
     endforeach()
     add_custom_command(
       OUTPUT ${out}/${name}.spv
-      COMMAND ${Python3_EXECUTABLE} ${BOWLINE_SHADER_SCRIPT} build --source ${source} --library ${root}/lib
+      COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} build --source ${source} --library ${root}/lib
               --library ${BOWLINE_GENERATED_DIR}/generated --library ${PROJECT_SOURCE_DIR}/runtime/ops/formulas
               --output ${out}/${name}.spv --depfile ${out}/${name}.d --glslang ${BOWLINE_GLSLANG}
               --spirv-val ${BOWLINE_SPIRV_VAL} ${defines}
@@ -62,7 +65,7 @@ function(bowline_compile_shaders target)
   endforeach()
   add_custom_command(
     OUTPUT ${out}/vulkan_shaders.h ${out}/vulkan_shaders.cpp
-    COMMAND ${Python3_EXECUTABLE} ${BOWLINE_SHADER_SCRIPT} index --output ${out}/vulkan_shaders
+    COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} index --output ${out}/vulkan_shaders
             --namespace bowline::vulkan ${binaries}
     DEPENDS ${binaries} ${BOWLINE_SHADER_SCRIPT}
     COMMENT "Shader index"
