@@ -208,9 +208,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   verb->add_flag("--dry-run", o.dry_run,
                  "Print what would be done, and the memory that it takes; none is taken, and the "
                  "model may be a skeleton");
-  verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  add_format(verb, o.output, "json: a summary on stdout, progress on stderr");
 }
 
 }  // namespace
