@@ -31,7 +31,7 @@ class Classify(harness.Case):
     def setUpClass(cls):
         super().setUpClass()
         cls.model, cls.several = cls.shared / "encoder.bowline", cls.shared / "several.bowline"
-        for arguments in ([cls.model], ["--several", cls.several]):
+        for arguments in ([cls.model], [cls.several, "several=true"]):
             made = run(*arguments, program=os.environ["ENCODER_MODEL"])
             if made.returncode != 0:
                 raise AssertionError(made.stderr)

@@ -3,6 +3,7 @@
 
 import glob
 import json
+import os
 import pathlib
 import re
 import unittest
@@ -157,6 +158,16 @@ class Usage(harness.Case):
             done = self.expect(run(*call, "-o", "json"), OK)
             self.assertTrue(json.loads(done.stdout), call)
             self.assertEqual(done.stderr, "", call)
+
+    def test_programs_that_write_a_model_for_tests(self):
+        """They write no file that is called as a flag is."""
+        programs = [path for name, path in os.environ.items() if name in ("MAKE_DECODER", "MAKE_MODEL") or name.endswith("_MODEL")]
+        self.assertGreater(len(programs), 5)
+        for program in programs:
+            for words in (["--help"], ["-x"], [], ["out", "unknown=1"]):
+                done = run(*words, program=program, cwd=self.folder)
+                self.assertEqual((done.returncode, list(self.folder.iterdir())), (2, []), (program, words))
+                self.assertRegex(done.stderr, "^usage: ")
 
     def test_version(self):
         project = (pathlib.Path(__file__).resolve().parents[2] / "CMakeLists.txt").read_text()
