@@ -139,3 +139,21 @@ class Case(unittest.TestCase):
             self.assertTrue(process.stderr.startswith("bowline: ") or "\nbowline: " in process.stderr, output)
             self.assertNotIn("Unexpected failure", output)
         return process
+
+
+class AdapterCase(Case):
+    """Has base.bowline, a Llama, and adapter.bowline, which is for it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base, cls.adapter = cls.shared / "base.bowline", cls.shared / "adapter.bowline"
+        for arguments in ((PEFT / "llama", "--out", cls.base), (cls.peft_folder(), "--base", cls.base, "--out", cls.adapter)):
+            made = run("import", *arguments)
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
+
+    @classmethod
+    def peft_folder(cls):
+        """What the adapter is made of."""
+        return PEFT / "llama_qv"
