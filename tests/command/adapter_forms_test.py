@@ -100,30 +100,21 @@ class AdapterForms(harness.Case):
         self.expect(self.export(model, "gguf-lora", "--adapter", adapter, "--force"), OK)
         self.nothing_is_left("out")
 
-    def test_a_head_that_low_rank_cannot_say(self):
-        """Its bias is another one; it has more rows than the rank; modules are kept that are none of the head."""
-        model = self.classifier("bert_classes")
-        for change, *texts in (({"base_model.model.classifier.bias": ([3], [1.0, 2.0, 3.0])}, "brings another \"classifier.bias\""),
-                               ({"base_model.model.classifier.bias": ([2], [1.0, 2.0])}, "no head with a classifier.bias [2]")):
-            tensors = read_safetensors(DATA / "bert_head/adapter_model.safetensors")
-            tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()}
-            folder = self.folder / "copy"
-            shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
-            write_safetensors(folder / "adapter_model.safetensors", tensors | change)
-            self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
-        shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
+    def test_a_head_that_an_adapter_cannot_say(self):
+        """It is another model's; modules are kept that are none of the head; what is added is multiplied by 0."""
+        model, folder = self.classifier("bert_classes"), self.folder / "copy"
+        shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())
-        (folder / "adapter_config.json").write_text(json.dumps(config | {"modules_to_save": ["classifier", "pooler"]}))
-        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "modules_to_save", "pooler")
-        shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
-        tensors = {name: t for name, t in tensors.items() if "lora_" not in name}
-        for layer in range(2):
-            begin = f"base_model.model.bert.encoder.layer.{layer}.attention.self.query"
-            tensors |= {f"{begin}.lora_A.weight": ([2, 32], [0.1] * 64), f"{begin}.lora_B.weight": ([32, 2], [0.1] * 64)}
-        write_safetensors(folder / "adapter_model.safetensors", tensors)
-        (folder / "adapter_config.json").write_text(json.dumps(config | {"r": 2}))
-        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "another \"classifier.weight\"", "of rank 2")
-        self.nothing_is_left("copy")
+        tensors = read_safetensors(folder / "adapter_model.safetensors")
+        tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()}
+        bias = {"base_model.model.classifier.bias": ([2], [1.0, 2.0])}
+        for change, settings, *texts in ((bias, {}, "no head with a classifier.bias [2]"),
+                                         ({}, {"modules_to_save": ["classifier", "pooler"]}, "modules_to_save", "pooler"),
+                                         ({}, {"lora_alpha": 0}, "another \"classifier.weight\"", "multiplied by 0")):
+            write_safetensors(folder / "adapter_model.safetensors", tensors | change)
+            (folder / "adapter_config.json").write_text(json.dumps(config | settings))
+            self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
+            self.nothing_is_left("copy")
 
     # What is right.
 
@@ -239,7 +230,7 @@ class AdapterForms(harness.Case):
         return struct.unpack(f"<{len(numbers) // 4}f", numbers)
 
     def test_the_head_of_a_classifier_goes_along(self):
-        """peft keeps it whole, where Bowline has a change of low rank: read, written with the same tensors, and merged."""
+        """peft keeps it whole, with its biases, and so has Bowline a change of it: read, written with the same tensors, weighted, merged."""
         for name, expected in EXPECTED["classes"].items():
             with self.subTest(name):
                 model, adapter = self.classifier(expected["model"]), self.folder / "head.adapter"
@@ -261,6 +252,19 @@ class AdapterForms(harness.Case):
                 merged = self.folder / "merged"
                 self.expect(run("export", model, "--adapter", adapter, "--to", "hf", "--out", merged, "--force"), OK)
                 self.assertLess(difference(self.classes(self.imported(merged), expected["tokens"]), logits), CLOSE)
+                # The head's values lie half way then.
+                self.expect(run("export", model, "--adapter", f"{adapter}=0.5", "--to", "peft", "--out", self.out, "--force"), OK)
+                half = read_safetensors(self.out / "adapter_model.safetensors")
+                self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
+                self.assertLess(difference(self.classes(model, expected["tokens"], again),
+                                           self.classes(model, expected["tokens"], f"{adapter}=0.5")), CLOSE)
+                same = {tensor for tensor, data in half.items() if data == source[tensor]}
+                self.assertEqual({tensor for tensor in same if "lora_" not in tensor}, self.unchanged(name))
+
+    def unchanged(self, name):
+        """Tensors of the head that an adapter of the fixtures leaves as they are."""
+        return set() if name.endswith("_bias") else {tensor for tensor in read_safetensors(DATA / name / "adapter_model.safetensors")
+                                                     if "lora_" not in tensor and tensor.endswith(".bias")}
 
     def test_a_gguf_adapter_comes_back(self):
         for name in ADAPTERS:
