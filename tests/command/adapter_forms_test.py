@@ -176,12 +176,41 @@ class AdapterForms(harness.Case):
         self.assertLess(difference(self.logits(self.imported(self.out)), with_adapter), 1e-4)
         self.assertGreater(difference(self.logits(model), with_adapter), 0.05)
 
-    def test_a_tie_is_not_broken_in_silence(self):
+    def head_adapter(self):
+        """A tied model, and an adapter of its head alone."""
         model, adapter = self.tied_base(), self.folder / "head.adapter"
         self.expect(run("import", self.write_adapter("lm_head", 64, 32), "--base", model, "--out", adapter), OK)
+        return model, adapter
+
+    def test_a_tie_is_not_broken_in_silence(self):
+        model, adapter = self.head_adapter()
         for to in ("hf", "gguf"):
-            self.expect(self.export(model, to, "--adapter", adapter), FAILED, "lm_head.weight", "which shares its storage")
+            self.expect(self.export(model, to, "--adapter", adapter), FAILED, "lm_head.weight", "which shares its storage",
+                        "- --untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the adapter beside the model.")
             self.assertFalse(self.out.exists())
+        self.expect(self.export(model, "peft", "--adapter", adapter), OK)
+
+    def test_a_tie_is_broken_where_that_is_asked_for(self):
+        model, adapter = self.head_adapter()
+        with_adapter = self.logits(model, adapter)
+        self.assertGreater(difference(self.logits(model), with_adapter), 0.05)
+        for to in ("hf", "gguf"):
+            self.out = self.folder / to
+            self.expect(self.export(model, to, "--adapter", adapter, "--untie", "lm_head.weight"), OK)
+        again = self.imported(self.folder / "hf")
+        self.assertLess(difference(self.logits(again), with_adapter), CLOSE)
+        ties = {p["name"]: p["tie"] for p in json.loads(run("inspect", again, "-o", "json").stdout)["parameters"]}
+        self.assertNotEqual(ties["lm_head.weight"], ties["model.embed_tokens.weight"])
+        self.assertFalse(json.loads((self.folder / "hf/config.json").read_text())["tie_word_embeddings"])
+        tensors, gguf = read_safetensors(self.folder / "hf/model.safetensors"), Gguf(self.folder / "gguf").tensors
+        for ours, theirs in (("lm_head.weight", "output.weight"), ("model.embed_tokens.weight", "token_embd.weight")):
+            self.assertEqual(tensors[ours][2], gguf[theirs][2])
+        self.out = self.folder / "out"
+        self.expect(self.export(model, "peft", "--adapter", adapter, "--untie", "lm_head.weight"), USAGE, "--untie")
+        self.expect(run("export", model, "--strip", "--out", self.out, "--untie", "lm_head.weight"), USAGE, "--untie")
+        for name, text in (("model.norm.weight", "shares its storage with none"), ("head", "\"head\"")):
+            self.expect(self.export(model, "hf", "--untie", name), FAILED, text)
+        self.assertFalse(self.out.exists())
 
     def write_adapter(self, module, rows, columns):
         """A folder as peft writes it, of rank 1."""
