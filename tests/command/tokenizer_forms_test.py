@@ -2,6 +2,7 @@
 """A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of GGUF become tokenizer.json. The ids are
 those of the package tokenizers (tests/text/data, made by tests/text/make_fixtures.py)."""
 
+import base64
 import itertools
 import json
 import pathlib
@@ -291,6 +292,7 @@ class TokenizerForms(harness.Case):
         for name, normalizers, pre, merges, prefix, note in (
                 ("spaces of any number", [0], [never], False, False, None), ("without a map", [], [never], False, False, None),
                 ("by rules", [0, *rules], [], False, True, None), ("by one rule", [0, rules[1]], [], False, False, None),
+                ("as older files say it", [], [space | {"add_prefix_space": False}], False, False, None),
                 ("one in front", [0], [always], False, True, "The tokenizer puts no space in front of a text that begins with one; readers of GGUF do."),
                 ("at white space", [0], [{"type": "WhitespaceSplit"}, always], True, True, WHITE_SPACE_NOTE)):
             with self.subTest(name):
@@ -312,6 +314,27 @@ class TokenizerForms(harness.Case):
                         self.assertEqual(self.ids(model), right)
                         self.assertEqual(self.ids(self.out / "tokenizer.json"), right)
                 self.file.write_bytes(texts)
+
+    def test_the_map_of_unigram_comes_back(self):
+        """As letters of base64, whatever its length is divided by 3."""
+        for more in range(3):
+            tokenizer = self.unigram()
+            step = tokenizer["normalizer"]["normalizers"][0]
+            step["precompiled_charsmap"] = base64.b64encode(base64.b64decode(step["precompiled_charsmap"]) + bytes(more)).decode()
+            path, _ = self.to_gguf(tokenizer)
+            self.expect(run("export", self.imported(path), "--to", "hf", "--out", self.out, "--force"), OK)
+            self.assertEqual(json.loads((self.out / "tokenizer.json").read_text())["normalizer"], tokenizer["normalizer"])
+
+    def test_unused_pieces_of_unigram(self):
+        """The unknown piece goes by the least score of those that are used: "lm" and an unknown "x" are more than "l" and "mx"."""
+        scores = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0, "\u2581": -1.0, "l": -30.0, "lm": -1.0, "mx": -30.0}
+        path, notes = self.to_gguf(self.unigram(vocab=[list(piece) for piece in scores.items()], byte_fallback=False))
+        self.assertEqual(notes, [])
+        model = self.imported(path)
+        self.expect(run("export", model, "--to", "hf", "--out", self.out, "--force"), OK)
+        self.file.write_bytes(b"lmx\0")
+        for tokenizer in (path, model, self.out / "tokenizer.json"):
+            self.assertEqual(self.ids(tokenizer), [[3, 5, 0, 2]])
 
     def test_what_unigram_cannot_say(self):
         no_keys = "GGUF has no keys for how it changes and splits text"

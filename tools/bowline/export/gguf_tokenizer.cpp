@@ -208,6 +208,12 @@ Steps pre_tokenizers_of(const json& tokenizer) {
 bool is_metaspace(const json& step) {
   return text_at(step, "type") == "Metaspace" && text_at(step, "replacement") == kSpace;
 }
+// As older files say it, too.
+std::string prepend_scheme_of(const json& metaspace) {
+  const std::string scheme = text_at(metaspace, "prepend_scheme");
+  const char* const older = flag_at(metaspace, "add_prefix_space", true) ? "always" : "never";
+  return scheme.empty() ? older : scheme;
+}
 // It cuts in front of spaces.
 bool splits(const json& step) {
   return text_at(step, "type") == "Metaspace" && flag_at(step, "split", true);
@@ -219,7 +225,7 @@ enum class Spaces : uint8_t { unknown, plain, prefix, metaspace, metaspace_first
 
 Spaces spaces_of(std::vector<json> steps, const std::vector<json>& pre) {
   if (pre.size() == 1 && steps.empty() && is_metaspace(pre[0])) {
-    const std::string scheme = text_at(pre[0], "prepend_scheme");
+    const std::string scheme = prepend_scheme_of(pre[0]);
     return scheme == "always"  ? Spaces::metaspace
            : scheme == "first" ? Spaces::metaspace_first
            : scheme == "never" ? Spaces::plain
