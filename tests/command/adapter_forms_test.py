@@ -101,7 +101,7 @@ class AdapterForms(harness.Case):
         self.nothing_is_left("out")
 
     def test_a_head_that_an_adapter_cannot_say(self):
-        """It is another model's; modules are kept that are none of the head; what is added is multiplied by 0."""
+        """It is another model's; modules are kept that are none of the head; what is added is multiplied by 0; there is nothing else."""
         model, folder = self.classifier("bert_classes"), self.folder / "copy"
         shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())
@@ -115,6 +115,9 @@ class AdapterForms(harness.Case):
             (folder / "adapter_config.json").write_text(json.dumps(config | settings))
             self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
             self.nothing_is_left("copy")
+        write_safetensors(folder / "adapter_model.safetensors", {name: t for name, t in tensors.items() if "lora_" not in name})
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "has no factors of LoRA")
 
     # What is right.
 
