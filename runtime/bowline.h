@@ -610,7 +610,7 @@ struct TieReport {
 
 // Low-rank changes B A of matrices, which are trained instead of them.
 struct AdapterOptions {
-  int64_t rank = 8;
+  int64_t rank = 8;  // what "!head.*" in `target` matches has that of its values, biases too
   float alpha = 16;  // B A is multiplied by alpha / rank, and by the adapter's weight
   // Over parameters, as Model::resize(); matching ones that no Linear, Embedding or MatMul reads as its matrix are left out.
   std::string target = "*";
@@ -821,8 +821,8 @@ class Model {
   // "<adapter>.lora_scale" is weight * alpha / rank, "<adapter>.lora_alpha" alpha. They are parameters like others to every verb.
   // A parameter that is tied later to a changed storage does not see the change. What an adapter changes lies on one device.
   // Several adapters add up. Source  Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021.
-  // Errors  bad_argument: the name is taken, the rank is below 1, no parameter matches or none of them is a matrix that an adapter
-  // changes; a parameter of a storage is read in another way; the model is busy.
+  // Errors  bad_argument: the name is taken, the rank is below 1, no parameter matches, none of them is a matrix that an adapter
+  // changes, or one behind "!" is neither that nor a bias; a parameter of a storage is read in another way; the model is busy.
   Result<AdapterReport> add_adapter(std::string_view name, const AdapterOptions& options = {});
   // In order of their declaration.
   std::vector<std::string> adapters() const;

@@ -17,6 +17,8 @@ namespace {
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
 constexpr std::string_view kScale = ".lora_scale", kAlpha = ".lora_alpha", kZero = ".lora_zero";
 constexpr std::string_view kDropout = ".lora_dropout";  // where it is not 0
+constexpr char kWhole = '!';                            // in front of a pattern
+constexpr std::string_view kRank = ".lora_rank";        // where not all changes have it
 
 // The adapter that a parameter belongs to; nothing of one that belongs to none.
 std::string_view adapter_of(const ParameterRow& p) {
@@ -31,7 +33,7 @@ std::string_view adapter_of(const ParameterRow& p) {
       return name.substr(0, name.size() - end.size());
     }
   }
-  for (const std::string_view end : {kScale, kAlpha, kZero, kDropout}) {
+  for (const std::string_view end : {kScale, kAlpha, kZero, kDropout, kRank}) {
     if (name.ends_with(end)) {
       return name.substr(0, name.size() - end.size());
     }
@@ -79,10 +81,20 @@ std::shared_ptr<device::OpenDevice> device_of(const Storage& row) {
   return row.home.block ? row.home.block->device_handle() : nullptr;
 }
 
+// What a change of it takes it for.
+Shape matrix_shape(const Shape& shape) { return shape.rank() == 1 ? Shape{1, shape[0]} : shape; }
+
+// Parameters, by how they are changed.
+struct Chosen {
+  std::set<uint32_t> low_rank;
+  std::set<uint32_t> whole;
+};
+
 // One change of a storage, and the parameters that see it.
 struct Change {
   uint32_t base = 0;
   bool of_use = false;
+  bool whole = false;
   std::vector<uint32_t> targets;
 };
 
@@ -94,7 +106,10 @@ class Adding {
 
   Result<AdapterReport> add() {
     BOWLINE_TRY(check());
-    BOWLINE_ASSIGN(const std::vector<Change> changes, choose());
+    BOWLINE_ASSIGN(const Chosen chosen, choose());
+    std::vector<Change> changes;
+    BOWLINE_TRY(add_changes(chosen.whole, true, changes));
+    BOWLINE_TRY(add_changes(chosen.low_rank, false, changes));
     for (const Change& change : changes) {
       BOWLINE_TRY(add(change).at(format("While adding adapter \"{}\" to \"{}\".", name_,
                                         table_.parameters[change.targets[0]].name)));
@@ -105,6 +120,9 @@ class Adding {
     for (const auto& [end, value] :
          {std::pair(kScale, scale), std::pair(kAlpha, options_.alpha), std::pair(kZero, 0.0f)}) {
       BOWLINE_TRY(add_number(end, value, target, device));
+    }
+    if (!chosen.whole.empty()) {
+      BOWLINE_TRY(add_number(kRank, static_cast<float>(options_.rank), target, device));
     }
     if (options_.dropout > 0) {
       BOWLINE_TRY(add_number(kDropout, options_.dropout, target, device));
@@ -137,48 +155,68 @@ class Adding {
            p.view.shape.empty() && p.target.empty() && readings_[index] == Reading::matrix;
   }
 
-  Result<std::set<uint32_t>> matching() const {
+  bool is_bias(uint32_t index) const {
+    const ParameterRow& p = table_.parameters[index];
+    const Storage& row = table_.storages[p.tie];
+    return row.role == Role::weight && is_float(row.dtype) && row.encoding.is_plain() &&
+           row.shape.rank() == 1 && p.view == View() && p.target.empty() &&
+           readings_[index] == Reading::bias;
+  }
+
+  Result<Chosen> matching() const {
     BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(options_.target));
-    std::set<uint32_t> out;
+    Chosen out;
     for (uint32_t i = 0; i < table_.parameters.size(); ++i) {
       const ParameterRow& p = table_.parameters[i];
-      if (p.target.empty() && std::ranges::any_of(patterns, [&](const std::string& pattern) {
-            return matches(pattern, p.name);
-          })) {
-        out.insert(i);
+      for (const std::string_view pattern : patterns) {
+        const bool whole = pattern.starts_with(kWhole);
+        if (p.target.empty() && matches(pattern.substr(whole ? 1 : 0), p.name)) {
+          (whole ? out.whole : out.low_rank).insert(i);
+        }
       }
     }
-    BOWLINE_REQUIRE(!out.empty(), "The pattern \"{}\" matches none of the {} parameters.",
-                    options_.target, table_.parameters.size());
+    BOWLINE_REQUIRE(!out.whole.empty() || !out.low_rank.empty(),
+                    "The pattern \"{}\" matches none of the {} parameters.", options_.target,
+                    table_.parameters.size());
     return out;
   }
 
-  Result<std::vector<Change>> choose() const {
-    BOWLINE_ASSIGN(std::set<uint32_t> chosen, matching());
-    const size_t matched = chosen.size();
-    std::erase_if(chosen, [&](uint32_t index) { return !is_matrix(index); });
-    BOWLINE_REQUIRE(!chosen.empty(),
+  Result<Chosen> choose() const {
+    BOWLINE_ASSIGN(Chosen out, matching());
+    for (const uint32_t index : out.whole) {
+      BOWLINE_REQUIRE(is_matrix(index) || is_bias(index),
+                      "\"{}\", which adapter \"{}\" would change wholly, is no weight that is read "
+                      "as a matrix alone or as a bias alone.",
+                      table_.parameters[index].name, name_);
+    }
+    const size_t matched = out.low_rank.size();
+    std::erase_if(out.low_rank,
+                  [&](uint32_t index) { return !is_matrix(index) || out.whole.contains(index); });
+    BOWLINE_REQUIRE(!out.low_rank.empty() || !out.whole.empty(),
                     "Of the {} parameters that match the pattern \"{}\" none is a weight of rank 2 "
                     "that Linear, Embedding or MatMul alone read as their matrix.",
                     matched, options_.target);
-    std::vector<Change> out;
-    std::set<uint32_t> seen;
+    return out;
+  }
+
+  Status add_changes(const std::set<uint32_t>& chosen, bool whole, std::vector<Change>& out) const {
     for (const uint32_t index : chosen) {
       const uint32_t tie = table_.parameters[index].tie;
       if (options_.per_use) {
-        out.push_back({tie, true, {index}});
-      } else if (seen.insert(tie).second) {
-        out.push_back({tie, false, sorted(table_.users(tie))});
+        out.push_back({tie, true, whole, {index}});
+      } else if (std::ranges::find(out, tie, &Change::base) == out.end()) {
+        out.push_back({tie, false, whole, sorted(table_.users(tie))});
         BOWLINE_TRY(check_users(index, out.back().targets));
       }
     }
-    return out;
+    return {};
   }
 
   Status check_users(uint32_t chosen, const std::vector<uint32_t>& users) const {
     for (const uint32_t user : users) {
       const ParameterRow& p = table_.parameters[user];
-      BOWLINE_REQUIRE(p.view.shape.empty() && readings_[user] != Reading::other,
+      const bool same = readings_[user] == Reading::none || readings_[user] == readings_[chosen];
+      BOWLINE_REQUIRE(p.view.shape.empty() && same,
                       "Adapter \"{}\" would change \"{}\", which shares the storage of \"{}\" and "
                       "is read in another way than as the matrix of Linear, Embedding or MatMul; "
                       "per_use changes \"{}\" alone.",
@@ -190,15 +228,16 @@ class Adding {
 
   Status add(const Change& change) {
     const Storage base = table_.storages[change.base];
-    const View whole = {};
-    BOWLINE_ASSIGN(
-        const Shape shape,
-        view_shape(change.of_use ? rows_of(change.targets[0], false) : whole, base.shape));
+    const View all = {};
+    BOWLINE_ASSIGN(const Shape shown,
+                   view_shape(change.of_use ? rows_of(change.targets[0], false) : all, base.shape));
+    const Shape shape = matrix_shape(shown);
+    const int64_t rank = change.whole ? std::min(shape[0], shape[1]) : options_.rank;
     const float bound = 1 / std::sqrt(static_cast<float>(std::max<int64_t>(shape[1], 1)));
-    BOWLINE_ASSIGN(const uint32_t a, add_storage(base, Role::adapter_a, {options_.rank, shape[1]},
-                                                 Init::uniform(bound)));
+    BOWLINE_ASSIGN(const uint32_t a,
+                   add_storage(base, Role::adapter_a, {rank, shape[1]}, Init::uniform(bound)));
     BOWLINE_ASSIGN(const uint32_t b,
-                   add_storage(base, Role::adapter_b, {shape[0], options_.rank}, Init::zeros()));
+                   add_storage(base, Role::adapter_b, {shape[0], rank}, Init::zeros()));
     for (const uint32_t target : change.targets) {
       const bool transpose = table_.parameters[target].view.transpose;
       View of_a;
@@ -296,7 +335,7 @@ Result<Factors> change_of(const Table& table, uint32_t base, std::string_view ad
   }
   const Storage& a = table.storages[table.parameters[pair.a].tie];
   const Storage& b = table.storages[table.parameters[pair.b].tie];
-  const Shape& whole = table.storages[base].shape;
+  const Shape whole = matrix_shape(table.storages[base].shape);
   const bool fits = a.shape.rank() == 2 && b.shape.rank() == 2 && whole.rank() == 2 &&
                     a.shape[0] == b.shape[1] && b.shape[0] == whole[0] && a.shape[1] == whole[1];
   BOWLINE_REQUIRE(fits, "Adapter \"{}\" of \"{}\" is {} times {}, its storage {}.", adapter,
@@ -389,6 +428,10 @@ namespace {
 // alpha / rank.
 Result<float> unit_of(const Table& table, std::string_view name) {
   BOWLINE_ASSIGN(const float alpha, number_of(table, name, kAlpha));
+  if (table.find(format("{}{}", name, kRank))) {
+    BOWLINE_ASSIGN(const float rank, number_of(table, name, kRank));
+    return alpha / rank;
+  }
   for (const ParameterRow& p : table.parameters) {
     const Shape& a = table.storages[p.tie].shape;
     const bool is_a = belongs_to(p, name) && table.storages[p.tie].role == Role::adapter_a;

@@ -3,7 +3,7 @@
 // A parameter `target` sees the change of adapter `name` if there are "<target>.<name>.lora_a" and ".lora_b": they show their
 // storages as the target shows its own, so that what it shows becomes u v with u = b and v = a, or, of a transpose, u = a and v = b.
 // The parameters of one storage share the two storages of its change, or only some of them have one. All parameters of an adapter
-// have a target.
+// have a target. A vector is a matrix of one row to its change.
 #pragma once
 
 #include "params/table.h"
@@ -11,7 +11,7 @@
 namespace bowline::params {
 
 // How the graphs read a parameter.
-enum class Reading : uint8_t { none, matrix, other };
+enum class Reading : uint8_t { none, matrix, bias, other };
 
 // The names of the adapters, in order of their declaration.
 std::vector<std::string> adapter_names(const Table& table);

@@ -113,7 +113,7 @@ class Unigram {
     int32_t unknown = -1;
     bool byte_fallback = false;
   };
-  // `scores` by id.
+  // `scores` by id; -INFINITY: the piece is not looked for in text.
   static Result<Unigram> create(const Vocabulary& vocabulary, std::vector<double> scores,
                                 const Options& options);
   Status encode(std::string_view word, Scratch& scratch, std::vector<Token>& out) const;

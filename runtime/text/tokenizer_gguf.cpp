@@ -287,6 +287,7 @@ struct Words {
   bool digits = false;    // each stands alone
   bool ignore_merges = false;
   bool adds_bos = false;
+  bool nfc = false;  // text is brought into this form first, which llama.cpp leaves out
 };
 constexpr Words kWords[] = {{"", 0},
                             {"gpt-2", 0},
@@ -295,7 +296,7 @@ constexpr Words kWords[] = {{"", 0},
                             {"smollm", 0, true},
                             {"llama-bpe", 1, false, true, true},
                             {"llama3", 1, false, true, true},
-                            {"qwen2", 2},
+                            {"qwen2", 2, false, false, false, true},
                             {"deepseek-r1-qwen", 2}};
 
 Status read_byte_level(const File& file, TokenizerData& data) {
@@ -304,6 +305,9 @@ Status read_byte_level(const File& file, TokenizerData& data) {
   BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
                        "The pre-tokenizer \"{}\" of the file is not known.",
                        escaped(pre.substr(0, 100)));
+  if (words->nfc) {
+    data.normalizers.push_back(normal_form(NormalForm::nfc));
+  }
   if (words->digits) {
     data.pre_tokenizers.push_back(split(Pattern::of_class(is_number), Matches::isolated));
   }
@@ -374,12 +378,17 @@ Result<std::vector<Bpe::Rule>> merges_of(const File& file, const Vocabulary& v,
   return out;
 }
 
-Status read_llama(const File& file, TokenizerData& data) {
-  BOWLINE_TRY(add_pieces(file, data));
-  BOWLINE_ASSIGN(const std::vector<float> scores,
+Result<std::vector<float>> scores_of(const File& file) {
+  BOWLINE_ASSIGN(std::vector<float> scores,
                  numbers_of<float>(file.values, "tokenizer.ggml.scores", file.pieces.size()));
   BOWLINE_TEXT_REQUIRE(!scores.empty(), Code::bad_file,
                        "The file has no \"tokenizer.ggml.scores\".");
+  return scores;
+}
+
+Status read_llama(const File& file, TokenizerData& data) {
+  BOWLINE_TRY(add_pieces(file, data));
+  BOWLINE_ASSIGN(const std::vector<float> scores, scores_of(file));
   BOWLINE_ASSIGN(const std::vector<Bpe::Rule> rules, merges_of(file, data.vocabulary, scores));
   Bpe::Options o;
   o.byte_fallback = true;
@@ -400,6 +409,64 @@ Status read_llama(const File& file, TokenizerData& data) {
     data.decoders.push_back(decode_strip(" ", 1, 0, true));
   }
   return surround(file, data, kBos, true, kEos, false);
+}
+
+// ---------------------------------------------------------------------------------------- Unigram
+
+// Nothing where the file has no map of characters.
+Result<std::string_view> charsmap_of(const Values& values) {
+  constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
+  const Value* v = find(values, kKey, true);
+  BOWLINE_TEXT_REQUIRE(v == nullptr || v->type == u8 || v->type == i8, Code::bad_file,
+                       "\"{}\" is no array of bytes.", kKey);
+  return v == nullptr ? std::string_view() : v->bytes;
+}
+
+// As SentencePiece does it: with one space between words, and one in front, or with all of them.
+Status add_spaces(const File& file, TokenizerData& data) {
+  const std::string space = "\u2581";
+  if (flag_of(file.values, "tokenizer.ggml.remove_extra_whitespaces", false)) {
+    BOWLINE_ASSIGN(Pattern spaces, Pattern::of_expression(" {2,}"));
+    data.normalizers.push_back(strip(false, true));
+    data.normalizers.push_back(replace(std::move(spaces), space));
+    data.pre_tokenizers = {metaspace(space, Prepend::always)};
+    data.decoders = {decode_metaspace(space, true)};
+    return {};
+  }
+  const bool prefix = flag_of(file.values, "tokenizer.ggml.add_space_prefix", false);
+  if (prefix) {
+    data.normalizers.push_back(prepend(space));
+  }
+  data.normalizers.push_back(replace(Pattern::of_text(" "), space));
+  data.decoders = {decode_metaspace(space, prefix)};
+  return {};
+}
+
+Status read_unigram(const File& file, TokenizerData& data) {
+  BOWLINE_TRY(add_pieces(file, data));
+  BOWLINE_ASSIGN(const std::vector<float> scores, scores_of(file));
+  std::vector<double> searched;
+  size_t bytes = 0;
+  for (size_t id = 0; id < scores.size(); ++id) {
+    const bool is_byte = file.type(id) == kByte;  // found by its name too, as tokenizers does it
+    searched.push_back(is_byte || file.type(id) == kNormal ? scores[id] : -INFINITY);
+    bytes += is_byte ? 1 : 0;
+  }
+  Unigram::Options o;
+  o.byte_fallback = bytes > 0;
+  BOWLINE_ASSIGN(o.unknown, file.id_of("tokenizer.ggml.unknown_token_id"));
+  BOWLINE_ASSIGN(data.model, Unigram::create(data.vocabulary, std::move(searched), o));
+  data.kind = "Unigram";
+  BOWLINE_ASSIGN(const std::string_view charsmap, charsmap_of(file.values));
+  if (!charsmap.empty()) {
+    BOWLINE_ASSIGN(Normalizer map, precompiled(charsmap));
+    data.normalizers.push_back(std::move(map));
+  }
+  BOWLINE_TRY(add_spaces(file, data));
+  if (o.byte_fallback) {
+    data.decoders.insert(data.decoders.begin(), decode_byte_fallback());
+  }
+  return surround(file, data, kBos, false, kEos, true);
 }
 
 // -------------------------------------------------------------------------------------- WordPiece
@@ -447,12 +514,14 @@ Result<SharedData> read_gguf(std::span<const std::byte> bytes) {
     BOWLINE_TRY(read_byte_level(file, *data));
   } else if (model == "llama") {
     BOWLINE_TRY(read_llama(file, *data));
+  } else if (model == "t5") {
+    BOWLINE_TRY(read_unigram(file, *data));
   } else if (model == "bert") {
     BOWLINE_TRY(read_bert(file, *data));
   } else {
     return Status(
         Code::unsupported,
-        sentence("The tokenizer \"{}\" of the file is not known; gpt2, llama and bert are.",
+        sentence("The tokenizer \"{}\" of the file is not known; gpt2, llama, t5 and bert are.",
                  escaped(model.substr(0, 100))));
   }
   BOWLINE_TRY(add_special(file, *data));

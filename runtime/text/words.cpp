@@ -75,6 +75,9 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
   for (size_t i = 0; i < out.scores_.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     const std::string_view piece = vocabulary.piece(id);
+    if (out.scores_[i] == -INFINITY) {
+      continue;
+    }
     BOWLINE_TEXT_REQUIRE(std::isfinite(out.scores_[i]), Code::bad_file,
                          "The score of piece \"{}\" is not finite.", escaped(piece.substr(0, 100)));
     least = std::min(least, out.scores_[i]);

@@ -100,30 +100,24 @@ class AdapterForms(harness.Case):
         self.expect(self.export(model, "gguf-lora", "--adapter", adapter, "--force"), OK)
         self.nothing_is_left("out")
 
-    def test_a_head_that_low_rank_cannot_say(self):
-        """Its bias is another one; it has more rows than the rank; modules are kept that are none of the head."""
-        model = self.classifier("bert_classes")
-        for change, *texts in (({"base_model.model.classifier.bias": ([3], [1.0, 2.0, 3.0])}, "brings another \"classifier.bias\""),
-                               ({"base_model.model.classifier.bias": ([2], [1.0, 2.0])}, "no head with a classifier.bias [2]")):
-            tensors = read_safetensors(DATA / "bert_head/adapter_model.safetensors")
-            tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()}
-            folder = self.folder / "copy"
-            shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
-            write_safetensors(folder / "adapter_model.safetensors", tensors | change)
-            self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
-        shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
+    def test_a_head_that_an_adapter_cannot_say(self):
+        """It is another model's; modules are kept that are none of the head; what is added is multiplied by 0; there is nothing else."""
+        model, folder = self.classifier("bert_classes"), self.folder / "copy"
+        shutil.copytree(DATA / "bert_head", folder)
         config = json.loads((folder / "adapter_config.json").read_text())
-        (folder / "adapter_config.json").write_text(json.dumps(config | {"modules_to_save": ["classifier", "pooler"]}))
-        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "modules_to_save", "pooler")
-        shutil.copytree(DATA / "bert_head", folder, dirs_exist_ok=True)
-        tensors = {name: t for name, t in tensors.items() if "lora_" not in name}
-        for layer in range(2):
-            begin = f"base_model.model.bert.encoder.layer.{layer}.attention.self.query"
-            tensors |= {f"{begin}.lora_A.weight": ([2, 32], [0.1] * 64), f"{begin}.lora_B.weight": ([32, 2], [0.1] * 64)}
-        write_safetensors(folder / "adapter_model.safetensors", tensors)
-        (folder / "adapter_config.json").write_text(json.dumps(config | {"r": 2}))
-        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "another \"classifier.weight\"", "of rank 2")
-        self.nothing_is_left("copy")
+        tensors = read_safetensors(folder / "adapter_model.safetensors")
+        tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()}
+        bias = {"base_model.model.classifier.bias": ([2], [1.0, 2.0])}
+        for change, settings, *texts in ((bias, {}, "no head with a classifier.bias [2]"),
+                                         ({}, {"modules_to_save": ["classifier", "pooler"]}, "modules_to_save", "pooler"),
+                                         ({}, {"lora_alpha": 0}, "another \"classifier.weight\"", "multiplied by 0")):
+            write_safetensors(folder / "adapter_model.safetensors", tensors | change)
+            (folder / "adapter_config.json").write_text(json.dumps(config | settings))
+            self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, *texts)
+            self.nothing_is_left("copy")
+        write_safetensors(folder / "adapter_model.safetensors", {name: t for name, t in tensors.items() if "lora_" not in name})
+        (folder / "adapter_config.json").write_text(json.dumps(config))
+        self.expect(run("import", folder, "--base", model, "--out", self.out), BAD_FILE, "has no factors of LoRA")
 
     # What is right.
 
@@ -185,12 +179,41 @@ class AdapterForms(harness.Case):
         self.assertLess(difference(self.logits(self.imported(self.out)), with_adapter), 1e-4)
         self.assertGreater(difference(self.logits(model), with_adapter), 0.05)
 
-    def test_a_tie_is_not_broken_in_silence(self):
+    def head_adapter(self):
+        """A tied model, and an adapter of its head alone."""
         model, adapter = self.tied_base(), self.folder / "head.adapter"
         self.expect(run("import", self.write_adapter("lm_head", 64, 32), "--base", model, "--out", adapter), OK)
+        return model, adapter
+
+    def test_a_tie_is_not_broken_in_silence(self):
+        model, adapter = self.head_adapter()
         for to in ("hf", "gguf"):
-            self.expect(self.export(model, to, "--adapter", adapter), FAILED, "lm_head.weight", "which shares its storage")
+            self.expect(self.export(model, to, "--adapter", adapter), FAILED, "lm_head.weight", "which shares its storage",
+                        "- --untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the adapter beside the model.")
             self.assertFalse(self.out.exists())
+        self.expect(self.export(model, "peft", "--adapter", adapter), OK)
+
+    def test_a_tie_is_broken_where_that_is_asked_for(self):
+        model, adapter = self.head_adapter()
+        with_adapter = self.logits(model, adapter)
+        self.assertGreater(difference(self.logits(model), with_adapter), 0.05)
+        for to in ("hf", "gguf"):
+            self.out = self.folder / to
+            self.expect(self.export(model, to, "--adapter", adapter, "--untie", "lm_head.weight"), OK)
+        again = self.imported(self.folder / "hf")
+        self.assertLess(difference(self.logits(again), with_adapter), CLOSE)
+        ties = {p["name"]: p["tie"] for p in json.loads(run("inspect", again, "-o", "json").stdout)["parameters"]}
+        self.assertNotEqual(ties["lm_head.weight"], ties["model.embed_tokens.weight"])
+        self.assertFalse(json.loads((self.folder / "hf/config.json").read_text())["tie_word_embeddings"])
+        tensors, gguf = read_safetensors(self.folder / "hf/model.safetensors"), Gguf(self.folder / "gguf").tensors
+        for ours, theirs in (("lm_head.weight", "output.weight"), ("model.embed_tokens.weight", "token_embd.weight")):
+            self.assertEqual(tensors[ours][2], gguf[theirs][2])
+        self.out = self.folder / "out"
+        self.expect(self.export(model, "peft", "--adapter", adapter, "--untie", "lm_head.weight"), USAGE, "--untie")
+        self.expect(run("export", model, "--strip", "--out", self.out, "--untie", "lm_head.weight"), USAGE, "--untie")
+        for name, text in (("model.norm.weight", "shares its storage with none"), ("head", "\"head\"")):
+            self.expect(self.export(model, "hf", "--untie", name), FAILED, text)
+        self.assertFalse(self.out.exists())
 
     def write_adapter(self, module, rows, columns):
         """A folder as peft writes it, of rank 1."""
@@ -239,7 +262,7 @@ class AdapterForms(harness.Case):
         return struct.unpack(f"<{len(numbers) // 4}f", numbers)
 
     def test_the_head_of_a_classifier_goes_along(self):
-        """peft keeps it whole, where Bowline has a change of low rank: read, written with the same tensors, and merged."""
+        """peft keeps it whole, with its biases, and so has Bowline a change of it: read, written with the same tensors, weighted, merged."""
         for name, expected in EXPECTED["classes"].items():
             with self.subTest(name):
                 model, adapter = self.classifier(expected["model"]), self.folder / "head.adapter"
@@ -261,6 +284,19 @@ class AdapterForms(harness.Case):
                 merged = self.folder / "merged"
                 self.expect(run("export", model, "--adapter", adapter, "--to", "hf", "--out", merged, "--force"), OK)
                 self.assertLess(difference(self.classes(self.imported(merged), expected["tokens"]), logits), CLOSE)
+                # The head's values lie half way then.
+                self.expect(run("export", model, "--adapter", f"{adapter}=0.5", "--to", "peft", "--out", self.out, "--force"), OK)
+                half = read_safetensors(self.out / "adapter_model.safetensors")
+                self.expect(run("import", self.out, "--base", model, "--out", again, "--force"), OK)
+                self.assertLess(difference(self.classes(model, expected["tokens"], again),
+                                           self.classes(model, expected["tokens"], f"{adapter}=0.5")), CLOSE)
+                same = {tensor for tensor, data in half.items() if data == source[tensor]}
+                self.assertEqual({tensor for tensor in same if "lora_" not in tensor}, self.unchanged(name))
+
+    def unchanged(self, name):
+        """Tensors of the head that an adapter of the fixtures leaves as they are."""
+        return set() if name.endswith("_bias") else {tensor for tensor in read_safetensors(DATA / name / "adapter_model.safetensors")
+                                                     if "lora_" not in tensor and tensor.endswith(".bias")}
 
     def test_a_gguf_adapter_comes_back(self):
         for name in ADAPTERS:

@@ -31,7 +31,7 @@ class Classify(harness.Case):
     def setUpClass(cls):
         super().setUpClass()
         cls.model, cls.several = cls.shared / "encoder.bowline", cls.shared / "several.bowline"
-        for arguments in ([cls.model], ["--several", cls.several]):
+        for arguments in ([cls.model], [cls.several, "several=true"]):
             made = run(*arguments, program=os.environ["ENCODER_MODEL"])
             if made.returncode != 0:
                 raise AssertionError(made.stderr)
@@ -202,6 +202,22 @@ class Classify(harness.Case):
         self.assertTrue(any(p["name"].startswith("classifier.") for p in info["parameters"]))
         self.assertLess(*(json.loads(done.stdout)["nats_per_text_after"] for done in (trained, left)))
         self.assertNotIn("leaves the head", self.expect(self.finetune(*flags), OK).stderr)
+
+    def test_an_adapter_of_the_whole_head(self):
+        """Behind "!": of as high a rank as its values have, the bias too, which is trained; the file computes what the run did."""
+        adapter, nats = self.folder / "a.bowline", {}
+        for head in ("classifier.weight", "!classifier.weight", "!classifier.*"):
+            done = self.finetune("--lora-rank", 2, "--steps", 20, "--force", "--out", adapter, "-o", "json", "--valid", self.test,
+                                 "--lora-target", f"{{encoder.query.weight,{head}}}")
+            nats[head] = json.loads(self.expect(done, OK).stdout)["nats_per_text_after"]
+        self.assertEqual(len(set(nats.values())), 3)
+        shapes = {p["name"]: p["shape"] for p in json.loads(run("inspect", adapter, "-o", "json").stdout)["parameters"]}
+        self.assertEqual([shapes[f"{name}.lora.lora_{part}"] for name in ("encoder.query.weight", "classifier.weight", "classifier.bias")
+                          for part in "ab"], [[2, 16], [16, 2], [3, 16], [3, 3], [1, 3], [1, 1]])
+        result = self.evaluate(self.model, "--data", self.test, "--adapter", adapter)
+        self.assertAlmostEqual(result["nats_per_text"], nats["!classifier.*"], 5)
+        wrong = self.finetune("--lora-rank", 2, "--steps", 1, "--out", self.folder / "b.bowline", "--lora-target", "{encoder.query.weight,!class_weights}")
+        self.expect(wrong, FAILED, "\"class_weights\", which adapter \"lora\" would change wholly")
 
     # Predictions.
 

@@ -1,8 +1,6 @@
 // Writes a small encoder that reads bytes and tells texts apart: attention over a text that is padded on the right, of which the first
-// row goes to a head of 3 classes. With --several a text may have several of them.
-#include <string_view>
-
-#include "bowline.h"
+// row goes to a head of 3 classes. With several=true a text may have several of them.
+#include "writer_main.h"
 
 using namespace bowline;
 
@@ -60,10 +58,14 @@ struct Encoder {
   }
 };
 
-Status write_model(const char* path, bool several) {
+}  // namespace
+
+const char* const kArguments = "FILE [several=true]";
+
+Status write_model(const std::string& path, const Options& options) {
   Model model;
   Encoder e;
-  e.several = several;
+  e.several = options.contains("several");
   const auto matrix = [&](const char* name, int64_t rows) {
     return model.parameter(name, {rows, kWidth}, Init::normal(0.3f));
   };
@@ -80,21 +82,8 @@ Status write_model(const char* path, bool several) {
   }
   BOWLINE_TRY(model.set_metadata("tokenizer", "bytes"));
   BOWLINE_TRY(model.set_metadata("task", "classify"));
-  BOWLINE_TRY(model.set_metadata("multi_label", several ? "true" : ""));
+  BOWLINE_TRY(model.set_metadata("multi_label", e.several ? "true" : ""));
   BOWLINE_TRY(model.set_metadata("max_tokens", "64"));
   BOWLINE_TRY(model.materialize(1));
   return model.save(path);
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  const bool several = argc == 3 && argv[1] == std::string_view("--several");
-  const Status s = argc == 2 || several
-                       ? write_model(argv[argc - 1], several)
-                       : Status(Code::bad_argument, "[--several] and a path, please.");
-  if (!s.ok()) {
-    std::fprintf(stderr, "%s\n", s.message().c_str());
-  }
-  return s.ok() ? 0 : 1;
 }

@@ -8,26 +8,21 @@ import unittest
 
 import harness
 from forms import write_safetensors
-from harness import FAILED, OK, run
+from harness import FAILED, OK, PEFT, run
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-PEFT = TESTS / "peft/fixtures"
 
 
-class FullDisk(harness.Case):
+class FullDisk(harness.AdapterCase):
     @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.base, cls.adapter, cls.peft = (cls.shared / name for name in ("base.bowline", "adapter.bowline", "peft"))
+    def peft_folder(cls):
+        cls.peft = cls.shared / "peft"
         cls.peft.mkdir()
         (cls.peft / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 64, "lora_alpha": 1}))
         module = "base_model.model.model.layers.0.mlp.gate_proj"
         write_safetensors(cls.peft / "adapter_model.safetensors", {
             f"{module}.lora_{part}.weight": (shape, [0.01] * shape[0] * shape[1]) for part, shape in (("A", [64, 16]), ("B", [24, 64]))})
-        for arguments in ((PEFT / "llama", "--out", cls.base), (cls.peft, "--base", cls.base, "--out", cls.adapter)):
-            made = run("import", *arguments)
-            if made.returncode != 0:
-                raise AssertionError(made.stderr)
+        return cls.peft
 
     def setUp(self):
         super().setUp()

@@ -98,7 +98,9 @@ class BadInput(Case):
     def test_a_model_without_a_tokenizer(self):
         path = self.folder / "bare.bowline"
         self.assertEqual(run(path, program=MAKE_DECODER).returncode, 0)
-        self.expect(run("generate", path, "x", "--device", "cpu"), FAILED, "tokenizer")
+        for call in (("generate", path, "x"), ("chat", path), ("run", path, "--input", "tokens=text:x", "--batch", 1, "--seq", 1)):
+            self.expect(run(*call, "--device", "cpu", input="x\n"), BAD_FILE, "The model has no tokenizer")
+        self.expect(run("tokenize", path, "x"), BAD_FILE, "The model has no tokenizer")
 
     def test_a_prompt_that_does_not_fit(self):
         self.expect(self.generate("twelve bytes", "--ctx-size", 8), FAILED, "12 tokens, more than the context (8)")

@@ -4,7 +4,9 @@
 
 using namespace bowline;
 
-Status write_model(const char* path) {
+const char* const kArguments = "FILE";
+
+Status write_model(const std::string& path, const Options&) {
   Model model;
   if (Status s = model.dim("rows", {.max = 8, .counted = true}); !s.ok()) {
     return s;

@@ -20,6 +20,7 @@ SANITIZED = "BOWLINE_SANITIZE" in os.environ
 PATIENCE = 10 if SANITIZED else 1
 OK, FAILED, USAGE, BAD_FILE, BAD_DEVICE, RESTART, INTERRUPTED = 0, 1, 2, 3, 4, 75, 130
 TINY = ["--layers", "2", "--channels", "16", "--heads", "2"]
+PEFT = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
 WORDS = "the a knot rope that holds under load is moved again and can be untied on purpose".split()
 
 
@@ -138,3 +139,21 @@ class Case(unittest.TestCase):
             self.assertTrue(process.stderr.startswith("bowline: ") or "\nbowline: " in process.stderr, output)
             self.assertNotIn("Unexpected failure", output)
         return process
+
+
+class AdapterCase(Case):
+    """Has base.bowline, a Llama, and adapter.bowline, which is for it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.base, cls.adapter = cls.shared / "base.bowline", cls.shared / "adapter.bowline"
+        for arguments in ((PEFT / "llama", "--out", cls.base), (cls.peft_folder(), "--base", cls.base, "--out", cls.adapter)):
+            made = run("import", *arguments)
+            if made.returncode != 0:
+                raise AssertionError(made.stderr)
+
+    @classmethod
+    def peft_folder(cls):
+        """What the adapter is made of."""
+        return PEFT / "llama_qv"

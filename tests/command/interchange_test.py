@@ -262,7 +262,7 @@ class Interchange(harness.Case):
                              {k: v for k, v in expected.items() if k.startswith("tokenizer.")})
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer | {"pre_tokenizer": {"type": "Whitespace"}}))
         self.expect(run("import", folder, "--out", model, "--force"), OK)
-        self.expect(run("export", model, "--to", "gguf", "--out", path, "--force"), OK, "no tokenizer", "no name for how it splits text")
+        self.expect(run("export", model, "--to", "gguf", "--out", path, "--force"), OK, "no tokenizer", "no name for how it changes and splits text")
 
 
 if __name__ == "__main__":

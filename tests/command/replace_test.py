@@ -2,29 +2,18 @@
 """export --force: what is there goes whole when all that replaces it is written, and stays as it was if that fails."""
 
 import os
-import pathlib
 import unittest
 
 import harness
 from harness import FAILED, OK, USAGE, run
 
-DATA = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
 # Files of each form by their names; none: it is a file.
 FORMS = {"hf": ["config.json", "model.safetensors"], "peft": ["adapter_config.json", "adapter_model.safetensors"], "gguf": None,
          "gguf-lora": None}
 WEIGHTS = {"hf": "model.safetensors", "peft": "adapter_model.safetensors"}
 
 
-class Replace(harness.Case):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.base, cls.adapter = cls.shared / "base.bowline", cls.shared / "adapter.bowline"
-        for arguments in ((DATA / "llama", "--out", cls.base), (DATA / "llama_qv", "--base", cls.base, "--out", cls.adapter)):
-            made = run("import", *arguments)
-            if made.returncode != 0:
-                raise AssertionError(made.stderr)
-
+class Replace(harness.AdapterCase):
     def setUp(self):
         super().setUp()
         self.out = self.folder / "out"

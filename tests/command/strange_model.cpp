@@ -3,7 +3,9 @@
 
 using namespace bowline;
 
-Status write_model(const char* path) {
+const char* const kArguments = "FILE";
+
+Status write_model(const std::string& path, const Options&) {
   Model model;
   const int64_t shape[] = {4, 4};
   const Result<Parameter> a = model.parameter("w\u009b31m\u202e", shape, Init::normal(1));

@@ -22,7 +22,9 @@ Status add_loss(Model& model, Parameter pairs) {
 
 }  // namespace
 
-Status write_model(const char* path) {
+const char* const kArguments = "FILE";
+
+Status write_model(const std::string& path, const Options&) {
   Model model;
   const std::vector<int64_t> shape = {kBytes, kBytes};
   const Result<Parameter> pairs = model.parameter("pairs", shape, Init::zeros());

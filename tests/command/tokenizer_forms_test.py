@@ -2,6 +2,7 @@
 """A tokenizer goes along when a model is exported: tokenizer.json becomes keys of GGUF, and keys of GGUF become tokenizer.json. The ids are
 those of the package tokenizers (tests/text/data, made by tests/text/make_fixtures.py)."""
 
+import base64
 import itertools
 import json
 import pathlib
@@ -14,7 +15,12 @@ from harness import OK, run
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "text/data"
 TEXTS = [bytes.fromhex(line) for line in (DATA / "texts.hex").read_text().split("\n")[:-1]]
-WIDTH, VOCABULARY = 8, 1024
+VERSES = DATA.parents[2] / "samples/data/kjv.txt"
+WIDTH, VOCABULARY = 8, 1280
+NFC_NOTE = "The tokenizer brings text into the form NFC; llama.cpp does not, and makes other tokens of text in another form."
+BYTES_NOTE = "Of what has no piece the tokenizer takes the bytes; llama.cpp takes the unknown piece."
+ROUNDED_NOTE = "The scores of pieces are rounded to f32."
+WHITE_SPACE_NOTE = "The tokenizer cuts text at any white space; readers of GGUF at spaces, and what its map of characters makes spaces of."
 # The tokenizer that a file of GGUF was made of, where its name is another one.
 SOURCES = {"scores": "llama2"}
 
@@ -90,9 +96,9 @@ class TokenizerForms(harness.Case):
 
     def test_what_gguf_has_not(self):
         for name, sentence in (
-                ("unigram", "it is Unigram, and BPE alone is written"), ("bert", "it is WordPiece, and BPE alone is written"),
-                ("word_level", "it is WordLevel"), ("o200k", "llama.cpp has no name for how it splits text"),
-                ("parts", "llama.cpp has no name for how it splits text"), ("roberta", "GGUF has no keys for what it puts around a text"),
+                ("unigram", "GGUF has no keys for how it changes and splits text"), ("bert", "it is WordPiece, and BPE and Unigram are written"),
+                ("word_level", "it is WordLevel"), ("o200k", "llama.cpp has no name for how it changes and splits text"),
+                ("parts", "llama.cpp has no name for how it changes and splits text"), ("roberta", "GGUF has no keys for what it puts around a text"),
                 ("llama2", "GGUF has scores for merges, and these are none of scores: ")):
             with self.subTest(name):
                 path, notes = self.to_gguf(json.loads((DATA / f"{name}.json").read_text()))
@@ -124,14 +130,15 @@ class TokenizerForms(harness.Case):
     # What can be written gives the same ids.
 
     def test_keys_of_gguf_become_a_tokenizer_of_hugging_face(self):
-        for name in ("scores", "smollm", "llama3", "bert"):
+        for name in ("scores", "smollm", "llama3", "bert", "t5"):
             with self.subTest(name):
                 tokenizer, config, notes = self.to_hugging_face(name)
                 self.assertEqual(notes, [])
                 self.assertEqual(self.ids(self.out / "tokenizer.json"), self.expected(name))
                 self.assertEqual(self.ids(self.imported(self.out)), self.expected(name))
                 keys = Gguf(DATA / f"{name}.gguf").keys
-                pieces = {i: piece for piece, i in tokenizer["model"]["vocab"].items()}
+                vocabulary = tokenizer["model"]["vocab"]
+                pieces = {i: piece for piece, i in vocabulary.items()} if name != "t5" else {i: piece for i, (piece, _) in enumerate(vocabulary)}
                 self.assertEqual(len(pieces), len(keys["tokenizer.ggml.tokens"]))
                 self.assertEqual(config["tokenizer_class"], "PreTrainedTokenizerFast")
                 self.expect_parts(tokenizer, json.loads((DATA / f"{SOURCES.get(name, name)}.json").read_text()), name)
@@ -141,8 +148,8 @@ class TokenizerForms(harness.Case):
         """As the package writes them, which reads no part that lacks a setting."""
         for part in ("normalizer", "pre_tokenizer", "decoder", "added_tokens"):
             self.assertEqual(ours[part], theirs[part], part)
-        # Merges follow from scores; GGUF cannot tell a piece "##\u2581" from an empty word.
-        derived = {"scores": {"merges"}, "bert": {"vocab"}}.get(name, set())
+        # Merges follow from scores; GGUF cannot tell a piece "##\u2581" from an empty word, and has scores of f32.
+        derived = {"scores": {"merges"}, "bert": {"vocab"}, "t5": {"vocab"}}.get(name, set())
         for key, value in theirs["model"].items():
             if key not in derived and value:
                 self.assertEqual(ours["model"][key], value, key)
@@ -216,15 +223,134 @@ class TokenizerForms(harness.Case):
         for name in ("smollm", "llama3", "qwen"):
             with self.subTest(name):
                 path, notes = self.to_gguf(json.loads((DATA / f"{name}.json").read_text()), {"eos_token_id": 1})
-                self.assertEqual(notes, [])
-                # llama.cpp normalises none of what Qwen does.
-                plain = [i for i, at in enumerate(self.used) if unicodedata.is_normalized("NFC", TEXTS[at].decode(errors="replace"))]
-                self.assertGreater(len(plain), len(self.used) / 2)
-                right = self.expected(name)
-                for ids in (self.ids(path), self.ids(self.imported(path))):
-                    for i in plain if name == "qwen" else range(len(right)):
-                        self.assertEqual(ids[i], right[i], TEXTS[self.used[i]])
+                self.assertEqual(notes, [NFC_NOTE] if name == "qwen" else [])
+                self.assertEqual(self.ids(path), self.expected(name))
+                self.assertEqual(self.ids(self.imported(path)), self.expected(name))
                 self.assertEqual(Gguf(path).keys["tokenizer.ggml.eos_token_id"], 1)
+
+    def test_the_form_of_unicode_goes_by_the_name(self):
+        """Text in the form NFC alone is Qwen2's; the same words without it have another name, which llama.cpp reads as it reads that one."""
+        tokenizer = json.loads((DATA / "qwen.json").read_text())
+        self.assertTrue(any(not unicodedata.is_normalized("NFC", TEXTS[at].decode(errors="replace")) for at in self.used))
+        for normalizer, name, notes in (({"type": "NFC"}, "qwen2", [NFC_NOTE]), ({"type": "Sequence", "normalizers": []}, "deepseek-r1-qwen", []),
+                                        (None, "deepseek-r1-qwen", [])):
+            with self.subTest(name):
+                changed = tokenizer | {"normalizer": normalizer}
+                path, written = self.to_gguf(changed)
+                self.assertEqual((Gguf(path).keys["tokenizer.ggml.pre"], written), (name, notes))
+                right = self.ids(self.imported(self.source(changed)))
+                self.assertEqual(right == self.expected("qwen"), name == "qwen2")
+                model = self.imported(path)
+                self.assertEqual(self.ids(model), right)
+                self.expect(run("export", model, "--to", "hf", "--out", self.out, "--force"), OK)
+                self.assertEqual(json.loads((self.out / "tokenizer.json").read_text())["normalizer"], normalizer if name == "qwen2" else None)
+                self.assertEqual(self.ids(self.out / "tokenizer.json"), right)
+        _, written = self.to_gguf(tokenizer | {"normalizer": {"type": "NFKC"}})
+        self.assertEqual(written, ["The file has no tokenizer: llama.cpp has no name for how it changes and splits text."])
+
+    def unigram(self, normalizers=None, pre=None, **model):
+        """The tokenizer of T5, changed."""
+        tokenizer = json.loads((DATA / "t5.json").read_text())
+        steps = tokenizer["normalizer"]["normalizers"]
+        changed = {"model": tokenizer["model"] | model}
+        if normalizers is not None:
+            changed["normalizer"] = {"type": "Sequence", "normalizers": [steps[i] if isinstance(i, int) else i for i in normalizers]}
+        if pre is not None:
+            changed["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": pre}
+        return tokenizer | changed
+
+    def verses(self):
+        """2,000 lines of prose instead of the texts."""
+        lines = [line.encode() for line in VERSES.read_text().splitlines() if line][:2000]
+        self.assertEqual(len(lines), 2000)
+        self.file.write_bytes(b"".join(line + b"\0" for line in lines))
+
+    def test_unigram_becomes_keys(self):
+        path, notes = self.to_gguf(self.unigram())
+        self.assertEqual(notes, [BYTES_NOTE, ROUNDED_NOTE])
+        keys, source = Gguf(path).keys, Gguf(DATA / "t5.gguf").keys
+        count = len(source["tokenizer.ggml.tokens"])
+        self.assertEqual(keys["tokenizer.ggml.tokens"], source["tokenizer.ggml.tokens"] + [f"[PAD{i}]" for i in range(count, VOCABULARY)])
+        self.assertEqual(keys["tokenizer.ggml.token_type"], [2, *source["tokenizer.ggml.token_type"][1:]] + [5] * (VOCABULARY - count))
+        self.assertEqual(keys["tokenizer.ggml.scores"], source["tokenizer.ggml.scores"] + [-10000.0] * (VOCABULARY - count))
+        for key in ("model", "precompiled_charsmap", "remove_extra_whitespaces", "add_space_prefix", "unknown_token_id", "eos_token_id"):
+            self.assertEqual(keys[f"tokenizer.ggml.{key}"], source[f"tokenizer.ggml.{key}"], key)
+        self.assertEqual((keys["tokenizer.ggml.add_bos_token"], keys["tokenizer.ggml.add_eos_token"]), (False, True))
+        model = self.imported(path)
+        self.expect(run("export", model, "--to", "hf", "--out", self.out, "--force"), OK)
+        for tokenizer in (path, model, self.out / "tokenizer.json"):
+            self.assertEqual(self.ids(tokenizer), self.expected("t5"))
+        self.verses()
+        rows = self.ids(DATA / "t5.json")
+        for tokenizer in (path, model, self.out / "tokenizer.json"):
+            self.assertEqual(self.ids(tokenizer), rows)
+
+    def test_spaces_of_unigram(self):
+        space = {"type": "Metaspace", "replacement": "\u2581"}
+        always, never = (space | {"prepend_scheme": scheme, "split": True} for scheme in ("always", "never"))
+        rules = [{"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]
+        for name, normalizers, pre, merges, prefix, note in (
+                ("spaces of any number", [0], [never], False, False, None), ("without a map", [], [never], False, False, None),
+                ("by rules", [0, *rules], [], False, True, None), ("by one rule", [0, rules[1]], [], False, False, None),
+                ("as older files say it", [], [space | {"add_prefix_space": False}], False, False, None),
+                ("one in front", [0], [always], False, True, "The tokenizer puts no space in front of a text that begins with one; readers of GGUF do."),
+                ("at white space", [0], [{"type": "WhitespaceSplit"}, always], True, True, WHITE_SPACE_NOTE)):
+            with self.subTest(name):
+                tokenizer = self.unigram(normalizers, pre)
+                path, notes = self.to_gguf(tokenizer)
+                self.assertEqual(notes, [*([note] if note else []), BYTES_NOTE, ROUNDED_NOTE])
+                keys = Gguf(path).keys
+                self.assertEqual((keys["tokenizer.ggml.remove_extra_whitespaces"], keys["tokenizer.ggml.add_space_prefix"]), (merges, prefix))
+                self.assertEqual("tokenizer.ggml.precompiled_charsmap" in keys, 0 in normalizers)
+                model = self.imported(path)
+                self.expect(run("export", model, "--to", "hf", "--out", self.out, "--force"), OK)
+                (self.folder / "changed.json").write_text(json.dumps(tokenizer))
+                texts = self.file.read_bytes()
+                for prose in (False, True):
+                    if prose:
+                        self.verses()
+                    if prose or note is None:
+                        right = self.ids(self.folder / "changed.json")
+                        self.assertEqual(self.ids(model), right)
+                        self.assertEqual(self.ids(self.out / "tokenizer.json"), right)
+                self.file.write_bytes(texts)
+
+    def test_the_map_of_unigram_comes_back(self):
+        """As letters of base64, whatever its length is divided by 3."""
+        for more in range(3):
+            tokenizer = self.unigram()
+            step = tokenizer["normalizer"]["normalizers"][0]
+            step["precompiled_charsmap"] = base64.b64encode(base64.b64decode(step["precompiled_charsmap"]) + bytes(more)).decode()
+            path, _ = self.to_gguf(tokenizer)
+            self.expect(run("export", self.imported(path), "--to", "hf", "--out", self.out, "--force"), OK)
+            self.assertEqual(json.loads((self.out / "tokenizer.json").read_text())["normalizer"], tokenizer["normalizer"])
+
+    def test_unused_pieces_of_unigram(self):
+        """The unknown piece goes by the least score of those that are used: "lm" and an unknown "x" are more than "l" and "mx"."""
+        scores = {"<unk>": 0.0, "<s>": 0.0, "</s>": 0.0, "\u2581": -1.0, "l": -30.0, "lm": -1.0, "mx": -30.0}
+        path, notes = self.to_gguf(self.unigram(vocab=[list(piece) for piece in scores.items()], byte_fallback=False))
+        self.assertEqual(notes, [])
+        model = self.imported(path)
+        self.expect(run("export", model, "--to", "hf", "--out", self.out, "--force"), OK)
+        self.file.write_bytes(b"lmx\0")
+        for tokenizer in (path, model, self.out / "tokenizer.json"):
+            self.assertEqual(self.ids(tokenizer), [[3, 5, 0, 2]])
+
+    def test_what_unigram_cannot_say(self):
+        no_keys = "GGUF has no keys for how it changes and splits text"
+        vocabulary = self.unigram()["model"]["vocab"]
+        first = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never", "split": True}
+        for sentence, tokenizer in (
+                ("it has no unknown piece", self.unigram(unk_id=None)), (no_keys, self.unigram([{"type": "NFKC"}, 1, 2])),
+                (no_keys, self.unigram([0, 2])), (no_keys, self.unigram([0, 1, 2], [first])), (no_keys, self.unigram([0], [{"type": "Whitespace"}])),
+                (no_keys, self.unigram([{"type": "Precompiled", "precompiled_charsmap": "A A="}, 1, 2])),
+                ("it looks for pieces in each word, and readers of GGUF in all of a text", self.unigram(vocab=[*vocabulary, ["in\u2581the", -9.0]])),
+                ("it looks for pieces in each word, and readers of GGUF in all of a text",
+                 self.unigram(vocab=[[piece.replace("\u2581", "_") if piece == "\u2581" else piece, score] for piece, score in vocabulary]))):
+            with self.subTest(sentence):
+                path, notes = self.to_gguf(tokenizer)
+                self.assertEqual(notes, [f"The file has no tokenizer: {sentence}."])
+                self.assertEqual(Gguf(path).keys["tokenizer.ggml.model"], "none")
 
     def test_a_token_behind_each_text(self):
         tokenizer, _, _ = self.to_hugging_face("scores")

@@ -3,6 +3,7 @@
 
 import glob
 import json
+import os
 import pathlib
 import re
 import unittest
@@ -119,7 +120,34 @@ class Usage(harness.Case):
 
     def test_every_verb_has_json(self):
         for verb in self.verbs():
-            self.assertRegex(run(*verb, "--help").stdout, r"-o,--format .*\{(text,json|json,text)\}", verb)
+            self.assertRegex(run(*verb, "--help").stdout, r"--format .*\{text,json\}", verb)
+            self.expect(run(*verb, "-o", "json", "--format", "json"), USAGE, "--format", verb[0])
+
+    def test_o_is_the_form_or_the_file(self):
+        """-o before text and json is --format, and before anything else --out, where a verb has that."""
+        writers = {verb for verb in self.verbs() if " --out " in run(*verb, "--help").stdout}
+        self.assertGreater(len(writers), 3)
+        for verb in self.verbs():
+            if verb not in writers:
+                self.expect(run(*verb, "-o", "file"), USAGE, "--format", "file")
+                continue
+            self.assertRegex(run(*verb, "--help").stdout, r"-o .*\n? +Short for --format before text and json, else for --out")
+            self.expect(run(*verb, "-o", "a", "--out", "b"), USAGE, '-o "a" gives --out, which is given already.', f"bowline {verb[0]} --help")
+            self.expect(run(*verb, "-o", "a", "-o", "b"), USAGE, '-o "b" gives --out, which is given already.')
+            self.expect(run(*verb, "-o", "text", "-o", "json"), USAGE, '-o "json" gives --format, which is given already.')
+
+    def test_o_of_what_is_written(self):
+        for number, (verb, *call) in enumerate((("export", self.model, "--strip"), ("quantize", self.model, "--encoding", "int8"),
+                                                ("import", harness.PEFT / "llama"),
+                                                ("finetune", self.model, "--data", self.text, "--steps", 0, "--batch", 2, "--seq", 16))):
+            out = self.folder / f"{number}.bowline"
+            done = self.expect(run(verb, *call, "-o", out, "-o", "json"), OK)
+            self.assertTrue(json.loads(done.stdout))
+            self.assertTrue(out.is_file())
+            for form in ("text", "json"):  # --out names any file
+                self.expect(run(verb, *call, "--out", form, cwd=self.folder), OK)
+                self.assertTrue((self.folder / form).is_file())
+                (self.folder / form).unlink()
 
     def test_json(self):
         small = ("--batch", 2, "--seq", 16, "--device", "cpu")
@@ -130,6 +158,16 @@ class Usage(harness.Case):
             done = self.expect(run(*call, "-o", "json"), OK)
             self.assertTrue(json.loads(done.stdout), call)
             self.assertEqual(done.stderr, "", call)
+
+    def test_programs_that_write_a_model_for_tests(self):
+        """They write no file that is called as a flag is."""
+        programs = [path for name, path in os.environ.items() if name in ("MAKE_DECODER", "MAKE_MODEL") or name.endswith("_MODEL")]
+        self.assertGreater(len(programs), 5)
+        for program in programs:
+            for words in (["--help"], ["-x"], [], ["out", "unknown=1"]):
+                done = run(*words, program=program, cwd=self.folder)
+                self.assertEqual((done.returncode, list(self.folder.iterdir())), (2, []), (program, words))
+                self.assertRegex(done.stderr, "^usage: ")
 
     def test_version(self):
         project = (pathlib.Path(__file__).resolve().parents[2] / "CMakeLists.txt").read_text()

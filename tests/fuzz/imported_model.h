@@ -81,4 +81,23 @@ inline bool runs(Model& model) {
   return accepted(model.offload()) && ran;
 }
 
+// What `read` makes of an input for a copy of a base: it refuses it, with the model as it was, or adds the adapter "ad", which runs, goes
+// through `write_and_read` (Status of the model that has it, and of one that gets it) and is removed. True: it did all of that.
+template <class Read, class WriteAndRead>
+bool takes_adapter(const Base& base, bool is_run, Read read, WriteAndRead write_and_read) {
+  Model model = base.model.clone().value();
+  if (!accepted(read(model))) {
+    if (listing(model) != base.before) {
+      __builtin_trap();
+    }
+    return false;
+  }
+  const bool ran = is_run && runs(model);
+  Model again = base.model.clone().value();
+  const bool is_read = accepted(write_and_read(model, again));
+  const bool is_removed =
+      accepted(model.remove_adapter("ad")) && parameters(model) == parameters(base.model);
+  return ran && is_read && is_removed;
+}
+
 }  // namespace bowline::test

@@ -1,9 +1,6 @@
-// Writes a decoder with random weights: make_decoder FILE [name=number ...] [dtype=bf16] [encoding=q8_0].
-#include <cstdlib>
-#include <iostream>
-#include <map>
-
+// Writes a decoder with random weights.
 #include "generate/decoder_model.h"
+#include "writer_main.h"
 
 namespace {
 
@@ -19,9 +16,8 @@ DType dtype_of(const std::string& name) {
   throw std::runtime_error("No dtype of weights is called " + name);
 }
 
-void make(const std::string& path, const std::map<std::string, std::string>& options) {
+void make(const std::string& path, const Options& options) {
   DecoderShape s;
-  std::string encoding;
   const auto set = [&](const std::string& name, auto& to) {
     if (const auto found = options.find(name); found != options.end()) {
       to = static_cast<std::remove_reference_t<decltype(to)>>(std::stod(found->second));
@@ -54,20 +50,15 @@ void make(const std::string& path, const std::map<std::string, std::string>& opt
 
 }  // namespace
 
-int main(int count, char** arguments) {
+const char* const kArguments =
+    "FILE [layers=N] [width=N] [heads=N] [kv_heads=N] [ffn=N] [vocabulary=N] [context=N] "
+    "[deviation=X] [int8_cache=1] [dtype=bf16] [tokenizer=bytes] [eos=ID] [encoding=q8_0]";
+
+Status write_model(const std::string& path, const Options& options) {
   try {
-    std::map<std::string, std::string> options;
-    for (int i = 2; i < count; ++i) {
-      const std::string text = arguments[i];
-      const size_t equals = text.find('=');
-      require(equals != std::string::npos, "What follows the file is name=value.");
-      options[text.substr(0, equals)] = text.substr(equals + 1);
-    }
-    require(count >= 2, "No file is named.");
-    make(arguments[1], options);
-    return 0;
+    make(path, options);
+    return {};
   } catch (const std::exception& e) {
-    std::cerr << e.what() << '\n';
-    return 1;
+    return Status(Code::bad_argument, e.what());
   }
 }

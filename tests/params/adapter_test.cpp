@@ -60,6 +60,49 @@ TEST(Adapter, MergingAddsItOnceAndRoundsOnce) {
   EXPECT_EQ(test::values_of(t, "head"), (Floats{1.5f, 3, 4.5f, 6, 7, 9}));
 }
 
+// Behind "!": of the rank that all values have, whatever that of the others is; a vector is one row.
+TEST(Adapter, WholeChangesAreOfTheRankOfValuesAndOfBiasesToo) {
+  Table t = make_table();
+  AdapterOptions o;
+  o.rank = 5;
+  o.alpha = 10;
+  o.target = "{w,!emb,!b}";
+  std::vector<Reading> readings(t.parameters.size(), Reading::matrix);
+  readings[5] = Reading::bias;
+  ASSERT_TRUE(params::add_adapter(t, "ad", o, readings, 0).ok());
+  const auto shape = [&](const char* name) {
+    return t.storages[t.parameters[*t.find(name)].tie].shape;
+  };
+  EXPECT_EQ(shape("w.ad.lora_a"), (Shape{5, 2}));
+  EXPECT_EQ(shape("emb.ad.lora_a"), (Shape{2, 2}));
+  EXPECT_EQ(shape("emb.ad.lora_b"), (Shape{3, 2}));
+  EXPECT_EQ(shape("b.ad.lora_a"), (Shape{1, 4}));
+  EXPECT_EQ(shape("b.ad.lora_b"), (Shape{1, 1}));
+  Floats a = {1, 2, 3, 4}, b = {1};
+  ASSERT_TRUE(params::set_value(t, "b.ad.lora_a", test::tensor_of(a, {1, 4}), 0).ok());
+  ASSERT_TRUE(params::set_value(t, "b.ad.lora_b", test::tensor_of(b, {1, 1}), 0).ok());
+  ASSERT_TRUE(params::set_adapter_weight(t, "ad", 0.5f, 0).ok());
+  EXPECT_EQ(params::adapter_weight(t, "ad").value(), 0.5f)
+      << "10 / 5 is of the rank that was asked for";
+  ASSERT_TRUE(params::merge_adapter(t, "ad", 0).ok());
+  EXPECT_EQ(test::values_of(t, "b"), (Floats{51, 53, 55, 57}));
+}
+
+TEST(Adapter, WhatCannotBeChangedWhollyIsNamed) {
+  Table t = make_table();
+  AdapterOptions o;
+  o.target = "{w,!b}";
+  std::vector<Reading> readings(t.parameters.size(), Reading::matrix);
+  for (const Reading reading : {Reading::matrix, Reading::other, Reading::none}) {
+    readings[5] = reading;
+    EXPECT_NE(params::add_adapter(t, "ad", o, readings, 0)
+                  .status()
+                  .message()
+                  .find("\"b\", which adapter \"ad\" would change wholly"),
+              std::string::npos);
+  }
+}
+
 TEST(Adapter, MergingAUseOfATieIsRefused) {
   Table t = make_table();
   ASSERT_TRUE(add(t, "tail", true).ok());

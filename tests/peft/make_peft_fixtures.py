@@ -4,7 +4,7 @@
     python -m venv venv && venv/bin/pip install torch==2.13.0 transformers==5.23.0 peft==0.21.2
     venv/bin/python tests/peft/make_peft_fixtures.py tests/peft/fixtures
 
-With --check FOLDER NAME: opens an adapter that Bowline wrote for the model NAME of the fixtures, and prints the largest difference between its
+With --check FOLDER NAME: opens an adapter that Bowline wrote for the model of the adapter NAME, and prints the largest difference between its
 logits and those of the adapter that Bowline read."""
 import argparse
 import json
@@ -32,12 +32,17 @@ ADAPTERS = {
     "gpt2_conv1d": ("gpt2", dict(r=4, lora_alpha=4, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
 }
 
-# Adapters of classifiers, of the models of tests/import/fixtures: peft keeps the head whole. Its weights are others, its biases the model's.
+IMPORTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "import", "fixtures")
+# Adapters of classifiers, of the models of tests/import/fixtures: peft keeps the head whole. Its weights are others than the model's.
 CLASSES = {
     "bert_head": ("bert_classes", dict(r=4, lora_alpha=2, target_modules=["query", "value"])),
     "roberta_head": ("roberta_classes", dict(r=32, lora_alpha=8, target_modules=["key"])),
     "distilbert_head": ("distilbert_classes", dict(r=32, lora_alpha=16, target_modules=["q_lin"])),
+    "bert_bias": ("bert_classes", dict(r=2, lora_alpha=4, target_modules=["query"])),
+    "roberta_bias": ("roberta_classes", dict(r=2, lora_alpha=3, target_modules=["key"])),
 }
+# Their biases are others, too, and they have fewer rows of factors than classes.
+BIASES = ("bert_bias", "roberta_bias")
 
 
 def tokens(seed):
@@ -78,15 +83,14 @@ def losses_of(model, ids, labels):
 
 
 def make_classes(out, expected):
-    models = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "import", "fixtures")
     expected["classes"] = {}
     for number, (name, (model, settings)) in enumerate(CLASSES.items()):
-        base = AutoModelForSequenceClassification.from_pretrained(os.path.join(models, model))
+        base = AutoModelForSequenceClassification.from_pretrained(os.path.join(IMPORTED, model))
         adapted = get_peft_model(base, LoraConfig(task_type="SEQ_CLS", **settings))
         randomize(adapted, number + 20)
         generator = torch.Generator().manual_seed(number + 30)
         for key, p in adapted.named_parameters():
-            if "modules_to_save" in key and p.dim() == 2:
+            if "modules_to_save" in key and (p.dim() == 2 or name in BIASES):
                 p.data = p.data + torch.randn(p.shape, generator=generator) * 0.3
         folder = os.path.join(out, name)
         adapted.save_pretrained(folder)
@@ -108,9 +112,13 @@ def main():
     if args.check:
         folder, name = args.check
         with open(os.path.join(args.out, "expected.json"), encoding="utf-8") as f:
-            expected = json.load(f)["adapters"][name]
-        base = AutoModelForCausalLM.from_pretrained(os.path.join(args.out, expected["model"]))
-        logits = logits_of(PeftModel.from_pretrained(base, folder), tokens(1)).reshape(-1)
+            expected = json.load(f)
+        is_head = name in CLASSES
+        expected = expected["classes" if is_head else "adapters"][name]
+        kind = AutoModelForSequenceClassification if is_head else AutoModelForCausalLM
+        base = kind.from_pretrained(os.path.join(IMPORTED if is_head else args.out, expected["model"]))
+        ids = tokens(1).clamp(min=3 if is_head else 0)
+        logits = logits_of(PeftModel.from_pretrained(base, folder), ids).reshape(-1)
         print(float((logits - torch.tensor(expected["logits"])).abs().max()))
         return
     shutil.rmtree(args.out, ignore_errors=True)

@@ -312,9 +312,9 @@ def scored(tokenizer):
 def write_gguf(path, tokenizer, model, pre=None, scores=None, **ids):
     j = tokenizer if isinstance(tokenizer, dict) else json.loads(tokenizer.to_str())
     vocab = j["model"]["vocab"]
-    pieces = sorted(vocab, key=vocab.get)
+    pieces = [piece for piece, _ in vocab] if model == "t5" else sorted(vocab, key=vocab.get)
     special = {t["content"] for t in j["added_tokens"] if t["special"]}
-    types = [3 if p in special else 6 if p in BYTE_PIECES and model == "llama" else 1 for p in pieces]
+    types = [3 if p in special else 6 if p in BYTE_PIECES and model in ("llama", "t5") else 1 for p in pieces]
     if model == "bert":  # a word begins with a mark, and what goes on has none
         pieces = [p if p in special else p[2:] if p.startswith("##") else "▁" + p for p in pieces]
     w = gguf.GGUFWriter(str(path), "llama")
@@ -340,6 +340,9 @@ def write_ggufs(data, kinds):
     write_gguf(data / "bert.gguf", kinds["bert"], "bert", bos_token_id=2, sep_token_id=3, unk_token_id=1)
     scores, t = scored(kinds["llama2"])
     write_gguf(data / "scores.gguf", t, "llama", scores=scores, bos_token_id=1, unk_token_id=0)
+    t5 = json.loads(kinds["t5"].to_str())
+    write_gguf(data / "t5.gguf", t5, "t5", scores=[score for _, score in t5["model"]["vocab"]], eos_token_id=2, unk_token_id=0, add_space_prefix=True,
+               remove_extra_whitespaces=True, precompiled_charsmap=base64.b64decode(t5["normalizer"]["normalizers"][0]["precompiled_charsmap"]))
     return {"scores": t}
 
 
@@ -445,9 +448,13 @@ def write_corpus():
     with tempfile.TemporaryDirectory() as place:
         for name, model, options in (("gguf_bytes", "gpt2", {"pre": "llama-bpe", "bos_token_id": 1}), ("gguf_scores", "llama", {"scores": [-float(i) for i in range(15)], "bos_token_id": 1,
                                                                                                                             "unk_token_id": 0}),
-                                     ("gguf_words", "bert", {"bos_token_id": 1, "sep_token_id": 2, "unk_token_id": 0})):
+                                     ("gguf_words", "bert", {"bos_token_id": 1, "sep_token_id": 2, "unk_token_id": 0}),
+                                     ("gguf_unigram", "t5", {"scores": [-float(i) for i in range(15)], "eos_token_id": 2, "unk_token_id": 0,
+                                                             "precompiled_charsmap": charsmap([("e\u0301", "é"), ("A", "a")]),
+                                                             "remove_extra_whitespaces": True})):
             path = pathlib.Path(place, name)
-            write_gguf(path, {"added_tokens": [{"content": "<unk>", "special": True}], "model": {"vocab": vocab, "merges": [m.split() for m in merges]}}, model, **options)
+            of = {"vocab": unigram_vocab if model == "t5" else vocab, "merges": [m.split() for m in merges]}
+            write_gguf(path, {"added_tokens": [{"content": "<unk>", "special": True}], "model": of}, model, **options)
             contents[name] = (1, path.read_bytes())
     for name, (kind, file) in contents.items():
         (folder / name).write_bytes(bytes([kind]) + struct.pack("<H", len(file)) + file + text)

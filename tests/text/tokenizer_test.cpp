@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, Kind, testing::ValuesIn(kinds()),
 
 // A GGUF file says less than a tokenizer.json: ids are the same, offsets are not trimmed.
 TEST(Gguf, GivesTheIdsOfTheFixtures) {
-  for (const std::string name : {"smollm", "llama3", "bert", "scores"}) {
+  for (const std::string name : {"smollm", "llama3", "bert", "scores", "t5"}) {
     const Tokenizer t = tokenizer(name + ".gguf");
     for (const Fixture& f : fixtures(name)) {
       const Encoding e = t.encode(f.text).value();

@@ -253,6 +253,36 @@ TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   EXPECT_EQ(values(s.model, "layer.1.w"), Floats({0, 1, 1, 0}));
 }
 
+// Two rows of 1 and 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so that of B is 3/2 * 20, of A 3/2 * 4 each.
+TEST_P(Adapters, ChangeABiasWholly) {
+  Seed s;
+  s.shape = {2, 3};
+  s.x = {1, -2, 0.5f, 3, 1, -1};
+  const Parameter w = must(s.model.parameter("w", {4, 3}, Init::zeros()));
+  const Parameter bias = must(s.model.parameter("bias", {4}, Init::ones()));
+  GraphBuilder g(s.model, "loss");
+  const Value x = g.input("x", DType::f32, {2, 3});
+  g.output("loss", g.op("ReduceSum", {g.op("Linear", {x, g.parameter(w), g.parameter(bias)})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(s.model.materialize(1));
+  AdapterOptions o;
+  o.rank = 2;
+  o.alpha = 3;
+  o.target = "!bias";
+  must(s.model.add_adapter("ad", o));
+  ASSERT_OK(set(s.model, "bias.ad.lora_a", {1, 4}, {1, 2, 3, 4}));
+  ASSERT_OK(set(s.model, "bias.ad.lora_b", {1, 1}, {2}));
+  ASSERT_OK(s.model.to(device_));
+  Trainer t = must(Trainer::create(s.model, device_, plain_sgd(0.125f)));
+  expect_number(loss(t, s), 68, {{8, "no change"}, {48, "without the scale"}});
+  step(t, s);
+  EXPECT_EQ(values(s.model, "bias.ad.lora_b"), Floats({2 - 30 * 0.125f}));
+  EXPECT_EQ(values(s.model, "bias.ad.lora_a"), Floats({0.25f, 1.25f, 2.25f, 3.25f}));
+  EXPECT_EQ(values(s.model, "bias"), Floats({1, 1, 1, 1}));
+  ASSERT_OK(s.model.merge_adapter("ad"));
+  EXPECT_EQ(values(s.model, "bias"), Floats({0.34375f, -2.28125f, -4.90625f, -7.53125f}));
+}
+
 // The same formula as a graph: the same numbers, also after steps of Adam.
 TEST_P(Adapters, EqualTheGraphThatSaysThem) {
   const auto make = [](bool by_hand) {

@@ -135,9 +135,7 @@ void add_chat(CLI::App& app, Context& context) {
   verb->add_option("--system", o->system, "The message that the conversation begins with");
   verb->add_option("--chat-format", o->chat_format,
                    "How messages become one text (default: as the model says)");
-  verb->add_option("-o,--format", o->format, "json: a line of JSON for each answer, whole")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  add_format(verb, o->format, "json: a line of JSON for each answer, whole");
   on_run(verb, context, [o] { return run(*o); });
 }
 

@@ -26,6 +26,7 @@ struct ExportOptions {
   std::string to;
   std::string encoding;
   std::vector<std::string> adapters;
+  std::vector<std::string> untied;
   std::string format = "text";
   bool strip = false;
   bool force = false;
@@ -118,6 +119,14 @@ Status cast(Model& model, const std::string& name) {
   return {};
 }
 
+Status untie_all(Model& model, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    BOWLINE_ASSIGN(const uint64_t bytes, model.untie(name));
+    BOWLINE_REQUIRE(bytes != 0, "--untie names \"{}\", which shares its storage with none.", name);
+  }
+  return {};
+}
+
 // Adapters become a part of the weights, which are numbers then.
 Status merge_adapters(Model& model, const ExportOptions& o) {
   BOWLINE_TRY(change(model, {"", o.adapters}));
@@ -128,7 +137,9 @@ Status merge_adapters(Model& model, const ExportOptions& o) {
     BOWLINE_TRY(model.dequantize("*", dtype_of(o.dtype)).status());
   }
   for (const std::string& name : model.adapters()) {
-    BOWLINE_TRY(model.merge_adapter(name));
+    BOWLINE_TRY(model.merge_adapter(name).at(
+        "--untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the "
+        "adapter beside the model."));
   }
   return {};
 }
@@ -158,6 +169,7 @@ Result<ExportReport> write_form(const ExportOptions& o, Model& model) {
     BOWLINE_TRY(change(model, {"", o.adapters}));
     return export_adapter(model, o.to, o.out, o.force);
   }
+  BOWLINE_TRY(untie_all(model, o.untied));
   BOWLINE_TRY(merge_adapters(model, o));
   BOWLINE_TRY(quantize_all(model, o.encoding));
   const auto* const form =
@@ -209,6 +221,9 @@ Result<int> run(const ExportOptions& o) {
   if (!o.encoding.empty() && o.to != "gguf") {
     return fail(kUsage, "--encoding is for --to gguf: safetensors has no codes.");
   }
+  if (!o.untied.empty() && is_adapter_form(o.to)) {
+    return fail(kUsage, "--untie is for --to hf and gguf: an adapter changes no tie of its model.");
+  }
   if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
     return fail_flags(s);
   }
@@ -242,6 +257,10 @@ void add_export(CLI::App& app, Context& context) {
                    "FILE or FILE=WEIGHT of an adapter of the model, which is merged into the "
                    "weights that --to hf and gguf write, where several add up, and written by the "
                    "others")
+      ->needs(to);
+  verb->add_option("--untie", o->untied,
+                   "Parameter that gets a weight of its own, such as lm_head.weight, which an "
+                   "adapter of the head alone needs; any number")
       ->needs(to);
   verb->add_option("--encoding", o->encoding,
                    "Matrices that --to gguf writes become codes: q8_0 or q4_0")

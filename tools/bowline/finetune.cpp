@@ -157,7 +157,9 @@ void add_lora(CLI::App* verb, FinetuneOptions& o) {
       ->capture_default_str();
   verb->add_option("--lora-target", o.lora_target,
                    "Pattern over parameters, as 'bowline inspect' lists them: the matrices that "
-                   "the adapter changes, such as \"blocks.*.{query,value}.weight\"")
+                   "the adapter changes, such as \"blocks.*.{query,value}.weight\". Behind \"!\" "
+                   "by as high a rank as their values have, and biases too: "
+                   "\"{*.query.weight,!classifier.*}\"")
       ->needs(rank)
       ->capture_default_str();
   add_quantize_flag(verb, o.encoding);
@@ -208,9 +210,7 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   verb->add_flag("--dry-run", o.dry_run,
                  "Print what would be done, and the memory that it takes; none is taken, and the "
                  "model may be a skeleton");
-  verb->add_option("-o,--format", o.output, "json: a summary on stdout, progress on stderr")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  add_format(verb, o.output, "json: a summary on stdout, progress on stderr");
 }
 
 }  // namespace

@@ -274,10 +274,8 @@ void add_predict(CLI::App& app, Context& context) {
   add_device(verb, o->device);
   add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_option("-o,--format", o->format,
-                   "json: a line of JSON per text, with the probabilities of all labels")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  add_format(verb, o->format,
+             "json: a line of JSON per text, with the probabilities of all labels");
   on_run(verb, context, [o] { return run(*o); });
 }
 

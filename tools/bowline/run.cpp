@@ -12,6 +12,7 @@
 #include "common/inputs.h"
 #include "common/require.h"
 #include "common/text_array.h"
+#include "common/tokenizers.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -141,7 +142,7 @@ Result<std::vector<std::string>> with_ids(const std::vector<std::string>& inputs
       out.push_back(input);
       continue;
     }
-    BOWLINE_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::from(model));
+    BOWLINE_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
     BOWLINE_ASSIGN(const text::Encoding encoding,
                    tokenizer.encode(std::string_view(input).substr(at + kText.size())));
     BOWLINE_REQUIRE(!encoding.ids.empty(), "The text of --input \"{}\" has no tokens.", input);

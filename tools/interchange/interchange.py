@@ -2,12 +2,13 @@
 """Opens what `bowline export` writes with transformers, the package gguf and llama.cpp, and compares logits and bytes.
 
 The models are those of tests/gguf/data; logits_*.f32 there are those of transformers with the numbers that each file says. The adapters
-are those of tests/peft/fixtures.
+are those of tests/peft/fixtures, the tokenizers those of tests/text/data.
 """
 
 import argparse
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/gguf/data"
 ADAPTERS = ROOT / "tests/peft/fixtures"
+TOKENIZERS = ROOT / "tests/text/data"
+VERSES = ROOT / "samples/data/kjv.txt"
 MODELS = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"]
 ENCODED = {"q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"}  # of these some matrices
 SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # what Bowline writes as it was
@@ -168,6 +171,23 @@ def compare_adapter(bowline, name, folder):
     report(f"adapter {name}: logits of llama.cpp", np.abs(llama_logits(base, tokens, written) - logits).max(), LLAMA_TOLERANCE)
 
 
+def compare_tokenizer(bowline, name, folder):
+    """A tokenizer.json as keys of GGUF: llama.cpp makes the ids of prose that Bowline makes of tokenizer.json."""
+    source, model, out, texts = folder / name, folder / f"{name}.bowline", folder / f"{name}.gguf", folder / "verses"
+    sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=1280)
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).save_pretrained(source)
+    shutil.copy(TOKENIZERS / f"{name}.json", source / "tokenizer.json")
+    run(bowline, "import", source, "--out", model)
+    run(bowline, "export", model, "--to", "gguf", "--out", out)
+    lines = [line for line in VERSES.read_text().splitlines() if line][:2000]
+    texts.write_text("".join(line + "\n" for line in lines))
+    rows = subprocess.run([bowline, "tokenize", source, "--file", texts, "--lines", "-o", "json"], check=True, capture_output=True).stdout
+    vocabulary = llama_cpp.Llama(str(out), vocab_only=True, verbose=False)
+    theirs = [vocabulary.tokenize(line.encode(), add_bos=True, special=True) for line in lines]
+    different = sum(json.loads(row)["ids"] != ids for row, ids in zip(rows.splitlines(), theirs, strict=True))
+    report(f"tokenizer {name}: verses of {len(lines)} that llama.cpp cuts otherwise", different, 0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bowline", default=str(ROOT / "build/release/bin/bowline"))
@@ -180,6 +200,8 @@ def main():
             compare_made(arguments.bowline, kind, pathlib.Path(folder))
         for name in ("llama_qv", "llama_some_layers", "llama_tables") if llama_cpp else ():
             compare_adapter(arguments.bowline, name, pathlib.Path(folder))
+        for name in ("smollm", "llama3", "qwen", "t5") if llama_cpp else ():
+            compare_tokenizer(arguments.bowline, name, pathlib.Path(folder))
     sys.exit(1 if failures else 0)
 
 

@@ -11,6 +11,7 @@ using file::CastAttributesT;
 using file::DropoutAttributesT;
 using file::MatMulAttributesT;
 using file::NoAttributesT;
+using file::ReshapeAttributesT;
 using params::Reading;
 
 // Which input of a node is a matrix that an adapter may change, or none.
@@ -26,24 +27,31 @@ std::optional<size_t> matrix_input(Op op) {
   }
 }
 
-void read(const Graph& graph, ValueId v, bool as_matrix, std::vector<Reading>& out) {
+std::optional<size_t> bias_input(Op op) {
+  return op == Op::Linear ? std::optional<size_t>(2) : std::nullopt;
+}
+
+void read(const Graph& graph, ValueId v, Reading as, std::vector<Reading>& out) {
   for (const uint32_t p : graph[v].parameters) {
-    Reading& reading = out[p];
-    reading = as_matrix && reading != Reading::other ? Reading::matrix : Reading::other;
+    out[p] = out[p] == Reading::none || out[p] == as ? as : Reading::other;
   }
 }
 
 void add_readings(const Graph& graph, std::vector<Reading>& out) {
   for (const Node& node : graph.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      read(graph, node.inputs[i], matrix_input(node.op) == i, out);
+      read(graph, node.inputs[i],
+           matrix_input(node.op) == i ? Reading::matrix
+           : bias_input(node.op) == i ? Reading::bias
+                                      : Reading::other,
+           out);
     }
     if (node.repeat) {
       add_readings(*node.repeat->body, out);
     }
   }
   for (const ValueId v : graph.outputs) {
-    read(graph, v, false, out);
+    read(graph, v, Reading::other, out);
   }
 }
 
@@ -88,7 +96,9 @@ class Adapting {
   Status add(Node node) {
     const std::optional<size_t> matrix = matrix_input(node.op);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (matrix != i) {
+      if (bias_input(node.op) == i) {
+        BOWLINE_ASSIGN(node.inputs[i], with_changes(node.inputs[i]));
+      } else if (matrix != i) {
         BOWLINE_TRY(require_unchanged(node.inputs[i], format("{} \"{}\"", node.op, node.name)));
       }
     }
@@ -112,10 +122,28 @@ class Adapting {
     return {};
   }
 
+  // A bias, and scale u v of each change, which is a matrix of one row.
+  Result<ValueId> with_changes(ValueId bias) {
+    BOWLINE_ASSIGN(const std::vector<Change> changes, changes_of(bias));
+    const Attributes none = Attributes::of(NoAttributesT{});
+    ReshapeAttributesT flat;
+    flat.dims = {-1};
+    for (const Change& c : changes) {
+      const ValueId row = step(c, Op::MatMul, {c.u, c.v}, Attributes::of(MatMulAttributesT{}));
+      const ValueId scaled = step(c, Op::Mul, {row, c.scale}, none);
+      bias = step(c, Op::Add, {bias, step(c, Op::Reshape, {scaled}, Attributes::of(flat))}, none);
+    }
+    return bias;
+  }
+
+  ValueId step(const Change& of, Op op, std::vector<ValueId> inputs, const Attributes& attributes) {
+    return append(of, op, std::move(inputs), attributes, graph_.add_value({}));
+  }
+
   // What the node would make of u v instead of its matrix, times the scale.
   ValueId product(const Node& of, const Change& c) {
     const auto step = [&](Op op, std::vector<ValueId> inputs, const Attributes& attributes) {
-      return append(c, op, std::move(inputs), attributes, graph_.add_value({}));
+      return this->step(c, op, std::move(inputs), attributes);
     };
     const auto scaled = [&](ValueId x) {
       return step(Op::Mul, {x, c.scale}, Attributes::of(NoAttributesT{}));
@@ -163,7 +191,7 @@ class Adapting {
       for (const std::string& adapter : adapters_) {
         BOWLINE_REQUIRE(!changes(p, adapter),
                         "Adapter \"{}\" changes \"{}\", which {} reads, and not as the matrix of "
-                        "Linear, Embedding or MatMul.",
+                        "Linear, Embedding or MatMul, or a bias.",
                         adapter, table_.parameters[p].name, reader);
       }
     }

@@ -7,6 +7,7 @@
 #include "common/interrupt.h"
 #include "common/numbers.h"
 #include "common/require.h"
+#include "common/tokenizers.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -105,7 +106,7 @@ void add_generation(CLI::App* verb, GenerationFlags& o) {
 
 Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flags) {
   BOWLINE_ASSIGN(Model model, open_model(flags.model));
-  BOWLINE_ASSIGN(text::Tokenizer tokenizer, text::Tokenizer::from(model));
+  BOWLINE_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
   BOWLINE_ASSIGN(const Device device,
                  open_device(flags.device, flags.threads, flags.memory_budget));
   BOWLINE_TRY(change(model, flags.changes));

@@ -61,6 +61,12 @@ Result<text::Tokenizer> open_tokenizer(const std::string& path) {
   return of_file(text::Tokenizer::from(model), file);
 }
 
+Result<text::Tokenizer> tokenizer_of(const Model& model) {
+  Result<text::Tokenizer> made = text::Tokenizer::from(model);
+  return made.ok() ? std::move(made)
+                   : Result<text::Tokenizer>(std::move(made).status().as(Code::bad_file));
+}
+
 Result<std::string> read_any(const std::string& path) {
   std::string out;
   const auto take = [&](std::string_view piece) -> Status {

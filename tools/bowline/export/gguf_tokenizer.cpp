@@ -1,10 +1,12 @@
-// A tokenizer as keys of GGUF. Two kinds of BPE of tokenizer.json are converted: over bytes, whose splitting of text has a name in
-// llama.cpp, and over letters with pieces for bytes, whose merges are scores there.
+// A tokenizer as keys of GGUF. Of tokenizer.json two kinds of BPE are converted: over bytes, whose splitting of text has a name in
+// llama.cpp, and over letters with pieces for bytes, whose merges are scores there; and Unigram, whose map of characters and spaces have
+// keys.
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "common/require.h"
+#include "export/base64.h"
 #include "export/gguf_metadata.h"
 #include "export/scores.h"
 #include "export/splitting.h"
@@ -23,6 +25,8 @@ constexpr std::string_view kSpace = "\u2581";
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<int32_t> types;
+  std::vector<float> scores;  // of Unigram
+  bool rounded = false;       // a score has more digits
 };
 
 Status put_piece(const std::string& piece, const json& id, TokenType type, Vocabulary& to) {
@@ -35,6 +39,22 @@ Status put_piece(const std::string& piece, const json& id, TokenType type, Vocab
   return {};
 }
 
+// Pieces with their scores, by id.
+Status put_scored(const json& vocabulary, Vocabulary& to) {
+  constexpr float kUnused = -10000;
+  to.scores.assign(to.pieces.size(), kUnused);
+  for (size_t id = 0; id < vocabulary.size(); ++id) {
+    const json& pair = vocabulary[id];
+    BOWLINE_REQUIRE_CODE(
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number(),
+        Code::bad_file, "The tokenizer has a piece that is none: {}.", escaped(pair.dump()));
+    BOWLINE_TRY(put_piece(pair[0].get<std::string>(), id, TokenType::normal, to));
+    to.scores[id] = pair[1].get<float>();
+    to.rounded = to.rounded || double{to.scores[id]} != pair[1].get<double>();
+  }
+  return {};
+}
+
 Result<Vocabulary> vocabulary_of(const json& tokenizer, int64_t count) {
   Vocabulary out;
   for (int64_t i = 0; i < count; ++i) {
@@ -42,10 +62,14 @@ Result<Vocabulary> vocabulary_of(const json& tokenizer, int64_t count) {
     out.types.push_back(static_cast<int32_t>(TokenType::unused));
   }
   const json& vocabulary = value_at(value_at(tokenizer, "model"), "vocab");
-  BOWLINE_REQUIRE_CODE(vocabulary.is_object(), Code::bad_file,
+  BOWLINE_REQUIRE_CODE(vocabulary.is_structured(), Code::bad_file,
                        "The asset \"tokenizer\" has no vocabulary.");
-  for (const auto& [piece, id] : vocabulary.items()) {
-    BOWLINE_TRY(put_piece(piece, id, TokenType::normal, out));
+  if (vocabulary.is_array()) {
+    BOWLINE_TRY(put_scored(vocabulary, out));
+  } else {
+    for (const auto& [piece, id] : vocabulary.items()) {
+      BOWLINE_TRY(put_piece(piece, id, TokenType::normal, out));
+    }
   }
   const json& added = value_at(tokenizer, "added_tokens");
   for (const json& token : added) {
@@ -145,14 +169,20 @@ void add_special_ids(const Model& model, const Surround& around, Metadata& to) {
 // Why a tokenizer is not written; empty: it is.
 using Missing = std::string;
 
+constexpr const char* kNoKeys = "GGUF has no keys for how it changes and splits text";
+
 // Bytes are letters.
 Result<Missing> add_byte_level(const json& tokenizer, const Vocabulary& pieces,
-                               std::span<const Merge> merges, Metadata& to) {
+                               std::span<const Merge> merges, Metadata& to,
+                               std::vector<std::string>& notes) {
   const Splitting* const splitting = splitting_of(tokenizer);
-  const bool plain = value_at(tokenizer, "normalizer").is_null();
-  if (splitting == nullptr ||
-      (!plain && splitting->name != "qwen2")) {  // which normalises by its name
-    return Missing("llama.cpp has no name for how it splits text");
+  if (splitting == nullptr) {
+    return Missing("llama.cpp has no name for how it changes and splits text");
+  }
+  if (splitting->nfc) {
+    notes.push_back(
+        "The tokenizer brings text into the form NFC; llama.cpp does not, and makes other tokens "
+        "of text in another form.");
   }
   std::vector<std::string> texts;
   for (const Merge& merge : merges) {
@@ -166,18 +196,36 @@ Result<Missing> add_byte_level(const json& tokenizer, const Vocabulary& pieces,
   return Missing();
 }
 
+using Steps = std::vector<json>;
+
+Steps normalizers_of(const json& tokenizer) {
+  return steps_of(value_at(tokenizer, "normalizer"), "normalizers");
+}
+Steps pre_tokenizers_of(const json& tokenizer) {
+  return steps_of(value_at(tokenizer, "pre_tokenizer"), "pretokenizers");
+}
+
+bool is_metaspace(const json& step) {
+  return text_at(step, "type") == "Metaspace" && text_at(step, "replacement") == kSpace;
+}
+// As older files say it, too.
+std::string prepend_scheme_of(const json& metaspace) {
+  const std::string scheme = text_at(metaspace, "prepend_scheme");
+  const char* const older = flag_at(metaspace, "add_prefix_space", true) ? "always" : "never";
+  return scheme.empty() ? older : scheme;
+}
+// It cuts in front of spaces.
+bool splits(const json& step) {
+  return text_at(step, "type") == "Metaspace" && flag_at(step, "split", true);
+}
+
 // Where spaces become U+2581, and whether one is put in front: of each text between special tokens, or with conditions, as Metaspace has
 // them.
 enum class Spaces : uint8_t { unknown, plain, prefix, metaspace, metaspace_first };
 
-Spaces spaces_of(const json& tokenizer) {
-  std::vector<json> steps = steps_of(value_at(tokenizer, "normalizer"), "normalizers");
-  const std::vector<json> pre = steps_of(value_at(tokenizer, "pre_tokenizer"), "pretokenizers");
-  const bool is_metaspace =
-      pre.size() == 1 && steps.empty() && text_at(pre[0], "type") == "Metaspace" &&
-      !flag_at(pre[0], "split", true) && text_at(pre[0], "replacement") == kSpace;
-  if (is_metaspace) {
-    const std::string scheme = text_at(pre[0], "prepend_scheme");
+Spaces spaces_of(std::vector<json> steps, const std::vector<json>& pre) {
+  if (pre.size() == 1 && steps.empty() && is_metaspace(pre[0])) {
+    const std::string scheme = prepend_scheme_of(pre[0]);
     return scheme == "always"  ? Spaces::metaspace
            : scheme == "first" ? Spaces::metaspace_first
            : scheme == "never" ? Spaces::plain
@@ -202,8 +250,7 @@ bool is_byte(std::string_view piece) {
 }
 
 // Gives bytes and the unknown piece their types. Returns its id, or none.
-std::optional<uint32_t> mark(const json& tokenizer, Vocabulary& pieces) {
-  const std::string unknown = text_at(value_at(tokenizer, "model"), "unk_token");
+std::optional<uint32_t> mark(std::string_view unknown, Vocabulary& pieces) {
   std::optional<uint32_t> out;
   for (size_t id = 0; id < pieces.pieces.size(); ++id) {
     if (is_byte(pieces.pieces[id])) {
@@ -216,14 +263,24 @@ std::optional<uint32_t> mark(const json& tokenizer, Vocabulary& pieces) {
   return out;
 }
 
+void note_prefix(Spaces spaces, std::vector<std::string>& notes) {
+  if (spaces == Spaces::metaspace || spaces == Spaces::metaspace_first) {
+    notes.push_back(
+        fmt::format("The tokenizer puts no space in front of a text that begins with one{}; "
+                    "readers of GGUF do.",
+                    spaces == Spaces::metaspace_first ? ", nor behind a special token" : ""));
+  }
+}
+
 // Letters are pieces, and what is none is the bytes that it has.
 Result<Missing> add_scored(const json& tokenizer, Vocabulary& pieces, std::span<const Merge> merges,
                            Metadata& to, std::vector<std::string>& notes) {
-  const Spaces spaces = spaces_of(tokenizer);
-  if (spaces == Spaces::unknown) {
-    return Missing("GGUF has no keys for how it changes and splits text");
+  const Steps pre = pre_tokenizers_of(tokenizer);
+  const Spaces spaces = spaces_of(normalizers_of(tokenizer), pre);
+  if (spaces == Spaces::unknown || std::ranges::any_of(pre, splits)) {
+    return Missing(kNoKeys);
   }
-  const auto unknown = mark(tokenizer, pieces);
+  const auto unknown = mark(text_at(value_at(tokenizer, "model"), "unk_token"), pieces);
   ScoredPieces from{pieces.pieces, {}};
   for (const int32_t type : pieces.types) {
     from.is_text.push_back(takes_part(static_cast<TokenType>(type)));
@@ -245,12 +302,123 @@ Result<Missing> add_scored(const json& tokenizer, Vocabulary& pieces, std::span<
   if (unknown) {
     to.number("tokenizer.ggml.unknown_token_id", *unknown);
   }
-  if (spaces == Spaces::metaspace || spaces == Spaces::metaspace_first) {
-    notes.push_back(
-        fmt::format("The tokenizer puts no space in front of a text that begins with one{}; "
-                    "readers of GGUF do.",
-                    spaces == Spaces::metaspace_first ? ", nor behind a special token" : ""));
+  note_prefix(spaces, notes);
+  return Missing();
+}
+
+// What Unigram does to text before it looks for pieces.
+struct Preparation {
+  std::string charsmap;
+  bool one_space = false;  // between words, and in front of the first one
+  Spaces spaces = Spaces::unknown;
+  bool cuts_at_white_space = false;  // of any kind
+};
+
+// A run of spaces becomes one, and none is left at the end.
+bool merges_spaces(const Steps& steps) {
+  if (steps.size() != 2 || text_at(steps[0], "type") != "Strip" ||
+      text_at(steps[1], "type") != "Replace") {
+    return false;
   }
+  const std::string content = text_at(steps[1], "content");
+  return !flag_at(steps[0], "strip_left", true) && flag_at(steps[0], "strip_right", false) &&
+         text_at(value_at(steps[1], "pattern"), "Regex") == " {2,}" &&
+         (content == kSpace || content == " ");
+}
+
+// None: GGUF has no keys for it, or its map of characters is none.
+std::optional<Preparation> preparation_of(const json& tokenizer) {
+  Preparation out;
+  Steps steps = normalizers_of(tokenizer), pre = pre_tokenizers_of(tokenizer);
+  if (!steps.empty() && text_at(steps[0], "type") == "Precompiled") {
+    const auto map = from_base64(text_at(steps[0], "precompiled_charsmap"));
+    if (!map) {
+      return std::nullopt;
+    }
+    out.charsmap = *map;
+    steps.erase(steps.begin());
+  }
+  out.cuts_at_white_space =
+      pre.size() == 2 && steps.empty() && text_at(pre[0], "type") == "WhitespaceSplit";
+  if (out.cuts_at_white_space) {
+    pre.erase(pre.begin());
+  }
+  out.one_space = out.cuts_at_white_space || merges_spaces(steps);
+  out.spaces = spaces_of(out.one_space ? Steps() : steps, pre);
+  const bool known =
+      out.one_space ? out.spaces == Spaces::metaspace : out.spaces != Spaces::unknown;
+  return known ? std::optional(std::move(out)) : std::nullopt;
+}
+
+// Words by themselves have the pieces that they have in a text.
+bool has_words_alone(const Vocabulary& pieces) {
+  bool has_space = false;
+  for (size_t id = 0; id < pieces.pieces.size(); ++id) {
+    if (pieces.types[id] != static_cast<int32_t>(TokenType::normal)) {
+      continue;
+    }
+    has_space = has_space || pieces.pieces[id] == kSpace;
+    if (pieces.pieces[id].find(kSpace, 1) != std::string::npos) {
+      return false;
+    }
+  }
+  return has_space;
+}
+
+void note_unigram(const Preparation& how, const Vocabulary& pieces, bool byte_fallback,
+                  std::vector<std::string>& notes) {
+  if (!how.one_space) {
+    note_prefix(how.spaces, notes);
+  }
+  if (how.cuts_at_white_space) {
+    notes.push_back(
+        "The tokenizer cuts text at any white space; readers of GGUF at spaces, and what its map "
+        "of characters makes spaces of.");
+  }
+  if (byte_fallback) {
+    notes.push_back(
+        "Of what has no piece the tokenizer takes the bytes; llama.cpp takes the unknown piece.");
+  }
+  if (pieces.rounded) {
+    notes.push_back("The scores of pieces are rounded to f32.");
+  }
+}
+
+// The pieces whose scores have the largest sum.
+Result<Missing> add_unigram(const json& tokenizer, Vocabulary& pieces, Metadata& to,
+                            std::vector<std::string>& notes) {
+  const auto how = preparation_of(tokenizer);
+  if (!how) {
+    return Missing(kNoKeys);
+  }
+  const json& model = value_at(tokenizer, "model");
+  const int64_t unknown = integer_at(model, "unk_id", -1);
+  if (unknown < 0 || std::cmp_greater_equal(unknown, pieces.pieces.size())) {
+    return Missing("it has no unknown piece");
+  }
+  const Steps pre = pre_tokenizers_of(tokenizer);
+  if (std::ranges::any_of(pre, splits) && !has_words_alone(pieces)) {
+    return Missing("it looks for pieces in each word, and readers of GGUF in all of a text");
+  }
+  const bool byte_fallback = flag_at(model, "byte_fallback", false);
+  pieces.types[static_cast<size_t>(unknown)] = static_cast<int32_t>(TokenType::unknown);
+  if (byte_fallback) {
+    mark(pieces.pieces[static_cast<size_t>(unknown)], pieces);
+  }
+  to.text("tokenizer.ggml.model", "t5");
+  to.text("tokenizer.ggml.pre", "default");
+  to.texts("tokenizer.ggml.tokens", pieces.pieces);
+  to.numbers("tokenizer.ggml.scores", pieces.scores);
+  to.numbers("tokenizer.ggml.token_type", pieces.types);
+  to.flag("tokenizer.ggml.add_space_prefix", how->spaces != Spaces::plain);
+  to.flag("tokenizer.ggml.remove_extra_whitespaces", how->one_space);
+  to.number("tokenizer.ggml.unknown_token_id", static_cast<uint32_t>(unknown));
+  if (!how->charsmap.empty()) {
+    to.numbers(
+        "tokenizer.ggml.precompiled_charsmap",
+        std::span(reinterpret_cast<const uint8_t*>(how->charsmap.data()), how->charsmap.size()));
+  }
+  note_unigram(*how, pieces, byte_fallback, notes);
   return Missing();
 }
 
@@ -271,9 +439,9 @@ void note_rules(const json& tokenizer, std::vector<std::string>& notes) {
 Result<Missing> add_json(const Model& model, const json& tokenizer, int64_t vocabulary,
                          Metadata& to, std::vector<std::string>& notes) {
   const json& of = value_at(tokenizer, "model");
-  if (text_at(of, "type") != "BPE") {
-    return Missing(
-        fmt::format("it is {}, and BPE alone is written", listed_name(text_at(of, "type"))));
+  const std::string type = text_at(of, "type");
+  if (type != "BPE" && type != "Unigram") {
+    return Missing(fmt::format("it is {}, and BPE and Unigram are written", listed_name(type)));
   }
   const Surround around = surround_of(tokenizer);
   if (!around.known) {
@@ -281,9 +449,10 @@ Result<Missing> add_json(const Model& model, const json& tokenizer, int64_t voca
   }
   BOWLINE_ASSIGN(Vocabulary pieces, vocabulary_of(tokenizer, vocabulary));
   BOWLINE_ASSIGN(const std::vector<Merge> merges, merges_of(tokenizer));
-  BOWLINE_ASSIGN(Missing missing, flag_at(of, "byte_fallback", false)
+  BOWLINE_ASSIGN(Missing missing, type == "Unigram" ? add_unigram(tokenizer, pieces, to, notes)
+                                  : flag_at(of, "byte_fallback", false)
                                       ? add_scored(tokenizer, pieces, merges, to, notes)
-                                      : add_byte_level(tokenizer, pieces, merges, to));
+                                      : add_byte_level(tokenizer, pieces, merges, to, notes));
   if (missing.empty()) {
     add_special_ids(model, around, to);
     note_rules(tokenizer, notes);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/require.h"
+#include "export/base64.h"
 #include "export/scores.h"
 #include "export/splitting.h"
 #include "export/token_type.h"
@@ -43,12 +44,14 @@ class Converter {
       BOWLINE_TRY(add_byte_level());
     } else if (kind == "llama") {
       add_scored();
+    } else if (kind == "t5") {
+      add_unigram();
     } else {
       BOWLINE_REQUIRE_CODE(kind == "bert", Code::unsupported, "Its kind is {}, which is not known.",
                            listed_name(kind));
       add_words();
     }
-    out_["model"]["vocab"] = vocabulary();
+    out_["model"]["vocab"] = kind == "t5" ? scored_vocabulary() : vocabulary();
     out_["added_tokens"] = added_tokens();
     return TokenizerFiles{out_.dump() + "\n", config().dump(2) + "\n"};
   }
@@ -65,6 +68,14 @@ class Converter {
     const gguf::Entry* const entry = find(key);
     const auto out = entry == nullptr ? std::vector<std::string_view>() : entry->value.texts();
     return {out.begin(), out.end()};
+  }
+  std::string bytes(std::string_view key) const {
+    const gguf::Entry* const entry = find(key);
+    std::string out;
+    for (uint64_t i = 0; entry != nullptr && i < entry->value.count; ++i) {
+      out += static_cast<char>(entry->value.integer(i).value_or(0));
+    }
+    return out;
   }
   bool flag(std::string_view key, bool otherwise) const {
     const gguf::Entry* const entry = find(key);
@@ -86,6 +97,7 @@ class Converter {
     const Splitting* const splitting = find_splitting(name);
     BOWLINE_REQUIRE_CODE(splitting != nullptr, Code::unsupported,
                          "It splits text as {} does, which is not known.", listed_name(name));
+    out_["normalizer"] = normalizer_of(*splitting);
     out_["pre_tokenizer"] = pre_tokenizer_of(*splitting);
     out_["decoder"] = {{"type", "ByteLevel"},
                        {"add_prefix_space", true},
@@ -127,6 +139,49 @@ class Converter {
     out_["normalizer"] = sequence("normalizers", std::move(normalizers));
     out_["decoder"] = sequence("decoders", std::move(decoders));
     surround(id("bos"), true, id("eos"), false);
+  }
+
+  void add_unigram() {
+    const auto unknown = id("unknown");
+    const bool has_bytes = std::ranges::count(types_, TokenType::byte) != 0;
+    out_["model"] = {{"type", "Unigram"},
+                     {"unk_id", unknown ? json(*unknown) : json()},
+                     {"byte_fallback", has_bytes}};
+    json normalizers = json::array(), decoder = step("Metaspace");
+    if (const std::string map = bytes("precompiled_charsmap"); !map.empty()) {
+      normalizers.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(map)}});
+    }
+    const bool merges = flag("remove_extra_whitespaces", false);
+    const bool prefix = merges || flag("add_space_prefix", false);
+    const json metaspace = {{"type", "Metaspace"},
+                            {"replacement", kSpace},
+                            {"prepend_scheme", prefix ? "always" : "never"},
+                            {"split", !crosses_words()}};
+    if (merges) {
+      normalizers.push_back({{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}});
+      normalizers.push_back(
+          {{"type", "Replace"}, {"pattern", {{"Regex", " {2,}"}}}, {"content", kSpace}});
+      out_["pre_tokenizer"] = metaspace;
+    } else {
+      if (prefix) {
+        normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+      }
+      normalizers.push_back(replace(" ", kSpace));
+    }
+    out_["normalizer"] = sequence("normalizers", std::move(normalizers));
+    out_["decoder"] =
+        has_bytes ? sequence("decoders", {step("ByteFallback"), metaspace}) : metaspace;
+    surround(id("bos"), false, id("eos"), true);
+  }
+
+  // A piece goes on behind a space, so that text is not cut there.
+  bool crosses_words() const {
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      if (types_[id] == TokenType::normal && pieces_[id].find(kSpace, 1) != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // GGUF marks what begins a word, tokenizer.json what goes on.
@@ -197,6 +252,21 @@ class Converter {
     json out = json::object();
     for (size_t id = 0; id < pieces_.size(); ++id) {
       out[pieces_[id]] = id;
+    }
+    return out;
+  }
+
+  // Those of pieces that are found in text are of normal ones: the least of these is what the unknown piece goes by.
+  json scored_vocabulary() const {
+    std::vector<double> scores;
+    double least = 0;
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      scores.push_back(find("scores")->value.real(id).value_or(0));
+      least = types_[id] == TokenType::normal ? std::min(least, scores[id]) : least;
+    }
+    json out = json::array();
+    for (size_t id = 0; id < pieces_.size(); ++id) {
+      out.push_back({pieces_[id], std::max(scores[id], least)});
     }
     return out;
   }

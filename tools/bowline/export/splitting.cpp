@@ -22,7 +22,7 @@ constexpr Splitting kSplittings[] = {{"gpt-2", ""},
                                      {"smollm", "", true},
                                      {"llama-bpe", kLlama3, false, true, true},
                                      {"llama3", kLlama3, false, true, true},
-                                     {"qwen2", kQwen2},
+                                     {"qwen2", kQwen2, false, false, false, true},
                                      {"deepseek-r1-qwen", kQwen2}};
 
 const Splitting* or_null(const Splitting* found) {
@@ -58,11 +58,19 @@ const Splitting* splitting_of(const json& tokenizer) {
   const bool digits = type == "Digits" && flag_at(steps[0], "individual_digits", false);
   const std::string pattern =
       type == "Split" ? text_at(value_at(steps[0], "pattern"), "Regex") : "";
-  if (!steps.empty() && (by_pattern ? pattern.empty() : !digits)) {
+  const std::vector<json> normalizers = steps_of(value_at(tokenizer, "normalizer"), "normalizers");
+  const bool nfc = !normalizers.empty() && text_at(normalizers[0], "type") == "NFC";
+  if ((!steps.empty() && (by_pattern ? pattern.empty() : !digits)) ||
+      normalizers.size() != (nfc ? 1 : 0)) {
     return nullptr;
   }
-  return or_null(std::ranges::find_if(
-      kSplittings, [&](const Splitting& s) { return s.digits == digits && s.pattern == pattern; }));
+  return or_null(std::ranges::find_if(kSplittings, [&](const Splitting& s) {
+    return s.digits == digits && s.pattern == pattern && s.nfc == nfc;
+  }));
+}
+
+json normalizer_of(const Splitting& splitting) {
+  return splitting.nfc ? json{{"type", "NFC"}} : json();
 }
 
 json pre_tokenizer_of(const Splitting& splitting) {

@@ -5,6 +5,7 @@
 
 #include "bowline_text.h"
 #include "common/require.h"
+#include "common/tokenizers.h"
 
 namespace bowline::command {
 
@@ -14,7 +15,7 @@ bool reads_bytes(const Model& model) {
 }
 
 Result<Encode> encoder_of(const Model& model) {
-  BOWLINE_ASSIGN(const text::Tokenizer tokenizer, text::Tokenizer::from(model));
+  BOWLINE_ASSIGN(const text::Tokenizer tokenizer, tokenizer_of(model));
   return Encode([tokenizer](std::string_view text, bool special_tokens,
                             size_t most) -> Result<std::vector<int32_t>> {
     BOWLINE_ASSIGN(text::Encoding encoding,

@@ -17,7 +17,7 @@ using Encode = std::function<Result<std::vector<int32_t>>(std::string_view text,
 
 // One id per byte, and nothing else is known of the text.
 bool reads_bytes(const Model& model);
-// Errors  those of Tokenizer::from().
+// Errors  those of tokenizer_of().
 Result<Encode> encoder_of(const Model& model);
 
 // What pads rows: the metadata `pad_token_id`, else 0.

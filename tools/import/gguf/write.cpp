@@ -78,6 +78,10 @@ void Metadata::numbers(std::string_view key, std::span<const float> values) {
   put_array(key, ValueType::f32, values);
 }
 
+void Metadata::numbers(std::string_view key, std::span<const uint8_t> values) {
+  put_array(key, ValueType::u8, values);
+}
+
 void Metadata::copy(const Entry& entry) {
   bytes_.insert(bytes_.end(), entry.bytes.begin(), entry.bytes.end());
   ++count_;

@@ -21,6 +21,7 @@ class Metadata {
   void texts(std::string_view key, std::span<const std::string> values);
   void numbers(std::string_view key, std::span<const int32_t> values);
   void numbers(std::string_view key, std::span<const float> values);
+  void numbers(std::string_view key, std::span<const uint8_t> values);
   // An entry of another file, as it is.
   void copy(const Entry& entry);
 

@@ -67,9 +67,16 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-Status check_shapes(const Change& c, const ParameterInfo& target, int64_t rank) {
-  const TensorShape& shape = target.shape;
-  BOWLINE_REQUIRE_CODE(shape.size() == 2, Code::bad_file, "\"{}\" is no matrix.", target.name);
+// What a change of it takes it for.
+TensorShape matrix_shape(const TensorShape& shape) {
+  return shape.size() == 1 ? TensorShape{1, shape[0]} : shape;
+}
+
+Status check_shapes(const Change& c, const ParameterInfo& target, int64_t low_rank) {
+  BOWLINE_REQUIRE_CODE(target.shape.size() == 2 || c.whole, Code::bad_file, "\"{}\" is no matrix.",
+                       target.name);
+  const TensorShape shape = matrix_shape(target.shape);
+  const int64_t rank = c.whole ? std::min(shape[0], shape[1]) : low_rank;
   const bool in_first = c.layout != Layout::linear;
   const int64_t in = shape[in_first ? 0 : 1], out = shape[in_first ? 1 : 0];
   for (const auto& [factor, wanted] :
@@ -126,14 +133,17 @@ Starred starred(const std::string& name) {
                              : Starred{{name.begin(), begin}, std::string(end, name.end())};
 }
 
-// "{model.layers.*.self_attn.q_proj.weight,...}", if that matches these alone, else all names.
-std::string pattern_of(const ModelInfo& info, const std::vector<Change>& changes) {
+// "model.layers.*.self_attn.q_proj.weight", ... of the changes that are whole or that are not, if that matches these alone, else all
+// names.
+std::set<std::string> patterns_of(const ModelInfo& info, const std::vector<Change>& changes,
+                                  bool whole) {
   std::set<std::string> patterns, names;
   std::vector<Starred> all;
   for (const Change& c : changes) {
-    names.insert(c.parameter);
-    if (patterns.insert(starred(c.parameter).text()).second) {
+    if (c.whole == whole) {
+      names.insert(c.parameter);
       all.push_back(starred(c.parameter));
+      patterns.insert(all.back().text());
     }
   }
   const bool exact = std::ranges::all_of(info.parameters, [&](const ParameterInfo& p) {
@@ -141,7 +151,18 @@ std::string pattern_of(const ModelInfo& info, const std::vector<Change>& changes
            names.contains(p.name) ==
                std::ranges::any_of(all, [&](const Starred& s) { return s.matches(p.name); });
   });
-  return fmt::format("{{{}}}", fmt::join(exact ? patterns : names, ","));
+  return exact ? patterns : names;
+}
+
+// "{model.layers.*.self_attn.q_proj.weight,!classifier.weight}"
+std::string target_of(const ModelInfo& info, const std::vector<Change>& changes) {
+  std::vector<std::string> out;
+  for (const bool whole : {false, true}) {
+    for (const std::string& pattern : patterns_of(info, changes, whole)) {
+      out.push_back((whole ? "!" : "") + pattern);
+    }
+  }
+  return fmt::format("{{{}}}", fmt::join(out, ","));
 }
 
 Status set_factor(Model& model, const std::string& parameter, const Factor& factor) {
@@ -178,7 +199,7 @@ Result<AdapterReport> add_changes(Model& model, std::string_view name, const Low
   options.rank = from.rank;
   options.alpha = static_cast<float>(from.scaling * static_cast<double>(from.rank));
   options.dropout = static_cast<float>(from.dropout);
-  options.target = pattern_of(info, from.changes);
+  options.target = target_of(info, from.changes);
   // Other tools change modules, not what several of them share.
   options.per_use = true;
   options.freeze_others = false;
@@ -206,6 +227,21 @@ Result<double> number_of(const Model& model, const ModelInfo& info, const std::s
   return out;
 }
 
+bool has(const ModelInfo& info, const std::string& name) {
+  return std::ranges::count(info.parameters, name, &ParameterInfo::name) != 0;
+}
+
+// That of changes that are not whole, where some are. None: all have one.
+Result<std::optional<int64_t>> rank_of(const Model& model, const ModelInfo& info,
+                                       std::string_view adapter) {
+  const std::string name = fmt::format("{}.lora_rank", adapter);
+  if (!has(info, name)) {
+    return std::optional<int64_t>();
+  }
+  BOWLINE_ASSIGN(const double rank, number_of(model, info, name));
+  return std::optional(static_cast<int64_t>(rank));
+}
+
 Result<Factor> factor_of(const Model& model, const ModelInfo& info, const std::string& name) {
   BOWLINE_ASSIGN(const ParameterInfo* p, parameter_of(info, name));
   Factor out{name, p->dtype, {p->shape.begin(), p->shape.end()}, {}};
@@ -226,18 +262,17 @@ Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
   }
   BOWLINE_REQUIRE(!targets.empty(), "There is no adapter \"{}\".", adapter);
   LowRank out;
+  BOWLINE_ASSIGN(const std::optional<int64_t> rank, rank_of(model, info, adapter));
   for (const ParameterInfo& p : info.parameters) {
     if (!targets.contains(p.name)) {
       continue;
     }
-    BOWLINE_REQUIRE(!module_of(p.name).empty() && p.shape.size() == 2,
-                    "Adapter \"{}\" changes \"{}\", which is no weight of a module.", adapter,
-                    p.name);
     const Names names = names_of(p, adapter);
     Change c{p.name, layout_of(model, p.name), {}, {}};
     BOWLINE_ASSIGN(Factor left, factor_of(model, info, names.left));
     BOWLINE_ASSIGN(Factor right, factor_of(model, info, names.right));
-    out.rank = right.shape[0];
+    c.whole = rank && right.shape[0] != *rank;
+    out.rank = rank.value_or(right.shape[0]);
     const bool is_linear = c.layout == Layout::linear;
     c.a = is_linear ? std::move(right) : transposed(left);
     c.b = is_linear ? std::move(left) : transposed(right);
@@ -245,10 +280,20 @@ Result<LowRank> changes_of(const Model& model, std::string_view adapter) {
   }
   BOWLINE_ASSIGN(out.scaling, number_of(model, info, fmt::format("{}.lora_scale", adapter)));
   const std::string dropout = fmt::format("{}.lora_dropout", adapter);
-  if (std::ranges::count(info.parameters, dropout, &ParameterInfo::name) != 0) {
+  if (has(info, dropout)) {
     BOWLINE_ASSIGN(out.dropout, number_of(model, info, dropout));
   }
   return out;
+}
+
+Status require_low_rank(const LowRank& changes) {
+  for (const Change& c : changes.changes) {
+    BOWLINE_REQUIRE(!module_of(c.parameter).empty(),
+                    "The adapter changes \"{}\", which is no weight of a module.", c.parameter);
+    BOWLINE_REQUIRE(!c.whole, "The adapter changes \"{}\" wholly, and not by a rank of {}.",
+                    c.parameter, changes.rank);
+  }
+  return {};
 }
 
 Result<std::string> only_adapter(const Model& model) {

@@ -33,26 +33,31 @@ struct Factor {
 Factor transposed(const Factor& factor);
 
 struct Change {
-  std::string parameter;
+  std::string parameter;  // a bias [n] is changed as a matrix [1, n]
   Layout layout = Layout::linear;
   Factor a;
   Factor b;
+  bool whole =
+      false;  // of as high a rank as the parameter's values have, whatever that of the others is
 };
 
 struct LowRank {
-  int64_t rank = 0;
+  int64_t rank = 0;    // of changes that are not whole
   double scaling = 0;  // B A is multiplied by it
   double dropout = 0;
   std::vector<Change> changes;
 };
 
 // Adds them to a model as an adapter, all or nothing. Errors  bad_file: a factor is not of the rank and the parameter's shape, or a
-// parameter is no matrix that an adapter can change. unsupported: factors of integers, or of two dtypes. bad_argument: as add_adapter().
+// parameter is none that an adapter can change. unsupported: factors of integers, or of two dtypes. bad_argument: as add_adapter().
 Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from);
 
 // Those of an adapter of a model, in the order of the parameters. What the adapter is multiplied by is in their scaling. Errors
-// bad_argument: there is no such adapter; it changes what is no weight of a module.
+// bad_argument: there is no such adapter.
 Result<LowRank> changes_of(const Model& model, std::string_view adapter);
+
+// For formats that have nothing else. Errors  bad_argument: a change is whole, or not of the weight of a module.
+Status require_low_rank(const LowRank& changes);
 
 // The one adapter of a model. Errors  bad_argument: it has none, or several.
 Result<std::string> only_adapter(const Model& model);

@@ -207,6 +207,7 @@ Result<WrittenAdapter> write_gguf_adapter(const Model& model, std::string_view n
                                           const std::string& path) {
   BOWLINE_ASSIGN(const Base base, base_of(model));
   BOWLINE_ASSIGN(const LowRank from, changes_of(model, name));
+  BOWLINE_TRY(require_low_rank(from));
   BOWLINE_ASSIGN(const Written written, tensors_of(from, base));
   gguf::Metadata metadata;
   metadata.text("general.architecture", base.terms->architecture);

@@ -66,20 +66,21 @@ void add(const Change& change, double scaling, std::vector<float>& values) {
   }
 }
 
-// B = [I 0] and A = difference / scaling, so that scaling * B A is the difference.
+// scaling * B A is the difference: one of them is it, divided by the scaling, and the other one I.
 Change change_of(const std::string& parameter, const std::string& name,
-                 const std::vector<float>& difference, int64_t rows, const LowRank& from) {
+                 const std::vector<float>& difference, int64_t rows, double scaling) {
   const auto columns = static_cast<int64_t>(difference.size()) / rows;
-  std::vector<float> a(static_cast<size_t>(from.rank * columns), 0);
-  std::vector<float> b(static_cast<size_t>(rows * from.rank), 0);
-  for (size_t i = 0; i < difference.size(); ++i) {
-    a[i] = static_cast<float>(double{difference[i]} / from.scaling);
+  const int64_t rank = std::min(rows, columns);
+  std::vector<float> identity(static_cast<size_t>(rank * rank), 0), scaled = difference;
+  for (int64_t i = 0; i < rank; ++i) {
+    identity[static_cast<size_t>(i * rank + i)] = 1;
   }
-  for (int64_t row = 0; row < rows; ++row) {
-    b[static_cast<size_t>(row * from.rank + row)] = 1;
+  for (float& x : scaled) {
+    x = static_cast<float>(double{x} / scaling);
   }
-  return {parameter, Layout::linear, factor_of(name, {from.rank, columns}, a),
-          factor_of(name, {rows, from.rank}, b)};
+  const bool wide = rank == rows;
+  return {parameter, Layout::linear, factor_of(name, {rank, columns}, wide ? scaled : identity),
+          factor_of(name, {rows, rank}, wide ? identity : scaled), true};
 }
 
 }  // namespace
@@ -129,13 +130,12 @@ Result<std::optional<Change>> head_change(const Model& model, const import::Sour
   if (std::ranges::all_of(difference, [](float x) { return x == 0; })) {
     return std::optional<Change>();
   }
-  const int64_t rows = p->shape[0];
-  BOWLINE_REQUIRE_CODE(
-      p->shape.size() == 2 && rows <= from.rank && from.scaling != 0, Code::unsupported,
-      "The adapter brings another \"{}\" than the model has ([{}]); one of rank {} has no place "
-      "for it.",
-      p->name, fmt::join(tensor.shape, ", "), from.rank);
-  return std::optional(change_of(p->name, tensor.name, difference, rows, from));
+  BOWLINE_REQUIRE_CODE(from.scaling != 0, Code::unsupported,
+                       "The adapter brings another \"{}\" than the model has; one that is "
+                       "multiplied by 0 has no place for it.",
+                       p->name);
+  const int64_t rows = p->shape.size() == 1 ? 1 : p->shape[0];
+  return std::optional(change_of(p->name, tensor.name, difference, rows, from.scaling));
 }
 
 }  // namespace bowline::peft

@@ -1,5 +1,4 @@
-// The head of a classifier, which peft keeps whole beside the factors ("modules_to_save") and an adapter of Bowline changes as it changes
-// all else.
+// The head of a classifier, which peft keeps whole beside the factors ("modules_to_save") and an adapter of Bowline changes wholly.
 #pragma once
 
 #include <optional>
@@ -23,7 +22,7 @@ bool in_head(const Model& model, std::string_view parameter);
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from);
 
 // What makes the model's values those of a file. None: they are. `tensor.name` is "classifier.weight". Errors  bad_file: the model has no
-// such parameter, or one of another shape. unsupported: it is a vector, or has more rows than the rank: an adapter has no place for it.
+// such parameter, or one of another shape. unsupported: it is of integers, or the changes are multiplied by 0.
 Result<std::optional<Change>> head_change(const Model& model, const import::SourceTensor& tensor,
                                           const LowRank& from);
 

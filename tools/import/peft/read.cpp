@@ -225,6 +225,7 @@ Result<AdapterReport> read(Model& model, const std::string& folder, std::string_
   BOWLINE_ASSIGN(huggingface::Safetensors file, huggingface::read_safetensors(path));
   BOWLINE_ASSIGN(from.changes, head_changes(model, from, file.tensors));
   BOWLINE_ASSIGN(const auto all, parts_of(file.tensors));
+  BOWLINE_REQUIRE_CODE(!all.empty(), Code::bad_file, "{} has no factors of LoRA.", kTensors);
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   for (const auto& [module, parts] : all) {
     BOWLINE_ASSIGN(from.changes.emplace_back(), change_of(model, info, module, parts));

@@ -140,6 +140,7 @@ Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) 
                   "Adapter \"{}\" changes the head of classes alone, which peft keeps whole: it "
                   "has no adapter without another module.",
                   name);
+  BOWLINE_TRY(require_low_rank(from));
   const std::vector<Named> tensors = tensors_of(model, from.changes, head);
   AdapterFolder out;
   FolderFile weights{std::string(kWeightsFile), {bytes_of(header_of(tensors))}};
