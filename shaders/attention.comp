@@ -41,6 +41,7 @@ void main() {
   const int seen = CAUSAL != 0 ? min(int(t) + shift + 1, keys) : keys;
   const int end = t < queries ? seen : 0;
   const int last = CAUSAL != 0 ? min(int(min(first + ROWS, queries)) + shift, keys) : keys;
+  const int start = first_key(int(t), shift);
   if (MASK == 3 && first == 0 && h == 0 && gl_SubgroupInvocationID == 0) {
     const int length = int(p.mask.v[b]);
     if (length < 0 || uint(length) > p.keys) {
@@ -56,7 +57,7 @@ void main() {
   }
   A top = -kInfinity;
   A sum = 0;
-  for (int j0 = 0; j0 < last; j0 += int(BLOCK)) {
+  for (int j0 = first_key(int(first), shift); j0 < last; j0 += int(BLOCK)) {
     A s[BLOCK];
     A new_top = top;
     [[unroll]] for (uint j = 0; j < BLOCK; ++j) {
@@ -67,8 +68,8 @@ void main() {
       [[unroll]] for (uint i = 0; i < HELD; ++i) {
         dots[i & 1] += q[i] * PASSING(parts, i);
       }
-      const A score = masked(TOTAL(dots[0] + dots[1]), b, h, t, key);
-      s[j] = j0 + int(j) < end ? score : -kInfinity;
+      const A score = masked(capped(TOTAL(dots[0] + dots[1])), b, h, t, key);
+      s[j] = j0 + int(j) < end && j0 + int(j) >= start ? score : -kInfinity;
       new_top = max(new_top, s[j]);
     }
     // A query that has seen no key yet keeps zeros.

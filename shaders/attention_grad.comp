@@ -4,7 +4,7 @@
 // Gradient of attention from the saved log of the sums, without atomics (FlashAttention-2, Dao, 2023):
 //   queries  the rows of a subgroup are queries:  delta = sum d_o * o, d_q = sum over keys of ds * k
 //   keys     they are keys:                       d_v = sum over queries of p * d_o, d_k = sum of ds * q
-// with p = exp(scale q k - lse), ds = p * (d_o v - delta) * scale. `keys` reads the delta of `queries`.
+// with p = exp(score - lse), ds = p * (d_o v - delta) * scale * slope of the cap. `keys` reads the delta of `queries`.
 #include "attention.glsl"
 
 #if defined(PART_queries)
@@ -25,6 +25,7 @@ void main() {
   const int keys = int(masked_end(b, p.keys));
   const int end = CAUSAL != 0 ? min(int(t) + shift + 1, keys) : keys;
   const int last = CAUSAL != 0 ? min(int(min(first + ROWS, p.queries)) + shift, keys) : keys;
+  const int start = first_key(int(t), shift);
 
   A q[HELD];
   A d_o[HELD];
@@ -40,7 +41,7 @@ void main() {
   }
   delta = TOTAL(delta);
   const A lse = p.lse.v[bh * p.queries + t];
-  for (int j = 0; j < last; ++j) {
+  for (int j = first_key(int(first), shift); j < last; ++j) {
     const uint kv_start = row_start(b, kv_head, uint(j), p.kv_heads, p.keys);
     A k[PARTS];
     A v[PARTS];
@@ -53,10 +54,12 @@ void main() {
       dp[i & 1] += d_o[i] * PASSING(v, i);
     }
     // The root of p: p alone may be denormal, which devices take for zero.
-    const A score = masked(TOTAL(s[0] + s[1]), b, h, t, clamp_index(uint(j), p.keys));
-    const bool sees = j < end && (MASK == 0 || score != -kInfinity);
+    const A unmasked = capped(TOTAL(s[0] + s[1]));
+    const A score = masked(unmasked, b, h, t, clamp_index(uint(j), p.keys));
+    const bool sees = j < end && j >= start && (MASK == 0 || score != -kInfinity);
     const A root = sees ? exp_below(0.5 * (score - lse)) : 0;
-    const A ds = weighed(root, TOTAL(dp[0] + dp[1]) - delta) * p.scale * root;
+    const A pull = weighed(root, TOTAL(dp[0] + dp[1]) - delta);
+    const A ds = weighed(pull, cap_slope(unmasked)) * p.scale * root;
     [[unroll]] for (uint i = 0; i < HELD; ++i) {
       d_q[i] += weighed(ds, PASSING(k, i));
     }
@@ -85,6 +88,9 @@ void main() {
   // Queries [begin, queries) see this key, those from `earliest` on see a key of the subgroup.
   const int begin = CAUSAL != 0 ? int(t) - shift : 0;
   const int earliest = CAUSAL != 0 ? max(int(first) - shift, 0) : 0;
+  // Behind the last query that sees this key, and any key of the subgroup.
+  const int end = end_of_queries(t, shift);
+  const int last = end_of_queries(min(first + ROWS, p.keys) - 1, shift);
   const bool is_there = t < masked_end(b, p.keys);
 
   A k[HELD];
@@ -100,7 +106,7 @@ void main() {
   const uint sharing = p.heads / p.kv_heads;
   for (uint g = 0; g < sharing; ++g) {
     const uint h = kv_head * sharing + clamp_index(g, sharing);
-    for (int i = earliest; i < int(p.queries); ++i) {
+    for (int i = earliest; i < last; ++i) {
       const uint q_start = row_start(b, h, uint(i), p.heads, p.queries);
       const uint stat = (b * p.heads + h) * p.queries + clamp_index(uint(i), p.queries);
       A q[PARTS];
@@ -113,11 +119,13 @@ void main() {
         s[e & 1] += k[e] * PASSING(q, e);
         dp[e & 1] += v[e] * PASSING(d_o, e);
       }
-      const A score = masked(TOTAL(s[0] + s[1]), b, h, clamp_index(uint(i), p.queries), t);
-      const bool sees = i >= begin && (MASK == 0 || (is_there && score != -kInfinity));
+      const A unmasked = capped(TOTAL(s[0] + s[1]));
+      const A score = masked(unmasked, b, h, clamp_index(uint(i), p.queries), t);
+      const bool sees = i >= begin && i < end && (MASK == 0 || (is_there && score != -kInfinity));
       const A root = sees ? exp_below(0.5 * (score - p.lse.v[stat])) : 0;
       const A weight = root * root;
-      const A ds = weighed(root, TOTAL(dp[0] + dp[1]) - p.delta.v[stat]) * p.scale * root;
+      const A pull = weighed(root, TOTAL(dp[0] + dp[1]) - p.delta.v[stat]);
+      const A ds = weighed(pull, cap_slope(unmasked)) * p.scale * root;
       [[unroll]] for (uint e = 0; e < HELD; ++e) {
         d_k[e] += weighed(ds, PASSING(q, e));
         d_v[e] += weighed(weight, PASSING(d_o, e));

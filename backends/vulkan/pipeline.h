@@ -12,7 +12,7 @@
 namespace bowline::vulkan {
 
 constexpr uint32_t kPushBytes = 128;  // every device has at least these
-constexpr uint32_t kMaxConstants = 6;
+constexpr uint32_t kMaxConstants = 7;
 
 // Specialization constants by number; constant 0 is the workgroup's size in x.
 struct PipelineKey {

@@ -1,5 +1,8 @@
 #include "model/assemble.h"
 
+#include <algorithm>
+
+#include "generated/attribute_fields.h"
 #include "model/encoding.h"
 #include "model/write.h"
 
@@ -165,9 +168,45 @@ std::unique_ptr<file::TrainingStateT> table_of(const TrainingState& from) {
   return to;
 }
 
+// Adds the features that fields of a node need.
+class AddFeatures {
+ public:
+  explicit AddFeatures(std::vector<std::string>& features) : features_(features) {}
+
+  template <class V>
+  Status operator()(const AttributeField& field, const V& value) {
+    if constexpr (std::is_arithmetic_v<V>) {
+      const bool needed = !field.feature.empty() && value != V{};
+      if (needed && std::ranges::find(features_, field.feature) == features_.end()) {
+        features_.emplace_back(field.feature);
+      }
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::string>& features_;
+};
+
+std::vector<std::string> features_of(const std::vector<GraphEntry>& graphs) {
+  std::vector<std::string> out;
+  for (const GraphEntry& graph : graphs) {
+    for (const NodeEntry& node : graph.nodes) {
+      if (!node.repeat) {
+        with_attribute_table(node.op, [&]<class Table>(AttributeTable<Table>) {
+          return visit_fields(node.attributes.as<Table>(), AddFeatures(out));
+        }).ok();
+      }
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 class Assembly {
  public:
   explicit Assembly(const Description& from) : from_(from) {
+    model_.features = features_of(from.graphs);
     append_all(from.dims, model_.dims);
     add_storages();
     append_all(from.parameters, model_.parameters);

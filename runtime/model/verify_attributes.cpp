@@ -24,7 +24,11 @@ class FieldCheck {
   template <class T>
     requires std::is_arithmetic_v<T>
   Status operator()(const AttributeField& field, T value) {
-    return check_value(value, field.name);
+    BOWLINE_TRY(check_value(value, field.name));
+    BOWLINE_REQUIRE(field.feature.empty() || value == T{} || has_feature(field.feature),
+                    "The attribute {} needs the feature \"{}\", which the file does not name.",
+                    field.name, field.feature);
+    return {};
   }
   template <class E>
     requires std::is_enum_v<E>
@@ -62,6 +66,15 @@ class FieldCheck {
   }
 
  private:
+  bool has_feature(std::string_view feature) const {
+    for (uint32_t i = 0; i < count_of(check_.model.features()); ++i) {
+      if (text_of(check_.model.features()->Get(i)) == feature) {
+        return true;
+      }
+    }
+    return false;
+  }
+
   Check& check_;
 };
 

@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "core/rules.h"
+#include "generated/attribute_fields.h"
 #include "model/verify_parts.h"
 
 namespace bowline::model {
@@ -46,13 +49,13 @@ Result<Shape> check_shape(Check& check, const flatbuffers::Vector<int64_t>* dims
 }
 
 Status check_features(Check& check) {
-  // The features of format 1 that this library knows: none yet.
   for (uint32_t i = 0; i < count_of(check.model.features()); ++i) {
     const auto* name = check.model.features()->Get(i);
     BOWLINE_TRY(check_name(check, name, format("Feature {}", i)));
-    return Status(Code::bad_file, format("The file needs the feature \"{}\", which this library "
-                                         "does not have.",
-                                         text_of(name)));
+    BOWLINE_REQUIRE_CODE(
+        std::ranges::find(kAttributeFeatures, text_of(name)) != kAttributeFeatures.end(),
+        Code::bad_file, "The file needs the feature \"{}\", which this library does not have.",
+        text_of(name));
   }
   return {};
 }

@@ -1,10 +1,13 @@
 // Attention: softmax-weighted sums of values, per head.
 //
 //   s[i, j] = scale * sum over d of q[i, d] * k[j, d],  scale = 0 stands for 1 / sqrt(D)
-//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq), less what a mask hides
+//             with a softcap c > 0 in its place c * tanh(s[i, j] / c)
+//   p[i, :] = softmax of s[i, :] over the keys that row i sees: all, or if causal j <= i + (Tk - Tq), with a window w > 0 of these
+//             the last w, less what a mask hides
 //   out[i, :] = sum over j of p[i, j] * v[j, :],  lse[i] = log(sum over j of exp(s[i, j]))
 //
 // Shapes    q [B, Tq, Hq, D], k and v [B, Tk, Hkv, D]  ->  out [B, Tq, Hq, D], lse [B, Hq, Tq].
+//           The softcap is at most 1e6; a window asks for causal.
 //           Hq is a multiple of Hkv; query head h reads key and value head h / (Hq / Hkv).
 //           A row that sees no key has out 0 and lse -inf.
 // Masks     input 3, as the attribute `mask` says:
@@ -21,7 +24,8 @@
 // Gradient  AttentionGrad; none of padding and lengths, and that of an additive mask is refused: it has the size of all
 //           scores. lse must not be used by what is differentiated.
 // Differs   PyTorch gives NaN for a row that sees no key, and lets NaN of hidden rows through.
-// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads).
+// Source    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023 (grouped heads); Beltagy et al.,
+//           "Longformer", 2020 (window); Gemma Team, "Gemma 2", 2024, section 2 (softcap).
 #include "ops/attention.h"
 
 #include <algorithm>
@@ -48,6 +52,7 @@ Status infer(InferContext& c) {
   BOWLINE_REQUIRE(q[3] >= 1 && k[2] >= 1 && q[2] % k[2] == 0,
                   "{} query heads are not a multiple of {} key heads, or the heads are empty.",
                   q[2], k[2]);
+  BOWLINE_TRY(attention::check_scores(c));
   BOWLINE_TRY(attention::check_mask(c, 3));
   BOWLINE_TRY(c.out(0, q));
   return c.out(1, Shape{q[0], q[2], q[1]});
@@ -104,11 +109,11 @@ Status counted_axes(CountedContext& c) {
     const auto key = [&](int64_t j) {
       return static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim;
     };
-    const int64_t offset = t.causal() ? i[2] + keys - queries + 1 : keys;
-    const int64_t seen = i[2] < queries ? std::clamp<int64_t>(offset, 0, keys) : 0;
+    const auto [first, seen] =
+        i[2] < queries ? attention::keys_of(t, i[2], queries, keys) : attention::Keys{0, 0};
     std::vector<double> s, lost;
     std::vector<int64_t> shown;
-    for (int64_t j = 0; j < seen; ++j) {
+    for (int64_t j = first; j < seen; ++j) {
       const std::optional<double> added = mask.of(i[0], i[1], i[2], j);
       if (!added) {
         continue;
@@ -119,8 +124,9 @@ Status counted_axes(CountedContext& c) {
         dot += c.in(0)[row + d] * c.in(1)[key(j) + d];
         terms += std::abs(c.in(0)[row + d] * c.in(1)[key(j) + d]);
       }
-      s.push_back(scale * dot + *added);
-      lost.push_back(std::abs(scale) * terms + std::abs(*added));
+      const attention::Score score = attention::capped(t, scale * dot, std::abs(scale) * terms);
+      s.push_back(score.value + *added);
+      lost.push_back(score.magnitude + std::abs(*added));
     }
     if (s.empty()) {
       c.out(1)[i.flat()] = -std::numeric_limits<double>::infinity();

@@ -1,12 +1,51 @@
-// Masks of attention: which keys a query sees besides what `causal` says, for inference and for oracles.
+// Scores and masks of attention: how a query sees a key, for inference and for oracles.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "ops/op.h"
 
 namespace bowline::attention {
+
+inline Status check_scores(const InferContext& c) {
+  const auto& t = c.attributes<AttentionAttributes>();
+  constexpr float kMostSoftcap = 1e6f;
+  BOWLINE_REQUIRE(t.softcap() >= 0 && t.softcap() <= kMostSoftcap,
+                  "The softcap {} is not within 0 .. {}.", t.softcap(), kMostSoftcap);
+  BOWLINE_REQUIRE(t.window() == 0 || t.causal(),
+                  "There is a window of {} keys, and the attention is not causal.", t.window());
+  return {};
+}
+
+// Keys [first, end) that a query sees, if no mask hides them.
+struct Keys {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+inline Keys keys_of(const AttentionAttributes& t, int64_t query, int64_t queries, int64_t keys) {
+  const int64_t end = t.causal() ? std::clamp<int64_t>(query + keys - queries + 1, 0, keys) : keys;
+  return {t.window() == 0 ? 0 : std::max<int64_t>(query + keys - queries + 1 - t.window(), 0), end};
+}
+
+// A score and its derivative by the score without a cap, with the sizes that their errors are measured against.
+struct Score {
+  double value = 0;
+  double magnitude = 0;
+  double slope = 1;
+  double slope_magnitude = 0;
+};
+// Of an uncapped score of this size of its terms.
+inline Score capped(const AttentionAttributes& t, double score, double magnitude) {
+  if (t.softcap() == 0) {
+    return {score, magnitude};
+  }
+  const double cap = static_cast<double>(t.softcap());
+  const double part = std::tanh(score / cap);
+  const double size = magnitude + cap * std::abs(part);
+  return {cap * part, size, 1 - part * part, 1 + 2 * std::abs(part) * size / cap};
+}
 
 // Input `i` is what `kind` says, if it is there.
 inline Status check_mask(const InferContext& c, int i) {

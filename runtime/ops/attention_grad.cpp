@@ -1,8 +1,8 @@
 // AttentionGrad: the gradient of Attention, from its results.
 //
-//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s and masks (input 6) as in Attention
+//   p[i, j]  = exp(s[i, j] - lse[i]) for the keys that row i sees, s, softcap c, window and masks (input 6) as in Attention
 //   delta[i] = sum over d of dout[i, d] * out[i, d]
-//   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i])
+//   ds[i, j] = scale * p[i, j] * (sum over d of dout[i, d] * v[j, d] - delta[i]), times 1 - (s[i, j] / c)^2 with a softcap
 //   dq[i, :] = sum over j of ds[i, j] * k[j, :]
 //   dk[j, :] = sum over i of ds[i, j] * q[i, :],  dv[j, :] = sum over i of p[i, j] * dout[i, :]
 //              (both over all query heads that read the key head)
@@ -38,6 +38,7 @@ Status infer(InferContext& c) {
                   "Shapes of out ({}) and dout ({}) are not that of q ({}).", c.in(3), c.in(5), q);
   const Shape lse{q[0], q[2], q[1]};
   BOWLINE_REQUIRE(c.in(4) == lse, "Shape of lse ({}) is not {}.", c.in(4), lse);
+  BOWLINE_TRY(attention::check_scores(c));
   BOWLINE_TRY(attention::check_mask(c, 6));
   BOWLINE_TRY(c.out(0, q));
   BOWLINE_TRY(c.out(1, k));
@@ -76,8 +77,8 @@ struct Dot {
     const auto dout = c.in(5).subspan(row, dim);
     const double lse = c.in(4)[i.flat()];
     const Dot delta = dot(dout, c.in(3).subspan(row, dim));
-    const int64_t seen = t.causal() ? std::clamp<int64_t>(i[2] + k[1] - q[1] + 1, 0, k[1]) : k[1];
-    for (int64_t j = 0; j < seen; ++j) {
+    const auto [first, seen] = attention::keys_of(t, i[2], q[1], k[1]);
+    for (int64_t j = first; j < seen; ++j) {
       const std::optional<double> added = mask.of(i[0], i[1], i[2], j);
       if (!added) {
         continue;
@@ -85,11 +86,13 @@ struct Dot {
       const auto key = static_cast<size_t>((i[0] * k[1] + j) * k[2] + kv_head) * dim;
       const Dot s = dot(c.in(0).subspan(row, dim), c.in(1).subspan(key, dim));
       const Dot dp = dot(dout, c.in(2).subspan(key, dim));
-      const double p = std::exp(scale * s.value + *added - lse);
-      const double ds = scale * p * (dp.value - delta.value);
-      const double p_size =
-          p * (1 + std::abs(scale) * s.magnitude + std::abs(*added) + std::abs(lse));
-      const double ds_size = std::abs(scale) * p_size * (dp.magnitude + delta.magnitude);
+      const attention::Score score =
+          attention::capped(t, scale * s.value, std::abs(scale) * s.magnitude);
+      const double p = std::exp(score.value + *added - lse);
+      const double ds = scale * p * score.slope * (dp.value - delta.value);
+      const double p_size = p * (1 + score.magnitude + std::abs(*added) + std::abs(lse));
+      const double ds_size = std::abs(scale) * (dp.magnitude + delta.magnitude) *
+                             (p_size * score.slope + p * score.slope_magnitude);
       for (size_t d = 0; d < dim; ++d) {
         c.out(0)[row + d] += ds * c.in(1)[key + d];
         c.out(1)[key + d] += ds * c.in(0)[row + d];

@@ -11,6 +11,8 @@ layout(constant_id = 1) const uint D = 32;    // head_dim
 layout(constant_id = 2) const uint PARTS = 4; // ceil(D / S)
 layout(constant_id = 3) const uint BLOCK = 8; // rows that pass by at once
 layout(constant_id = 4) const uint MASK = 0;  // 1: added to the scores, 2: truth values of keys, 3: lengths
+layout(constant_id = 5) const uint WINDOW = 0;   // keys that a query sees at most; 0: all
+layout(constant_id = 6) const float SOFTCAP = 0; // scores become SOFTCAP * tanh(score / SOFTCAP); 0: they stay
 
 const uint S = gl_WorkGroupSize.x;  // the workgroup is one subgroup
 
@@ -46,6 +48,22 @@ layout(push_constant, scalar) uniform Push {
 // Keys [0, end) of a batch may be seen, of `keys` that are there.
 uint masked_end(uint b, uint keys) {
   return MASK == 3 ? min(keys, uint(max(int(p.mask.v[b]), 0))) : keys;
+}
+
+// The first key that a query sees, `shift` the keys less the queries, if it sees any.
+int first_key(int query, int shift) { return WINDOW == 0 ? 0 : max(query + shift + 1 - int(WINDOW), 0); }
+
+// Behind the last query that sees a key, at most p.queries.
+int end_of_queries(uint key, int shift) {
+  const int queries = int(p.queries);
+  return WINDOW == 0 ? queries : clamp(int(key) - shift + int(WINDOW), 0, queries);
+}
+
+A capped(A score) { return SOFTCAP == 0 ? score : SOFTCAP * tanh_f32(score / SOFTCAP); }
+// The derivative of a capped score by the score.
+A cap_slope(A capped_score) {
+  const A part = capped_score / (SOFTCAP == 0 ? 1 : SOFTCAP);
+  return SOFTCAP == 0 ? 1 : 1 - part * part;
 }
 
 // The score of a pair with its mask; -infinity if the query does not see the key, also if the score is NaN. Loads are valid for

@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import shutil
 import struct
 import unittest
 
@@ -149,7 +150,7 @@ class Interchange(harness.Case):
 
     def test_a_round_trip_gives_the_same_partition_and_bytes(self):
         for name in ("llama_f32.gguf", "llama_f16.gguf", "llama_bf16.gguf", "names_gpt2.gguf", "names_qwen2.gguf", "names_qwen3.gguf",
-                     "names_bert.gguf"):
+                     "names_bert.gguf", "names_gemma2.gguf", "gemma2_bf16.gguf"):
             with self.subTest(name):
                 model = self.imported(name)
                 self.expect(self.export(model, "hf", "--force"), OK)
@@ -170,6 +171,26 @@ class Interchange(harness.Case):
                 again = self.folder / "again.bowline"
                 self.expect(run("import", self.out, "--out", again, "--force"), OK, "task classify", "pooling = cls")
                 self.assertEqual(self.weights(again), self.weights(model))
+
+    def test_a_decoder_with_constants_is_the_one_that_was_imported(self):
+        for name in ("gemma2", "gemma2_biased"):
+            with self.subTest(name):
+                self.expect(self.export(self.imported(FIXTURES / name), "hf", "--force"), OK)
+                self.assertEqual(read_safetensors(self.out / "model.safetensors"), read_safetensors(FIXTURES / name / "model.safetensors"))
+                written, source = (json.loads((f / "config.json").read_text()) for f in (self.out, FIXTURES / name))
+                self.assertEqual({**written, **source}, written)
+
+    def test_a_gemma_that_llama_cpp_would_compute_otherwise_is_refused(self):
+        model = self.imported(FIXTURES / "gemma2_biased")
+        self.expect(self.export(model, "gguf"), FAILED, "no \"final_logit_softcapping\"")
+        copy = self.folder / "copy"
+        shutil.copytree(FIXTURES / "gemma2", copy)
+        config = json.loads((copy / "config.json").read_text())
+        for key, value in (("query_pre_attn_scalar", 5), ("layer_types", ["full_attention"] * 4), ("hidden_activation", "silu")):
+            (copy / "config.json").write_text(json.dumps(config | {key: value}))
+            self.expect(run("import", copy, "--out", self.folder / "changed.bowline", "--force"), OK)
+            self.expect(self.export(self.folder / "changed.bowline", "gguf"), FAILED, f"\"{key}\"", "gemma2 of GGUF says no other")
+        self.nothing_is_left("copy", "changed.bowline")
 
     def test_a_new_head_of_classes(self):
         labels = self.folder / "labels.txt"
@@ -207,7 +228,7 @@ class Interchange(harness.Case):
 
     def test_a_file_of_gguf_is_the_one_that_was_imported(self):
         for name in ("llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_rope", "gpt2_f32", "names_gpt2", "names_qwen2",
-                     "names_qwen3", "names_llama"):
+                     "names_qwen3", "names_llama", "names_gemma2", "gemma2_f32", "gemma2_bf16", "gemma2_q8_0"):
             with self.subTest(name):
                 written, source = Gguf(self.exported(f"{name}.gguf", "gguf", "--force")), Gguf(DATA / f"{name}.gguf")
                 if name == "llama_rope":

@@ -219,6 +219,21 @@ class TokenizerForms(harness.Case):
                 for a, b in same:
                     self.assertEqual(a, b)
 
+    def test_a_split_where_no_space_is_left(self):
+        """Gemma's: spaces are replaced first."""
+        tokenizer, _, _ = self.to_hugging_face("scores")
+        space = {"String": " "}
+        changed = tokenizer | {"normalizer": {"type": "Replace", "pattern": space, "content": "\u2581"},
+                               "pre_tokenizer": {"type": "Split", "pattern": space, "behavior": "MergedWithPrevious", "invert": False}}
+        path, notes = self.to_gguf(changed)
+        self.assertEqual(notes, [])
+        self.assertEqual(Gguf(path).keys["tokenizer.ggml.add_space_prefix"], False)
+        right = self.ids(self.imported(self.source(changed)))
+        self.assertNotEqual(right, self.expected("scores"))
+        self.assertEqual(self.ids(path), right)
+        _, notes = self.to_gguf(changed | {"pre_tokenizer": changed["pre_tokenizer"] | {"pattern": {"String": "e"}}})
+        self.assertIn("GGUF has no keys for how it changes and splits text", notes[0])
+
     def test_tokenizers_over_bytes_become_keys(self):
         for name in ("smollm", "llama3", "qwen"):
             with self.subTest(name):

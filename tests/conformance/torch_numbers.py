@@ -274,7 +274,24 @@ def masks():
     line("attention_grad", inputs + rest + [given(dy), given(lengths, ":i32")], "mask=lengths", d)
 
 
+def caps_and_windows():
+    q, k, v = draw(1, 3, 4, 2), draw(1, 5, 2, 2), draw(1, 5, 2, 2)
+
+    def f(q, k, v):
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        k, v = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        scores = 1.5 * torch.tanh(q @ k.transpose(2, 3) * 0.75 / 1.5)
+        shown = torch.ones(3, 5, dtype=torch.bool).tril(2).triu(1)
+        return (scores.masked_fill(~shown, -torch.inf).softmax(-1) @ v).transpose(1, 2)
+
+    y, dy, d = grads(f, [q, k, v])
+    inputs = [given(q), given(k), given(v)]
+    attributes = "causal=true scale=0.75 softcap=1.5 window=2"
+    line("attention", inputs, attributes, [y, "_"])
+    line("attention_grad", inputs + ["=Attention.0(0,1,2)", "=Attention.1(0,1,2)", given(dy)], attributes, d)
+
+
 print(f"# PyTorch {torch.__version__}")
 for part in (unary, norms, losses, attention, linear_and_embedding, optimizers, convolutions, pools, channel_norms,
-             reductions, gathers_and_pads, recurrent, masks):
+             reductions, gathers_and_pads, recurrent, masks, caps_and_windows):
     part()

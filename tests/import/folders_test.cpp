@@ -102,8 +102,9 @@ TEST_P(Folders, WhatIsSavedOpensAndIsTheSame) {
 
 INSTANTIATE_TEST_SUITE_P(All, Folders,
                          testing::Values("llama", "llama_biased", "llama3", "mistral", "qwen2",
-                                         "qwen3", "gpt2", "bert", "bert_classes", "bert_sentences",
-                                         "roberta", "roberta_classes", "distilbert_classes"),
+                                         "qwen3", "gemma2", "gpt2", "bert", "bert_classes",
+                                         "bert_sentences", "roberta", "roberta_classes",
+                                         "distilbert_classes"),
                          [](const auto& of) { return std::string(of.param); });
 
 TEST(Dtypes, WeightsAreConvertedToNearestEven) {
@@ -332,13 +333,61 @@ TEST(Metadata, OfClasses) {
   EXPECT_EQ(value_of(fresh.value().model, "classifier.weight").size(), 2u * 32 * sizeof(float));
 }
 
-TEST(Metadata, ASlidingWindowLimitsTheContext) {
-  const FolderCopy folder("mistral");
-  folder.replace("config.json", "\"sliding_window\": null", "\"sliding_window\": 100");
-  const auto built = import_folder(folder.path());
-  ASSERT_TRUE(built.ok()) << built.status().message();
-  EXPECT_EQ(built.value().model.metadata("context_length"), "100");
-  EXPECT_TRUE(has_note(built.value(), "The context is 100 tokens, not 320"));
+// --------------------------------------------------------------------------------- windows of tokens
+
+// Iterations of the Repeat, and what the layers of its body see.
+struct Windows {
+  uint32_t count = 0;
+  std::vector<std::string> of;
+  bool operator==(const Windows&) const = default;
+};
+
+Windows windows_of(const std::string& folder) {
+  Windows out;
+  const auto built = import_folder(folder);
+  EXPECT_TRUE(built.ok()) << built.status().message();
+  const auto info = built.ok() ? built.value().model.describe() : Result<ModelInfo>(ModelInfo());
+  for (const EntryPointInfo& entry : info.value().entry_points) {
+    Windows own;
+    const NodeInfo& repeat = *std::ranges::find(entry.nodes, "Repeat", &NodeInfo::op);
+    own.count = repeat.count;
+    for (const NodeInfo& node : repeat.body) {
+      if (node.op == "Attention") {
+        own.of.push_back(
+            std::ranges::find(node.attributes, "window", &Settings::value_type::first)->second);
+      }
+    }
+    EXPECT_TRUE(out.of.empty() || own == out) << entry.name;
+    out = own;
+  }
+  return out;
+}
+
+TEST(Windows, ThoseOfTheConfig) {
+  EXPECT_EQ(windows_of(fixture("gemma2")), (Windows{2, {"5", "0"}}));
+  EXPECT_EQ(windows_of(fixture("gemma2_biased")), (Windows{1, {"5", "0", "5"}}));
+  EXPECT_EQ(windows_of(fixture("mistral")), (Windows{2, {"0"}}));
+  const FolderCopy mistral("mistral");
+  mistral.replace("config.json", "\"sliding_window\": null", "\"sliding_window\": 100");
+  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"100"}}));
+}
+
+TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
+  const FolderCopy folder("gemma2");
+  folder.replace("config.json", "\"layer_types\"", "\"kinds\"");
+  EXPECT_EQ(windows_of(folder.path()), (Windows{2, {"5", "0"}}));
+  folder.replace("config.json", "\"sliding_window\"", "\"window\"");
+  EXPECT_EQ(windows_of(folder.path()), (Windows{4, {"0"}})) << "4096 tokens, of 320";
+  folder.replace("config.json", "\"max_position_embeddings\": 320",
+                 "\"max_position_embeddings\": 8192");
+  EXPECT_EQ(windows_of(folder.path()), (Windows{2, {"4096", "0"}}));
+  const FolderCopy qwen("qwen2");
+  qwen.replace("config.json", "\"layer_types\"", "\"kinds\"");
+  EXPECT_EQ(windows_of(qwen.path()), (Windows{2, {"0"}}));
+  qwen.replace("config.json", "\"use_sliding_window\": false", "\"use_sliding_window\": true");
+  qwen.replace("config.json", "\"max_window_layers\": 28", "\"max_window_layers\": 1");
+  qwen.replace("config.json", "\"sliding_window\": null", "\"sliding_window\": 7");
+  EXPECT_EQ(windows_of(qwen.path()), (Windows{1, {"0", "7"}}));
 }
 
 // --------------------------------------------------------------------------------------- bad folders
@@ -361,8 +410,8 @@ const std::vector<BadEdit>& bad_edits() {
        "\"model_type\": \"llama\"",
        "\"model_type\": \"mamba\"",
        Code::unsupported,
-       {"\"mamba\" is not known", "bert", "distilbert", "gpt2", "llama", "mistral", "qwen2",
-        "qwen3", "roberta"}},
+       {"\"mamba\" is not known", "bert", "distilbert", "gemma2", "gpt2", "llama", "mistral",
+        "qwen2", "qwen3", "roberta"}},
       {"NoArchitecture",
        "llama",
        "config.json",
@@ -412,6 +461,27 @@ const std::vector<BadEdit>& bad_edits() {
        "\"mlp_bias\": false",
        Code::bad_file,
        {"unexpected", "bias"}},
+      {"LayersOfAnUnknownType",
+       "gemma2",
+       "config.json",
+       "\"sliding_attention\"",
+       "\"linear_attention\"",
+       Code::unsupported,
+       {"Layer 0 is of the type \"linear_attention\"", "full_attention, sliding_attention"}},
+      {"TypesOfOtherLayers",
+       "gemma2",
+       "config.json",
+       "\"full_attention\",\n",
+       "",
+       Code::bad_file,
+       {"4 layers", "\"layer_types\" of 3"}},
+      {"AttentionThatIsNotCausal",
+       "gemma2",
+       "config.json",
+       "\"use_bidirectional_attention\": null",
+       "\"use_bidirectional_attention\": true",
+       Code::unsupported,
+       {"use_bidirectional_attention"}},
       {"HeadsThatDoNotDivide",
        "llama",
        "config.json",

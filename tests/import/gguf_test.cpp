@@ -17,8 +17,8 @@ class Gguf : public testing::TestWithParam<Case> {};
 TEST_P(Gguf, LogitsAreThoseOfTransformers) {
   const auto& [name, device_name] = GetParam();
   BOWLINE_NEED(why_missing(device_name));
-  const auto source =
-      gguf::read(data((name.starts_with("gpt2_") ? "" : "llama_") + name + ".gguf"));
+  const bool is_named = name.starts_with("gpt2_") || name.starts_with("gemma2_");
+  const auto source = gguf::read(data((is_named ? "" : "llama_") + name + ".gguf"));
   ASSERT_TRUE(source.ok()) << source.status().message();
   auto built = build_model(source.value(), {.dtype = DType::f32});
   ASSERT_TRUE(built.ok()) << built.status().message();
@@ -49,7 +49,8 @@ TEST_P(Gguf, LogitsAreThoseOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(All, Gguf,
                          testing::Combine(testing::Values("f32", "f16", "bf16", "q8_0", "q4_0",
                                                           "q4_1", "q4_k", "q6_k", "rope",
-                                                          "gpt2_f32", "gpt2_q8_0"),
+                                                          "gpt2_f32", "gpt2_q8_0", "gemma2_f32",
+                                                          "gemma2_bf16", "gemma2_q8_0"),
                                           testing::Values("cpu", "vulkan:0")),
                          [](const auto& of) {
                            const std::string device = std::get<1>(of.param);
@@ -58,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(All, Gguf,
 
 // Tensors of every architecture have names that it takes.
 TEST(GgufNames, AreThoseOfTheArchitectures) {
-  for (const char* name : {"bert", "gpt2", "llama", "qwen2", "qwen3"}) {
+  for (const char* name : {"bert", "gemma2", "gpt2", "llama", "qwen2", "qwen3"}) {
     const auto source = gguf::read(data(std::string("names_") + name + ".gguf"));
     ASSERT_TRUE(source.ok()) << source.status().message();
     const auto built = build_model(source.value(), {});

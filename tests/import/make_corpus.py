@@ -58,6 +58,11 @@ def llama(qkv_bias=False, head_norms=False):
     return out
 
 
+def gemma2():
+    layer = "model.layers.0."
+    return {**llama(), layer + "pre_feedforward_layernorm.weight": [W], layer + "post_feedforward_layernorm.weight": [W]}
+
+
 def gpt2():
     layer = "h.0."
     return {"wte.weight": [V, W], "wpe.weight": [P, W], **norm(layer + "ln_1"), layer + "attn.c_attn.weight": [W, 3 * W],
@@ -76,6 +81,7 @@ MODELS = {
     "qwen2": ({"model_type": "qwen2", **LLAMA, "tie_word_embeddings": True}, llama(qkv_bias=True), "F32"),
     "qwen3": ({"model_type": "qwen3", **LLAMA, "head_dim": 2, "eos_token_id": [1, 2]},
               {**llama(head_norms=True), "lm_head.weight": [V, W]}, "F32"),
+    "gemma2": ({"model_type": "gemma2", **LLAMA, "head_dim": 2, "sliding_window": 1, "layer_types": ["sliding_attention"]}, gemma2(), "BF16"),
     "gpt2": ({"model_type": "gpt2", "n_embd": W, "n_layer": 1, "n_head": 2, "n_inner": F, "vocab_size": V, "n_positions": P}, gpt2(), "F32"),
 }
 

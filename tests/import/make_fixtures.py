@@ -32,6 +32,9 @@ ENCODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYER
 THREE = dict(num_labels=3, id2label={0: "admin", 1: "libs", 2: "net"}, label2id={"admin": 0, "libs": 1, "net": 2})
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=16)
+# Caps that bend most scores and logits, and a window that is much smaller than the tokens.
+GEMMA2 = DECODER | dict(num_key_value_heads=2, head_dim=16, query_pre_attn_scalar=16, attn_logit_softcapping=1.5, final_logit_softcapping=4.0,
+                        sliding_window=5)
 
 t = transformers
 MODELS = {
@@ -41,6 +44,10 @@ MODELS = {
     "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=None, head_dim=16)),
     "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**DECODER, num_key_value_heads=2)),
     "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True)),
+    "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(num_hidden_layers=4))),
+    # Layers that are no pairs, biases, logits without a cap, and scores that are not divided by the root of head_dim.
+    "gemma2_biased": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(
+        num_hidden_layers=3, attention_bias=True, final_logit_softcapping=None, query_pre_attn_scalar=5))),
     "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, n_positions=320,
                                                    bos_token_id=1, eos_token_id=2)),
     "bert": lambda: t.BertModel(t.BertConfig(**ENCODER)),
@@ -55,12 +62,13 @@ MODELS = {
 
 
 def randomize(model, generator):
-    """Wide weights, biases around 0 and scales around 1."""
+    """Wide weights, biases around 0 and scales around 1, of Gemma 2 around 0 as it adds 1."""
+    middle = 0.0 if model.config.model_type == "gemma2" else 1.0
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape, generator=generator)
             if p.dim() == 1:
-                p.copy_(0.2 * noise + (1.0 if "norm" in name.lower() and name.endswith("weight") or ".ln_" in name and
+                p.copy_(0.2 * noise + (middle if "norm" in name.lower() and name.endswith("weight") or ".ln_" in name and
                                        name.endswith("weight") else 0.0))
             else:
                 p.copy_(noise * (0.5 if "emb" in name or "wte" in name or "wpe" in name else 1.0 / p.shape[-1] ** 0.5))

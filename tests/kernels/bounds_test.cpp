@@ -194,8 +194,11 @@ TEST_P(Bounds, OfAttention) {
   each_type([&]<class T>(T) {
     const T value = from_f32<T>(0.5f);
     for (size_t dim = 1; dim <= kLongest; ++dim) {
-      for (const size_t queries : {1, 3, 8, 17}) {
+      for (const auto& [queries, softcap] : std::vector<std::pair<size_t, float>>{
+               {1, 0}, {3, 0}, {8, 0}, {17, 0}, {1, 3}, {17, 3}}) {
         AttentionShape s;
+        s.softcap = softcap;
+        s.window = softcap == 0 ? 0 : 2;
         s.batch = s.heads = s.kv_heads = 1;
         s.queries = queries;
         s.keys = 5;

@@ -113,6 +113,59 @@ TEST(HostileAttributes, EveryFieldOfEveryOperatorIsHeldToItsKind) {
   EXPECT_GE(tried, 30) << "fields of attribute tables, in two variants";
 }
 
+// Writes 1 into the field that asks for a feature.
+class AskFor {
+ public:
+  explicit AskFor(std::string_view feature) : feature_(feature) {}
+
+  template <class V>
+  Status operator()(const AttributeField& field, V& value) {
+    if constexpr (std::is_arithmetic_v<V>) {
+      if (field.feature == feature_) {
+        value = V{1};
+        done_ = true;
+      }
+    }
+    return {};
+  }
+  bool done() const { return done_; }
+
+ private:
+  std::string_view feature_;
+  bool done_ = false;
+};
+
+TEST(HostileAttributes, AFieldOfAFeatureStandsInFilesThatNameIt) {
+  size_t tried = 0;
+  for (const std::string_view feature : kAttributeFeatures) {
+    for (int i = 0; i < kFileOps; ++i) {
+      const Op op = op_at(i);
+      with_attribute_table(op, [&]<class Table>(AttributeTable<Table>) {
+        typename Table::NativeTableType attributes;
+        AskFor ask(feature);
+        EXPECT_TRUE(visit_fields(attributes, ask).ok());
+        for (const bool named : {false, true}) {
+          Sample sample = test::make_sample();
+          file::NodeT& node = node_of(sample);
+          node.op.Reset();
+          node.attribute_dims.clear();
+          node.op.type = static_cast<file::Op>(op);
+          node.op.value = new typename Table::NativeTableType(attributes);
+          if (named) {
+            sample.model.features = {std::string(feature)};
+          }
+          const Status status = ask.done() ? verify(std::move(sample)) : Status();
+          EXPECT_EQ(status.ok(), named || !ask.done()) << feature << ": " << status.message();
+          EXPECT_EQ(status.message().find(feature) == std::string::npos, status.ok()) << feature;
+        }
+        tried += ask.done() ? 1 : 0;
+        return Status();
+      }).ok();
+    }
+  }
+  EXPECT_GE(tried, kAttributeFeatures.size());
+}
+
 // One value of each kind that a caller may give.
 const Attribute::Value kKinds[] = {int64_t{1},
                                    0.5,

@@ -81,6 +81,40 @@ bool is_mapped(const std::string& path) {
   return false;
 }
 
+// A reader that does not know them would compute something else.
+TEST(Save, NamesTheFeaturesThatAttributesNeed) {
+  using Features = std::vector<std::string>;
+  const auto features = [](const std::vector<Attribute>& attributes, const std::string& path) {
+    Model model;
+    GraphBuilder g(model, "f");
+    const Value x = g.input("x", DType::f32, {1, 3, 1, 4});
+    Value y = x;  // in the body of a Repeat too
+    y = g.repeat(2, {y}, [&](GraphBuilder& body, const std::vector<Value>& carried) {
+           const Value v = carried[0];
+           return std::vector{body.op("Attention", {v, v, v}, attributes)};
+         }).at(0);
+    g.output("y", y);
+    EXPECT_TRUE(g.finish().ok());
+    EXPECT_TRUE(model.save(path).ok());
+    const auto file = model::VerifiedFile::open(path);
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    Features out;
+    const auto* const names = file.value()->tables().features();
+    for (uint32_t i = 0; names != nullptr && i < names->size(); ++i) {
+      out.push_back(names->Get(i)->str());
+    }
+    EXPECT_TRUE(Model::open(path).ok());
+    return out;
+  };
+  const Folder folder;
+  EXPECT_EQ(features({{"causal", true}, {"softcap", 0.0}, {"window", 0}}, folder / "a"),
+            Features());
+  EXPECT_EQ(features({{"causal", true}, {"window", 2}}, folder / "b"),
+            Features{"attention_window"});
+  EXPECT_EQ(features({{"causal", true}, {"softcap", 2.0}, {"window", 2}}, folder / "c"),
+            (Features{"attention_softcap", "attention_window"}));
+}
+
 TEST(Open, AModelWhoseStoragesHaveLeftItsFileGivesItBack) {
   const Folder folder;
   (void)save_tied_model(folder / "a");

@@ -65,15 +65,16 @@ def read_union(path, union):
 
 
 def read_tables(paths):
-    """{table: [(field, type, most entries)]} and {enum: [value names]}, whose numbers are 0, 1, ..."""
+    """{table: [(field, type, most entries, feature)]} and {enum: [value names]}, whose numbers are 0, 1, ..."""
     tables, enums = {}, {}
     for path in paths:
         text = strip_comments(path.read_text())
         for name, body in re.findall(r"table\s+(\w+)\s*\{([^}]*)\}", text):
-            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*[^;(]+)?(?:\(most:\s*\"(\d+)\"\))?\s*;", body)
+            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*[^;(]+)?(?:\((most|feature):\s*\"(\w+)\"\))?\s*;", body)
             if len(fields) != body.count(";"):
-                fail(f"{path}: table {name} has a field that is not of the form name: type = default (most: \"n\").")
-            tables[name] = [(field, kind, int(most) if most else MOST_ENTRIES) for field, kind, most in fields]
+                fail(f"{path}: table {name} has a field that is not of the form name: type = default (most: \"n\"), or (feature: \"name\").")
+            tables[name] = [(field, kind, int(value) if said == "most" else MOST_ENTRIES, value if said == "feature" else "")
+                            for field, kind, said, value in fields]
         for name, body in re.findall(r"enum\s+(\w+)\s*:\s*ubyte\s*\{([^}]*)\}", text):
             values = re.findall(r"(\w+)\s*=\s*(\d+)", body)
             if [int(number) for _, number in values] != list(range(len(values))):
@@ -100,7 +101,7 @@ class Formula:
         self.kinds = heads.get("of", "floats").split()
         if not set(self.kinds) <= set(KINDS):
             fail(f"{path}: its operands are of {', '.join(self.kinds)}; there are {', '.join(KINDS)}.")
-        fields = {field: kind for field, kind, _ in tables[self.table]}
+        fields = {field: kind for field, kind, *_ in tables[self.table]}
         for name in [*self.constants, *([self.choice] if self.choice else [])]:
             if name not in fields:
                 fail(f"{path}: {self.table} has no attribute {name}.")
@@ -351,13 +352,17 @@ def attribute_fields(ops, tables, enums):
         names = ", ".join(f'"{v}"' for v in values)
         lines += ["template <>", f"struct EnumNames<file::{e}> {{",
                   f"  static constexpr std::array<std::string_view, {len(values)}> values = {{{names}}};", "};"]
-    lines += ["\nstruct AttributeField {", "  std::string_view name;", "  size_t most;  // entries of a list", "};"]
+    lines += ["\nstruct AttributeField {", "  std::string_view name;", "  size_t most;  // entries of a list",
+              "  std::string_view feature;  // that a file needs where the value is not 0; empty: none", "};"]
+    features = sorted({feature for t in used for *_, feature in tables[t] if feature})
+    lines += [f"inline constexpr std::array<std::string_view, {len(features)}> kAttributeFeatures = {{"
+              + ", ".join(f'"{feature}"' for feature in features) + "};"]
     lines += ["\n// visit(field, value) for every field, of a table or of its object; ends at the first that fails."]
     for t in sorted(used):
         for kind, get in ((f"const file::{t}& t", "t.{}()"), (f"file::{t}T& t", "t.{}")):
             lines += ["template <class Visit>", f"Status visit_fields([[maybe_unused]] {kind}, [[maybe_unused]] Visit&& visit) {{"]
-            lines += [f'  BOWLINE_TRY(visit(AttributeField{{"{f}", {most}}}, {get.format(f)}));'
-                      for f, _, most in tables[t]]
+            lines += [f'  BOWLINE_TRY(visit(AttributeField{{"{f}", {most}, "{feature}"}}, {get.format(f)}));'
+                      for f, _, most, feature in tables[t]]
             lines += ["  return {};", "}"]
     lines += ["\ntemplate <class T>", "struct AttributeTable {};", "// f(AttributeTable<T>()), with the attribute table of the operator.",
               "template <class F>", "auto with_attribute_table(Op op, F&& f) {", "  switch (op) {"]

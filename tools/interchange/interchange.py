@@ -28,7 +28,8 @@ DATA = ROOT / "tests/gguf/data"
 ADAPTERS = ROOT / "tests/peft/fixtures"
 TOKENIZERS = ROOT / "tests/text/data"
 VERSES = ROOT / "samples/data/kjv.txt"
-MODELS = ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"]
+MODELS = ["llama_f32", "llama_f16", "llama_bf16", "llama_q8_0", "llama_q4_0", "llama_q4_1", "llama_q4_k", "llama_q6_k", "llama_rope",
+          "gemma2_f32", "gemma2_bf16", "gemma2_q8_0"]
 ENCODED = {"q8_0", "q4_0", "q4_1", "q4_k", "q6_k", "rope"}  # of these some matrices
 SAME_BYTES = {"f32", "f16", "bf16", "q8_0", "q4_0"}  # what Bowline writes as it was
 TOKENS = np.arange(24).reshape(2, 12) * 5 % 64
@@ -47,7 +48,7 @@ def report(what, difference, tolerance):
 
 
 def expected(name):
-    return np.fromfile(DATA / f"logits_{name}.f32", dtype="<f4").reshape(2, 12, -1)
+    return np.fromfile(DATA / f"logits_{name.removeprefix('llama_')}.f32", dtype="<f4").reshape(2, 12, -1)
 
 
 def run(bowline, *arguments):
@@ -86,7 +87,8 @@ def rounded_logits(folder, path, tokens):
     reader = gguf.GGUFReader(path)
     types = {t.name: t.tensor_type.name for t in reader.tensors}
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, model.config.num_hidden_layers)
+    arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == model.config.model_type)
+    names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear):
             own = names.get_name(f"{name}.weight", try_suffixes=(".weight",))
@@ -116,27 +118,27 @@ def compare_bytes(path, source):
 
 
 def compare(bowline, name, folder):
-    source = DATA / f"llama_{name}.gguf"
+    source, kind = DATA / f"{name}.gguf", name.partition("_")[2]
     model, hf, out = folder / f"{name}.bowline", folder / name, folder / f"{name}.gguf"
     run(bowline, "import", source, "--out", model)
-    run(bowline, "export", model, "--to", "hf", "--out", hf, *(["--dtype", "f32"] if name in ENCODED else []))
-    report(f"llama_{name}: logits of transformers", np.abs(transformers_logits(hf) - expected(name)).max(), TRANSFORMERS_TOLERANCE)
+    run(bowline, "export", model, "--to", "hf", "--out", hf, *(["--dtype", "f32"] if kind in ENCODED else []))
+    report(f"{name}: logits of transformers", np.abs(transformers_logits(hf) - expected(name)).max(), TRANSFORMERS_TOLERANCE)
     run(bowline, "export", model, "--to", "gguf", "--out", out)
-    if name in SAME_BYTES:
+    if kind in SAME_BYTES:
         compare_bytes(out, source)
     if llama_cpp is None:
-        print(f"--   llama_{name}: llama-cpp-python is not installed")
+        print(f"--   {name}: llama-cpp-python is not installed")
         return
     # Where a number lies between two steps of 8 bits, the last bit of a sum decides: such a row is as far off as that step, and what
     # follows it too, so the texts are short. A number that is read wrong shows in most of them.
-    tokens = PAIRS if name in ENCODED else TOKENS
+    tokens = PAIRS if kind in ENCODED else TOKENS
     # With Q4_1 llama.cpp rounds sums over the inputs too, which no rounding of inputs shows: what is exported, in f32, is judged.
-    for path in [out] if name == "q4_1" else [source, out]:
+    for path in [out] if kind == "q4_1" else [source, out]:
         by_row = np.abs(llama_logits(path, tokens) - rounded_logits(hf, path, tokens)).max(-1)
-        report(f"{'exported' if path == out else 'source'} llama_{name}: logits of llama.cpp",
-               np.quantile(by_row, 0.75) if name in ENCODED else by_row.max(), LLAMA_TOLERANCE)
-    if name in SAME_BYTES:
-        report(f"llama_{name}: logits of llama.cpp, exported and source",
+        report(f"{'exported' if path == out else 'source'} {name}: logits of llama.cpp",
+               np.quantile(by_row, 0.75) if kind in ENCODED else by_row.max(), LLAMA_TOLERANCE)
+    if kind in SAME_BYTES:
+        report(f"{name}: logits of llama.cpp, exported and source",
                np.abs(llama_logits(source, TOKENS) - llama_logits(out, TOKENS)).max(), 0)
 
 

@@ -7,6 +7,7 @@ usage: gguf_files.py FOLDER [SEEDS]
   names_*.gguf      an architecture with one or two tiny layers; element i of tensor n, in the order of the names of Hugging Face, is 1000 n + i
   llama_*.gguf      small random models of Llama; logits_*.f32 are those of transformers with the numbers that the file says
   gpt2_*.gguf       the same of GPT-2, with logits_gpt2_*.f32
+  gemma2_*.gguf     the same of Gemma 2, with logits_gemma2_*.f32
 
 SEEDS gets files of a few kB, from which the fuzz target begins.
 
@@ -131,7 +132,16 @@ def gguf_values(architecture, name, values):
         return permuted(values, KV_HEADS)
     if architecture == "gpt2" and values.ndim == 2 and any(part in name for part in ("attn_qkv", "attn_output", "ffn_up", "ffn_down")):
         return values.T.copy()
+    if architecture == "gemma2" and name.endswith("norm.weight"):
+        return values + np.float32(1)
     return values
+
+
+def hugging_face_values(architecture, name, values):
+    """The way back, but for heads."""
+    if architecture == "gemma2" and name.endswith("norm.weight"):
+        return values - np.float32(1)
+    return gguf_values(architecture, name, values)
 
 
 ARCHITECTURES = {
@@ -139,6 +149,8 @@ ARCHITECTURES = {
               {"attention_bias": True, "mlp_bias": True, "head_dim": 8}),
     "qwen2": (gguf.MODEL_ARCH.QWEN2, transformers.Qwen2ForCausalLM, transformers.Qwen2Config, {}),
     "qwen3": (gguf.MODEL_ARCH.QWEN3, transformers.Qwen3ForCausalLM, transformers.Qwen3Config, {"head_dim": 16}),
+    "gemma2": (gguf.MODEL_ARCH.GEMMA2, transformers.Gemma2ForCausalLM, transformers.Gemma2Config,
+               {"head_dim": 16, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 4.0, "sliding_window": 5}),
     "gpt2": (gguf.MODEL_ARCH.GPT2, transformers.GPT2LMHeadModel, transformers.GPT2Config, {}),
     "bert": (gguf.MODEL_ARCH.BERT, transformers.BertModel, transformers.BertConfig, {}),
 }
@@ -172,6 +184,10 @@ def add_config(writer, architecture, config):
         if getattr(config, "head_dim", None):
             writer.add_key_length(config.head_dim)
             writer.add_value_length(config.head_dim)
+        if architecture == "gemma2":
+            writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+            writer.add_final_logit_softcapping(config.final_logit_softcapping)
+            writer.add_sliding_window(config.sliding_window)
 
 
 def add_tokenizer(writer):
@@ -204,6 +220,7 @@ def make_names(path, architecture, width, inner, layers, vocabulary):
         {"hidden_size": width, "intermediate_size": inner, "num_hidden_layers": layers}
     if "head_dim" in ARCHITECTURES[architecture][3] and width < 16:
         small["head_dim"] = 2
+        small |= {"query_pre_attn_scalar": 2} if architecture == "gemma2" else {}
     model = model_class(tiny_config(architecture, vocab_size=vocabulary, **small))
     names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
     writer = new_writer(path, architecture)
@@ -217,9 +234,10 @@ def make_names(path, architecture, width, inner, layers, vocabulary):
 
 def draw_weights(model, seed):
     torch.manual_seed(seed)
+    middle = 0 if model.config.model_type == "gemma2" else 1
     for name, value in model.state_dict().items():
         drawn = torch.randn_like(value)
-        value.copy_((drawn * 8).round() / 64 + 1 if "norm" in name else drawn * 0.2)  # norms fit in 16 bits, as those of released models
+        value.copy_((drawn * 8).round() / 64 + middle if "norm" in name else drawn * 0.2)  # norms fit in 16 bits, as those of released models
 
 
 def make_llama(folder, kind, config, rope=None):
@@ -250,22 +268,23 @@ def make_llama(folder, kind, config, rope=None):
         check(folder / f"llama_{label}.gguf", tokens, logits)
 
 
-def make_gpt2(folder, kind):
-    model = transformers.GPT2LMHeadModel(tiny_config("gpt2")).eval()
+def make_model(folder, architecture, kind):
+    arch, model_class, _, _ = ARCHITECTURES[architecture]
+    model = model_class(tiny_config(architecture)).eval()
     draw_weights(model, 4)
-    name_map = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, model.config.n_layer)
-    label = f"gpt2_{kind.name.lower()}"
-    writer = new_writer(folder / f"{label}.gguf", "gpt2")
-    add_config(writer, "gpt2", model.config)
+    name_map = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
+    label = f"{architecture}_{kind.name.lower()}"
+    writer = new_writer(folder / f"{label}.gguf", architecture)
+    add_config(writer, architecture, model.config)
     add_tokenizer(writer)
     state = dict(model.state_dict())
     for name, value in state_of(model).items():
         to = name_map.get_name(name, try_suffixes=(".weight", ".bias"))
-        values = gguf_values("gpt2", to, value)
+        values = gguf_values(architecture, to, value)
         # A block is 32 numbers of a row.
         used = kind if value.ndim == 2 and values.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else T.F32 if value.ndim == 1 else T.F16
         add(writer, to, values, used)
-        state[name].copy_(torch.from_numpy(gguf_values("gpt2", to, numbers_of(values, used)).copy()))
+        state[name].copy_(torch.from_numpy(hugging_face_values(architecture, to, numbers_of(values, used)).copy()))
     finish(writer)
     tokens, logits = write_logits(model, folder / f"logits_{label}.f32")
     check(folder / f"{label}.gguf", tokens, logits, config=model.config)  # its reader knows neither n_positions nor n_inner
@@ -306,7 +325,9 @@ def main():
         make_llama(folder, kind, tiny_config("llama", **small | {"hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 2,
                                                                 "num_key_value_heads": 1, "head_dim": 16}))
     for kind in (T.F32, T.Q8_0):
-        make_gpt2(folder, kind)
+        make_model(folder, "gpt2", kind)
+    for kind in (T.F32, T.BF16, T.Q8_0):
+        make_model(folder, "gemma2", kind)
     scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192, "rope_theta": 10000.0}
     config = tiny_config("llama", **small | {"head_dim": 32, "num_hidden_layers": 1, "rope_parameters": scaling,

@@ -88,12 +88,25 @@ size_t visible_keys(const AttentionShape& s, size_t batch, size_t i) {
   return limit <= s.queries ? 0 : std::min(keys, limit - s.queries);
 }
 
+// The first key that query i sees, if it sees any.
+size_t first_key(const AttentionShape& s, size_t i) {
+  const size_t end = i + 1 + s.keys;
+  const size_t hidden = s.queries + s.window;
+  return s.window == 0 || end <= hidden ? 0 : end - hidden;
+}
+
 // The first query that sees key j, at most `queries`.
 size_t first_query(const AttentionShape& s, size_t j) {
   if (!s.causal || j + s.queries <= s.keys) {
     return 0;
   }
   return std::min(s.queries, j + s.queries - s.keys);
+}
+
+// Behind the last query that sees key j, at most `queries`.
+size_t end_of_queries(const AttentionShape& s, size_t j) {
+  const size_t limit = j + s.queries + s.window;
+  return s.window == 0 ? s.queries : limit <= s.keys ? 0 : std::min(s.queries, limit - s.keys);
 }
 
 // A row of `dim` with room for a whole vector.
@@ -113,8 +126,10 @@ size_t forward_floats(const AttentionShape& s) {
   return kBlock * (2 * s.dim + kBlock + 2) + 2 * rows + 16;
 }
 template <class T>
-size_t block_floats(size_t dim) {
-  return kBlock * (3 * dim + 2 * padded_dim(dim) + 2 * kBlock + 2) + 4 * row_floats<T>(dim);
+size_t block_floats(const AttentionShape& s) {
+  const size_t slopes = s.softcap == 0 ? 0 : kBlock;
+  return kBlock * (3 * s.dim + 2 * padded_dim(s.dim) + 2 * kBlock + slopes + 2) +
+         4 * row_floats<T>(s.dim);
 }
 
 template <class T>
@@ -189,16 +204,39 @@ void hide(const AttentionMask& m, const Scores& b, float* st) {
   }
 }
 
-// -inf where the query does not see the key.
+// Scores to softcap * tanh(score / softcap), and their slopes, if asked for: 1 - tanh^2.
+void cap_scores(size_t keys, size_t width, float softcap, float* st, float* slopes) {
+  const FloatTag d;
+  const FloatVector cap = hn::Set(d, softcap);
+  for (size_t j = 0; j < keys; ++j) {
+    for (size_t i = 0; i < width; i += hn::Lanes(d)) {
+      const size_t at = j * kBlock + i;
+      const FloatVector part = tanh(d, hn::Div(hn::LoadU(d, st + at), cap));
+      hn::StoreU(hn::Mul(part, cap), d, st + at);
+      if (slopes != nullptr) {
+        hn::StoreU(hn::NegMulAdd(part, part, hn::Set(d, 1.0f)), d, slopes + at);
+      }
+    }
+  }
+}
+
+// -inf where the query does not see the key. With a softcap also the slopes of the scores, unless null.
 void scores(const AttentionShape& s, const float* k, size_t k_row, const float* qt, const Scores& b,
-            float* st) {
+            float* st, float* slopes) {
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
   const auto [batch, head, key0, keys, query0, queries, width] = b;
   multiply_block({k, k_row, 1, qt, kBlock, st, kBlock}, keys, s.dim, width, false);
+  if (s.softcap != 0) {
+    cap_scores(keys, width, s.softcap, st, slopes);
+  }
   for (size_t j = 0; j < keys; ++j) {
     const size_t first = first_query(s, key0 + j);
     if (first > query0) {
-      std::fill_n(st + j * kBlock, std::min(width, first - query0),
-                  -std::numeric_limits<float>::infinity());
+      std::fill_n(st + j * kBlock, std::min(width, first - query0), kHidden);
+    }
+    const size_t end = std::max(end_of_queries(s, key0 + j), query0);
+    if (s.window != 0 && end < query0 + width) {
+      std::fill(st + j * kBlock + (end - query0), st + j * kBlock + width, kHidden);
     }
   }
   hide(s.mask, b, st);
@@ -403,6 +441,14 @@ void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
   });
 }
 
+void cap_row(size_t keys, float softcap, float* p) {
+  const FloatTag d;
+  const FloatVector cap = hn::Set(d, softcap);
+  for_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
+    part.store(hn::Mul(tanh(d, hn::Div(part.load(p + j), cap)), cap), p + j);
+  });
+}
+
 // The only query of a head, without a mask: vectors lie along the channels, so that no lane is empty and keys and values are read where
 // they lie; codes are decoded a block at a time.
 template <bool kCodes, class T>
@@ -433,12 +479,15 @@ void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* s
   float max = kLowest;
   float sum = 0;
   const size_t visible = visible_keys(s, batch, 0);
-  for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
+  for (size_t key0 = first_key(s, 0); key0 < visible; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, visible - key0);
     const auto k = rows_of(job.k, key0, keys, k_rows);
     const auto v = rows_of(job.v, key0, keys, v_rows);
     FloatVector most = hn::Set(d, max);
     dots_of_rows(keys, s.dim, q, k.data, k.row, p);
+    if (s.softcap != 0) {
+      cap_row(keys, s.softcap, p);
+    }
     for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
       most = hn::Max(part.or_else(part.load(p + j), hn::Set(d, kLowest)), most);
     });
@@ -488,18 +537,19 @@ void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t
   std::fill_n(sum, width, 0.0f);
   std::fill_n(ot, s.dim * kBlock, 0.0f);
   const size_t visible = visible_keys(s, batch, query0 + queries - 1);
-  for (size_t key0 = 0; key0 < visible; key0 += kBlock) {
+  const size_t begin = first_key(s, query0) / kBlock * kBlock;
+  for (size_t key0 = begin; key0 < visible; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, visible - key0);
     const Scores b{batch, head, key0, keys, query0, queries, width};
     const BlockRows k = block_rows(job.k, batch, kv_head, key0, keys, s.dim, k_rows);
     const BlockRows v = block_rows(job.v, batch, kv_head, key0, keys, s.dim, v_rows);
-    scores(s, k.data, k.row, qt, b, st);
-    online_softmax(keys, width, s.dim, key0 == 0, st, max, sum, ot);
+    scores(s, k.data, k.row, qt, b, st, nullptr);
+    online_softmax(keys, width, s.dim, key0 == begin, st, max, sum, ot);
     if (spreads(s, v.data, v.row, keys)) {
       add_shown_keys(b, s.dim, v.data, v.row, st, ot);
       continue;
     }
-    multiply_block({v.data, 1, v.row, st, kBlock, ot, kBlock}, s.dim, keys, width, key0 > 0);
+    multiply_block({v.data, 1, v.row, st, kBlock, ot, kBlock}, s.dim, keys, width, key0 > begin);
   }
   float* lse = job.lse + (batch * s.heads + head) * job.rows + query0;
   for (size_t i = 0; i < queries; ++i) {
@@ -529,6 +579,18 @@ void softmax_gradient(size_t keys, size_t width, const float* lse, const float* 
       hn::StoreU(p, d, s);
       const FloatVector ds = hn::Mul(p, hn::Sub(hn::LoadU(d, g), c));
       hn::StoreU(kMasked ? hn::IfThenZeroElse(hn::Eq(p, hn::Zero(d)), ds) : ds, d, g);
+    }
+  }
+}
+
+// ds *= slope; what is 0 stays so, whatever the slope.
+void apply_slopes(size_t keys, size_t width, const float* slopes, float* ds) {
+  const FloatTag d;
+  for (size_t j = 0; j < keys; ++j) {
+    for (size_t i = 0; i < width; i += hn::Lanes(d)) {
+      const FloatVector x = hn::LoadU(d, ds + j * kBlock + i);
+      const FloatVector sloped = hn::Mul(x, hn::LoadU(d, slopes + j * kBlock + i));
+      hn::StoreU(hn::IfThenZeroElse(hn::Eq(x, hn::Zero(d)), sloped), d, ds + j * kBlock + i);
     }
   }
 }
@@ -564,6 +626,7 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward<T
   float* delta = lse + kBlock;
   float* k_rows = delta + kBlock;
   float* v_rows = k_rows + row_floats<T>(s.dim);
+  float* slopes = v_rows + 3 * row_floats<T>(s.dim);
 
   const BlockRows q = block_rows(at(x.q, task.batch, task.head, query0), x.q.strides.position,
                                  queries, s.dim, v_rows + row_floats<T>(s.dim));
@@ -600,16 +663,20 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward<T
   const bool spread_dout = task.dkv && spreads(s, dout.data, dout.row, queries);
   const size_t visible = visible_keys(s, task.batch, query0 + queries - 1);
   const size_t end = HWY_MIN(visible, task.key_block_end * kBlock);
-  for (size_t key0 = task.key_block_begin * kBlock; key0 < end; key0 += kBlock) {
+  const size_t begin = HWY_MAX(first_key(s, query0) / kBlock, task.key_block_begin) * kBlock;
+  for (size_t key0 = begin; key0 < end; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, end - key0);
     const BlockRows k =
         block_rows(at(x.k, task.batch, kv_head, key0), x.k.strides.position, keys, s.dim, k_rows);
     const BlockRows v =
         block_rows(at(x.v, task.batch, kv_head, key0), x.v.strides.position, keys, s.dim, v_rows);
     const Scores b{task.batch, task.head, key0, keys, query0, queries, width};
-    scores(s, k.data, k.row, qt, b, st);
+    scores(s, k.data, k.row, qt, b, st, slopes);
     multiply_block({v.data, v.row, 1, dot, kBlock, dpt, kBlock}, keys, s.dim, width, false);
     (masked ? softmax_gradient<true> : softmax_gradient<false>)(keys, width, lse, delta, st, dpt);
+    if (s.softcap != 0) {
+      apply_slopes(keys, width, slopes, dpt);
+    }
     const size_t key = key0 - task.key_origin;
     float* dk = task.dkv ? at(task.dk, task.batch, kv_head, key) : nullptr;
     float* dv = task.dkv ? at(task.dv, task.batch, kv_head, key) : nullptr;
@@ -691,7 +758,7 @@ size_t sum_floats(const AttentionShape& s, const Threads& threads) {
 
 template <class T>
 size_t backward_floats(const AttentionShape& s, const Threads& threads) {
-  return block_floats<T>(s.dim) + 2 * sum_floats<T>(s, threads) + 16;
+  return block_floats<T>(s) + 2 * sum_floats<T>(s, threads) + 16;
 }
 
 // dk and dv of the key blocks of one key head: its query heads and their blocks in ascending order.
@@ -708,7 +775,7 @@ void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
     dk = x.dk;
     dv = x.dv;
   } else {
-    dk = {scratch + block_floats<T>(s.dim), {0, 0, s.dim}};
+    dk = {scratch + block_floats<T>(s), {0, 0, s.dim}};
     dv = {dk.data + (key_end - key0) * s.dim, {0, 0, s.dim}};
     origin = key0;
   }
@@ -717,8 +784,9 @@ void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
   const size_t group = s.heads / s.kv_heads;
   // With dq all queries are visited, without it only those that see a key of these blocks.
   const size_t first = dq ? 0 : first_query(s, key0) / kBlock;
+  const size_t end = blocks_of(dq ? s.queries : end_of_queries(s, key_end - 1));
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (size_t block = first; block < blocks_of(s.queries); ++block) {
+    for (size_t block = first; block < end; ++block) {
       blocks.backward(
           s, x, {batch, head, block, key_block_begin, key_block_end, dq, true, dk, dv, origin},
           scratch);

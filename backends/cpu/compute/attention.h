@@ -1,10 +1,11 @@
 // Scaled dot product attention of T = f32, f16 or bf16, computed in f32, forward and backward, with memory linear in the length.
 //
-//   s[i, j] = scale * q[i] . k[j],  p = softmax over visible j,  o[i] = sum over j of p[i, j] v[j]
+//   s[i, j] = scale * q[i] . k[j], with a softcap softcap * tanh of it / softcap
+//   p = softmax over visible j,  o[i] = sum over j of p[i, j] v[j]
 //   lse[i]  = log of the sum over visible j of e^s[i, j]
 //
 //   dv[j]    = sum over i of p[i, j] do[i]
-//   ds[i, j] = p[i, j] (do[i] . v[j] - do[i] . o[i])
+//   ds[i, j] = p[i, j] (do[i] . v[j] - do[i] . o[i]), with a softcap times 1 - (s[i, j] / softcap)^2
 //   dq[i]    = scale * sum over j of ds[i, j] k[j]
 //   dk[j]    = scale * sum over i of ds[i, j] q[i]
 //
@@ -12,7 +13,7 @@
 //           kv_heads, keys, dim]; lse [batch, heads, queries], contiguous. Query head h reads key
 //           head h / (heads / kv_heads); their dk and dv are summed. The axis `dim` is contiguous,
 //           the others have strides.
-// Causal    query i sees the keys j <= i + keys - queries. A query that sees no key has o = 0 and
+// Causal    query i sees the keys j <= i + keys - queries, with a window the last of them. A query that sees no key has o = 0 and
 //           lse = -inf.
 // Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query add nothing to what belongs to it, also if
 //           they hold NaN or infinities.
@@ -53,7 +54,9 @@ struct AttentionShape {
   size_t keys = 0;
   size_t dim = 0;
   bool causal = false;
+  size_t window = 0;  // of a causal one: keys that a query sees at most; 0: all
   float scale = 1;
+  float softcap = 0;     // 0: none
   bool encoded = false;  // k or v are codes
   AttentionMask mask;
 };

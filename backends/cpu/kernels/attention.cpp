@@ -23,6 +23,8 @@ AttentionShape shape_of(const AttentionAttributes& t, const Shape& q, const Shap
   s.keys = static_cast<size_t>(k[1]);
   s.kv_heads = static_cast<size_t>(k[2]);
   s.causal = t.causal();
+  s.window = t.window();
+  s.softcap = t.softcap();
   s.scale =
       t.scale() != 0 ? t.scale() : static_cast<float>(1 / std::sqrt(static_cast<double>(q[3])));
   return s;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "core/strides.h"
 #include "device/codes.cuh"
@@ -99,7 +100,9 @@ struct Problem {
   int seen_keys;  // of the batch at hand: those that lengths leave of them
   bool causal;
   bool four;
+  int window;  // keys that a query sees at most; 0: all
   float scale;
+  float softcap;  // 0: none
   Mask mask;
 
   __device__ int64_t start(int64_t batch, int count, int of_heads, int head) const {
@@ -127,6 +130,22 @@ struct Problem {
   __device__ int seen(int query) const {
     const int visible = causal ? query + live_keys - live_queries + 1 : live_keys;
     return query < live_queries ? max(0, min(seen_keys, visible)) : 0;
+  }
+  // The first of them, if there is one.
+  __device__ int first_key(int query) const {
+    return window == 0 ? 0 : max(0, query + live_keys - live_queries + 1 - window);
+  }
+  // Behind the last query that sees a key.
+  __device__ int end_of_queries(int key) const {
+    return window == 0 ? queries : max(0, min(queries, key - (keys - queries) + window));
+  }
+  __device__ float capped(float score) const {
+    return softcap == 0 ? score : softcap * tanhf(score / softcap);
+  }
+  // The derivative of a capped score by the score.
+  __device__ float cap_slope(float capped_score) const {
+    const float tanh = softcap == 0 ? 0.0f : capped_score / softcap;
+    return 1 - tanh * tanh;
   }
   __device__ void read_counts(int64_t batch) {
     live_queries = query_count != nullptr ? static_cast<int>(*query_count) : queries;
@@ -341,19 +360,22 @@ __global__ void __launch_bounds__(kThreads) attention_kernel(Problem p) {
   clear<T>(sums);
   float top = -INFINITY;  // of the row so far
   float sum = 0;          // of exp(s - top)
-  const int begin = static_cast<int>(blockIdx.y) * p.part;
+  const int part_begin = static_cast<int>(blockIdx.y) * p.part;
+  const int begin = max(part_begin, p.first_key(place.first) / kOthers * kOthers);
   const int last = min(place.first + T::kOwn, p.live_queries) - 1;
-  const int end = last < place.first ? 0 : min(p.seen(last), begin + p.part);
+  const int end = last < place.first ? 0 : min(p.seen(last), part_begin + p.part);
   for (int first = begin; first < end; first += kOthers) {
     float dots[kRows][4];
     multiply<T>(own, buffer, keys, first, dots);
     for (int i = 0; i < kRows; ++i) {
-      const int left = p.seen(place.first + down + kDown * i) - (first + 4 * across);
+      const int query = place.first + down + kDown * i;
+      const int left = p.seen(query) - (first + 4 * across);
+      const int hidden = p.first_key(query) - (first + 4 * across);
       float s[4];
       for (int j = 0; j < 4; ++j) {
-        s[j] = j < left ? p.masked(p.scale * dots[i][j], place.batch, place.head,
-                                   place.first + down + kDown * i, first + 4 * across + j)
-                        : -INFINITY;
+        s[j] = hidden <= j && j < left ? p.masked(p.capped(p.scale * dots[i][j]), place.batch,
+                                                  place.head, query, first + 4 * across + j)
+                                       : -INFINITY;
       }
       weights[(down + kDown * i) * (kOthers / 4) + across] = make_float4(s[0], s[1], s[2], s[3]);
     }
@@ -501,9 +523,12 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
   float4 sums_v[kRows][T::kQuadsEach];
   clear<T>(sums);
   clear<T>(sums_v);
-  const int begin =
-      kKeys && p.causal ? max(0, place.first - (p.keys - p.queries)) / kOthers * kOthers : 0;
-  const int end = kKeys ? p.queries : p.seen(min(place.first + T::kOwn, p.queries) - 1);
+  const int earliest = kKeys && p.causal ? max(0, place.first - (p.keys - p.queries))
+                       : kKeys           ? 0
+                                         : p.first_key(place.first);
+  const int begin = earliest / kOthers * kOthers;
+  const int end = kKeys ? p.end_of_queries(min(place.first + T::kOwn, p.keys) - 1)
+                        : p.seen(min(place.first + T::kOwn, p.queries) - 1);
   for (int g = 0; g < (kKeys ? group : 1); ++g) {
     const int head = kKeys ? place.head * group + g : place.head;
     const Rows others = kKeys ? p.of_queries(p.q, place.batch, head) : keys;
@@ -526,12 +551,13 @@ __global__ void __launch_bounds__(kThreads) attention_grad_kernel(Problem p) {
           const int query = kKeys ? first + other : place.first + mine;
           const int key = kKeys ? place.first + mine : first + other;
           const int statistic = kKeys ? other : mine;
-          bool sees = query < p.queries && key < p.seen(query);
-          const float score =
-              sees ? p.masked(p.scale * s[i][j], place.batch, head, query, key) : -INFINITY;
+          bool sees = query < p.queries && key < p.seen(query) && key >= p.first_key(query);
+          const float capped = p.capped(p.scale * s[i][j]);
+          const float score = sees ? p.masked(capped, place.batch, head, query, key) : -INFINITY;
           sees = sees && !(skip && score == -INFINITY);
           s[i][j] = sees ? expf(score - lse[statistic]) : 0.0f;
-          ds[i][j] = sees ? p.scale * s[i][j] * (ds[i][j] - delta[statistic]) : 0.0f;
+          ds[i][j] =
+              sees ? p.scale * p.cap_slope(capped) * s[i][j] * (ds[i][j] - delta[statistic]) : 0.0f;
         }
       }
       if (kKeys) {
@@ -608,6 +634,9 @@ Problem problem_of(const AttentionAttributes& attributes, const Shape& q, const 
   p.keys = static_cast<int>(k[1]);
   p.dim = static_cast<int>(q[3]);
   p.causal = attributes.causal();
+  // One that hides no key is none.
+  p.window = std::cmp_less(attributes.window(), p.keys) ? static_cast<int>(attributes.window()) : 0;
+  p.softcap = attributes.softcap();
   p.scale = attributes.scale() == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(p.dim)))
                                     : attributes.scale();
   p.part = p.keys;

@@ -1,6 +1,7 @@
 //! ops(f32, f16, bf16) Attention AttentionGrad Rope
 // Attention with memory linear in length, its gradient without atomics, and the rotation of positions.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/rope.h"
@@ -112,6 +113,11 @@ constexpr Forms kForwardCodes{shader::attention_lane_codes, shader::attention_pa
 constexpr Forms kQueries{shader::attention_grad_queries_lane, shader::attention_grad_queries_part};
 constexpr Forms kKeys{shader::attention_grad_keys_lane, shader::attention_grad_keys_part};
 
+// One that hides no key is none, and what is left fits in the numbers of the shaders.
+uint32_t window_of(const AttentionAttributes& attributes, const Sizes& s) {
+  return attributes.window() < s.keys ? attributes.window() : 0;
+}
+
 // The mask is input `mask`, if there is one.
 void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, size_t mask,
             uint64_t rows, uint64_t heads, double products) {
@@ -129,8 +135,10 @@ void launch(Launch& l, const Forms& forms, const Operands& o, const Sizes& s, si
   const double pairs = static_cast<double>(s.batch * s.heads) * static_cast<double>(s.queries) *
                        static_cast<double>(s.keys);
   l.dispatch(in_parts ? forms.part : forms.lane,
-             {dim, parts, block, static_cast<uint32_t>(attributes.mask())}, push_of(l, o, s, mask),
-             grid, pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
+             {dim, parts, block, static_cast<uint32_t>(attributes.mask()), window_of(attributes, s),
+              std::bit_cast<uint32_t>(attributes.softcap())},
+             push_of(l, o, s, mask), grid,
+             pairs * half * (2 * products * static_cast<double>(s.dim) + 40), 0);
 }
 
 void attention(Launch& l) {

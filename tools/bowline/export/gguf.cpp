@@ -158,11 +158,30 @@ class GgufExport {
     } else {
       BOWLINE_ASSIGN(bytes, numbers_of(model_, part.from, type.dtype));
     }
-    if (part.order == gguf::Order::same || part.order == gguf::Order::numbers) {
-      return bytes;
+    switch (part.order) {
+      case gguf::Order::same:
+      case gguf::Order::numbers:
+        return bytes;
+      case gguf::Order::transposed:
+        return transposed(bytes, part.from, type);
+      case gguf::Order::one_less:
+        add_one(bytes);
+        return bytes;
+      case gguf::Order::query_heads:
+      case gguf::Order::key_heads:
+        break;
     }
-    return part.order == gguf::Order::transposed ? transposed(bytes, part.from, type)
-                                                 : reordered(bytes, part);
+    return reordered(bytes, part);
+  }
+
+  // To numbers in f32, as vectors are written.
+  static void add_one(std::span<std::byte> bytes) {
+    for (; !bytes.empty(); bytes = bytes.subspan(sizeof(float))) {
+      float x = 0;
+      std::memcpy(&x, bytes.data(), sizeof x);
+      x += 1;
+      std::memcpy(bytes.data(), &x, sizeof x);
+    }
   }
 
   // Row g of GGUF is row hugging_face_row(g) of Hugging Face, codes or not.

@@ -1,5 +1,6 @@
 #include "export/gguf_metadata.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,28 @@ int64_t head_dim_of(const json& config) {
   return integer_at(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
+Status check_window(const json& config, const Terms& terms) {
+  const json& sliding = setting(config, "sliding_window");
+  const bool has_key =
+      std::ranges::find(terms.keys, "sliding_window", &KeyTerm::hugging_face) != terms.keys.end();
+  BOWLINE_REQUIRE(has_key || sliding.is_null() || !flag_at(config, "use_sliding_window", true),
+                  "config.json has a sliding window ({}), which {} of GGUF has not.",
+                  sliding.dump(), terms.architecture);
+  return {};
+}
+
+Status check_implied(json config, const Terms& terms) {
+  config["head_dim"] = head_dim_of(config);
+  for (const gguf::ImpliedTerm& term : terms.implied) {
+    const json& said = value_at(config, term.hugging_face);
+    const json implied = term.of(config);
+    BOWLINE_REQUIRE(said.is_null() || said == implied,
+                    "\"{}\" of config.json is {}; {} of GGUF says no other than {}.",
+                    term.hugging_face, escaped(said.dump()), terms.architecture, implied.dump());
+  }
+  return {};
+}
+
 // What scales RoPE, with its type; null: nothing.
 Result<json> scaling_of(const json& config) {
   for (const char* const key : {"rope_scaling", "rope_parameters"}) {
@@ -102,10 +125,8 @@ Status add_settings(const json& config, const Terms& terms, Metadata& to) {
   if (!terms.rotary) {
     return {};
   }
-  const json sliding = setting(config, "sliding_window");
-  BOWLINE_REQUIRE(sliding.is_null() || !flag_at(config, "use_sliding_window", true),
-                  "config.json has a sliding window ({}), which {} of GGUF has not.",
-                  sliding.dump(), terms.architecture);
+  BOWLINE_TRY(check_window(config, terms));
+  BOWLINE_TRY(check_implied(config, terms));
   const json dim = head_dim_of(config);
   for (const char* const key :
        {".attention.key_length", ".attention.value_length", ".rope.dimension_count"}) {

@@ -236,7 +236,11 @@ Spaces spaces_of(std::vector<json> steps, const std::vector<json>& pre) {
   if (prefix) {
     steps.erase(steps.begin());
   }
-  const bool known = pre.empty() && steps.size() == 1 && text_at(steps[0], "type") == "Replace" &&
+  // At spaces, of which the normalizer leaves none, as Gemma's has it.
+  const bool splits_none = pre.size() == 1 && text_at(pre[0], "type") == "Split" &&
+                           text_at(value_at(pre[0], "pattern"), "String") == " ";
+  const bool known = (pre.empty() || splits_none) && steps.size() == 1 &&
+                     text_at(steps[0], "type") == "Replace" &&
                      text_at(value_at(steps[0], "pattern"), "String") == " " &&
                      text_at(steps[0], "content") == kSpace;
   return !known ? Spaces::unknown : prefix ? Spaces::prefix : Spaces::plain;

@@ -9,7 +9,7 @@ namespace {
 Result<Built> build(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
-    return declare_llama(weights, config, {.window = window_of(config, true)});
+    return declare_llama(weights, config, {.is_windowed = [](Fields&, int64_t) { return true; }});
   });
 }
 

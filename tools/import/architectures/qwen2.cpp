@@ -9,7 +9,9 @@ namespace {
 Result<Built> build(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
-    return declare_llama(weights, config, {.qkv_bias = true, .window = window_of(config, false)});
+    return declare_llama(
+        weights, config,
+        {.qkv_bias = true, .is_windowed = is_behind_first_layers, .uses_window = false});
   });
 }
 

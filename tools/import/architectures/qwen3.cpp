@@ -15,7 +15,8 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
                           .out_bias = bias,
                           .head_norms = true,
                           .head_dim = 128,
-                          .window = window_of(config, false)});
+                          .is_windowed = is_behind_first_layers,
+                          .uses_window = false});
   });
 }
 

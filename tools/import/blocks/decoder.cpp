@@ -18,6 +18,7 @@ struct Site {
   GraphDim rows;
   std::optional<Value> positions;
   bool cached = false;
+  size_t layer = 0;  // of the body
 };
 
 class Decoder {
@@ -89,12 +90,20 @@ class Decoder {
   }
 
   Value head(Layers& l, Value x) {
-    return l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = {}});
+    const Value logits = l.linear(l.norm(x, p_.final_norm), {.weight = p_.head, .bias = {}});
+    if (!p_.logit_softcap) {
+      return logits;
+    }
+    const Value cap = l.read(*p_.logit_softcap);
+    return l.mul(l.g.op("Tanh", {l.g.op("Div", {logits, cap})}), cap);
   }
 
   Value layers(GraphBuilder& g, Value tokens, const Site& site) {
     Layers l(g, dtype_);
     Value x = l.embed(p_.embedding, tokens);
+    if (p_.embedding_scale) {
+      x = l.mul(x, l.read(*p_.embedding_scale));
+    }
     if (p_.positions) {
       const Value rows = site.positions
                              ? l.embed(*p_.positions, *site.positions)
@@ -103,26 +112,35 @@ class Decoder {
     }
     x = l.dropout(x, embedding_dropout_, 0);
     return g
-        .repeat(static_cast<int>(s_.layers), {x},
+        .repeat(static_cast<int>(s_.layers) / static_cast<int>(p_.windows.size()), {x},
                 [&](GraphBuilder& body, const std::vector<Value>& carried) {
                   Site inner = site;
                   if (site.positions) {
                     inner.positions = body.capture(*site.positions);
                   }
-                  return std::vector{layer(body, carried[0], inner)};
+                  Value y = carried[0];
+                  for (inner.layer = 0; inner.layer < p_.windows.size(); ++inner.layer) {
+                    y = layer(body, y, inner);
+                  }
+                  return std::vector{y};
                 })
         .at(0);
   }
 
   Value layer(GraphBuilder& g, Value x, const Site& site) {
-    Layers l(g, dtype_);
+    Layers l(g, dtype_, {site.layer, p_.windows.size()});
+    // Streams tell apart the dropouts of a graph.
+    const int stream = 1 + 2 * static_cast<int>(site.layer);
     const Value attended = attention(l, l.norm(x, p_.attention_norm), site);
-    x = l.add(x, l.dropout(attended, residual_dropout_, 1));
+    const Value added = p_.attention_out_norm ? l.norm(attended, *p_.attention_out_norm) : attended;
+    x = l.add(x, l.dropout(added, residual_dropout_, stream));
     const Value y = l.norm(x, p_.feed_forward_norm);
     const Value up = l.linear(y, p_.up);
     const Value inner = p_.gate ? l.mul(l.activate(l.linear(y, *p_.gate), p_.activation), up)
                                 : l.activate(up, p_.activation);
-    return l.add(x, l.dropout(l.linear(inner, p_.down), residual_dropout_, 2));
+    const Value down = l.linear(inner, p_.down);
+    const Value fed = p_.feed_forward_out_norm ? l.norm(down, *p_.feed_forward_out_norm) : down;
+    return l.add(x, l.dropout(fed, residual_dropout_, stream + 1));
   }
 
   Value attention(Layers& l, Value x, const Site& site) {
@@ -140,8 +158,16 @@ class Decoder {
     const Value v = heads(l, parts[2], s_.kv_heads, std::nullopt, site);
     const std::vector<GraphDim> flat = {site.batch, site.rows, s_.heads * s_.head_dim};
     const Value seen =
-        site.cached ? cached(l, q, k, v, site) : l.g.op("Attention", {q, k, v}, {{"causal", true}});
+        site.cached ? cached(l, q, k, v, site) : l.g.op("Attention", {q, k, v}, seeing(site));
     return l.linear(l.reshape(seen, flat), p_.out);
+  }
+
+  // How a layer sees.
+  std::vector<Attribute> seeing(const Site& site) const {
+    return {{"causal", true},
+            {"scale", p_.attention_scale},
+            {"softcap", p_.attention_softcap},
+            {"window", p_.windows[site.layer]}};
   }
 
   Value heads(Layers& l, Value x, int64_t count, const std::optional<Norm>& norm,
@@ -171,7 +197,7 @@ class Decoder {
   Value cached(Layers& l, Value q, Value k, Value v, const Site& site) {
     const auto all = [&](const Weight& cache, Value rows) {
       const Value flat = l.reshape(rows, {site.rows, s_.kv_heads, s_.head_dim});
-      const Value state = l.g.parameter(std::get<ParameterList>(cache.of));
+      const Value state = l.read_stored(cache);
       const Value written =
           l.g.op("WriteRows", {state, l.cast(flat, dtype_, kv_dtype_)}, {{"axis", 0}});
       const Value there = l.g.op("Slice", {written}, {{"axis", 0}, {"length", "kv_length"}});
@@ -180,7 +206,7 @@ class Decoder {
     const Value keys = all(keys_, k);
     const Value values = all(values_, v);
     const Value seen =
-        l.g.op("Attention", {l.cast(q, dtype_, kv_dtype_), keys, values}, {{"causal", true}});
+        l.g.op("Attention", {l.cast(q, dtype_, kv_dtype_), keys, values}, seeing(site));
     return l.cast(seen, kv_dtype_, dtype_);
   }
 

@@ -33,11 +33,18 @@ Result<Activation> activation_of(const std::string& name) {
   return found->second;
 }
 
-Value Layers::read(const Weight& weight) {
-  const Value value = std::holds_alternative<ParameterList>(weight.of)
-                          ? g.parameter(std::get<ParameterList>(weight.of))
-                          : g.parameter(std::get<Parameter>(weight.of));
-  return cast(value, weight.dtype, dtype_);
+Value Layers::read(const Weight& weight) { return cast(read_stored(weight), weight.dtype, dtype_); }
+
+Value Layers::read_stored(const Weight& weight) {
+  const auto* const all = std::get_if<ParameterList>(&weight.of);
+  if (all == nullptr) {
+    return g.parameter(std::get<Parameter>(weight.of));
+  }
+  ParameterList own;
+  for (size_t i = layer_.index; i < all->items.size(); i += layer_.group) {
+    own.items.push_back(all->items[i]);
+  }
+  return g.parameter(own);
 }
 
 Value Layers::cast(Value x, DType from, DType to) {
@@ -54,10 +61,14 @@ Value Layers::linear(Value x, const Linear& layer) {
 }
 
 Value Layers::norm(Value x, const Norm& norm) {
-  if (norm.kind == Norm::Kind::rms) {
-    return g.op("RmsNorm", {x, read(norm.gamma)}, {{"eps", norm.eps}});
+  Value gamma = read(norm.gamma);
+  if (norm.offset) {
+    gamma = add(gamma, read(*norm.offset));
   }
-  return g.op("LayerNorm", {x, read(norm.gamma), read(*norm.beta)}, {{"eps", norm.eps}});
+  if (norm.kind == Norm::Kind::rms) {
+    return g.op("RmsNorm", {x, gamma}, {{"eps", norm.eps}});
+  }
+  return g.op("LayerNorm", {x, gamma, read(*norm.beta)}, {{"eps", norm.eps}});
 }
 
 Value Layers::embed(const Weight& table, Value ids) {

@@ -20,6 +20,8 @@ struct Norm {
   Weight gamma;
   std::optional<Weight> beta;  // of a layer norm
   double eps = 1e-5;
+  std::optional<Weight> offset =
+      {};  // what is added to gamma: of scales that are told by how far they are from it
 };
 
 struct Activation {
@@ -29,12 +31,21 @@ struct Activation {
 // By the name that configs give it. Errors  unsupported: it is not known; those that are are named.
 Result<Activation> activation_of(const std::string& name);
 
+// In the body of a Repeat over groups of `group` layers: layer `index` of the group, whose weights are every `group`-th of a list.
+struct LayerOfGroup {
+  size_t index = 0;
+  size_t group = 1;
+};
+
 // Adds layers to a graph that computes in `dtype`.
 class Layers {
  public:
-  Layers(GraphBuilder& graph, DType dtype) : g(graph), dtype_(dtype) {}
+  Layers(GraphBuilder& graph, DType dtype, LayerOfGroup layer = {})
+      : g(graph), dtype_(dtype), layer_(layer) {}
 
   Value read(const Weight& weight);
+  // Without a cast to the dtype of the graph.
+  Value read_stored(const Weight& weight);
   Value cast(Value x, DType from, DType to);
   Value linear(Value x, const Linear& layer);
   Value norm(Value x, const Norm& norm);
@@ -50,6 +61,7 @@ class Layers {
 
  private:
   DType dtype_;
+  LayerOfGroup layer_;
 };
 
 }  // namespace bowline::import

@@ -31,6 +31,54 @@ Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
   return weights.tied(name, embedding, from, "the source has no head of its own");
 }
 
+// The first of the numbers, which are it again and again.
+std::vector<int64_t> repeated_part(const std::vector<int64_t>& all) {
+  for (size_t n = 1; n < all.size(); ++n) {
+    const bool again = all.size() % n == 0 &&
+                       std::equal(all.begin() + static_cast<ptrdiff_t>(n), all.end(), all.begin());
+    if (again) {
+      return {all.begin(), all.begin() + static_cast<ptrdiff_t>(n)};
+    }
+  }
+  return all;
+}
+
+// DecoderParts::windows. One that the context does not exceed hides nothing.
+Result<std::vector<int64_t>> windows_of(Fields& config, const LlamaForm& form,
+                                        const DecoderSizes& sizes) {
+  if (form.is_windowed == nullptr) {
+    return std::vector<int64_t>{0};
+  }
+  const bool used = config.boolean_or("use_sliding_window", form.uses_window);
+  const int64_t stated = config.integer_or("sliding_window", 1, INT64_MAX, form.window);
+  const int64_t window = used && stated < sizes.context ? stated : 0;
+  const std::vector<std::string> types = config.texts("layer_types");
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(types.empty() || std::ssize(types) == sizes.layers, Code::bad_file,
+                       "{} has {} layers, and \"layer_types\" of {}.", config.what(), sizes.layers,
+                       types.size());
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < sizes.layers; ++i) {
+    const std::string type = !types.empty()                ? types[static_cast<size_t>(i)]
+                             : form.is_windowed(config, i) ? "sliding_attention"
+                                                           : "full_attention";
+    BOWLINE_REQUIRE_CODE(type == "sliding_attention" || type == "full_attention", Code::unsupported,
+                         "Layer {} is of the type \"{}\", which is not known. Known are "
+                         "full_attention, sliding_attention.",
+                         i, escaped(type));
+    out.push_back(type == "sliding_attention" ? window : 0);
+  }
+  BOWLINE_TRY(Status(config.status()));
+  return repeated_part(out);
+}
+
+// The same parameter in every iteration.
+Weight repeated(const Weight& weight, int64_t count) {
+  const auto* const one = std::get_if<Parameter>(&weight.of);
+  return one == nullptr ? weight
+                        : Weight{ParameterList{{static_cast<size_t>(count), *one}}, weight.dtype};
+}
+
 }  // namespace
 
 Result<Rotation> rotation_of(Fields& config, double otherwise) {
@@ -69,9 +117,8 @@ Result<Rotation> rotation_of(Fields& config, double otherwise) {
   return r;
 }
 
-int64_t window_of(Fields& config, bool by_default) {
-  const bool used = config.boolean_or("use_sliding_window", by_default);
-  return used ? config.integer_or("sliding_window", 1, INT64_MAX, 0) : 0;
+bool is_behind_first_layers(Fields& config, int64_t layer) {
+  return layer >= config.integer_or("max_window_layers", 0, 4096, 28);
 }
 
 Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form) {
@@ -87,7 +134,7 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
   s.vocabulary = config.integer("vocab_size", 1, kMost);
   s.context = config.integer("max_position_embeddings", 1, kMost);
   const double eps = config.number_or("rms_norm_eps", 1e-12, 1, form.rms_eps);
-  const std::string activation = config.text_or("hidden_act", "silu");
+  const std::string activation = config.text_or(form.activation_key, std::string(form.activation));
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(s.heads % s.kv_heads == 0 && s.head_dim > 0 && s.head_dim % 2 == 0,
                        Code::bad_file,
@@ -95,12 +142,7 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
                        config.what(), s.heads, s.kv_heads, s.head_dim);
   BOWLINE_ASSIGN(p.activation, activation_of(activation));
   BOWLINE_ASSIGN(p.rotation, rotation_of(config, form.rope_theta));
-  if (form.window != 0 && form.window < s.context) {
-    weights.note(fmt::format(
-        "The context is {} tokens, not {}: some layers see no more than a window of so many.",
-        form.window, s.context));
-    s.context = form.window;
-  }
+  BOWLINE_ASSIGN(p.windows, windows_of(config, form, s));
   weights.add_prefix("model.", "lm_head.");
   weights.drop("model.layers.*.self_attn.rotary_emb.inv_freq",
                "frequencies follow from the config");
@@ -114,8 +156,13 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
         list(name, {out, in}),
         weights.list_if(bias, fmt::format("model.layers.{{}}.{}.bias", name), s.layers, {out})};
   };
+  std::optional<Weight> offset, offsets;
+  if (form.norm_offset) {
+    offset = weights.constant("norm_offset", 1);
+    offsets = repeated(*offset, s.layers);
+  }
   const auto norm = [&](const char* name, int64_t width) {
-    return Norm{Norm::Kind::rms, list(name, {width}), {}, eps};
+    return Norm{Norm::Kind::rms, list(name, {width}), {}, eps, offsets};
   };
   const int64_t q = s.heads * s.head_dim, kv = s.kv_heads * s.head_dim;
   p.embedding = weights.one("model.embed_tokens.weight", {s.vocabulary, s.width});
@@ -128,11 +175,17 @@ Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const Llama
     p.k_norm = norm("self_attn.k_norm", s.head_dim);
   }
   p.out = linear("self_attn.o_proj", s.width, q, form.out_bias);
-  p.feed_forward_norm = norm("post_attention_layernorm", s.width);
+  if (form.out_norms) {
+    p.attention_out_norm = norm("post_attention_layernorm", s.width);
+    p.feed_forward_norm = norm("pre_feedforward_layernorm", s.width);
+    p.feed_forward_out_norm = norm("post_feedforward_layernorm", s.width);
+  } else {
+    p.feed_forward_norm = norm("post_attention_layernorm", s.width);
+  }
   p.gate = linear("mlp.gate_proj", s.inner, s.width, form.feed_forward_bias);
   p.up = linear("mlp.up_proj", s.inner, s.width, form.feed_forward_bias);
   p.down = linear("mlp.down_proj", s.width, s.inner, form.feed_forward_bias);
-  p.final_norm = {Norm::Kind::rms, weights.one("model.norm.weight", {s.width}), {}, eps};
+  p.final_norm = {Norm::Kind::rms, weights.one("model.norm.weight", {s.width}), {}, eps, offset};
   p.head = head_of(weights, config, p.embedding, {s.vocabulary, s.width});
   BOWLINE_TRY(Status(config.status()));
   return p;

@@ -15,17 +15,26 @@ struct LlamaForm {
   double rms_eps = 1e-6;
   double rope_theta = 10000;
   int64_t head_dim = 0;  // 0: the width, divided by the heads
-  // Tokens that attention sees at most; 0: all.
+  std::string_view activation_key = "hidden_act";
+  std::string_view activation = "silu";
+  // What attention and the feed-forward part add is normalised too.
+  bool out_norms = false;
+  // Scales of norms are told by how far they are from 1.
+  bool norm_offset = false;
+  // (optional) Which layers see a window of tokens, where "layer_types" does not say; null: this one knows no windows.
+  bool (*is_windowed)(Fields& config, int64_t layer) = nullptr;
+  // Of a config without "use_sliding_window", and without "sliding_window": 0 is none.
+  bool uses_window = true;
   int64_t window = 0;
 };
 
 // Errors  unsupported: the config asks for another rotation or activation.
 Result<DecoderParts> declare_llama(Weights& weights, Fields& config, const LlamaForm& form);
 
+// LlamaForm::is_windowed of configs with "max_window_layers".
+bool is_behind_first_layers(Fields& config, int64_t layer);
+
 // The rotation that the config names, in the words of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters).
 Result<Rotation> rotation_of(Fields& config, double otherwise);
-
-// Of a config with sliding windows: their size where some layer has one; 0: none has.
-int64_t window_of(Fields& config, bool by_default);
 
 }  // namespace bowline::import

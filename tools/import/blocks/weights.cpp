@@ -269,6 +269,19 @@ Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init 
   return made.ok() ? Weight{made.value(), chosen} : Weight{};
 }
 
+Weight Weights::constant(const std::string& name, double value) {
+  Weight made = fresh(name, {1}, Init::zeros(), StorageRole::constant);
+  if (!options_.skeleton && status_.ok()) {
+    const auto number = [value = static_cast<float>(value)](uint64_t first,
+                                                            std::span<std::byte> out) -> Status {
+      std::memcpy(out.data(), std::as_bytes(std::span(&value, 1)).data() + first, out.size());
+      return {};
+    };
+    fail(model_.set_source(name, converted(number, DType::f32, dtype_, 1)));
+  }
+  return made;
+}
+
 Weight Weights::fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
                            StorageRole role, DType dtype) {
   Result<ParameterList> made = model_.parameters(name, static_cast<int>(count), std::move(shape),

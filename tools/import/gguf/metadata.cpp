@@ -232,6 +232,9 @@ Result<json> config_of(const File& file, const Terms& terms) {
   if (terms.rotary) {
     BOWLINE_TRY(add_rotary(file, keys, config));
   }
+  for (const ImpliedTerm& term : terms.implied) {
+    config[std::string(term.hugging_face)] = term.of(config);
+  }
   for (const auto& [tensor, setting] : terms.present) {
     config[std::string(setting)] = find_tensor(file, tensor) != nullptr;
   }

@@ -88,14 +88,13 @@ float widened(uint16_t x, DType from) {
   return from == DType::f16 ? numbers::f32_of_f16(x) : numbers::f32_of_bf16(x);
 }
 
-bool fits(const TensorEntry& tensor, DType to) {
-  for (size_t i = 0; i < tensor.bytes.size(); i += sizeof(float)) {
-    const auto bits = numbers::load<uint32_t>(tensor.bytes.data() + i);
-    if (std::bit_cast<uint32_t>(widened(shortened(std::bit_cast<float>(bits), to), to)) != bits) {
-      return false;
-    }
-  }
-  return true;
+// Of a tensor in f32.
+Result<bool> fits(const SourceTensor& tensor, DType to) {
+  std::vector<float> all(tensor.bytes / sizeof(float));
+  BOWLINE_TRY(tensor.read(0, std::as_writable_bytes(std::span(all))));
+  return std::ranges::all_of(all, [to](float x) {
+    return std::bit_cast<uint32_t>(widened(shortened(x, to), to)) == std::bit_cast<uint32_t>(x);
+  });
 }
 
 // Numbers of f32 in 16 bits, which hold them.
@@ -175,12 +174,15 @@ class Reading {
     t.bytes = value_bytes(laid);
     t.read = values_of(file_, laid);
     t.stored = tensor.type->name;
-    if (!stays_encoded(laid)) {
+    const bool numbers = named.order == Order::one_less;
+    if (numbers) {
+      t.dtype = DType::f32;
+    } else if (!stays_encoded(laid)) {
       dequantized_[t.stored].add(t.name);
     } else {
       t.encoding = tensor.type->encoding;
-      shorten(tensor, t);
     }
+    BOWLINE_TRY(shorten(tensor, t));
     const bool as_it_is = named.order == Order::same || named.order == Order::numbers;
     if (as_it_is && stays_encoded(laid)) {
       t.place = fmt::format("{}:{}", out_.path, tensor.bytes.data() - file_->bytes.data());
@@ -189,11 +191,12 @@ class Reading {
   }
 
   // Files of f16 and bf16 keep vectors in f32, as llama.cpp wants them; most come from 16 bits and fit there.
-  void shorten(const TensorEntry& tensor, SourceTensor& t) {
+  Status shorten(const TensorEntry& tensor, SourceTensor& t) {
     if (!short_ || tensor.shape.size() != 1 || tensor.type->name != "F32") {
-      return;
+      return {};
     }
-    if (fits(tensor, *short_)) {
+    BOWLINE_ASSIGN(const bool fitting, fits(t, *short_));
+    if (fitting) {
       t.dtype = *short_;
       t.bytes /= 2;
       t.read = shortened(std::move(t.read), *short_);
@@ -201,6 +204,7 @@ class Reading {
     } else {
       too_fine_.add(t.name);
     }
+    return {};
   }
 
   void tie_head() {

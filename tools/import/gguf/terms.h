@@ -21,6 +21,8 @@ enum class Order : uint8_t {
   key_heads,
   transposed,
   numbers,  // as it is, and codes become numbers: a model reads slices of it
+  // Numbers that are 1 larger in GGUF: it has scales of norms themselves, Hugging Face how far they are from 1.
+  one_less,
 };
 
 struct TensorTerm {
@@ -37,6 +39,12 @@ struct KeyTerm {
   bool needed = true;
 };
 
+// A setting that GGUF does not say, as it follows from others. Readers set it; writers refuse a config that says another.
+struct ImpliedTerm {
+  std::string_view hugging_face;
+  nlohmann::json (*of)(const nlohmann::json& config);
+};
+
 struct Terms {
   std::string_view architecture;  // general.architecture, which is model_type too
   std::string_view class_name;    // "LlamaForCausalLM"
@@ -50,6 +58,7 @@ struct Terms {
   std::string_view head =
       "";  // the tensor of Hugging Face that is tied to `table` where it is absent; empty: none
   std::string_view table = "";
+  std::vector<ImpliedTerm> implied = {};
 };
 
 // Null: there is none. Generated from the files of terms/.

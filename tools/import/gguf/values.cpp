@@ -135,12 +135,25 @@ void transpose_16_bits(const Rows& rows, uint64_t first, std::span<std::byte> ou
                       });
 }
 
+// A run of bytes may begin and end within a number.
+void less_one(const Rows& rows, uint64_t first, std::span<std::byte> out) {
+  constexpr uint64_t kSize = sizeof(float);
+  const uint64_t skipped = first % kSize;
+  std::vector<float> numbers((skipped + out.size() + kSize - 1) / kSize);
+  decode_rows(rows, first - skipped, std::as_writable_bytes(std::span(numbers)));
+  std::ranges::transform(numbers, numbers.begin(), [](float x) { return x - 1; });
+  put_floats(numbers, skipped, out);
+}
+
 bool is_transposed(const Laid& laid) { return laid.order == Order::transposed; }
 
 }  // namespace
 
 bool stays_encoded(const Laid& laid) {
   const TensorType& type = *laid.tensor->type;
+  if (laid.order == Order::one_less) {
+    return false;
+  }
   const bool codes = !is_transposed(laid) && laid.order != Order::numbers;
   return !type.encoding.empty() && (type.block == 1 || codes);
 }
@@ -172,8 +185,9 @@ Status check_laid(const Laid& laid) {
 ValueSource values_of(std::shared_ptr<const File> file, const Laid& laid) {
   const bool encoded = stays_encoded(laid);
   const bool halves = laid.tensor->type->bytes == 2;
-  const auto read = !is_transposed(laid) ? (encoded ? copy_rows : decode_rows)
-                                         : (halves ? transpose_16_bits : transpose_numbers);
+  const auto read = laid.order == Order::one_less ? less_one
+                    : !is_transposed(laid)        ? (encoded ? copy_rows : decode_rows)
+                                           : (halves ? transpose_16_bits : transpose_numbers);
   return [file = std::move(file), rows = Rows(laid), read, bytes = value_bytes(laid)](
              uint64_t first, std::span<std::byte> out) -> Status {
     BOWLINE_REQUIRE(first <= bytes && out.size() <= bytes - first,

@@ -169,6 +169,20 @@ std::string Fields::text_or(std::string_view key, std::string otherwise) {
   return has(key) ? text(key) : otherwise;
 }
 
+std::vector<std::string> Fields::texts(std::string_view key) {
+  std::vector<std::string> out;
+  const json* value = find(key);
+  for (const json& item : value != nullptr && value->is_array() ? *value : json::array()) {
+    if (item.is_string()) {
+      out.push_back(item.get<std::string>());
+    }
+  }
+  if (value != nullptr && (!value->is_array() || out.size() != value->size())) {
+    fail(fmt::format("{}: \"{}\" is {}, not a list of texts.", what_, key, shown(*value)));
+  }
+  return out;
+}
+
 const json* Fields::object(std::string_view key) {
   const json* value = find(key);
   if (value != nullptr && !value->is_object()) {

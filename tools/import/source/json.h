@@ -33,6 +33,8 @@ class Fields {
   bool boolean_or(std::string_view key, bool otherwise);
   std::string text(std::string_view key);
   std::string text_or(std::string_view key, std::string otherwise);
+  // (optional) A list of texts; absent: empty.
+  std::vector<std::string> texts(std::string_view key);
   // (optional) An object, or null.
   const nlohmann::json* object(std::string_view key);
 

@@ -1,0 +1,61 @@
+// Gemma 2: a Llama with norms around its parts and scales around 1, soft caps on scores and logits, and every other layer with a
+// window of tokens.
+//
+// Source  transformers, models/gemma2/modeling_gemma2.py; Gemma Team, "Gemma 2", 2024, section 2.
+#include <cmath>
+
+#include "blocks/llama_family.h"
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+constexpr LlamaForm kForm = {
+    .head_dim = 256,
+    .activation_key = "hidden_activation",
+    .activation = "gelu_pytorch_tanh",
+    .out_norms = true,
+    .norm_offset = true,
+    .is_windowed = [](Fields&, int64_t layer) { return layer % 2 == 0; },
+    .window = 4096,
+};
+
+// A cap that is null is none; 0 stands for that.
+double softcap_of(Fields& config, const nlohmann::json& all, const char* key, double otherwise) {
+  const auto found = all.find(key);
+  return config.number_or(key, 1e-3, 1e6, found != all.end() && found->is_null() ? 0 : otherwise);
+}
+
+Result<DecoderParts> declare(Weights& weights, const nlohmann::json& all) {
+  Fields config("The config", all);
+  BOWLINE_REQUIRE_CODE(!config.boolean_or("use_bidirectional_attention", false), Code::unsupported,
+                       "The config asks for attention that is not causal "
+                       "(\"use_bidirectional_attention\").");
+  LlamaForm form = kForm;
+  form.qkv_bias = form.out_bias = config.boolean_or("attention_bias", false);
+  BOWLINE_ASSIGN(DecoderParts p, declare_llama(weights, config, form));
+  p.embedding_scale =
+      weights.constant("embedding_scale", std::sqrt(static_cast<double>(p.sizes.width)));
+  p.attention_scale = 1 / std::sqrt(config.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256));
+  p.attention_softcap = softcap_of(config, all, "attn_logit_softcapping", 50);
+  const double logit_softcap = softcap_of(config, all, "final_logit_softcapping", 30);
+  if (logit_softcap != 0) {
+    p.logit_softcap = weights.constant("logit_softcap", logit_softcap);
+  }
+  BOWLINE_TRY(Status(config.status()));
+  return p;
+}
+
+Result<Built> build(const Source& source, const BuildOptions& options) {
+  return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
+    return declare(weights, source.config);
+  });
+}
+
+constexpr Architecture kArchitectures[] = {{"gemma2", build}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_gemma2() { return kArchitectures; }
+
+}  // namespace bowline::import

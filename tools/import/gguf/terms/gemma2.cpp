@@ -1,0 +1,61 @@
+// Gemma 2. GGUF has its scales of norms themselves, where Hugging Face has how far they are from 1: reading takes 1 away and writing adds
+// it, in f32. A scale of 0.5 and more comes back as it was; a smaller one is at most 2^-25 off.
+#include <algorithm>
+
+#include "gguf/llama_terms.h"
+
+namespace bowline::gguf {
+namespace {
+
+using nlohmann::json;
+
+// What llama.cpp divides scores by the root of: that of its 27B, which it knows by the number of layers, is the width of all heads.
+json score_divisor(const json& config) {
+  constexpr int64_t kLayersOf27B = 46;
+  const bool is_27b = config["num_hidden_layers"] == kLayersOf27B;
+  return is_27b ? json(config["hidden_size"].get<int64_t>() /
+                       config["num_attention_heads"].get<int64_t>())
+                : config["head_dim"];
+}
+
+json layer_types(const json& config) {
+  constexpr int64_t kMostLayers = 4096;  // more are no model
+  const auto layers = std::min(config["num_hidden_layers"].get<int64_t>(), kMostLayers);
+  json out = json::array();
+  for (int64_t i = 0; i < layers; ++i) {
+    out.push_back(i % 2 == 0 ? "sliding_attention" : "full_attention");
+  }
+  return out;
+}
+
+}  // namespace
+
+Terms terms_of_gemma2();
+Terms terms_of_gemma2() {
+  Terms terms = llama_terms(
+      "gemma2", "Gemma2ForCausalLM",
+      {
+          {"blk.{}.post_attention_norm.weight", "model.layers.{}.post_attention_layernorm.weight"},
+          {"blk.{}.post_ffw_norm.weight", "model.layers.{}.post_feedforward_layernorm.weight"},
+      });
+  for (TensorTerm& tensor : terms.tensors) {
+    if (tensor.gguf == "blk.{}.ffn_norm.weight") {
+      tensor.hugging_face = "model.layers.{}.pre_feedforward_layernorm.weight";
+    }
+    if (tensor.gguf.ends_with("norm.weight")) {
+      tensor.order = Order::one_less;
+    }
+  }
+  terms.keys.push_back({"attention.sliding_window", "sliding_window", KeyTerm::Kind::whole, false});
+  terms.keys.push_back({"attn_logit_softcapping", "attn_logit_softcapping", KeyTerm::Kind::real});
+  terms.keys.push_back({"final_logit_softcapping", "final_logit_softcapping", KeyTerm::Kind::real});
+  terms.fixed = json::object();
+  terms.implied = {
+      {"query_pre_attn_scalar", score_divisor},
+      {"layer_types", layer_types},
+      {"hidden_activation", [](const json&) { return json("gelu_pytorch_tanh"); }},
+  };
+  return terms;
+}
+
+}  // namespace bowline::gguf
