@@ -253,6 +253,29 @@ TEST(GgufReader, TheScalingOfLlama3IsRecognised) {
   }
 }
 
+// Small heads have no or one wavelength between the plain parts.
+TEST(GgufReader, TheScalingOfLlama3IsRecognisedOfFewWavelengths) {
+  json scaling = {{"rope_type", "llama3"},
+                  {"factor", 4.0},
+                  {"low_freq_factor", 1.0},
+                  {"high_freq_factor", 4.0}};
+  for (const int64_t dim : {2, 4, 6, 8, 16}) {
+    for (const int context : {16, 100, 320, 8192}) {
+      SCOPED_TRACE(std::to_string(dim) + " of a head, context " + std::to_string(context));
+      scaling["original_max_position_embeddings"] = context;
+      const std::vector<float> divisors = llama3_divisors(scaling, 10000, dim);
+      const auto found = llama3_scaling(divisors, 10000, dim);
+      ASSERT_TRUE(found.ok()) << found.status().message();
+      const std::vector<float> again = llama3_divisors(found.value(), 10000, dim);
+      for (size_t i = 0; i < divisors.size(); ++i) {
+        EXPECT_NEAR(again[i], divisors[i], 1e-4f * divisors[i]);
+      }
+    }
+  }
+  scaling["original_max_position_embeddings"] = 16;
+  EXPECT_EQ(llama3_scaling(llama3_divisors(scaling, 10000, 8), 10000, 8).value(), scaling);
+}
+
 TEST(GgufReader, Assets) {
   const Result<Source> source = read(kData + "/llama_q8_0.gguf");
   ASSERT_TRUE(source.ok());

@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numbers>
 
@@ -181,33 +183,81 @@ std::vector<float> llama3_divisors(const json& scaling, double base, int64_t dim
   return out;
 }
 
+namespace {
+
+constexpr double kHighFrequency = 4;
+
+// Where a wavelength lies beside the context that a scaling is made for.
+struct Wavelength {
+  double length = 0;
+  double smooth = 0;  // 1: as it is; 0: divided by the whole factor
+};
+
+std::vector<Wavelength> wavelengths(std::span<const float> divisors, double factor, double base,
+                                    int64_t dim) {
+  std::vector<Wavelength> out;
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    const double d = divisors[i];
+    const double smooth = d <= 1.0001            ? 1
+                          : d >= factor * 0.9999 ? 0
+                                                 : (1 / d - 1 / factor) / (1 - 1 / factor);
+    out.push_back({2 * std::numbers::pi *
+                       std::pow(base, 2 * static_cast<double>(i) / static_cast<double>(dim)),
+                   smooth});
+  }
+  return out;
+}
+
+// The context, where no or one wavelength lies between the plain parts: with the usual high_freq_factor.
+double context_between(std::span<const Wavelength> waves) {
+  double longest_whole = 0;  // what is as it was
+  double shortest_divided = std::numeric_limits<double>::infinity();
+  for (const Wavelength& w : waves) {
+    if (w.smooth > 0 && w.smooth < 1) {
+      return w.length * (1 + w.smooth * (kHighFrequency - 1));
+    }
+    if (w.smooth == 1) {
+      longest_whole = std::max(longest_whole, w.length);
+    } else {
+      shortest_divided = std::min(shortest_divided, w.length);
+    }
+  }
+  return longest_whole == 0 ? shortest_divided / 2
+         : std::isinf(shortest_divided)
+             ? longest_whole * 2 * kHighFrequency
+             : std::sqrt(longest_whole * kHighFrequency * shortest_divided);
+}
+
+}  // namespace
+
 // Between the two plain parts 1 / divisor = (1 - smooth) / factor + smooth, and smooth is a line over the inverse wavelength: two
 // points of it give the rest. The line does not tell low_freq_factor from the length of the context, so the former is 1.
 Result<json> llama3_scaling(std::span<const float> divisors, double base, int64_t dim) {
   const double factor = *std::ranges::max_element(divisors);
-  std::vector<std::pair<double, double>> line;
-  for (size_t i = 0; i < divisors.size(); ++i) {
-    if (divisors[i] > 1.0001 && divisors[i] < factor * 0.9999) {
-      const double length = 2 * std::numbers::pi *
-                            std::pow(base, 2 * static_cast<double>(i) / static_cast<double>(dim));
-      line.emplace_back(1 / length, (1 / double{divisors[i]} - 1 / factor) / (1 - 1 / factor));
-    }
-  }
-  json out = {{"rope_type", "llama3"},
-              {"factor", shortest(static_cast<float>(factor))},
-              {"low_freq_factor", 1.0},
-              {"high_freq_factor", 4.0},
-              {"original_max_position_embeddings", 8192}};
-  if (line.size() >= 2) {
-    const double slope =
-        (line.back().second - line.front().second) / (line.back().first - line.front().first);
-    const double foot = line.front().second - slope * line.front().first;  // -low / (high - low)
+  const std::vector<Wavelength> waves = wavelengths(divisors, factor, base, dim);
+  std::vector<Wavelength> line;
+  std::ranges::copy_if(waves, std::back_inserter(line),
+                       [](const Wavelength& w) { return w.smooth > 0 && w.smooth < 1; });
+  double high = kHighFrequency;
+  double context = 0;
+  if (line.size() < 2) {
+    context = context_between(waves);
+  } else {
+    const double slope = (line.back().smooth - line.front().smooth) /
+                         (1 / line.back().length - 1 / line.front().length);
+    const double foot = line.front().smooth - slope / line.front().length;  // -low / (high - low)
     BOWLINE_REQUIRE_CODE(foot < 0, Code::unsupported,
                          "The numbers of tensor \"rope_freqs.weight\" are not those of a scaling "
                          "of RoPE that is known.");
-    out["high_freq_factor"] = std::round((1 - 1 / foot) * 1000) / 1000;
-    out["original_max_position_embeddings"] = std::llround(std::clamp(-slope / foot, 1.0, 1e9));
+    high = std::round((1 - 1 / foot) * 1000) / 1000;
+    context = -slope / foot;
   }
+  const json out = {
+      {"rope_type", "llama3"},
+      {"factor", shortest(static_cast<float>(factor))},
+      {"low_freq_factor", 1.0},
+      {"high_freq_factor", high},
+      {"original_max_position_embeddings", std::llround(std::clamp(context, 1.0, 1e9))}};
   const std::vector<float> made = llama3_divisors(out, base, dim);
   for (size_t i = 0; i < made.size(); ++i) {
     BOWLINE_REQUIRE_CODE(std::abs(made[i] - divisors[i]) <= 1e-4f * made[i], Code::unsupported,
