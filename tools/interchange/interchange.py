@@ -83,7 +83,9 @@ ROUNDED = {
 
 
 def rounded_logits(folder, path, tokens):
-    """Those of transformers where the inputs of matrices are rounded as llama.cpp rounds them for the types in the file `path`."""
+    """Those of transformers where the inputs of matrices are rounded as llama.cpp rounds them for the types in the file `path`. Its GELU is a
+    table, from numbers in 16 bits to numbers in 16 bits."""
+    halved = lambda x: x.half().float()
     reader = gguf.GGUFReader(path)
     types = {t.name: t.tensor_type.name for t in reader.tensors}
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
@@ -94,6 +96,9 @@ def rounded_logits(folder, path, tokens):
             own = names.get_name(f"{name}.weight", try_suffixes=(".weight",))
             rounded = ROUNDED[types.get(own, types["token_embd.weight"])]
             module.register_forward_pre_hook(lambda _, inputs, rounded=rounded: (rounded(inputs[0]),))
+        elif type(module).__name__.startswith("GELU"):
+            module.register_forward_pre_hook(lambda _, inputs: (halved(inputs[0]),))
+            module.register_forward_hook(lambda _, inputs, output: halved(output))
     with torch.no_grad():
         return model(torch.from_numpy(tokens)).logits.numpy()
 
