@@ -99,7 +99,7 @@ TEST(Save, NamesTheFeaturesThatAttributesNeed) {
     const auto file = model::VerifiedFile::open(path);
     EXPECT_TRUE(file.ok()) << file.status().message();
     Features out;
-    const auto* const names = file.value()->tables().features();
+    const auto* const names = file.ok() ? file.value()->tables().features() : nullptr;
     for (uint32_t i = 0; names != nullptr && i < names->size(); ++i) {
       out.push_back(names->Get(i)->str());
     }
