@@ -253,13 +253,24 @@ TEST_P(Adapters, OfSomeIterationsOfARepeat) {
   EXPECT_EQ(values(s.model, "layer.1.w"), Floats({0, 1, 1, 0}));
 }
 
-// Two rows of 1 and 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so that of B is 3/2 * 20, of A 3/2 * 4 each.
-TEST_P(Adapters, ChangeABiasWholly) {
+// Two rows of three numbers, and what a Linear of them reads: w of zeros, a bias of ones.
+struct WithBias {
+  Seed s;
+  Parameter w;
+  Parameter bias;
+};
+WithBias with_bias() {
   Seed s;
   s.shape = {2, 3};
   s.x = {1, -2, 0.5f, 3, 1, -1};
   const Parameter w = must(s.model.parameter("w", {4, 3}, Init::zeros()));
   const Parameter bias = must(s.model.parameter("bias", {4}, Init::ones()));
+  return {std::move(s), w, bias};
+}
+
+// Two rows of 1 and 3/2 * 2 (1,2,3,4). By hand: dL/db = (2,2,2,2), so that of B is 3/2 * 20, of A 3/2 * 4 each.
+TEST_P(Adapters, ChangeABiasWholly) {
+  auto [s, w, bias] = with_bias();
   GraphBuilder g(s.model, "loss");
   const Value x = g.input("x", DType::f32, {2, 3});
   g.output("loss", g.op("ReduceSum", {g.op("Linear", {x, g.parameter(w), g.parameter(bias)})}));
@@ -286,11 +297,7 @@ TEST_P(Adapters, ChangeABiasWholly) {
 // The same formula as a graph: the same numbers, also after steps of Adam.
 TEST_P(Adapters, EqualTheGraphThatSaysThem) {
   const auto make = [](bool by_hand) {
-    Seed s;
-    s.shape = {2, 3};
-    s.x = {1, -2, 0.5f, 3, 1, -1};
-    const Parameter w = must(s.model.parameter("w", {4, 3}, Init::zeros()));
-    const Parameter bias = must(s.model.parameter("bias", {4}, Init::ones()));
+    auto [s, w, bias] = with_bias();
     GraphBuilder g(s.model, "loss");
     const Value x = g.input("x", DType::f32, {2, 3});
     Value y = g.op("Linear", {x, g.parameter(w), g.parameter(bias)});
@@ -320,7 +327,7 @@ TEST_P(Adapters, EqualTheGraphThatSaysThem) {
     EXPECT_OK(set(s.model, by_hand ? "a" : "w.ad.lora_a", {2, 3}, {0.1f, 0.2f, -0.1f, 0.3f, 0, 1}));
     EXPECT_OK(
         set(s.model, by_hand ? "b" : "w.ad.lora_b", {4, 2}, {0, 1, 0.5f, 0, 0.2f, 0.1f, 0, 0}));
-    return s;
+    return std::move(s);
   };
   Seed hand = make(true), adapter = make(false);
   ASSERT_OK(hand.model.to(device_));
