@@ -20,8 +20,6 @@ namespace {
 using gguf::Metadata;
 using nlohmann::json;
 
-constexpr std::string_view kSpace = "\u2581";
-
 struct Vocabulary {
   std::vector<std::string> pieces;
   std::vector<int32_t> types;
@@ -358,13 +356,11 @@ std::optional<Preparation> preparation_of(const json& tokenizer) {
 bool has_words_alone(const Vocabulary& pieces) {
   bool has_space = false;
   for (size_t id = 0; id < pieces.pieces.size(); ++id) {
-    if (pieces.types[id] != static_cast<int32_t>(TokenType::normal)) {
-      continue;
-    }
-    has_space = has_space || pieces.pieces[id] == kSpace;
-    if (pieces.pieces[id].find(kSpace, 1) != std::string::npos) {
+    const auto type = static_cast<TokenType>(pieces.types[id]);
+    if (crosses_words(type, pieces.pieces[id])) {
       return false;
     }
+    has_space = has_space || (type == TokenType::normal && pieces.pieces[id] == kSpace);
   }
   return has_space;
 }

@@ -16,8 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kSpace = "\u2581";
-
 json step(std::string_view type) { return {{"type", type}}; }
 
 json replace(std::string_view from, std::string_view to) {
@@ -177,7 +175,7 @@ class Converter {
   // A piece goes on behind a space, so that text is not cut there.
   bool crosses_words() const {
     for (size_t id = 0; id < pieces_.size(); ++id) {
-      if (types_[id] == TokenType::normal && pieces_[id].find(kSpace, 1) != std::string::npos) {
+      if (command::crosses_words(types_[id], pieces_[id])) {
         return true;
       }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace bowline::command {
 
@@ -22,6 +23,14 @@ constexpr bool takes_part(TokenType type) {
 constexpr bool is_found_first(TokenType type) {
   return type == TokenType::control || type == TokenType::unknown ||
          type == TokenType::user_defined;
+}
+
+// Stands for a space in pieces (U+2581).
+constexpr std::string_view kSpace = "\u2581";
+
+// The piece is found in text and goes on behind a space.
+constexpr bool crosses_words(TokenType type, std::string_view piece) {
+  return type == TokenType::normal && piece.find(kSpace, 1) != std::string_view::npos;
 }
 
 }  // namespace bowline::command
