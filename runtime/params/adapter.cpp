@@ -108,8 +108,9 @@ class Adding {
     BOWLINE_TRY(check());
     BOWLINE_ASSIGN(const Chosen chosen, choose());
     std::vector<Change> changes;
-    BOWLINE_TRY(add_changes(chosen.whole, true, changes));
-    BOWLINE_TRY(add_changes(chosen.low_rank, false, changes));
+    std::set<uint32_t> changed;  // storages
+    BOWLINE_TRY(add_changes(chosen.whole, true, changed, changes));
+    BOWLINE_TRY(add_changes(chosen.low_rank, false, changed, changes));
     for (const Change& change : changes) {
       BOWLINE_TRY(add(change).at(format("While adding adapter \"{}\" to \"{}\".", name_,
                                         table_.parameters[change.targets[0]].name)));
@@ -199,12 +200,13 @@ class Adding {
     return out;
   }
 
-  Status add_changes(const std::set<uint32_t>& chosen, bool whole, std::vector<Change>& out) const {
+  Status add_changes(const std::set<uint32_t>& chosen, bool whole, std::set<uint32_t>& changed,
+                     std::vector<Change>& out) const {
     for (const uint32_t index : chosen) {
       const uint32_t tie = table_.parameters[index].tie;
       if (options_.per_use) {
         out.push_back({tie, true, whole, {index}});
-      } else if (std::ranges::find(out, tie, &Change::base) == out.end()) {
+      } else if (changed.insert(tie).second) {
         out.push_back({tie, false, whole, sorted(table_.users(tie))});
         BOWLINE_TRY(check_users(index, out.back().targets));
       }
