@@ -22,6 +22,7 @@ struct Form {
   bool zero_points;
   bool by_row;
   DType scale_type;
+  bool with_scale = false;  // each block begins with its scale
 };
 constexpr Form kForms[] = {
     {"int8 by row", 8, 0, false, true, DType::f32},
@@ -32,6 +33,8 @@ constexpr Form kForms[] = {
     {"int4 pairs with zero points", 4, 0, true, false, DType::f32},
     {"int4 halves", 4, 16, false, false, DType::f16},
     {"int4 halves with zero points", 4, 16, true, false, DType::bf16},
+    {"q8_0", 8, 0, false, false, DType::f16, true},
+    {"q4_0", 4, 16, false, false, DType::f16, true},
 };
 
 // n rows of k codes with powers of two as scales: sums of small whole numbers are exact in any order.
@@ -47,14 +50,16 @@ class Matrix {
     l.columns = k;
     l.block = form.by_row ? k : kBlock;
     const size_t blocks = form.by_row ? 1 : k / kBlock;
-    l.block_bytes = l.block * form.bits / 8;
+    const size_t scale_bytes = size_of(form.scale_type);
+    l.block_bytes = l.block * form.bits / 8 + (form.with_scale ? scale_bytes : 0);
     l.row_bytes = blocks * l.block_bytes;
-    l.scale_block = size_of(form.scale_type);
+    l.scale_block = form.with_scale ? l.block_bytes : scale_bytes;
     l.scale_row = blocks * l.scale_block;
+    first_code_ = form.with_scale ? scale_bytes : 0;
     l.zero_block = 1;
     l.zero_row = blocks;
     codes_.resize(n * l.row_bytes);
-    scales_.resize(n * l.scale_row);
+    scales_.resize(form.with_scale ? 0 : n * l.scale_row);
     zeros_.resize(n * l.zero_row);
     std::mt19937 bits(1);
     for (size_t row = 0; row < n; ++row) {
@@ -75,7 +80,8 @@ class Matrix {
     std::ranges::copy(codes_, static_cast<std::byte*>(codes));
     std::ranges::copy(scales_, static_cast<std::byte*>(scales));
     std::ranges::copy(zeros_, static_cast<std::byte*>(zeros));
-    f(Codes{codes, scales, zeros, layout_});
+    const std::byte* const all_scales = scales_.empty() ? codes : scales;
+    f(Codes{codes + first_code_, all_scales, zeros, layout_});
   }
 
  private:
@@ -86,10 +92,11 @@ class Matrix {
     const uint16_t half =
         l.scale_type == DType::f16 ? from_f32<f16>(scale).bits : from_f32<bf16>(scale).bits;
     const void* const from = l.scale_type == DType::f32 ? static_cast<const void*>(&word) : &half;
-    std::memcpy(scales_.data() + row * l.scale_row + block * l.scale_block, from, l.scale_block);
+    std::byte* const scales = scales_.empty() ? codes_.data() : scales_.data();
+    std::memcpy(scales + row * l.scale_row + block * l.scale_block, from, size_of(l.scale_type));
     const int zero = l.zero_points ? static_cast<int>(bits() % 17) - 8 : l.zero;
     zeros_[row * l.zero_row + block] = static_cast<std::byte>(zero);
-    std::byte* const to = codes_.data() + row * l.row_bytes + block * l.block_bytes;
+    std::byte* const to = codes_.data() + first_code_ + row * l.row_bytes + block * l.block_bytes;
     for (size_t i = 0; i < l.block; ++i) {
       const int code =
           l.bits == 8 ? static_cast<int>(bits() % 256) - 128 : static_cast<int>(bits() % 16);
@@ -107,7 +114,7 @@ class Matrix {
   CodeLayout layout_;
   std::vector<std::byte> codes_, scales_, zeros_;
   std::vector<float> values_;
-  size_t n_, k_;
+  size_t n_, k_, first_code_;
 };
 
 std::vector<float> product(const Matrix& b, const std::vector<float>& a,
@@ -149,16 +156,17 @@ class CodeProducts : public OnInstructionSet {
   }
 };
 
-// Whole numbers below 2^8 have no rounding in them, whatever the order: a wrong digit, code, zero or scale shows.
+// Whole numbers below 2^8, fewer of many columns, have no rounding in them, whatever the order: a wrong digit, code, zero or scale shows.
 TEST_P(CodeProducts, ExactOfWholeNumbers) {
-  for (const size_t n : {1, 4, 6, 17}) {
-    for (const size_t k : {32, 64, 96, 160}) {
+  for (const size_t n : {1, 4, 6, 17, 70}) {
+    for (const size_t k : {32, 64, 96, 160, 256, 288, 2080}) {
       std::mt19937 bits(2);
       std::vector<float> a(k);
+      const int limit = k < 1000 ? 256 : 16;
       for (float& x : a) {
-        x = static_cast<float>(static_cast<int>(bits() % 511) - 255);
+        x = static_cast<float>(static_cast<int>(bits() % (2 * limit - 1)) - (limit - 1));
       }
-      a[k / 2] = -256;
+      a[k / 2] = static_cast<float>(-limit);
       each(n, k, [&](const Matrix& b) {
         for (const IntegersOf of : {IntegersOf::f32, IntegersOf::bf16}) {
           const std::vector<float> c = product(b, a, of);

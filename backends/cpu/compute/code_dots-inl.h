@@ -72,7 +72,7 @@ void dots_of_codes(const Codes& codes, const size_t* rows, const float* HWY_REST
   const size_t blocks = l.columns / kUsualBlock;
   hn::Vec<CodeTag> sum[kDotColumns];
   for (size_t j = 0; j < kDotColumns; ++j) {
-    const Codes r = codes.from_row(rows[j]);
+    const CodeRow r = codes.row(rows[j]);
     hn::Vec<CodeTag> chain[kChains] = {hn::Zero(d), hn::Zero(d)};
     const auto add = [&](size_t c, size_t b) HWY_ATTR {
       const auto* const bytes = reinterpret_cast<const uint8_t*>(r.codes + b * l.block_bytes);
@@ -101,12 +101,13 @@ inline void dots_of_code_rows(const Codes& codes, const size_t* rows, const floa
   const hn::RebindToSigned<CodeTag> di;
   const hn::Rebind<int8_t, CodeTag> d8;
   const size_t lanes = hn::Lanes(d);
-  const size_t n = codes.layout.columns;
+  const CodeLayout& l = codes.layout;
+  const size_t n = l.columns;
   hn::Vec<CodeTag> sum[kDotColumns];
   for (size_t j = 0; j < kDotColumns; ++j) {
-    const Codes r = codes.from_row(rows[j]);
-    const Step step{load_scale(r.scales, r.layout.scale_type),
-                    r.layout.zero_points ? static_cast<int8_t>(*r.zeros) : r.layout.zero};
+    const CodeRow r = codes.row(rows[j]);
+    const Step step{load_scale(r.scales, l.scale_type),
+                    l.zero_points ? static_cast<int8_t>(*r.zeros) : l.zero};
     const auto z = hn::Set(di, step.zero);
     const auto* const from = reinterpret_cast<const int8_t*>(r.codes);
     constexpr size_t kChains = 4;
@@ -152,6 +153,21 @@ inline CodeDots code_dots_for(const CodeLayout& l) {
   return l.half == 0                 ? dots_of_codes<CodeOrder::pairs>
          : l.half == kUsualBlock / 2 ? dots_of_codes<CodeOrder::halves>
                                      : nullptr;
+}
+
+// Rows first .. first + count, whose sums go to `out`.
+inline void dots_by_fours(CodeDots dots, const Codes& codes, size_t first, size_t count,
+                          const float* a, float* out) {
+  for (size_t n = 0; n < count; n += kDotColumns) {
+    const size_t width = HWY_MIN(count - n, kDotColumns);
+    size_t rows[kDotColumns];
+    for (size_t j = 0; j < kDotColumns; ++j) {
+      rows[j] = first + n + HWY_MIN(j, width - 1);  // beyond the last row: again
+    }
+    float sums[kDotColumns] = {};
+    dots(codes, rows, a, sums);
+    std::copy_n(sums, width, out + n);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

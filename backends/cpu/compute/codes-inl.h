@@ -149,9 +149,8 @@ HWY_INLINE void decode_halves(const uint8_t* HWY_RESTRICT codes, size_t half, si
 
 // decode_block(codes, first, n, step, out) for the blocks of a run of a row.
 template <class DecodeBlock>
-HWY_INLINE void decode_blocks(const Codes& row, size_t first, size_t count, float* HWY_RESTRICT out,
-                              DecodeBlock&& decode_block) {
-  const CodeLayout& l = row.layout;
+HWY_INLINE void decode_blocks(const CodeLayout& l, const CodeRow& row, size_t first, size_t count,
+                              float* HWY_RESTRICT out, DecodeBlock&& decode_block) {
   const size_t number = first / l.block;
   const std::byte* codes = row.codes + number * l.block_bytes;
   const std::byte* scale = row.scales + number * l.scale_block;
@@ -176,18 +175,19 @@ HWY_INLINE void decode_blocks(const Codes& row, size_t first, size_t count, floa
 
 inline void decode_run(const Codes& c, size_t row, size_t first, size_t count,
                        float* HWY_RESTRICT out) {
-  const Codes r = c.from_row(row);
-  const size_t half = c.layout.half;
-  if (c.layout.bits == 8) {
-    decode_blocks(r, first, count, out,
+  const CodeLayout& l = c.layout;
+  const CodeRow r = c.row(row);
+  const size_t half = l.half;
+  if (l.bits == 8) {
+    decode_blocks(l, r, first, count, out,
                   [](const uint8_t* codes, size_t at, size_t n, Step step, float* to)
                       HWY_ATTR { decode_bytes(codes + at, n, step, to); });
   } else if (half == 0) {
-    decode_blocks(r, first, count, out,
+    decode_blocks(l, r, first, count, out,
                   [](const uint8_t* codes, size_t at, size_t n, Step step, float* to)
                       HWY_ATTR { decode_pairs(codes, at, n, step, to); });
   } else {
-    decode_blocks(r, first, count, out,
+    decode_blocks(l, r, first, count, out,
                   [half](const uint8_t* codes, size_t at, size_t n, Step step, float* to)
                       HWY_ATTR { decode_halves(codes, half, at, n, step, to); });
   }

@@ -7,12 +7,24 @@
 
 namespace bowline::cpu {
 
+// Where the parts of a row begin.
+struct CodeRow {
+  const std::byte* codes;
+  const std::byte* scales;
+  const std::byte* zeros;
+};
+
 struct Codes {
   const std::byte* codes = nullptr;
   const std::byte* scales = nullptr;
   const std::byte* zeros = nullptr;
   CodeLayout layout;
 
+  CodeRow row(size_t row) const {
+    return {codes + row * layout.row_bytes, scales + row * layout.scale_row,
+            zeros + row * layout.zero_row};
+  }
+  // All rows from `row` on.
   Codes from_row(size_t row) const {
     return {codes + row * layout.row_bytes, scales + row * layout.scale_row,
             zeros + row * layout.zero_row, layout};

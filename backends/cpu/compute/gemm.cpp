@@ -45,6 +45,7 @@ struct Job {
   const float* b;
   float* c;
   GemmOptions options;
+  const float* integers = nullptr;  // (optional) the only row of A as to_integers() leaves it
 };
 
 // Floats of scratch of one thread. The widest panel of any instruction set has 64 columns.
@@ -242,35 +243,44 @@ void take_dot_rows(const Job& job, Range columns, size_t n, size_t k, size_t dep
   }
 }
 
-// One row, B [n, k] of codes that can be multiplied as they lie; `a` is the row as `dots` takes it.
-void code_columns(const Job& job, CodeDots dots, const float* a, Range columns) {
-  float* const to = job.c;
-  for (size_t n = columns.begin; n < columns.end; n += kDotColumns) {
-    const size_t width = HWY_MIN(columns.end - n, kDotColumns);
-    size_t rows[kDotColumns];
-    for (size_t j = 0; j < kDotColumns; ++j) {
-      rows[j] = n + HWY_MIN(j, width - 1);  // beyond the last column: again
-    }
-    float sums[kDotColumns] = {};
-    dots(*job.options.b_codes, rows, a, sums);
-    for (size_t j = 0; j < width; ++j) {
-      float& c = to[n + j];
+// One row, B [n, k] of codes that can be multiplied as they lie; dots(first, count, sums) of rows of B.
+template <class Dots>
+void code_columns(const Job& job, Range columns, const Dots& dots) {
+  constexpr size_t kTogether = 64;
+  for (size_t n = columns.begin; n < columns.end; n += kTogether) {
+    const size_t count = HWY_MIN(columns.end - n, kTogether);
+    float sums[kTogether];
+    dots(n, count, sums);
+    for (size_t j = 0; j < count; ++j) {
+      float& c = job.c[n + j];
       const float sum = job.options.accumulate ? c + sums[j] : sums[j];
       c = job.options.bias != nullptr ? sum + job.options.bias[n + j] : sum;
     }
   }
 }
 
+// One row as integers, if B is of codes that it can be multiplied with so.
+bool make_integers(const Job& job, float* row) {
+  const Codes* const codes = job.options.b_codes;
+  return HWY_TARGET == HWY_AVX3 && job.shape.m == 1 && codes != nullptr &&
+         has_integer_dots(codes->layout) &&
+         to_integers(codes->layout, job.options.a_of, job.a, row);
+}
+
 // At most kMostDotRows rows, B [n, k]: each element is a dot product along k, and B is not written again in another order.
-void dot_columns(const Job& job, Range rows, Range columns, float* scratch) {
+void dot_columns(const Job& job, Range rows, Range columns) {
   if (job.shape.m == 1 && job.options.b_codes != nullptr) {
-    const CodeLayout& layout = job.options.b_codes->layout;
-    if (HWY_TARGET == HWY_AVX3 && has_integer_dots(layout) &&
-        to_integers(layout, job.options.a_of, job.a, scratch)) {
-      return code_columns(job, integer_dots(job.options.a_of), scratch, columns);
+    const Codes& codes = *job.options.b_codes;
+    if (job.integers != nullptr) {
+      const IntegerDots dots = integer_dots(job.options.a_of);
+      return code_columns(job, columns, [&](size_t first, size_t count, float* sums) {
+        dots(codes, first, count, job.integers, sums);
+      });
     }
-    if (const CodeDots dots = code_dots_for(layout)) {
-      return code_columns(job, dots, job.a, columns);
+    if (const CodeDots dots = code_dots_for(codes.layout)) {
+      return code_columns(job, columns, [&](size_t first, size_t count, float* sums) {
+        dots_by_fours(dots, codes, first, count, job.a, sums);
+      });
     }
   }
   const GemmShape& s = job.shape;
@@ -340,6 +350,7 @@ namespace bowline::cpu {
 namespace {
 
 HWY_EXPORT(multiply_part);
+HWY_EXPORT(make_integers);
 HWY_EXPORT(dot_columns);
 HWY_EXPORT(direct_columns);
 HWY_EXPORT(panel_columns);
@@ -366,7 +377,7 @@ bool reads_b_directly(const Job& job) {
 
 void multiply_few_rows(const Job& job, Range rows, Range columns, float* scratch) {
   if (transposed_b(job.shape.layout)) {
-    HWY_DYNAMIC_DISPATCH(dot_columns)(job, rows, columns, scratch);
+    HWY_DYNAMIC_DISPATCH(dot_columns)(job, rows, columns);
   } else {
     HWY_DYNAMIC_DISPATCH(direct_columns)(job, columns, scratch);
   }
@@ -395,7 +406,7 @@ size_t gemm_scratch_bytes(const GemmShape& shape, const Threads& threads, bool a
 
 void gemm(Threads& threads, const GemmShape& shape, const float* a, const float* b, float* c,
           const GemmOptions& options, void* scratch) {
-  const Job job{shape, a, b, c, options};
+  Job job{shape, a, b, c, options};
   if (shape.m == 0 || shape.n == 0) {
     return;
   }
@@ -407,6 +418,9 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
   const size_t panel = dots ? kDotLine : HWY_DYNAMIC_DISPATCH(panel_columns)();
   const Grid grid = choose_grid(shape, threads.count(), panel);
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
+  if (dots && HWY_DYNAMIC_DISPATCH(make_integers)(job, static_cast<float*>(scratch))) {
+    job.integers = static_cast<float*>(scratch);
+  }
   threads.parallel_for(grid.rows * grid.columns, [&](size_t task, size_t thread) {
     multiply(job, grid, task, static_cast<float*>(scratch) + thread * floats, panel);
   });

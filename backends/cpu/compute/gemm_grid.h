@@ -12,6 +12,8 @@ namespace bowline::cpu {
 inline constexpr size_t kSerialWork = 100'000;
 // Rows of a part that are worth packing B again.
 inline constexpr size_t kPartRows = 512;
+// Multiply-adds of a part of one row, which are worth the claim of a part.
+inline constexpr size_t kPartOfRow = 200'000;
 // Up to this many rows, packing B costs more than it saves.
 inline constexpr size_t kFewRows = 6;
 // Columns that dot products are cut by: a line of C, which one thread writes whole.
@@ -65,6 +67,10 @@ inline Grid choose_grid(const GemmShape& s, size_t threads, size_t panel) {
   // Smaller parts for large products: a thread that loses its core for a while then delays less.
   while (threads > 1 && s.m / best.rows >= 2 * kPartRows && best.rows < 4 * threads) {
     best.rows *= 2;
+  }
+  while (threads > 1 && s.m == 1 && s.n * s.k / best.columns >= 2 * kPartOfRow &&
+         best.columns < 16 * threads && 2 * best.columns <= panels) {
+    best.columns *= 2;
   }
   return best;
 }

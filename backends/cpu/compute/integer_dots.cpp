@@ -17,10 +17,15 @@ Order order_of(const CodeLayout& l) {
   return l.bits == 8 ? Order::bytes : l.half == 0 ? Order::pairs : Order::halves;
 }
 
+// Blocks that have a scale begin with it, or scales lie one behind the other.
 bool has_blocks(const CodeLayout& l) {
   const bool by_row = l.bits == 8 && l.block >= l.columns;
   const bool halves = l.half == 0 || l.half == kBlock / 2;
-  return l.columns % kBlock == 0 && (by_row || (l.block == kBlock && (l.bits == 8 || halves)));
+  const bool with_scales = size_of(l.scale_type) == 2 && l.scale_block == l.block_bytes &&
+                           l.block_bytes == kBlock * l.bits / 8 + 2;
+  const bool scales = with_scales || l.scale_block == size_of(l.scale_type);
+  return l.columns % kBlock == 0 &&
+         (by_row || (l.block == kBlock && scales && (l.bits == 8 || halves)));
 }
 
 }  // namespace
@@ -59,51 +64,61 @@ struct OfBf16 {
 constexpr int kMostDigits = 3;
 
 // Bytes that are fetched ahead, by lines: four blocks of 4 bits are one, of 8 bits two.
-constexpr size_t kAhead = 4096;
+constexpr size_t kAhead = 12288;
 constexpr size_t kLine = 64;
 
-// 32 elements of a, in the order of the codes.
-struct alignas(32) Block {
-  int8_t digits[kMostDigits][kBlock];  // the highest first
-  // Sums over four numbers, in the upper half times upper_of(); times the zero of the codes unless every block has its own.
-  int32_t start[kBlock / 4];
-  float unit;  // what 1 stands for
+// 32 elements of a, in the order of the codes: the highest digits first, each with its start. A start is sums over four digits, in the upper
+// half times upper_of(); times the zero of the codes unless every block has its own.
+struct alignas(64) Block {
+  int8_t digits[kMostDigits][kBlock];
+  int8_t unused[kBlock];
+  int32_t start[kMostDigits][kBlock / 4];
+  int32_t unused_start[kBlock / 4];
 };
 
-constexpr size_t floats_of_blocks(size_t blocks) { return blocks * sizeof(Block) / sizeof(float); }
+// A row: what 1 stands for in each block, in whole chunks, then the blocks.
+constexpr size_t kChunk = 8;
+constexpr size_t floats_of_units(size_t blocks) {
+  constexpr size_t kAligned = alignof(Block) / sizeof(float);
+  static_assert(kAligned % kChunk == 0);
+  return (blocks + kAligned - 1) / kAligned * kAligned;
+}
+struct IntegerRow {
+  const float* units;
+  const Block* blocks;
 
-// Codes of 4 bits in the upper half of a register stay where they lie in their bytes: they, and sums over them, count 16 times.
-constexpr int upper_of(const CodeLayout& l) { return l.bits == 4 ? 16 : 1; }
-
-// What is added to a code so that it is unsigned.
-constexpr int offset_of(const CodeLayout& l) { return l.bits == 8 ? 128 : 0; }
-
-// A block in registers.
-struct LoadedBlock {
-  __m256i digits[kMostDigits];
-  __m256i start;
-  __m256 unit;
+  IntegerRow(const float* row, size_t count)
+      : units(row), blocks(reinterpret_cast<const Block*>(row + floats_of_units(count))) {}
 };
 
-BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
-  const auto* const digits = reinterpret_cast<const __m256i*>(b.digits);
-  return {{_mm256_load_si256(digits), _mm256_load_si256(digits + 1), _mm256_load_si256(digits + 2)},
-          _mm256_load_si256(reinterpret_cast<const __m256i*>(b.start)),
-          _mm256_set1_ps(b.unit)};
+constexpr size_t floats_of_blocks(size_t blocks) {
+  return floats_of_units(blocks) + blocks * sizeof(Block) / sizeof(float);
 }
 
-// The sums of four products of `codes` with the numbers of a block, from `start` on.
+// Codes of 4 bits in the upper half of a register stay where they lie in their bytes: they, and sums over them, count 16 times.
+constexpr int upper_of(Order order) { return order == Order::bytes ? 1 : 16; }
+
+// What is added to a code so that it is unsigned.
+constexpr int offset_of(Order order) { return order == Order::bytes ? 128 : 0; }
+
+// A block in registers: two digits are the halves of one.
+struct LoadedBlock {
+  __m512i digits;
+  __m512i start;
+  __m256i third;
+  __m256i third_start;
+};
+
 template <class Of>
-BOWLINE_VNNI inline __m256i dot_of_block(__m256i codes, const __m256i* digits, __m256i start) {
-  // Apart from each other, so that none waits for another one.
-  const __m256i zero = _mm256_setzero_si256();
-  __m256i sum = _mm256_slli_epi32(_mm256_dpbusd_epi32(zero, codes, digits[0]),
-                                  (Of::kDigits - 1) * Of::kDigitBits);
+BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
+  LoadedBlock out;
+  out.digits = _mm512_load_si512(b.digits);
+  out.start = _mm512_load_si512(b.start);
   if constexpr (Of::kDigits == 3) {
-    sum = _mm256_add_epi32(
-        sum, _mm256_slli_epi32(_mm256_dpbusd_epi32(zero, codes, digits[1]), Of::kDigitBits));
+    out.third = _mm256_load_si256(reinterpret_cast<const __m256i*>(b.digits[2]));
+    out.third_start = _mm256_load_si256(reinterpret_cast<const __m256i*>(b.start[2]));
   }
-  return _mm256_add_epi32(sum, _mm256_dpbusd_epi32(start, codes, digits[Of::kDigits - 1]));
+  return out;
 }
 
 // The 32 numbers of a block, even ones first where codes are pairs.
@@ -150,7 +165,8 @@ BOWLINE_VNNI inline __m256i in_halves(int low, int high) {
 }
 
 template <class Of>
-BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper, Block& out) {
+BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper, Block& out,
+                             float& unit) {
   __m512 first, second;
   load_block(order, a, first, second);
   const int32_t largest = largest_bits(first, second);
@@ -168,113 +184,262 @@ BOWLINE_VNNI bool make_block(Order order, const float* a, int factor, int upper,
   }
   // What is left is 64 at most, more than a digit of seven bits with a sign: it takes the eight bits of a byte.
   store_digits(_mm512_cvtepi32_epi8(low), _mm512_cvtepi32_epi8(high), out.digits[0]);
-  const __m256i sums =
-      dot_of_block<Of>(_mm256_set1_epi8(1), load(out).digits, _mm256_setzero_si256());
-  _mm256_store_si256(reinterpret_cast<__m256i*>(out.start),
-                     _mm256_mullo_epi32(sums, in_halves(factor, factor * upper)));
-  out.unit = std::bit_cast<float>((exponent - Of::kNumberBits + 127) << 23);
+  const __m256i times = in_halves(factor, factor * upper);
+  for (int i = 0; i < Of::kDigits; ++i) {
+    const __m256i digits = _mm256_load_si256(reinterpret_cast<const __m256i*>(out.digits[i]));
+    const __m256i sums = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), digits);
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out.start[i]), _mm256_mullo_epi32(sums, times));
+  }
+  unit = std::bit_cast<float>((exponent - Of::kNumberBits + 127) << 23);
   return true;
 }
 
+// In both halves.
 template <Order kOrder>
-BOWLINE_VNNI inline __m256i load_codes(const std::byte* from) {
+BOWLINE_VNNI inline __m512i load_codes(const std::byte* from) {
   if constexpr (kOrder == Order::bytes) {
-    const __m256i signs = _mm256_set1_epi8(static_cast<char>(0x80));
-    return _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)), signs);
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    return _mm512_xor_si512(_mm512_broadcast_i64x4(codes),
+                            _mm512_set1_epi8(static_cast<char>(0x80)));
   } else {
-    // The low nibbles in one half and the high ones in the other.
-    const __m256i bytes =
-        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    return _mm256_and_si256(bytes, in_halves(0x0F0F0F0F, static_cast<int>(0xF0F0F0F0u)));
+    // The low nibbles in one half of a half and the high ones in the other.
+    const __m512i bytes =
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    const __m256i nibbles = in_halves(0x0F0F0F0F, static_cast<int>(0xF0F0F0F0u));
+    return _mm512_and_si512(bytes, _mm512_broadcast_i64x4(nibbles));
   }
 }
 
-// In every lane.
 template <DType kType>
-BOWLINE_VNNI inline __m256 load_scale(const std::byte* from) {
+BOWLINE_VNNI inline float load_scale(const std::byte* from) {
   if constexpr (kType == DType::f32) {
     float scale;
     std::memcpy(&scale, from, sizeof(scale));
-    return _mm256_set1_ps(scale);
+    return scale;
   } else {
-    int16_t bits;
+    uint16_t bits;
     std::memcpy(&bits, from, sizeof(bits));
-    if constexpr (kType == DType::f16) {
-      return _mm256_cvtph_ps(_mm_set1_epi16(bits));
-    } else {
-      return _mm256_castsi256_ps(
-          _mm256_set1_epi32(static_cast<int32_t>(uint32_t{static_cast<uint16_t>(bits)} << 16)));
-    }
+    return kType == DType::f16 ? _cvtsh_ss(bits)
+                               : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
 }
 
-// sums[j] += the lanes of v[j], those of neighbours first.
-BOWLINE_VNNI inline void add_lanes(const __m256* v, float* sums) {
-  const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
-  const __m128 sum = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
-  _mm_storeu_ps(sums, _mm_add_ps(_mm_loadu_ps(sums), sum));
+// The bytes of a block that begins with its scale.
+constexpr size_t with_scale(Order order) {
+  return sizeof(uint16_t) + (order == Order::bytes ? kBlock : kBlock / 2);
 }
 
-// sum + the products with block i of the row, codes less their zeros. By row: without the one scale for all.
-template <class Of, Order kOrder, DType kScale, bool kByRow, bool kZeros>
-BOWLINE_VNNI inline __m256 add_block(const Codes& row, size_t i, const LoadedBlock& b, __m256 sum) {
-  const CodeLayout& l = row.layout;
-  __m256i start = b.start;
-  if constexpr (kZeros) {
-    const int zero = static_cast<int8_t>(row.zeros[kByRow ? 0 : i * l.zero_block]);
-    start = _mm256_mullo_epi32(start, _mm256_set1_epi32(-zero - offset_of(l)));
-  }
-  const __m256i codes = load_codes<kOrder>(row.codes + i * (kByRow ? kBlock : l.block_bytes));
-  const __m256 numbers = _mm256_cvtepi32_ps(dot_of_block<Of>(codes, b.digits, start));
-  if constexpr (kByRow) {
-    return _mm256_fmadd_ps(numbers, b.unit, sum);
+// Of a chunk of such blocks: words out of two vectors of them, which end where the last block does or before.
+template <Order kOrder>
+BOWLINE_VNNI inline __m128i load_scales_of_blocks(const std::byte* from) {
+  constexpr auto at = [](size_t i) {
+    return static_cast<int16_t>(i * with_scale(kOrder) / sizeof(uint16_t) % 64);
+  };
+  const __m512i words = _mm512_castsi128_si512(
+      _mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)));
+  const auto* const v = reinterpret_cast<const __m512i*>(from);
+  const __m128i low = _mm512_castsi512_si128(
+      _mm512_permutex2var_epi16(_mm512_loadu_si512(v), words, _mm512_loadu_si512(v + 1)));
+  if constexpr (kOrder != Order::bytes) {
+    return low;
   } else {
-    const __m256 scale = load_scale<kScale>(row.scales + i * l.scale_block);
-    return _mm256_fmadd_ps(numbers, _mm256_mul_ps(scale, b.unit), sum);
+    const __m128i high = _mm512_castsi512_si128(
+        _mm512_permutex2var_epi16(_mm512_loadu_si512(v + 2), words, _mm512_loadu_si512(v + 3)));
+    return _mm_mask_blend_epi16(0xF0, low, high);
   }
 }
+
+// Of a chunk, each at the begin of its block or one behind the other.
+template <DType kType, Order kOrder>
+BOWLINE_VNNI inline __m256 load_scales(const std::byte* from, size_t stride) {
+  if constexpr (kType == DType::f32) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(from));
+  } else {
+    const __m128i halves = stride == sizeof(uint16_t)
+                               ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))
+                               : load_scales_of_blocks<kOrder>(from);
+    return kType == DType::f16
+               ? _mm256_cvtph_ps(halves)
+               : _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
+  }
+}
+
+// Codes of a kind, their strides in registers.
+template <Order kOrder, DType kScale, bool kByRow, bool kZeros>
+struct Kind {
+  static constexpr Order order = kOrder;
+  static constexpr DType scale = kScale;
+  static constexpr bool by_row = kByRow;  // one scale for a row
+  static constexpr bool zeros = kZeros;
+
+  explicit Kind(const CodeLayout& l)
+      : block_bytes(kByRow ? kBlock : l.block_bytes),
+        scale_block(l.scale_block),
+        zero_block(kByRow ? 0 : l.zero_block) {}
+  size_t block_bytes;
+  size_t scale_block;
+  size_t zero_block;
+};
+
+// What the sums of `count` blocks of a row are multiplied with, from block `first` on.
+template <class Kind>
+BOWLINE_VNNI inline void load_factors(const Kind& kind, const CodeRow& row, size_t first,
+                                      size_t count, const float* units, float* factors) {
+  const size_t stride = kind.scale_block;
+  const std::byte* const scales = row.scales + first * stride;
+  if (count < kChunk) {
+    for (size_t i = 0; i < count; ++i) {
+      factors[i] = units[first + i] * load_scale<Kind::scale>(scales + i * stride);
+    }
+    return;
+  }
+  for (size_t i = 0; i < count; i += kChunk) {
+    // The last chunk begins among those of the one before.
+    const size_t at = std::min(i, count - kChunk);
+    const __m256 some = load_scales<Kind::scale, Kind::order>(scales + at * stride, stride);
+    _mm256_storeu_ps(factors + at, _mm256_mul_ps(_mm256_loadu_ps(units + first + at), some));
+  }
+}
+
+// Sums over the digits of a row, each of its own: what they count is multiplied in at the end.
+struct DigitSums {
+  __m512 two;
+  __m256 third;
+};
+
+// += factor times the products with block i of the row, codes less their zeros.
+template <class Of, class Kind>
+BOWLINE_VNNI inline void add_block(const Kind& kind, const CodeRow& row, size_t i,
+                                   const LoadedBlock& b, float factor, DigitSums& sums) {
+  __m512i start = b.start;
+  __m256i third_start = b.third_start;
+  if constexpr (Kind::zeros) {
+    const int zero = static_cast<int8_t>(row.zeros[i * kind.zero_block]);
+    const int times = -zero - offset_of(Kind::order);
+    start = _mm512_mullo_epi32(start, _mm512_set1_epi32(times));
+    third_start = _mm256_mullo_epi32(third_start, _mm256_set1_epi32(times));
+  }
+  const __m512i codes = load_codes<Kind::order>(row.codes + i * kind.block_bytes);
+  sums.two = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_dpbusd_epi32(start, codes, b.digits)),
+                             _mm512_set1_ps(factor), sums.two);
+  if constexpr (Of::kDigits == 3) {
+    const __m256i dot = _mm256_dpbusd_epi32(third_start, _mm512_castsi512_si256(codes), b.third);
+    sums.third = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(factor), sums.third);
+  }
+}
+
+BOWLINE_VNNI inline __m512 sums_of_pairs(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+}
+
+// The sum of the lanes of each of four vectors.
+BOWLINE_VNNI inline __m128 sums_of_lanes(const __m512* v) {
+  const __m512d low = _mm512_castps_pd(sums_of_pairs(v[0], v[1]));
+  const __m512d high = _mm512_castps_pd(sums_of_pairs(v[2], v[3]));
+  const __m512 fours = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(low, high)),
+                                     _mm512_castpd_ps(_mm512_unpackhi_pd(low, high)));
+  const __m256 eights =
+      _mm256_add_ps(_mm512_castps512_ps256(fours), _mm512_extractf32x8_ps(fours, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(eights), _mm256_extractf128_ps(eights, 1));
+}
+
+// What a lane of the sums over digits counts, of two digits or of the third, the lowest, whose upper lanes have nothing.
+BOWLINE_VNNI inline __m512 values_of_lanes(Order order, int first, int second) {
+  const __m512i digits = _mm512_inserti64x4(_mm512_set1_epi32(second), _mm256_set1_epi32(first), 0);
+  const float upper = 1 / static_cast<float>(upper_of(order));
+  return _mm512_mul_ps(_mm512_cvtepi32_ps(digits), _mm512_broadcast_f32x8(_mm256_setr_ps(
+                                                       1, 1, 1, 1, upper, upper, upper, upper)));
+}
+
+// Blocks whose factors are found together.
+constexpr size_t kSome = 64;
 
 // Four rows share what is loaded of a block. Where they lie one behind the other, memory is fetched in that order: the processor does not
 // see the one stream in four.
-template <class Of, Order kOrder, DType kScale, bool kByRow, bool kZeros>
-BOWLINE_VNNI void dots_of_rows(const Codes& codes, const size_t* rows, const Block* blocks,
-                               float* sums) {
-  constexpr auto add = add_block<Of, kOrder, kScale, kByRow, kZeros>;
-  const CodeLayout& l = codes.layout;
-  const size_t bytes = kRows * (kByRow ? kBlock : l.block_bytes);
-  const Codes row[kRows] = {codes.from_row(rows[0]), codes.from_row(rows[1]),
-                            codes.from_row(rows[2]), codes.from_row(rows[3])};
-  __m256 sum[kRows] = {};
-  for (size_t i = 0; i < l.columns / kBlock; ++i) {
-    _mm_prefetch(row[0].codes + i * bytes + kAhead, _MM_HINT_T0);
-    if constexpr (kOrder == Order::bytes) {
-      _mm_prefetch(row[0].codes + i * bytes + kAhead + kLine, _MM_HINT_T0);
+template <class Of, class Kind>
+BOWLINE_VNNI inline __m128 dots_of_blocks(const Kind& kind, const CodeRow* row, const IntegerRow& a,
+                                          size_t first, size_t count, size_t ahead,
+                                          const float (*factors)[kSome]) {
+  const size_t bytes = kRows * kind.block_bytes;
+  DigitSums digits[kRows] = {};
+  for (size_t k = 0; k < count; ++k) {
+    const size_t i = first + k;
+    _mm_prefetch(row[0].codes + i * bytes + ahead, _MM_HINT_T0);
+    if constexpr (Kind::order == Order::bytes) {
+      _mm_prefetch(row[0].codes + i * bytes + ahead + kLine, _MM_HINT_T0);
     }
-    const LoadedBlock block = load(blocks[i]);
-    sum[0] = add(row[0], i, block, sum[0]);
-    sum[1] = add(row[1], i, block, sum[1]);
-    sum[2] = add(row[2], i, block, sum[2]);
-    sum[3] = add(row[3], i, block, sum[3]);
+    const LoadedBlock block = load<Of>(a.blocks[i]);
+    // By row: without the one scale for all.
+    const auto factor = [&](size_t j) { return Kind::by_row ? a.units[i] : factors[j][k]; };
+    add_block<Of>(kind, row[0], i, block, factor(0), digits[0]);
+    add_block<Of>(kind, row[1], i, block, factor(1), digits[1]);
+    add_block<Of>(kind, row[2], i, block, factor(2), digits[2]);
+    add_block<Of>(kind, row[3], i, block, factor(3), digits[3]);
   }
-  const float upper = 1 / static_cast<float>(upper_of(l));
-  const __m256 halves = _mm256_setr_ps(1, 1, 1, 1, upper, upper, upper, upper);
+  const __m512 values = values_of_lanes(Kind::order, 1 << (Of::kDigits - 1) * Of::kDigitBits,
+                                        1 << (Of::kDigits - 2) * Of::kDigitBits);
+  const __m512 third_values = values_of_lanes(Kind::order, 1, 0);
+  __m512 lanes[kRows];
   for (size_t j = 0; j < kRows; ++j) {
-    sum[j] = _mm256_mul_ps(sum[j], halves);
-    if constexpr (kByRow) {
-      sum[j] = _mm256_mul_ps(sum[j], load_scale<kScale>(row[j].scales));
+    lanes[j] = _mm512_mul_ps(digits[j].two, values);
+    if constexpr (Of::kDigits == 3) {
+      lanes[j] = _mm512_fmadd_ps(_mm512_zextps256_ps512(digits[j].third), third_values, lanes[j]);
     }
   }
-  add_lanes(sum, sums);
+  return sums_of_lanes(lanes);
 }
 
-using DotsOfRows = void (*)(const Codes& codes, const size_t* rows, const Block* blocks,
-                            float* sums);
+// In steps of some blocks of four rows. The factors of a step are found a step ahead, beyond the last one in vain: a load that is narrower
+// than the store which it reads waits until that is in the cache.
+template <class Of, class Kind>
+BOWLINE_VNNI void dots_of_rows(const Codes& codes, size_t first, size_t count, const IntegerRow& a,
+                               float* out) {
+  const CodeLayout& l = codes.layout;
+  const Kind kind(l);
+  const size_t blocks = l.columns / kBlock;
+  const size_t longest = std::min(kSome, blocks);
+  const size_t ahead =
+      Kind::by_row ? kAhead : std::max(kAhead, 2 * kRows * longest * kind.block_bytes);
+  // Beyond the last row: again.
+  const auto row_at = [&](size_t n) { return codes.row(first + std::min(n, count - 1)); };
+  alignas(64) float factors[2][kRows][kSome];
+  const auto find_factors = [&](size_t n, size_t block, float(*to)[kSome]) BOWLINE_VNNI {
+    for (size_t j = 0; j < kRows; ++j) {
+      load_factors(kind, row_at(n + j), block, std::min(kSome, blocks - block), a.units, to[j]);
+    }
+  };
+  if constexpr (!Kind::by_row) {
+    find_factors(0, 0, factors[0]);
+  }
+  size_t now = 0;
+  for (size_t n = 0; n < count; n += kRows) {
+    const CodeRow row[kRows] = {row_at(n), row_at(n + 1), row_at(n + 2), row_at(n + 3)};
+    __m128 sums = _mm_setzero_ps();
+    for (size_t block = 0; block < blocks; block += kSome, now ^= 1) {
+      if constexpr (!Kind::by_row) {
+        const bool ends = block + kSome >= blocks;
+        find_factors(ends ? n + kRows : n, ends ? 0 : block + kSome, factors[now ^ 1]);
+      }
+      sums =
+          _mm_add_ps(sums, dots_of_blocks<Of>(kind, row, a, block, std::min(kSome, blocks - block),
+                                              ahead, factors[now]));
+    }
+    alignas(16) float four[kRows];
+    _mm_store_ps(four, sums);
+    for (size_t j = 0; j < std::min(kRows, count - n); ++j) {
+      out[n + j] = Kind::by_row ? four[j] * load_scale<Kind::scale>(row[j].scales) : four[j];
+    }
+  }
+}
+
+using DotsOfRows = void (*)(const Codes& codes, size_t first, size_t count, const IntegerRow& a,
+                            float* out);
 
 template <class Of, Order kOrder, bool kByRow, bool kZeros>
 DotsOfRows by_scale(const CodeLayout& l) {
-  return l.scale_type == DType::f16    ? dots_of_rows<Of, kOrder, DType::f16, kByRow, kZeros>
-         : l.scale_type == DType::bf16 ? dots_of_rows<Of, kOrder, DType::bf16, kByRow, kZeros>
-                                       : dots_of_rows<Of, kOrder, DType::f32, kByRow, kZeros>;
+  return l.scale_type == DType::f16    ? dots_of_rows<Of, Kind<kOrder, DType::f16, kByRow, kZeros>>
+         : l.scale_type == DType::bf16 ? dots_of_rows<Of, Kind<kOrder, DType::bf16, kByRow, kZeros>>
+                                       : dots_of_rows<Of, Kind<kOrder, DType::f32, kByRow, kZeros>>;
 }
 
 template <class Of, Order kOrder, bool kByRow = false>
@@ -310,11 +475,12 @@ bool has_integer_dots(const CodeLayout& layout) {
 
 bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float* row) {
   const Order order = order_of(layout);
-  const int factor = layout.zero_points ? 1 : -layout.zero - offset_of(layout);
+  const int factor = layout.zero_points ? 1 : -layout.zero - offset_of(order);
   const auto make = of == IntegersOf::bf16 ? make_block<OfBf16> : make_block<OfF32>;
-  auto* const blocks = reinterpret_cast<Block*>(row);
-  for (size_t i = 0; i < layout.columns / kBlock; ++i) {
-    if (!make(order, a + i * kBlock, factor, upper_of(layout), blocks[i])) {
+  const size_t blocks = layout.columns / kBlock;
+  auto* const to = reinterpret_cast<Block*>(row + floats_of_units(blocks));
+  for (size_t i = 0; i < blocks; ++i) {
+    if (!make(order, a + i * kBlock, factor, upper_of(order), to[i], row[i])) {
       return false;
     }
   }
@@ -322,8 +488,9 @@ bool to_integers(const CodeLayout& layout, IntegersOf of, const float* a, float*
 }
 
 template <class Of>
-void integer_dots_of(const Codes& codes, const size_t* rows, const float* row, float* sums) {
-  dots_for<Of>(codes.layout)(codes, rows, reinterpret_cast<const Block*>(row), sums);
+void integer_dots_of(const Codes& codes, size_t first, size_t count, const float* row, float* out) {
+  const IntegerRow a(row, codes.layout.columns / kBlock);
+  dots_for<Of>(codes.layout)(codes, first, count, a, out);
 }
 
 IntegerDots integer_dots(IntegersOf of) {
