@@ -31,6 +31,10 @@ namespace {
 
 // Queries and keys of a block; the blocks of keys decide the order of the sums.
 constexpr size_t kBlock = 64;
+// Keys of a piece of the only query of a head: pieces are summed apart from each other, then with one another.
+constexpr size_t kPiece = 2 * kBlock;
+// Queries that share keys and values in registers.
+constexpr size_t kTogether = 4;
 
 template <class T>
 struct ForwardJob {
@@ -95,6 +99,18 @@ size_t first_key(const AttentionShape& s, size_t i) {
   return s.window == 0 || end <= hidden ? 0 : end - hidden;
 }
 
+// What a query sums over the keys of a piece: the maximum, the sum of e^(score - maximum), and that times v [dim].
+constexpr size_t sums_floats(size_t dim) { return dim + 2; }
+constexpr size_t pieces_of(size_t keys) {
+  return std::max<size_t>(1, (keys + kPiece - 1) / kPiece);
+}
+
+// One query of each head, which sees the same keys in all: in pieces of these.
+bool is_row(const AttentionShape& s) { return s.queries == 1 && !s.mask.any(); }
+size_t row_floats_of_pieces(const AttentionShape& s) {
+  return s.mask.any() ? 0 : s.batch * s.heads * pieces_of(s.keys) * sums_floats(s.dim);
+}
+
 // The first query that sees key j, at most `queries`.
 size_t first_query(const AttentionShape& s, size_t j) {
   if (!s.causal || j + s.queries <= s.keys) {
@@ -136,6 +152,10 @@ template <class T>
 struct AttentionBlocks {
   void (*forward)(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                   float* scratch);
+  // The heads that share a head of keys; `sums` is where those of the first of them begin, `sums_head` floats from one to the next.
+  void (*piece)(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first, size_t end,
+                float* sums, size_t sums_head, float* scratch);
+  void (*finish)(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums);
   void (*backward)(const AttentionShape& s, const AttentionBackward<T>& x, const BackwardTask& task,
                    float* scratch);
 };
@@ -369,25 +389,40 @@ void store_rows(const float* xt, size_t rows, size_t dim, T* out, size_t out_row
   }
 }
 
-// p[j] = q . row j of x, for whole fours of rows: behind the last row it again.
-template <class T>
-void dots_of_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT x,
-                  size_t row, float* HWY_RESTRICT p) {
+// Rows that are fetched ahead: they are far from each other, and a processor looks no further than a page.
+constexpr size_t kRowsAhead = 32;
+
+// p [kQueries][kBlock] = q [kQueries][dim] . rows of x, for whole fours of rows: behind the last row it again.
+template <size_t kQueries, class T>
+void dots_with_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const T* HWY_RESTRICT x,
+                    size_t row, float* HWY_RESTRICT p) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   for (size_t j = 0; j < rows; j += kDotColumns) {
     const T* four[kDotColumns];
-    FloatVector sum[kDotColumns];
+    FloatVector sum[kQueries][kDotColumns];
     HWY_UNROLL(4)
     for (size_t c = 0; c < kDotColumns; ++c) {
       four[c] = x + HWY_MIN(j + c, rows - 1) * row;
-      sum[c] = hn::Zero(d);
+      HWY_UNROLL(4)
+      for (size_t n = 0; n < kQueries; ++n) {
+        sum[n][c] = hn::Zero(d);
+      }
     }
     const auto add = [&](size_t i, auto part) HWY_ATTR {
-      const FloatVector of_q = part.load(q + i);
+      FloatVector of_q[kQueries];
+      HWY_UNROLL(4)
+      for (size_t n = 0; n < kQueries; ++n) {
+        of_q[n] = part.load(q + n * dim + i);
+      }
       HWY_UNROLL(4)
       for (size_t c = 0; c < kDotColumns; ++c) {
-        sum[c] = hn::MulAdd(of_q, part.load(four[c] + i), sum[c]);
+        hwy::Prefetch(four[c] + kRowsAhead * row + i);
+        const FloatVector of_x = part.load(four[c] + i);
+        HWY_UNROLL(4)
+        for (size_t n = 0; n < kQueries; ++n) {
+          sum[n][c] = hn::MulAdd(of_q[n], of_x, sum[n][c]);
+        }
       }
     };
     size_t i = 0;
@@ -397,47 +432,70 @@ void dots_of_rows(size_t rows, size_t dim, const float* HWY_RESTRICT q, const T*
     if (i < dim) {
       add(i, PartialVector(dim - i));
     }
-    std::fill_n(p + j, kDotColumns, 0.0f);
-    sums_of_lanes(sum, p + j);
+    HWY_UNROLL(4)
+    for (size_t n = 0; n < kQueries; ++n) {
+      std::fill_n(p + n * kBlock + j, kDotColumns, 0.0f);
+      sums_of_lanes(sum[n], p + n * kBlock + j);
+    }
   }
 }
 
-// out = correction * out + sum of p[j] * row j, four vectors of channels at a time.
-template <class T>
-void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
-                       const T* HWY_RESTRICT x, size_t row, float correction,
-                       float* HWY_RESTRICT out) {
-  constexpr size_t kTogether = 4;
+// Channels [i, i + kVectors vectors) of: out [n] = correction [n] * out [n] + sum of p [n][j] * row j.
+template <size_t kQueries, size_t kVectors, class T, class Part>
+HWY_INLINE void add_weighted_channels(size_t rows, const float* HWY_RESTRICT p,
+                                      const T* HWY_RESTRICT x, size_t row,
+                                      const float* HWY_RESTRICT correction, float* HWY_RESTRICT out,
+                                      size_t out_row, Part part) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
-  const FloatVector factor = hn::Set(d, correction);
-  size_t i = 0;
-  for (; i + kTogether * lanes <= dim; i += kTogether * lanes) {
-    const WholeVector whole;
-    FloatVector sum[kTogether];
+  FloatVector sum[kQueries][kVectors];
+  HWY_UNROLL(4)
+  for (size_t n = 0; n < kQueries; ++n) {
     HWY_UNROLL(4)
-    for (size_t c = 0; c < kTogether; ++c) {
-      sum[c] = hn::Mul(factor, whole.load(out + i + c * lanes));
-    }
-    for (size_t j = 0; j < rows; ++j) {
-      const FloatVector weight = hn::Set(d, p[j]);
-      HWY_UNROLL(4)
-      for (size_t c = 0; c < kTogether; ++c) {
-        sum[c] = hn::MulAdd(weight, whole.load(x + j * row + i + c * lanes), sum[c]);
-      }
-    }
-    HWY_UNROLL(4)
-    for (size_t c = 0; c < kTogether; ++c) {
-      whole.store(sum[c], out + i + c * lanes);
+    for (size_t c = 0; c < kVectors; ++c) {
+      sum[n][c] = hn::Mul(hn::Set(d, correction[n]), part.load(out + n * out_row + c * lanes));
     }
   }
-  const T* const rest = x + i;
-  for_vectors(dim - i, [=, to = out + i](size_t c, auto part) HWY_ATTR {
-    FloatVector sum = hn::Mul(factor, part.load(to + c));
-    for (size_t j = 0; j < rows; ++j) {
-      sum = hn::MulAdd(hn::Set(d, p[j]), part.load(rest + j * row + c), sum);
+  for (size_t j = 0; j < rows; ++j, x += row) {
+    FloatVector of_x[kVectors];
+    HWY_UNROLL(4)
+    for (size_t c = 0; c < kVectors; ++c) {
+      hwy::Prefetch(x + kRowsAhead * row + c * lanes);
+      of_x[c] = part.load(x + c * lanes);
     }
-    part.store(sum, to + c);
+    HWY_UNROLL(4)
+    for (size_t n = 0; n < kQueries; ++n) {
+      const FloatVector weight = hn::Set(d, p[n * kBlock + j]);
+      HWY_UNROLL(4)
+      for (size_t c = 0; c < kVectors; ++c) {
+        sum[n][c] = hn::MulAdd(weight, of_x[c], sum[n][c]);
+      }
+    }
+  }
+  HWY_UNROLL(4)
+  for (size_t n = 0; n < kQueries; ++n) {
+    HWY_UNROLL(4)
+    for (size_t c = 0; c < kVectors; ++c) {
+      part.store(sum[n][c], out + n * out_row + c * lanes);
+    }
+  }
+}
+
+// out [kQueries] rows of `out_row` = correction [kQueries] * out + p [kQueries][kBlock] x rows of x.
+template <size_t kQueries, class T>
+void add_weighted_rows(size_t rows, size_t dim, const float* HWY_RESTRICT p,
+                       const T* HWY_RESTRICT x, size_t row, const float* HWY_RESTRICT correction,
+                       float* HWY_RESTRICT out, size_t out_row) {
+  constexpr size_t kVectors = 4;
+  const size_t lanes = hn::Lanes(FloatTag());
+  size_t i = 0;
+  for (; i + kVectors * lanes <= dim; i += kVectors * lanes) {
+    add_weighted_channels<kQueries, kVectors>(rows, p, x + i, row, correction, out + i, out_row,
+                                              WholeVector{});
+  }
+  for_vectors(dim - i, [=](size_t c, auto part) HWY_ATTR {
+    add_weighted_channels<kQueries, 1>(rows, p, x + i + c, row, correction, out + i + c, out_row,
+                                       part);
   });
 }
 
@@ -449,18 +507,60 @@ void cap_row(size_t keys, float softcap, float* p) {
   });
 }
 
-// The only query of a head, without a mask: vectors lie along the channels, so that no lane is empty and keys and values are read where
-// they lie; codes are decoded a block at a time.
-template <bool kCodes, class T>
-void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* scratch) {
+// The scores p of a block of keys become e^(score - maximum); `sums` is brought in line, but for v. Returns what that is multiplied with.
+float softmax_row(const AttentionShape& s, size_t keys, float* p, float* sums) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const FloatTag d;
+  if (s.softcap != 0) {
+    cap_row(keys, s.softcap, p);
+  }
+  float& max = sums[0];
+  FloatVector most = hn::Set(d, max);
+  for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
+    most = hn::Max(part.or_else(part.load(p + j), hn::Set(d, kLowest)), most);
+  });
+  const float new_max = hn::GetLane(hn::MaxOfLanes(d, most));
+  const FloatVector base = hn::Set(d, new_max == kLowest ? 0.0f : new_max);
+  const float total = sum_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
+    const FloatVector e = exp_below_zero(d, hn::Sub(part.load(p + j), base));
+    part.store(e, p + j);
+    return e;
+  });
+  const float correction = hn::GetLane(exp_below_zero(d, hn::Sub(hn::Set(d, max), base)));
+  sums[1] = sums[1] * correction + total;
+  max = new_max;
+  return correction;
+}
+
+// Keys [first, end) and the only query of each head that shares them: vectors lie along the channels, so that no lane is empty and keys and
+// values are read where they lie, once for some queries; codes are decoded a block at a time.
+template <size_t kQueries, class T, class R>
+void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, const R& v,
+              size_t keys, float* sums, size_t sums_head, float* scratch) {
   const AttentionShape& s = job.shape;
-  const size_t kv_head = head / (s.heads / s.kv_heads);
   float* const q = scratch;
-  float* const out = q + s.dim;
-  float* const p = out + s.dim;
-  float* const k_rows = p + kBlock;
+  float* const p = q + kTogether * s.dim;
+  float correction[kQueries];
+  const FloatVector scale = hn::Set(FloatTag(), s.scale);
+  for (size_t n = 0; n < kQueries; ++n) {
+    const T* const from = at(job.q, batch, head + n, 0);
+    float* const to = q + n * s.dim;
+    for_vectors(s.dim, [=](size_t i, auto part)
+                           HWY_ATTR { part.store(hn::Mul(part.load(from + i), scale), to + i); });
+  }
+  dots_with_rows<kQueries>(keys, s.dim, q, k.data, k.row, p);
+  for (size_t n = 0; n < kQueries; ++n) {
+    correction[n] = softmax_row(s, keys, p + n * kBlock, sums + n * sums_head);
+  }
+  add_weighted_rows<kQueries>(keys, s.dim, p, v.data, v.row, correction, sums + 2, sums_head);
+}
+
+template <bool kCodes, class T>
+void attention_piece_of(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first,
+                        size_t end, float* sums, size_t sums_head, float* scratch) {
+  const AttentionShape& s = job.shape;
+  const size_t group = s.heads / s.kv_heads;
+  float* const k_rows = scratch + kTogether * (s.dim + kBlock);
   float* const v_rows = k_rows + kBlock * s.dim;
   const auto rows_of = [&](const AttentionInput<T>& x, size_t key0, [[maybe_unused]] size_t keys,
                            [[maybe_unused]] float* decoded) HWY_ATTR {
@@ -470,41 +570,53 @@ void attention_row(const ForwardJob<T>& job, size_t batch, size_t head, float* s
       return Rows<T>{at(x, batch, kv_head, key0), x.strides.position};
     }
   };
-  const T* const from = at(job.q, batch, head, 0);
-  const FloatVector scale = hn::Set(d, s.scale);
-  for_vectors(s.dim, [=](size_t i, auto part) HWY_ATTR {
-    part.store(hn::Mul(part.load(from + i), scale), q + i);
-    part.store(hn::Zero(d), out + i);
-  });
-  float max = kLowest;
-  float sum = 0;
-  const size_t visible = visible_keys(s, batch, 0);
-  for (size_t key0 = first_key(s, 0); key0 < visible; key0 += kBlock) {
-    const size_t keys = HWY_MIN(kBlock, visible - key0);
+  for (size_t n = 0; n < group; ++n) {
+    float* const of_head = sums + n * sums_head;
+    of_head[0] = -std::numeric_limits<float>::infinity();
+    std::fill_n(of_head + 1, s.dim + 1, 0.0f);
+  }
+  for (size_t key0 = first; key0 < end; key0 += kBlock) {
+    const size_t keys = HWY_MIN(kBlock, end - key0);
     const auto k = rows_of(job.k, key0, keys, k_rows);
     const auto v = rows_of(job.v, key0, keys, v_rows);
-    FloatVector most = hn::Set(d, max);
-    dots_of_rows(keys, s.dim, q, k.data, k.row, p);
-    if (s.softcap != 0) {
-      cap_row(keys, s.softcap, p);
+    using R = std::remove_const_t<decltype(k)>;
+    constexpr decltype(&add_keys<1, T, R>) kAdd[kTogether] = {add_keys<1, T, R>, add_keys<2, T, R>,
+                                                              add_keys<3, T, R>, add_keys<4, T, R>};
+    for (size_t n = 0; n < group; n += kTogether) {
+      kAdd[HWY_MIN(group - n, kTogether) - 1](job, batch, kv_head * group + n, k, v, keys,
+                                              sums + n * sums_head, sums_head, scratch);
     }
-    for_vectors(keys, [&](size_t j, auto part) HWY_ATTR {
-      most = hn::Max(part.or_else(part.load(p + j), hn::Set(d, kLowest)), most);
-    });
-    const float new_max = hn::GetLane(hn::MaxOfLanes(d, most));
-    const FloatVector base = hn::Set(d, new_max == kLowest ? 0.0f : new_max);
-    const float total = sum_vectors(keys, [=](size_t j, auto part) HWY_ATTR {
-      const FloatVector e = exp_below_zero(d, hn::Sub(part.load(p + j), base));
-      part.store(e, p + j);
-      return e;
-    });
-    const float correction = hn::GetLane(exp_below_zero(d, hn::Sub(hn::Set(d, max), base)));
-    sum = sum * correction + total;
-    max = new_max;
-    add_weighted_rows(keys, s.dim, p, v.data, v.row, correction, out);
   }
-  job.lse[(batch * s.heads + head) * job.rows] = max + std::log(sum);
-  const FloatVector factor = hn::Set(d, sum == 0 ? 0.0f : 1.0f / sum);
+}
+
+template <class T>
+void attention_piece(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first,
+                     size_t end, float* sums, size_t sums_head, float* scratch) {
+  return job.shape.encoded
+             ? attention_piece_of<true>(job, batch, kv_head, first, end, sums, sums_head, scratch)
+             : attention_piece_of<false>(job, batch, kv_head, first, end, sums, sums_head, scratch);
+}
+
+// Sums of the pieces of a query with one another, into the first of them, and from these its output.
+template <class T>
+void finish_row(const ForwardJob<T>& job, size_t batch, size_t head, size_t pieces, float* sums) {
+  const FloatTag d;
+  const AttentionShape& s = job.shape;
+  float* const out = sums + 2;
+  for (size_t i = 1; i < pieces; ++i) {
+    const float* const piece = sums + i * sums_floats(s.dim);
+    const float max = HWY_MAX(sums[0], piece[0]);
+    const FloatVector base = hn::Set(d, std::isinf(max) && max < 0 ? 0.0f : max);
+    const FloatVector of_sums = exp_below_zero(d, hn::Sub(hn::Set(d, sums[0]), base));
+    const FloatVector of_piece = exp_below_zero(d, hn::Sub(hn::Set(d, piece[0]), base));
+    sums[0] = max;
+    for_vectors(s.dim + 1, [=](size_t c, auto part) HWY_ATTR {
+      const FloatVector sum = hn::Mul(of_sums, part.load(sums + 1 + c));
+      part.store(hn::MulAdd(of_piece, part.load(piece + 1 + c), sum), sums + 1 + c);
+    });
+  }
+  job.lse[(batch * s.heads + head) * job.rows] = sums[0] + std::log(sums[1]);
+  const FloatVector factor = hn::Set(d, sums[1] == 0 ? 0.0f : 1.0f / sums[1]);
   T* const to = at(job.o, batch, head, 0);
   for_vectors(s.dim, [=](size_t i, auto part)
                          HWY_ATTR { part.store(hn::Mul(part.load(out + i), factor), to + i); });
@@ -514,10 +626,6 @@ template <class T>
 void attention_block(const ForwardJob<T>& job, size_t batch, size_t head, size_t block,
                      float* scratch) {
   const AttentionShape& s = job.shape;
-  if (s.queries == 1 && !s.mask.any()) {
-    return s.encoded ? attention_row<true>(job, batch, head, scratch)
-                     : attention_row<false>(job, batch, head, scratch);
-  }
   const size_t kv_head = head / (s.heads / s.kv_heads);
   const size_t query0 = block * kBlock;
   const size_t queries = HWY_MIN(kBlock, s.queries - query0);
@@ -707,7 +815,7 @@ void attention_backward_block(const AttentionShape& s, const AttentionBackward<T
 
 template <class T>
 AttentionBlocks<T> blocks() {
-  return {attention_block<T>, attention_backward_block<T>};
+  return {attention_block<T>, attention_piece<T>, finish_row<T>, attention_backward_block<T>};
 }
 AttentionBlocks<float> blocks_f32() { return blocks<float>(); }
 AttentionBlocks<f16> blocks_f16() { return blocks<f16>(); }
@@ -804,7 +912,33 @@ void backward_keys(const AttentionBlocks<T>& blocks, const AttentionShape& s,
 
 template <class T>
 size_t attention_scratch_bytes(const AttentionShape& shape, const Threads& threads) {
-  return forward_floats<T>(shape) * sizeof(float) * threads.count();
+  return (forward_floats<T>(shape) * threads.count() + row_floats_of_pieces(shape)) * sizeof(float);
+}
+
+// Every piece of keys apart, for all heads that share them; then the sums of each query.
+template <class T>
+void attention_rows(Threads& threads, const AttentionBlocks<T>& of, const ForwardJob<T>& job,
+                    float* scratch) {
+  const AttentionShape& s = job.shape;
+  const size_t visible = visible_keys(s, 0, 0);
+  const size_t first = std::min(first_key(s, 0), visible);
+  const size_t pieces = pieces_of(visible - first);
+  const size_t sums_head = pieces * sums_floats(s.dim);
+  float* const sums = scratch + forward_floats<T>(s) * threads.count();
+  threads.parallel_for(s.batch * s.kv_heads * pieces, [&](size_t task, size_t thread) {
+    const size_t piece = task % pieces;
+    const size_t key_head = task / pieces;
+    const size_t begin = first + piece * kPiece;
+    of.piece(job, key_head / s.kv_heads, key_head % s.kv_heads, begin,
+             std::min(visible, begin + kPiece),
+             sums + key_head * (s.heads / s.kv_heads) * sums_head + piece * sums_floats(s.dim),
+             sums_head, scratch + thread * forward_floats<T>(s));
+  });
+  threads.parallel_for(s.batch, [&](size_t batch, size_t) {
+    for (size_t head = 0; head < s.heads; ++head) {
+      of.finish(job, batch, head, pieces, sums + (batch * s.heads + head) * sums_head);
+    }
+  });
 }
 
 template <class T>
@@ -817,6 +951,9 @@ void attention(Threads& threads, const AttentionShape& shape, const AttentionInp
     clear_rows(o, i / shape.heads, i % shape.heads, shape.queries, rows, shape.dim);
     std::fill(lse + i * rows + shape.queries, lse + (i + 1) * rows,
               -std::numeric_limits<float>::infinity());
+  }
+  if (is_row(shape)) {
+    return attention_rows(threads, of, job, static_cast<float*>(scratch));
   }
   const size_t blocks = blocks_of(shape.queries);
   threads.parallel_for(shape.batch * shape.heads * blocks, [&](size_t task, size_t thread) {

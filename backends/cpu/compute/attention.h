@@ -18,8 +18,9 @@
 // Masks     see runtime/ops/attention.cpp. Rows of k and v that are hidden from a query add nothing to what belongs to it, also if
 //           they hold NaN or infinities.
 // Codes     k and v of the forward pass may be codes: a row for each position of a head.
-// Numerics  running maximum and sum over blocks of 64 keys in ascending order; sums over queries
-//           and heads in ascending order. The bits do not depend on the number of threads.
+// Numerics  running maximum and sum over blocks of 64 keys in ascending order, of the only query of a head over pieces of two blocks,
+//           which then are summed in ascending order; sums over queries and heads in ascending order. The bits do not depend on the
+//           number of threads.
 // Threads   uses the pool; outputs may not overlap inputs; nothing is allocated.
 // Source    Dao, "FlashAttention-2", 2023; Milakov and Gimelshein, "Online normalizer calculation
 //           for softmax", 2018.

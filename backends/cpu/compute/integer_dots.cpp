@@ -69,11 +69,9 @@ constexpr size_t kLine = 64;
 
 // 32 elements of a, in the order of the codes: the highest digits first, each with its start. A start is sums over four digits, in the upper
 // half times upper_of(); times the zero of the codes unless every block has its own.
-struct alignas(64) Block {
-  int8_t digits[kMostDigits][kBlock];
-  int8_t unused[kBlock];
-  int32_t start[kMostDigits][kBlock / 4];
-  int32_t unused_start[kBlock / 4];
+struct Block {
+  alignas(64) int8_t digits[kMostDigits][kBlock];
+  alignas(64) int32_t start[kMostDigits][kBlock / 4];
 };
 
 // A row: what 1 stands for in each block, in whole chunks, then the blocks.
