@@ -106,7 +106,18 @@ void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t r
   }
 }
 
-// Columns of B [k, n] or [n, k] that are codes, to a panel.
+// Where the codes of elements [k, k + depth) of a row lie, about.
+void fetch_codes(const Codes& c, size_t row, size_t k, size_t depth) {
+  constexpr size_t kLine = 64;
+  const CodeLayout& l = c.layout;
+  const std::byte* const from = c.row(row).codes;
+  for (size_t at = k * l.row_bytes / l.columns; at < (k + depth) * l.row_bytes / l.columns;
+       at += kLine) {
+    hwy::Prefetch(from + at);
+  }
+}
+
+// Columns of B [k, n] or [n, k] that are codes, to a panel. A piece of a row is too short for the processor to see what comes.
 void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t width,
                 float* HWY_RESTRICT panel) {
   const size_t columns = tile_columns();
@@ -119,10 +130,12 @@ void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t wi
     return;
   }
   constexpr size_t kTogether = 4;
+  constexpr size_t kAhead = 16;
   alignas(64) float rows[kTogether * kDepth];
   for (size_t j = 0; j < columns; j += kTogether) {
     const size_t some = j < width ? HWY_MIN(width - j, kTogether) : 0;
     for (size_t i = 0; i < some; ++i) {
+      fetch_codes(*job.options.b_codes, column + j + i + kAhead, k, depth);
       decode_run(*job.options.b_codes, column + j + i, k, depth, rows + i * kDepth);
     }
     transpose(rows, kDepth, some, depth, panel + j, columns, kTogether);
