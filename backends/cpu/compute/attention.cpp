@@ -336,7 +336,8 @@ void online_softmax(size_t keys, size_t width, size_t dim, bool first, float* st
 template <class T>
 struct Rows {
   const T* data;
-  size_t row;  // elements from one to the next
+  size_t row;                     // elements from one to the next
+  const float* scales = nullptr;  // (optional) what each row is multiplied with
 };
 // Rows of a block in f32: where they lie, or in `scratch`.
 using BlockRows = Rows<float>;
@@ -532,8 +533,14 @@ float softmax_row(const AttentionShape& s, size_t keys, float* p, float* sums) {
   return correction;
 }
 
-// Keys [first, end) and the only query of each head that shares them: vectors lie along the channels, so that no lane is empty and keys and
-// values are read where they lie, once for some queries; codes are decoded a block at a time.
+void multiply(size_t n, const float* factors, float* x) {
+  for_vectors(n, [=](size_t j, auto part) HWY_ATTR {
+    part.store(hn::Mul(part.load(x + j), part.load(factors + j)), x + j);
+  });
+}
+
+// A block of keys and the only query of each of kQueries heads that share it: vectors lie along the channels, so that no lane is empty and
+// keys and values are read where they lie, once for all.
 template <size_t kQueries, class T, class R>
 void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, const R& v,
               size_t keys, float* sums, size_t sums_head, float* scratch) {
@@ -550,26 +557,54 @@ void add_keys(const ForwardJob<T>& job, size_t batch, size_t head, const R& k, c
   }
   dots_with_rows<kQueries>(keys, s.dim, q, k.data, k.row, p);
   for (size_t n = 0; n < kQueries; ++n) {
-    correction[n] = softmax_row(s, keys, p + n * kBlock, sums + n * sums_head);
+    float* const of_query = p + n * kBlock;
+    if (k.scales != nullptr) {
+      multiply(keys, k.scales, of_query);
+    }
+    correction[n] = softmax_row(s, keys, of_query, sums + n * sums_head);
+    if (v.scales != nullptr) {
+      multiply(keys, v.scales, of_query);
+    }
   }
   add_weighted_rows<kQueries>(keys, s.dim, p, v.data, v.row, correction, sums + 2, sums_head);
 }
 
-template <bool kCodes, class T>
+// How the only query of a head reads keys and values: as numbers, as codes of a byte with one scale a row, or decoded a block at a time.
+enum class Reads { numbers, bytes, decoded };
+
+bool has_byte_rows(const Codes* codes) {
+  return codes != nullptr && codes->layout.bits == 8 && !codes->layout.zero_points &&
+         codes->layout.zero == 0 && codes->layout.block >= codes->layout.columns;
+}
+
+template <Reads kReads, class T>
+auto rows_of(const AttentionInput<T>& x, size_t batch, size_t kv_head, size_t first,
+             [[maybe_unused]] size_t keys, [[maybe_unused]] size_t dim,
+             [[maybe_unused]] float* scratch) {
+  if constexpr (kReads == Reads::numbers) {
+    return Rows<T>{at(x, batch, kv_head, first), x.strides.position};
+  } else if constexpr (kReads == Reads::decoded) {
+    return block_rows(x, batch, kv_head, first, keys, dim, scratch);
+  } else {
+    const CodeLayout& l = x.codes->layout;
+    const AttentionStrides& s = x.strides;
+    const size_t row = (batch * s.batch + kv_head * s.head + first * s.position) / dim;
+    const size_t step = s.position / dim;
+    for (size_t j = 0; j < keys; ++j) {
+      scratch[j] = load_scale(x.codes->row(row + j * step).scales, l.scale_type);
+    }
+    return Rows<int8_t>{reinterpret_cast<const int8_t*>(x.codes->row(row).codes),
+                        step * l.row_bytes, scratch};
+  }
+}
+
+template <Reads kReads, class T>
 void attention_piece_of(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first,
                         size_t end, float* sums, size_t sums_head, float* scratch) {
   const AttentionShape& s = job.shape;
   const size_t group = s.heads / s.kv_heads;
   float* const k_rows = scratch + kTogether * (s.dim + kBlock);
-  float* const v_rows = k_rows + kBlock * s.dim;
-  const auto rows_of = [&](const AttentionInput<T>& x, size_t key0, [[maybe_unused]] size_t keys,
-                           [[maybe_unused]] float* decoded) HWY_ATTR {
-    if constexpr (kCodes) {
-      return block_rows(x, batch, kv_head, key0, keys, s.dim, decoded);
-    } else {
-      return Rows<T>{at(x, batch, kv_head, key0), x.strides.position};
-    }
-  };
+  float* const v_rows = k_rows + kBlock * (kReads == Reads::bytes ? 1 : s.dim);
   for (size_t n = 0; n < group; ++n) {
     float* const of_head = sums + n * sums_head;
     of_head[0] = -std::numeric_limits<float>::infinity();
@@ -577,8 +612,8 @@ void attention_piece_of(const ForwardJob<T>& job, size_t batch, size_t kv_head, 
   }
   for (size_t key0 = first; key0 < end; key0 += kBlock) {
     const size_t keys = HWY_MIN(kBlock, end - key0);
-    const auto k = rows_of(job.k, key0, keys, k_rows);
-    const auto v = rows_of(job.v, key0, keys, v_rows);
+    const auto k = rows_of<kReads>(job.k, batch, kv_head, key0, keys, s.dim, k_rows);
+    const auto v = rows_of<kReads>(job.v, batch, kv_head, key0, keys, s.dim, v_rows);
     using R = std::remove_const_t<decltype(k)>;
     constexpr decltype(&add_keys<1, T, R>) kAdd[kTogether] = {add_keys<1, T, R>, add_keys<2, T, R>,
                                                               add_keys<3, T, R>, add_keys<4, T, R>};
@@ -592,9 +627,11 @@ void attention_piece_of(const ForwardJob<T>& job, size_t batch, size_t kv_head, 
 template <class T>
 void attention_piece(const ForwardJob<T>& job, size_t batch, size_t kv_head, size_t first,
                      size_t end, float* sums, size_t sums_head, float* scratch) {
-  return job.shape.encoded
-             ? attention_piece_of<true>(job, batch, kv_head, first, end, sums, sums_head, scratch)
-             : attention_piece_of<false>(job, batch, kv_head, first, end, sums, sums_head, scratch);
+  const auto piece = !job.shape.encoded ? attention_piece_of<Reads::numbers, T>
+                     : has_byte_rows(job.k.codes) && has_byte_rows(job.v.codes)
+                         ? attention_piece_of<Reads::bytes, T>
+                         : attention_piece_of<Reads::decoded, T>;
+  piece(job, batch, kv_head, first, end, sums, sums_head, scratch);
 }
 
 // Sums of the pieces of a query with one another, into the first of them, and from these its output.

@@ -103,6 +103,11 @@ struct WholeVector {
   void store(FloatVector v, T* p) const {
     store_half(v, p);
   }
+  FloatVector load(const int8_t* p) const {
+    const hn::RebindToSigned<FloatTag> di;
+    return hn::ConvertTo(FloatTag(),
+                         hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, FloatTag>(), p)));
+  }
   // Lanes that are not there become `v`.
   FloatVector or_else(FloatVector x, FloatVector) const { return x; }
 };
@@ -134,6 +139,11 @@ class PartialVector {
     T lanes[hn::MaxLanes(FloatTag())] = {};
     std::copy_n(p, count_, lanes);
     return load_half(lanes);
+  }
+  FloatVector load(const int8_t* p) const {
+    int8_t lanes[hn::MaxLanes(FloatTag())] = {};
+    std::copy_n(p, count_, lanes);
+    return WholeVector().load(lanes);
   }
   template <Half T>
   void store(FloatVector v, T* p) const {
