@@ -176,7 +176,7 @@ class AddFeatures {
   template <class V>
   Status operator()(const AttributeField& field, const V& value) {
     if constexpr (std::is_arithmetic_v<V>) {
-      const bool needed = !field.feature.empty() && value != V{};
+      const bool needed = !field.feature.empty() && static_cast<double>(value) != field.absent;
       if (needed && std::ranges::find(features_, field.feature) == features_.end()) {
         features_.emplace_back(field.feature);
       }

@@ -25,7 +25,8 @@ class FieldCheck {
     requires std::is_arithmetic_v<T>
   Status operator()(const AttributeField& field, T value) {
     BOWLINE_TRY(check_value(value, field.name));
-    BOWLINE_REQUIRE(field.feature.empty() || value == T{} || has_feature(field.feature),
+    BOWLINE_REQUIRE(!field.is_demanded || static_cast<double>(value) == field.absent ||
+                        has_feature(field.feature),
                     "The attribute {} needs the feature \"{}\", which the file does not name.",
                     field.name, field.feature);
     return {};

@@ -14,6 +14,7 @@ from forms import Gguf, read_safetensors, write_safetensors
 from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "peft/fixtures"
+IMPORTED = DATA.parents[1] / "import/fixtures"
 EXPECTED = json.loads((DATA / "expected.json").read_text())
 ADAPTERS = EXPECTED["adapters"]
 # Logits of about 1 that f32 sums make in another order.
@@ -31,10 +32,11 @@ class AdapterForms(harness.Case):
         self.tokens = self.shared / "tokens.npy"
         self.tokens.write_bytes(harness.npy("<i4", (2, 8), struct.pack("<16i", *EXPECTED["tokens"])))
 
-    def imported_model(self, name):
-        model = self.shared / f"{name}.bowline"
+    def imported_model(self, name, *texts):
+        """One of the fixtures, or of those of tests/import."""
+        model, folder = self.shared / f"{name}.bowline", DATA / name
         if not model.exists():
-            self.expect(run("import", DATA / name, "--out", model), OK)
+            self.expect(run("import", folder if folder.exists() else IMPORTED / name, "--out", model), OK, *texts)
         return model
 
     def adapter(self, name):
@@ -166,7 +168,7 @@ class AdapterForms(harness.Case):
 
     def tied_base(self):
         model = self.folder / "tied.bowline"
-        self.expect(run("import", DATA.parents[1] / "import/fixtures/llama3", "--out", model), OK)
+        self.expect(run("import", IMPORTED / "llama3", "--out", model), OK)
         return model
 
     def test_a_tied_base_stays_tied(self):
@@ -246,10 +248,7 @@ class AdapterForms(harness.Case):
                 self.assertLess(difference(self.logits(model, again), self.logits(model, adapter)), 1e-6)  # lora_alpha is an f32
 
     def classifier(self, name):
-        model = self.shared / f"{name}.bowline"
-        if not model.exists():
-            self.expect(run("import", DATA.parents[1] / "import/fixtures" / name, "--out", model), OK, "task classify")
-        return model
+        return self.imported_model(name, "task classify")
 
     def classes(self, model, tokens, *adapters):
         """The logits of two texts of 8 tokens."""

@@ -195,6 +195,21 @@ class Interchange(harness.Case):
         self.expect(self.export(self.folder / "changed.bowline", "gguf"), FAILED, "no \"final_logit_softcapping\"")
         self.nothing_is_left("copy", "changed.bowline")
 
+    def test_a_window_that_gguf_has_not_is_refused(self):
+        for name in ("mistral_window", "qwen2_window", "qwen3_window"):
+            self.expect(self.export(self.imported(FIXTURES / name), "gguf"), FAILED, "a sliding window", "of GGUF has not")
+        copy, model = self.folder / "copy", self.folder / "changed.bowline"
+        shutil.copytree(FIXTURES / "mistral_window", copy)
+        config = json.loads((copy / "config.json").read_text())
+        for context, window in ((8192, {}), (8192, {"sliding_window": 4096}), (4096, {}), (320, {"sliding_window": 320}),
+                                (8192, {"sliding_window": None})):
+            with self.subTest(context=context, window=window):
+                changed = {k: v for k, v in config.items() if k != "sliding_window"} | {"max_position_embeddings": context} | window
+                (copy / "config.json").write_text(json.dumps(changed))
+                self.expect(run("import", copy, "--out", model, "--force"), OK)
+                said = ["a sliding window (4096)"] if context == 8192 and window != {"sliding_window": None} else []
+                self.expect(self.export(model, "gguf", "--force"), FAILED if said else OK, *said)
+
     def test_a_new_head_of_classes(self):
         labels = self.folder / "labels.txt"
         labels.write_text("red\nblue\n")

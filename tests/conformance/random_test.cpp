@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
+#include "api/internals.h"
 #include "conformance/oracle_device.h"
 #include "conformance/random/patterns.h"
 #include "conformance/random/reference.h"
@@ -108,6 +110,163 @@ TEST(Random, DrawsEveryOperator) {
   }
   for (const auto& [op, n] : wanted) {
     EXPECT_TRUE(used.contains(op)) << name_of(op);
+  }
+}
+
+template <class Visit>
+void each_attention(const random::Graph& g, const Visit& visit) {
+  for (const random::Node& n : g.nodes) {
+    if (n.op == Op::Attention) {
+      const Attributes attributes = attributes_from(n.op, n.attributes).value();
+      visit(attributes.as<AttentionAttributes>(), g.shape(n.inputs[0]), g.shape(n.inputs[1]));
+    }
+    for (const random::Graph& body : n.body) {
+      each_attention(body, visit);
+    }
+  }
+}
+
+// What a node of attention is, in words.
+std::vector<std::string> kinds_of(const AttentionAttributes& t, const Shape& q, const Shape& k) {
+  const auto window = static_cast<int64_t>(t.window());
+  const std::string capped = t.softcap() != 0 ? ", capped" : "";
+  std::vector<std::string> out = {format("mask {}{}", static_cast<int>(t.mask()), capped)};
+  if (window != 0) {
+    const std::string size = window < k[1] ? "shorter" : window == k[1] ? "as long" : "longer";
+    out.push_back(format("window {} than keys{}", size, capped));
+    out.push_back(format("window {} than keys, mask {}", size, static_cast<int>(t.mask())));
+  }
+  if (window == 1) {
+    out.push_back("window of one key" + capped);
+  }
+  if (k[2] < q[2]) {
+    out.push_back("grouped heads" + capped);
+  }
+  if (t.causal() && k[1] != q[1]) {
+    out.push_back(format("{} keys, {}", k[1] > q[1] ? "more" : "fewer",
+                         window == 0   ? "no window"
+                         : window == 1 ? "window of one"
+                                       : "window"));
+  }
+  return out;
+}
+
+// Models of use with attention whose attributes and keys are as wanted.
+template <class Wanted>
+std::vector<random::Recipe> recipes_with_attention(size_t number, const Wanted& wanted) {
+  std::vector<random::Recipe> out;
+  for (uint64_t seed = 0; out.size() < number && seed < 20000; ++seed) {
+    random::Recipe recipe = random::draw_recipe(seed);
+    bool has = false;
+    EXPECT_TRUE(random::tidy(recipe).ok());
+    each_attention(recipe.loss, [&](const AttentionAttributes& t, const Shape&, const Shape& k) {
+      has = has || wanted(t, k);
+    });
+    if (has && random::expect(recipe, true).ok()) {
+      out.push_back(std::move(recipe));
+    }
+  }
+  EXPECT_EQ(out.size(), number);
+  return out;
+}
+
+TEST(Random, DrawsEveryKindOfAttention) {
+  std::set<std::string> missing;
+  for (const char* const capped : {"", ", capped"}) {
+    for (const char* const size : {"shorter", "as long", "longer"}) {
+      missing.insert(format("window {} than keys{}", size, capped));
+    }
+    for (const char* const kind : {"window of one key", "grouped heads"}) {
+      missing.insert(std::string(kind) + capped);
+    }
+  }
+  for (const int mask : {0, 1, 2, 3}) {
+    missing.insert(format("mask {}", mask));
+    missing.insert(format("mask {}, capped", mask));
+    missing.insert(format("window shorter than keys, mask {}", mask));
+  }
+  for (const char* const keys : {"more", "fewer"}) {
+    for (const char* const window : {"no window", "window of one", "window"}) {
+      missing.insert(format("{} keys, {}", keys, window));
+    }
+  }
+  for (uint64_t seed = 0; seed < 20000 && !missing.empty(); ++seed) {
+    random::Recipe recipe = random::draw_recipe(seed);
+    ASSERT_TRUE(random::tidy(recipe).ok());
+    std::vector<std::string> kinds;
+    each_attention(recipe.loss, [&](const AttentionAttributes& t, const Shape& q, const Shape& k) {
+      std::ranges::copy_if(kinds_of(t, q, k), std::back_inserter(kinds),
+                           [&](const std::string& kind) { return missing.contains(kind); });
+    });
+    if (!kinds.empty() && random::expect(recipe, true).ok()) {
+      for (const std::string& kind : kinds) {
+        missing.erase(kind);
+      }
+    }
+  }
+  for (const std::string& kind : missing) {
+    ADD_FAILURE() << kind;
+  }
+}
+
+// Attributes that one operator has not got right.
+Fault of_attention(Op op, void (*change)(AttentionAttributesT& t)) {
+  Fault out;
+  out.name = "attributes of attention";
+  out.before = [op, change](OracleCall& c) {
+    if (c.op == op) {
+      AttentionAttributesT t;
+      c.attributes.as<AttentionAttributes>().UnPackTo(&t);
+      change(t);
+      c.attributes = Attributes::of(t);
+    }
+  };
+  return out;
+}
+
+size_t found_in(const std::vector<random::Recipe>& recipes, const Fault& fault) {
+  const Device device = Internals::device(open_oracle_device(fault));
+  size_t found = 0;
+  for (const random::Recipe& recipe : recipes) {
+    const auto wanted = random::expect(recipe, true);
+    const auto got = random::train_on(device, recipe, true);
+    EXPECT_TRUE(got.ok()) << got.status().message();
+    bool differs = false;
+    for (size_t s = 0; got.ok() && s < got.value().size(); ++s) {
+      const std::vector<double>& right = wanted.value().exact[s].values;
+      for (size_t i = 0; i < right.size(); ++i) {
+        differs = differs || random::units_off(right[i], wanted.value().bound[s][i],
+                                               got.value()[s].values[i]) > 1;
+      }
+    }
+    found += differs ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(Random, AWindowThatIsOneOffIsFound) {
+  const auto recipes = recipes_with_attention(24, [](const AttentionAttributes& t, const Shape& k) {
+    return t.window() != 0 && t.window() + 1 < k[1];
+  });
+  for (const Op op : {Op::Attention, Op::AttentionGrad}) {
+    EXPECT_EQ(found_in(recipes, of_attention(op, [](AttentionAttributesT&) {})), 0u);
+    EXPECT_GE(found_in(recipes,
+                       of_attention(
+                           op, [](AttentionAttributesT& t) { t.window += t.window != 0 ? 1 : 0; })),
+              12u)
+        << name_of(op);
+  }
+}
+
+// Scores and their slopes are of the same cap: the gradient of another one is far off.
+TEST(Random, ACapThatIsLeftOutIsFound) {
+  const auto recipes = recipes_with_attention(24, [](const AttentionAttributes& t, const Shape& k) {
+    return t.softcap() != 0 && t.softcap() < 1 && t.window() != 1 && k[1] > 1;
+  });
+  for (const Op op : {Op::Attention, Op::AttentionGrad}) {
+    EXPECT_GE(found_in(recipes, of_attention(op, [](AttentionAttributesT& t) { t.softcap = 0; })),
+              12u)
+        << name_of(op);
   }
 }
 

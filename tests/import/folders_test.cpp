@@ -367,9 +367,8 @@ TEST(Windows, ThoseOfTheConfig) {
   EXPECT_EQ(windows_of(fixture("gemma2")), (Windows{2, {"5", "0"}}));
   EXPECT_EQ(windows_of(fixture("gemma2_biased")), (Windows{1, {"5", "0", "5"}}));
   EXPECT_EQ(windows_of(fixture("mistral")), (Windows{2, {"0"}}));
-  const FolderCopy mistral("mistral");
-  mistral.replace("config.json", "\"sliding_window\": null", "\"sliding_window\": 100");
-  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"100"}}));
+  EXPECT_EQ(windows_of(fixture("mistral_window")), (Windows{2, {"4"}}));
+  EXPECT_EQ(windows_of(fixture("qwen3_window")), (Windows{1, {"5", "0", "5"}}));
 }
 
 TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
@@ -381,6 +380,14 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   folder.replace("config.json", "\"max_position_embeddings\": 320",
                  "\"max_position_embeddings\": 8192");
   EXPECT_EQ(windows_of(folder.path()), (Windows{2, {"4096", "0"}}));
+  const FolderCopy mistral("mistral_window");
+  mistral.replace("config.json", "\"max_position_embeddings\": 320",
+                  "\"max_position_embeddings\": 8192");
+  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4"}}));
+  mistral.replace("config.json", "\"sliding_window\": 4", "\"window\": 4");
+  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4096"}})) << "as transformers has it";
+  mistral.replace("config.json", "\"window\": 4", "\"sliding_window\": null");
+  EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"0"}}));
   const FolderCopy qwen("qwen2");
   qwen.replace("config.json", "\"layer_types\"", "\"kinds\"");
   EXPECT_EQ(windows_of(qwen.path()), (Windows{2, {"0"}}));
@@ -388,6 +395,7 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   qwen.replace("config.json", "\"max_window_layers\": 28", "\"max_window_layers\": 1");
   qwen.replace("config.json", "\"sliding_window\": null", "\"sliding_window\": 7");
   EXPECT_EQ(windows_of(qwen.path()), (Windows{1, {"0", "7"}}));
+  EXPECT_EQ(windows_of(fixture("qwen2_window")), (Windows{1, {"0", "6", "6"}}));
 }
 
 // --------------------------------------------------------------------------------------- bad folders

@@ -42,8 +42,15 @@ MODELS = {
     "llama_biased": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, attention_bias=True, mlp_bias=True, hidden_act="gelu_new")),
     "llama3": lambda: t.LlamaForCausalLM(t.LlamaConfig(**DECODER, num_key_value_heads=1, rope_parameters=LLAMA3, tie_word_embeddings=True)),
     "mistral": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=None, head_dim=16)),
+    # Windows that are shorter than the tokens; of Qwen 2 and 3 in some of the layers.
+    "mistral_window": lambda: t.MistralForCausalLM(t.MistralConfig(**DECODER, num_key_value_heads=2, sliding_window=4)),
     "qwen2": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**DECODER, num_key_value_heads=2)),
+    "qwen2_window": lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**DECODER | dict(num_hidden_layers=3), num_key_value_heads=2,
+                                                             use_sliding_window=True, sliding_window=6, max_window_layers=1)),
     "qwen3": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**DECODER, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True)),
+    "qwen3_window": lambda: t.Qwen3ForCausalLM(t.Qwen3Config(
+        **DECODER | dict(num_hidden_layers=3), num_key_value_heads=1, head_dim=16, use_sliding_window=True, sliding_window=5,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
     "gemma2": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(num_hidden_layers=4))),
     # Layers that are no pairs, biases, logits without a cap, and scores that are not divided by the root of head_dim.
     "gemma2_biased": lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**GEMMA2 | dict(
@@ -88,6 +95,9 @@ def decoder_numbers(model, generator, seq):
         margin = min(margin, (best.values[0] - best.values[1]).item())
         ids.append(best.indices[0].item())
         feed = torch.tensor([[ids[-1]]])
+    model.generation_config.eos_token_id = None
+    generated = model.generate(tokens[:1, :8], attention_mask=torch.ones(1, 8), max_new_tokens=256, do_sample=False)
+    assert generated[0, 8:].tolist() == ids
     return dict(tokens=tokens, labels=labels, logits=logits, loss=loss, greedy=torch.tensor([ids])), margin
 
 
@@ -113,12 +123,13 @@ def write_json(path, value):
 
 
 def as_transformers_4(folder):
-    """The words of an older config.json."""
+    """The words of an older config.json, in which max_window_layers says what layer_types does now."""
     config = json.loads((folder / "config.json").read_text())
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["rope_theta"]
     config["rope_scaling"] = None
     config["torch_dtype"] = config.pop("dtype")
+    config.pop("layer_types", None)
     write_json(folder / "config.json", config)
 
 
@@ -166,7 +177,7 @@ def make(name):
     model.save_pretrained(folder, **({"max_shard_size": "40KB"} if name == "qwen2" else {}))
     for extra in folder.glob("generation_config.json"):
         extra.unlink()
-    if name == "mistral":
+    if name in ("mistral", "mistral_window", "qwen2_window"):
         as_transformers_4(folder)
     if name == "llama":
         with_tokenizer(folder)

@@ -9,8 +9,9 @@ namespace {
 
 constexpr double kClose = 1e-4;
 
-const char* const kDecoders[] = {"llama", "llama_biased", "llama3", "mistral",      "qwen2",
-                                 "qwen3", "gpt2",         "gemma2", "gemma2_biased"};
+const char* const kDecoders[] = {"llama",          "llama_biased", "llama3",       "mistral",
+                                 "mistral_window", "qwen2",        "qwen2_window", "qwen3",
+                                 "qwen3_window",   "gpt2",         "gemma2",       "gemma2_biased"};
 const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
                                  "roberta", "roberta_classes", "distilbert_classes"};
 const char* const kDevices[] = {"cpu", "vulkan:0"};

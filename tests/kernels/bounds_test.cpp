@@ -122,8 +122,8 @@ TEST_P(Bounds, OfRope) {
     s.x_outer = s.y_outer = s.positions * dim;
     s.x_position = s.y_position = s.x_head = s.y_head = dim;
     void* table = scratch(rope_table_bytes(s));
-    rope_table(
-        threads_, s, [](size_t) { return 0.5; }, table);
+    const std::vector<double> frequency(s.rotary_dims / 2, 0.5);
+    rope_table(threads_, s, frequency.data(), table);
     for (const bool interleaved : {false, true}) {
       s.interleaved = interleaved;
       each_type([&]<class T>(T) {

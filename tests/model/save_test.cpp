@@ -81,9 +81,24 @@ bool is_mapped(const std::string& path) {
   return false;
 }
 
-// A reader that does not know them would compute something else.
+using Features = std::vector<std::string>;
+
+// What the file of a model lists, which is opened again.
+Features features_of(const Model& model, const std::string& path) {
+  EXPECT_TRUE(model.save(path).ok());
+  const auto file = model::VerifiedFile::open(path);
+  EXPECT_TRUE(file.ok()) << file.status().message();
+  Features out;
+  const auto* const names = file.ok() ? file.value()->tables().features() : nullptr;
+  for (uint32_t i = 0; names != nullptr && i < names->size(); ++i) {
+    out.push_back(names->Get(i)->str());
+  }
+  EXPECT_TRUE(Model::open(path).ok());
+  return out;
+}
+
+// A reader that does not know them would compute something else. What an older one computes alike needs none, whatever it skips.
 TEST(Save, NamesTheFeaturesThatAttributesNeed) {
-  using Features = std::vector<std::string>;
   const auto features = [](const std::vector<Attribute>& attributes, const std::string& path) {
     Model model;
     GraphBuilder g(model, "f");
@@ -95,16 +110,7 @@ TEST(Save, NamesTheFeaturesThatAttributesNeed) {
          }).at(0);
     g.output("y", y);
     EXPECT_TRUE(g.finish().ok());
-    EXPECT_TRUE(model.save(path).ok());
-    const auto file = model::VerifiedFile::open(path);
-    EXPECT_TRUE(file.ok()) << file.status().message();
-    Features out;
-    const auto* const names = file.ok() ? file.value()->tables().features() : nullptr;
-    for (uint32_t i = 0; names != nullptr && i < names->size(); ++i) {
-      out.push_back(names->Get(i)->str());
-    }
-    EXPECT_TRUE(Model::open(path).ok());
-    return out;
+    return features_of(model, path);
   };
   const Folder folder;
   EXPECT_EQ(features({{"causal", true}, {"softcap", 0.0}, {"window", 0}}, folder / "a"),
@@ -113,6 +119,27 @@ TEST(Save, NamesTheFeaturesThatAttributesNeed) {
             Features{"attention_window"});
   EXPECT_EQ(features({{"causal", true}, {"softcap", 2.0}, {"window", 2}}, folder / "c"),
             (Features{"attention_softcap", "attention_window"}));
+}
+
+TEST(Save, NamesTheFeaturesOfScaledRotationsAndSmoothedLabels) {
+  const auto features = [](double factor, double smoothing, const std::string& path) {
+    Model model;
+    GraphBuilder g(model, "f");
+    const Value x = g.input("x", DType::f32, {1, 3, 1, 4});
+    const Value y = g.op("Rope", {x},
+                         {{"base", 100.0},
+                          {"factor", factor},
+                          {"low_frequency_factor", 2.0},
+                          {"original_length", 16}});
+    g.output("loss", g.op("CrossEntropy", {y, g.input("labels", DType::i32, {1, 3, 1})},
+                          {{"label_smoothing", smoothing}}));
+    EXPECT_TRUE(g.finish().ok());
+    return features_of(model, path);
+  };
+  const Folder folder;
+  EXPECT_EQ(features(1, 0, folder / "a"), Features());
+  EXPECT_EQ(features(4, 0, folder / "b"), Features{"rope_scaling"});
+  EXPECT_EQ(features(1, 0.1, folder / "c"), Features{"cross_entropy_label_smoothing"});
 }
 
 TEST(Open, AModelWhoseStoragesHaveLeftItsFileGivesItBack) {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of peft_test.cpp: two small models of transformers with random weights, adapters of peft for them, and what they compute.
+"""Makes the fixtures of peft_test.cpp: two small models of transformers with random weights, adapters of peft for them and for models of
+tests/import/fixtures, and what they compute.
 
     python -m venv venv && venv/bin/pip install torch==2.13.0 transformers==5.23.0 peft==0.21.2
     venv/bin/python tests/peft/make_peft_fixtures.py tests/peft/fixtures
@@ -30,6 +31,9 @@ ADAPTERS = {
     "llama_some_layers": ("llama", dict(r=2, lora_alpha=8, target_modules=["o_proj", "up_proj"], layers_to_transform=[1])),
     "llama_tables": ("llama", dict(r=3, lora_alpha=6, target_modules=["embed_tokens", "lm_head", "gate_proj"], use_rslora=True)),
     "gpt2_conv1d": ("gpt2", dict(r=4, lora_alpha=4, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
+    # Of tests/import/fixtures: every product of its layers.
+    "gemma2_all": ("gemma2", dict(r=2, lora_alpha=6, target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
+                                                                    "down_proj"])),
 }
 
 IMPORTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "import", "fixtures")
@@ -43,6 +47,19 @@ CLASSES = {
 }
 # Their biases are others, too, and they have fewer rows of factors than classes.
 BIASES = ("bert_bias", "roberta_bias")
+
+
+def folder_of(model, out):
+    return os.path.join(out if model in MODELS else IMPORTED, model)
+
+
+def with_base(folder, model):
+    """The name of the model instead of where it lies."""
+    config = os.path.join(folder, "adapter_config.json")
+    with open(config, encoding="utf-8") as f:
+        settings = json.load(f) | {"base_model_name_or_path": model}
+    with open(config, "w", encoding="utf-8") as f:
+        json.dump(settings, f, indent=2, sort_keys=True)
 
 
 def tokens(seed):
@@ -85,7 +102,7 @@ def losses_of(model, ids, labels):
 def make_classes(out, expected):
     expected["classes"] = {}
     for number, (name, (model, settings)) in enumerate(CLASSES.items()):
-        base = AutoModelForSequenceClassification.from_pretrained(os.path.join(IMPORTED, model))
+        base = AutoModelForSequenceClassification.from_pretrained(folder_of(model, out))
         adapted = get_peft_model(base, LoraConfig(task_type="SEQ_CLS", **settings))
         randomize(adapted, number + 20)
         generator = torch.Generator().manual_seed(number + 30)
@@ -94,11 +111,7 @@ def make_classes(out, expected):
                 p.data = p.data + torch.randn(p.shape, generator=generator) * 0.3
         folder = os.path.join(out, name)
         adapted.save_pretrained(folder)
-        config = os.path.join(folder, "adapter_config.json")
-        with open(config, encoding="utf-8") as f:
-            settings = json.load(f) | {"base_model_name_or_path": model}
-        with open(config, "w", encoding="utf-8") as f:
-            json.dump(settings, f, indent=2, sort_keys=True)
+        with_base(folder, model)
         ids = tokens(1).clamp(min=3)
         expected["classes"][name] = {"model": model, "tokens": ids.reshape(-1).tolist(), "logits": rounded(logits_of(adapted, ids))}
 
@@ -116,7 +129,7 @@ def main():
         is_head = name in CLASSES
         expected = expected["classes" if is_head else "adapters"][name]
         kind = AutoModelForSequenceClassification if is_head else AutoModelForCausalLM
-        base = kind.from_pretrained(os.path.join(IMPORTED if is_head else args.out, expected["model"]))
+        base = kind.from_pretrained(folder_of(expected["model"], args.out))
         ids = tokens(1).clamp(min=3 if is_head else 0)
         logits = logits_of(PeftModel.from_pretrained(base, folder), ids).reshape(-1)
         print(float((logits - torch.tensor(expected["logits"])).abs().max()))
@@ -127,11 +140,13 @@ def main():
         torch.manual_seed(number + 1)
         make().save_pretrained(os.path.join(args.out, name))
     for number, (name, (model, settings)) in enumerate(ADAPTERS.items()):
-        base = AutoModelForCausalLM.from_pretrained(os.path.join(args.out, model))
+        base = AutoModelForCausalLM.from_pretrained(folder_of(model, args.out))
         adapted = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **settings))
         randomize(adapted, number + 10)
         folder = os.path.join(args.out, name)
         adapted.save_pretrained(folder)
+        if model not in MODELS:
+            with_base(folder, model)
         expected["adapters"][name] = {"model": model, "logits": rounded(logits_of(adapted, tokens(1)))}
     base = AutoModelForCausalLM.from_pretrained(os.path.join(args.out, "llama"))
     trained = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=8, target_modules=["q_proj", "k_proj", "v_proj", "up_proj"]))

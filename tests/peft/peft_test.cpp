@@ -42,8 +42,11 @@ const json& expected() {
   return loaded;
 }
 
+// One of the fixtures, or of those of tests/import.
 Model model_of(const std::string& name) {
-  const import::Source source = must(huggingface::read(kFixtures + "/" + name));
+  const std::string own = kFixtures + "/" + name;
+  const std::string folder = fs::exists(own) ? own : BOWLINE_IMPORT_FIXTURES "/" + name;
+  const import::Source source = must(huggingface::read(folder));
   return must(import::build_model(source, {})).model;
 }
 
@@ -66,14 +69,15 @@ struct Batch {
   }
 };
 
-std::vector<float> logits_of(Model& model) {
+// Of both rows of the batch.
+std::vector<float> logits_of(Model& model, int64_t vocabulary = 48) {
   const Device device = cpu();
   EXPECT_OK(model.to(device));
   const BoundDim dims[] = {{"batch", 2}, {"seq", 8}};
   Session session = must(Session::create(model, device, "forward", dims));
-  std::vector<float> out(2 * 8 * 48);
+  std::vector<float> out(static_cast<size_t>(2 * 8 * vocabulary));
   Batch batch;
-  const Tensor outputs[] = {{"logits", DType::f32, {2, 8, 48}, out.data()}};
+  const Tensor outputs[] = {{"logits", DType::f32, {2, 8, vocabulary}, out.data()}};
   EXPECT_OK(session.run(batch.tensors(false), outputs));
   EXPECT_OK(model.offload());
   return out;
@@ -104,20 +108,28 @@ void write_folder(const Model& model, const std::string& folder) {
   }
 }
 
-class Adapters : public testing::TestWithParam<const char*> {};
+class Adapters : public testing::TestWithParam<const char*> {
+ protected:
+  const json& expected_ = expected()["adapters"][GetParam()];
+  const std::string folder_ = kFixtures + "/" + GetParam();
+
+  Model model() const { return model_of(expected_["model"]); }
+  std::vector<float> logits_of(Model& model) const {
+    return peft::logits_of(model, std::ssize(expected_["logits"]) / (2 * 8));
+  }
+};
 INSTANTIATE_TEST_SUITE_P(All, Adapters,
                          testing::Values("llama_qv", "llama_some_layers", "llama_tables",
-                                         "gpt2_conv1d"));
+                                         "gpt2_conv1d", "gemma2_all"));
 
 TEST_P(Adapters, ComputeWhatPeftComputes) {
-  const json& of = expected()["adapters"][GetParam()];
-  Model model = model_of(of["model"]);
-  const std::vector<float> before = logits_of(model);
-  must(read_adapter(model, kFixtures + "/" + GetParam(), "ad"));
-  const std::vector<float> logits = logits_of(model);
+  Model adapted = model();
+  const std::vector<float> before = logits_of(adapted);
+  must(read_adapter(adapted, folder_, "ad"));
+  const std::vector<float> logits = logits_of(adapted);
   double most = 0, changed = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    most = std::max(most, std::abs(logits[i] - of["logits"][i].get<double>()));
+    most = std::max(most, std::abs(logits[i] - expected_["logits"][i].get<double>()));
     changed = std::max<double>(changed, std::abs(logits[i] - before[i]));
   }
   EXPECT_LT(most, 2e-5);
@@ -139,29 +151,26 @@ std::map<std::string, std::pair<std::vector<int64_t>, std::vector<std::byte>>> t
 }
 
 TEST_P(Adapters, AreWrittenAsTheyWereRead) {
-  const std::string from = kFixtures + "/" + GetParam();
-  Model model = model_of(expected()["adapters"][GetParam()]["model"]);
-  must(read_adapter(model, from, "ad"));
+  Model first = model(), again = model();
+  must(read_adapter(first, folder_, "ad"));
   const Folder to(GetParam());
-  write_folder(model, to.path());
-  EXPECT_EQ(tensors_in(to.path()), tensors_in(from));
-  Model again = model_of(expected()["adapters"][GetParam()]["model"]);
+  write_folder(first, to.path());
+  EXPECT_EQ(tensors_in(to.path()), tensors_in(folder_));
   must(read_adapter(again, to.path(), "other"));
-  EXPECT_EQ(logits_of(again), logits_of(model));
+  EXPECT_EQ(logits_of(again), logits_of(first));
 }
 
 // Through a file of llama.cpp and back: the same logits, and the names, the shapes and the alpha that llama.cpp asks for.
 TEST_P(Adapters, GoThroughGguf) {
-  const json& of = expected()["adapters"][GetParam()];
-  Model model = model_of(of["model"]), again = model_of(of["model"]);
-  must(read_adapter(model, kFixtures + "/" + GetParam(), "ad"));
+  Model first = model(), again = model();
+  must(read_adapter(first, folder_, "ad"));
   const Folder to(std::string("gguf_") + GetParam());
   fs::create_directories(to.path());
   const std::string path = to.path() + "/adapter.gguf";
-  must(write_gguf_adapter(model, "ad", path));
+  must(write_gguf_adapter(first, "ad", path));
   EXPECT_TRUE(must(is_gguf_adapter(path)));
   must(read_gguf_adapter(again, path, "ad"));
-  const std::vector<float> logits = logits_of(again), before = logits_of(model);
+  const std::vector<float> logits = logits_of(again), before = logits_of(first);
   for (size_t i = 0; i < logits.size(); ++i) {
     ASSERT_NEAR(logits[i], before[i], 1e-6);  // lora_alpha is an f32
   }

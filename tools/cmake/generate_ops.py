@@ -22,6 +22,7 @@ Every disagreement between the lists and the files stops the configure step with
 import argparse
 import re
 import sys
+import typing
 from pathlib import Path
 
 INTERNAL_BASE = 256
@@ -64,17 +65,28 @@ def read_union(path, union):
     return ops
 
 
+class Field(typing.NamedTuple):
+    """Of an attribute table."""
+    name: str
+    kind: str
+    default: str
+    most: int  # entries
+    feature: str
+    is_demanded: bool  # a file that leaves the feature out is refused
+
+
 def read_tables(paths):
-    """{table: [(field, type, most entries, feature)]} and {enum: [value names]}, whose numbers are 0, 1, ..."""
+    """{table: [Field]} and {enum: [value names]}, whose numbers are 0, 1, ..."""
     tables, enums = {}, {}
     for path in paths:
         text = strip_comments(path.read_text())
         for name, body in re.findall(r"table\s+(\w+)\s*\{([^}]*)\}", text):
-            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*[^;(]+)?(?:\((most|feature):\s*\"(\w+)\"\))?\s*;", body)
+            fields = re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)\s*(?:=\s*([^;(]+?))?\s*(?:\((most|feature|later_feature):\s*\"(\w+)\"\))?\s*;", body)
             if len(fields) != body.count(";"):
-                fail(f"{path}: table {name} has a field that is not of the form name: type = default (most: \"n\"), or (feature: \"name\").")
-            tables[name] = [(field, kind, int(value) if said == "most" else MOST_ENTRIES, value if said == "feature" else "")
-                            for field, kind, said, value in fields]
+                fail(f"{path}: table {name} has a field that is not of the form name: type = default (most: \"n\"), (feature: \"name\") or "
+                     "(later_feature: \"name\").")
+            tables[name] = [Field(field, kind, default or "0", int(value) if said == "most" else MOST_ENTRIES,
+                                  value if "feature" in said else "", said == "feature") for field, kind, default, said, value in fields]
         for name, body in re.findall(r"enum\s+(\w+)\s*:\s*ubyte\s*\{([^}]*)\}", text):
             values = re.findall(r"(\w+)\s*=\s*(\d+)", body)
             if [int(number) for _, number in values] != list(range(len(values))):
@@ -101,7 +113,7 @@ class Formula:
         self.kinds = heads.get("of", "floats").split()
         if not set(self.kinds) <= set(KINDS):
             fail(f"{path}: its operands are of {', '.join(self.kinds)}; there are {', '.join(KINDS)}.")
-        fields = {field: kind for field, kind, *_ in tables[self.table]}
+        fields = {field.name: field.kind for field in tables[self.table]}
         for name in [*self.constants, *([self.choice] if self.choice else [])]:
             if name not in fields:
                 fail(f"{path}: {self.table} has no attribute {name}.")
@@ -353,16 +365,18 @@ def attribute_fields(ops, tables, enums):
         lines += ["template <>", f"struct EnumNames<file::{e}> {{",
                   f"  static constexpr std::array<std::string_view, {len(values)}> values = {{{names}}};", "};"]
     lines += ["\nstruct AttributeField {", "  std::string_view name;", "  size_t most;  // entries of a list",
-              "  std::string_view feature;  // that a file needs where the value is not 0; empty: none", "};"]
-    features = sorted({feature for t in used for *_, feature in tables[t] if feature})
+              "  std::string_view feature;  // that a file needs where the value is not `absent`; empty: none",
+              "  double absent;  // of a field of a feature: what a file without the field stands for",
+              "  bool is_demanded;  // a file that leaves out the feature is refused", "};"]
+    features = sorted({field.feature for t in used for field in tables[t] if field.feature})
     lines += [f"inline constexpr std::array<std::string_view, {len(features)}> kAttributeFeatures = {{"
               + ", ".join(f'"{feature}"' for feature in features) + "};"]
     lines += ["\n// visit(field, value) for every field, of a table or of its object; ends at the first that fails."]
     for t in sorted(used):
         for kind, get in ((f"const file::{t}& t", "t.{}()"), (f"file::{t}T& t", "t.{}")):
             lines += ["template <class Visit>", f"Status visit_fields([[maybe_unused]] {kind}, [[maybe_unused]] Visit&& visit) {{"]
-            lines += [f'  BOWLINE_TRY(visit(AttributeField{{"{f}", {most}, "{feature}"}}, {get.format(f)}));'
-                      for f, _, most, feature in tables[t]]
+            lines += [f'  BOWLINE_TRY(visit(AttributeField{{"{f.name}", {f.most}, "{f.feature}", {f.default if f.feature else 0}, '
+                      f'{"true" if f.is_demanded else "false"}}}, {get.format(f.name)}));' for f in tables[t]]
             lines += ["  return {};", "}"]
     lines += ["\ntemplate <class T>", "struct AttributeTable {};", "// f(AttributeTable<T>()), with the attribute table of the operator.",
               "template <class F>", "auto with_attribute_table(Op op, F&& f) {", "  switch (op) {"]

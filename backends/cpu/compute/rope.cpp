@@ -82,6 +82,7 @@ HWY_EXPORT(rotation_f16);
 HWY_EXPORT(rotation_bf16);
 
 constexpr size_t kTaskElements = 8192;
+constexpr size_t kTaskAngles = 256;
 
 template <class T>
 Rotation<T> rotation_of(bool interleaved) {
@@ -99,6 +100,25 @@ Rotation<T> rotation_of(bool interleaved) {
 size_t rope_table_bytes(const RopeShape& shape) {
   const size_t rows = shape.per_outer ? shape.outer * shape.positions : shape.positions;
   return rows * shape.rotary_dims * sizeof(float);
+}
+
+void rope_table(Threads& threads, const RopeShape& shape, const double* frequency, void* table) {
+  // Row t: the cosines of all angles, then the sines.
+  float* rows = static_cast<float*>(table);
+  const size_t half = shape.rotary_dims / 2;
+  const size_t count = shape.per_outer ? shape.outer * shape.positions : shape.positions;
+  const size_t unit = std::max<size_t>(1, kTaskAngles / std::max<size_t>(1, half));
+  threads.parallel_for((count + unit - 1) / unit, [&](size_t task, size_t) {
+    for (size_t t = task * unit; t < std::min(count, (task + 1) * unit); ++t) {
+      const int64_t index = shape.given == nullptr ? static_cast<int64_t>(t) : shape.given[t];
+      const double position = static_cast<double>(shape.position_offset + index);
+      float* cosines = rows + t * 2 * half;
+      for (size_t i = 0; i < half; ++i) {
+        cosines[i] = static_cast<float>(std::cos(position * frequency[i]));
+        cosines[half + i] = static_cast<float>(std::sin(position * frequency[i]));
+      }
+    }
+  });
 }
 
 template <class T>

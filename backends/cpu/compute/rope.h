@@ -14,7 +14,6 @@
 // Source    Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -40,26 +39,9 @@ struct RopeShape {
 };
 
 // The table of sines and cosines. It may be kept for calls of the same frequencies, positions and
-// rotary_dims.
+// rotary_dims. frequency[i]: radians per position of pair i, rotary_dims / 2 of them.
 size_t rope_table_bytes(const RopeShape& shape);
-// frequency(i): radians per position of pair i.
-template <class F>
-void rope_table(Threads& threads, const RopeShape& shape, F&& frequency, void* table) {
-  // Row t: the cosines of all angles, then the sines.
-  float* rows = static_cast<float*>(table);
-  const size_t half = shape.rotary_dims / 2;
-  const size_t count = shape.per_outer ? shape.outer * shape.positions : shape.positions;
-  // The frequency is the slow part, so a task takes one pair and all positions.
-  threads.parallel_for(half, [&](size_t i, size_t) {
-    const double turning = frequency(i);
-    for (size_t t = 0; t < count; ++t) {
-      const int64_t index = shape.given == nullptr ? static_cast<int64_t>(t) : shape.given[t];
-      const double position = static_cast<double>(shape.position_offset + index);
-      rows[t * 2 * half + i] = static_cast<float>(std::cos(position * turning));
-      rows[t * 2 * half + half + i] = static_cast<float>(std::sin(position * turning));
-    }
-  });
-}
+void rope_table(Threads& threads, const RopeShape& shape, const double* frequency, void* table);
 
 template <class T>
 void rope(Threads& threads, const RopeShape& shape, const T* x, T* y, const void* table);

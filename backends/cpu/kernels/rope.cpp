@@ -1,6 +1,6 @@
 //! ops(f32, f16, bf16) Rope
-// Rope over [batch, position, head, head_dim]. The table of sines and cosines is made when the record is made, or in each run where
-// the positions are given.
+// Rope over [batch, position, head, head_dim]. The frequencies, which are the slow part of an angle, are found when the record is made,
+// and so is the table of sines and cosines that lies behind them, but for a record that is given its positions in each run.
 #include "compute/rope.h"
 
 #include "core/rope.h"
@@ -25,22 +25,16 @@ RopeShape shape_of(const RopeAttributes& t, const Shape& x) {
   return s;
 }
 
-void fill_table(const RopeAttributes& t, const RopeShape& s, Threads& threads, void* table) {
-  const auto dims = static_cast<int64_t>(s.rotary_dims);
-  rope_table(
-      threads, s,
-      [&](size_t i) { return rope_frequency<double>(t, static_cast<int64_t>(i), dims); }, table);
-}
+size_t frequency_bytes(const RopeShape& s) { return s.rotary_dims / 2 * sizeof(double); }
 
 template <class T>
 void run(const Launch& l) {
-  const auto& t = l.attributes<RopeAttributes>();
-  RopeShape s = shape_of(t, *l.in[0].shape);
-  const void* table = l.constant;
+  RopeShape s = shape_of(l.attributes<RopeAttributes>(), *l.in[0].shape);
+  const void* table = l.constant + frequency_bytes(s);
   if (l.has_input(1)) {
     s.given = l.in[1].i32();
     s.per_outer = l.in[1].shape->rank() == 2;
-    fill_table(t, s, l.threads, l.workspace);
+    rope_table(l.threads, s, reinterpret_cast<const double*>(l.constant), l.workspace);
     table = l.workspace;
   }
   rope(l.threads, s, l.in[0].as<const T>(), l.out[0].as<T>(), table);
@@ -55,24 +49,29 @@ uint64_t workspace(const device::NodeQuery& node, const Threads&) {
   return rope_table_bytes(s);
 }
 
-uint64_t table_bytes(const device::Record& r) {
-  return r.inputs.size() == 1
-             ? rope_table_bytes(shape_of(r.attributes.as<RopeAttributes>(), r.inputs[0].shape))
-             : 0;
+uint64_t constant_bytes(const device::Record& r) {
+  const RopeShape s = shape_of(r.attributes.as<RopeAttributes>(), r.inputs[0].shape);
+  return frequency_bytes(s) + (r.inputs.size() == 1 ? rope_table_bytes(s) : 0);
 }
 
-void make_table(const device::Record& r, Threads& threads, std::byte* table) {
+void make_constant(const device::Record& r, Threads& threads, std::byte* constant) {
   const auto& t = r.attributes.as<RopeAttributes>();
+  const RopeShape s = shape_of(t, r.inputs[0].shape);
+  auto* frequency = reinterpret_cast<double*>(constant);
+  for (size_t i = 0; i < s.rotary_dims / 2; ++i) {
+    frequency[i] =
+        rope_frequency<double>(t, static_cast<int64_t>(i), static_cast<int64_t>(s.rotary_dims));
+  }
   if (r.inputs.size() == 1) {
-    fill_table(t, shape_of(t, r.inputs[0].shape), threads, table);
+    rope_table(threads, s, frequency, constant + frequency_bytes(s));
   }
 }
 
 constexpr Kernel made(void (*run_it)(const Launch&)) {
   return {.run = run_it,
           .workspace = workspace,
-          .constant_bytes = table_bytes,
-          .make_constant = make_table};
+          .constant_bytes = constant_bytes,
+          .make_constant = make_constant};
 }
 
 }  // namespace

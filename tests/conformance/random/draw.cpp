@@ -62,6 +62,10 @@ class Drawer {
   bool layer_norm(Scope& s);
   bool rms_norm(Scope& s);
   bool rope(Scope& s);
+  std::optional<Ref> heads_of(Scope& s, Ref x, int64_t heads, int64_t dim, double rotated);
+  std::optional<Ref> with_past(Scope& s, Ref rows, int64_t past);
+  std::optional<Ref> mask(Scope& s, AttentionMask kind, const Shape& scores);
+  std::optional<Ref> attend(Scope& s, std::vector<Ref> parts);
   bool attention(Scope& s);
   bool dropout(Scope& s);
   bool cross_entropy(Scope& s);
@@ -88,16 +92,16 @@ class Drawer {
 };
 
 const std::vector<Drawer::Maker> Drawer::kMakers = {
-    &Drawer::unary,      &Drawer::unary,         &Drawer::binary,  &Drawer::binary,
-    &Drawer::scaled,     &Drawer::scaled,        &Drawer::scaled,  &Drawer::reshape,
-    &Drawer::transpose,  &Drawer::slice,         &Drawer::concat,  &Drawer::split,
-    &Drawer::reduce,     &Drawer::mat_mul,       &Drawer::mat_mul, &Drawer::product,
-    &Drawer::linear,     &Drawer::linear,        &Drawer::linear,  &Drawer::embedding,
-    &Drawer::layer_norm, &Drawer::rms_norm,      &Drawer::rope,    &Drawer::attention,
-    &Drawer::dropout,    &Drawer::cross_entropy, &Drawer::by_case, &Drawer::by_case,
-    &Drawer::by_case,    &Drawer::by_case,       &Drawer::by_case, &Drawer::by_case,
-    &Drawer::by_case,    &Drawer::by_case,       &Drawer::by_case, &Drawer::by_case,
-    &Drawer::by_case,    &Drawer::by_case};
+    &Drawer::unary,      &Drawer::unary,    &Drawer::binary,        &Drawer::binary,
+    &Drawer::scaled,     &Drawer::scaled,   &Drawer::scaled,        &Drawer::reshape,
+    &Drawer::transpose,  &Drawer::slice,    &Drawer::concat,        &Drawer::split,
+    &Drawer::reduce,     &Drawer::mat_mul,  &Drawer::mat_mul,       &Drawer::product,
+    &Drawer::linear,     &Drawer::linear,   &Drawer::linear,        &Drawer::embedding,
+    &Drawer::layer_norm, &Drawer::rms_norm, &Drawer::rope,          &Drawer::attention,
+    &Drawer::attention,  &Drawer::dropout,  &Drawer::cross_entropy, &Drawer::by_case,
+    &Drawer::by_case,    &Drawer::by_case,  &Drawer::by_case,       &Drawer::by_case,
+    &Drawer::by_case,    &Drawer::by_case,  &Drawer::by_case,       &Drawer::by_case,
+    &Drawer::by_case,    &Drawer::by_case,  &Drawer::by_case};
 
 Ref Drawer::append(Scope& s, Node node) {
   s.graph->nodes.push_back(std::move(node));
@@ -567,6 +571,82 @@ bool Drawer::rope(Scope& s) {
                   {"position_offset", static_cast<double>(dice_.below(3))}});
 }
 
+// Heads of x [B, T, C], projected where x does not have as many elements.
+std::optional<Ref> Drawer::heads_of(Scope& s, Ref x, int64_t heads, int64_t dim, double rotated) {
+  const Shape shape = s.graph->shape(x);
+  std::optional<Ref> out = x;
+  if (heads * dim != shape[2] || dice_.chance(0.6)) {
+    const auto w = parameter(s, Shape{heads * dim, shape[2]}, 0.6);
+    out = w ? op(s, Op::Linear, {x, *w}) : std::nullopt;
+  }
+  if (out) {
+    out = op(s, Op::Reshape, {*out}, {{"dims", dims_of(Shape{shape[0], shape[1], heads, dim})}});
+  }
+  return out && dim % 2 == 0 && dice_.chance(rotated) ? op(s, Op::Rope, {*out}, {{"base", 100}})
+                                                      : out;
+}
+
+// Keys or values as a cache has them, with `past` rows in front, or without the last -`past` rows.
+std::optional<Ref> Drawer::with_past(Scope& s, Ref rows, int64_t past) {
+  Shape shape = s.graph->shape(rows);
+  if (past < 0) {
+    return op(s, Op::Slice, {rows},
+              {{"axis", 1}, {"start", 0}, {"length", static_cast<double>(shape[1] + past)}});
+  }
+  if (past == 0) {
+    return rows;
+  }
+  shape[1] = past;
+  const auto front = dice_.chance(0.5) ? parameter(s, shape, 0.5) : input(s, shape, 0);
+  return front ? op(s, Op::Concat, {*front, rows}, {{"axis", 1}}) : std::nullopt;
+}
+
+// A mask of scores [B, Hq, Tq, Tk], or none. No weight is behind one that is added.
+std::optional<Ref> Drawer::mask(Scope& s, AttentionMask kind, const Shape& scores) {
+  const int64_t batch = scores[0], queries = scores[2], keys = scores[3];
+  switch (kind) {
+    case AttentionMask::additive: {
+      const std::vector<Shape> shapes = {Shape{keys}, Shape{queries, keys},
+                                         Shape{batch, 1, 1, keys}, scores};
+      return input(s, dice_.of(shapes), 0);
+    }
+    case AttentionMask::padding:
+      return truth(s, Shape{batch, keys});
+    case AttentionMask::lengths:
+      return input(s, Shape{batch}, keys + 1);
+    default:
+      return {};
+  }
+}
+
+// Attention of queries to keys with what is drawn of all that its attributes say.
+std::optional<Ref> Drawer::attend(Scope& s, std::vector<Ref> parts) {
+  static const std::vector<double> kCaps = {0.5, 2, 30};
+  const Shape q = s.graph->shape(parts[0]);
+  const int64_t keys = s.graph->shape(parts[1])[1];
+  const bool causal = dice_.chance(0.6);
+  std::vector<Attribute> attributes = {{"causal", causal ? 1.0 : 0.0}};
+  if (causal && dice_.chance(0.6)) {
+    attributes.emplace_back("window", dice_.chance(0.3) ? int64_t{1} : dice_.between(1, keys + 2));
+  }
+  if (dice_.chance(0.4)) {
+    attributes.emplace_back("softcap", dice_.of(kCaps));
+  }
+  if (dice_.chance(0.2)) {
+    attributes.emplace_back("scale", 0.75);
+  }
+  if (dice_.chance(0.35)) {
+    const int64_t kind = dice_.between(1, 3);
+    const auto shown = mask(s, static_cast<AttentionMask>(kind), Shape{q[0], q[2], q[1], keys});
+    if (!shown) {
+      return {};
+    }
+    attributes.emplace_back("mask", kind);
+    parts.push_back(*shown);
+  }
+  return op(s, Op::Attention, std::move(parts), std::move(attributes));
+}
+
 bool Drawer::attention(Scope& s) {
   const auto x = of_rank(s, 3, 3);
   if (!x || s.graph->shape(*x)[2] % 2 != 0) {
@@ -574,26 +654,21 @@ bool Drawer::attention(Scope& s) {
   }
   const Shape shape = s.graph->shape(*x);
   const int64_t heads = shape[2] == 4 && dice_.chance(0.5) ? 2 : 1;
-  std::vector<Ref> parts;
-  for (int i = 0; i < 3; ++i) {
-    std::optional<Ref> part = *x;
-    if (dice_.chance(0.6)) {
-      const auto w = parameter(s, Shape{shape[2], shape[2]}, 0.6);
-      part = w ? op(s, Op::Linear, {*x, *w}) : std::nullopt;
-    }
-    if (part) {
-      part = op(s, Op::Reshape, {*part},
-                {{"dims", dims_of(Shape{shape[0], shape[1], heads, shape[2] / heads})}});
-    }
-    if (part && i < 2 && dice_.chance(0.5)) {
-      part = op(s, Op::Rope, {*part}, {{"base", 100}});
-    }
-    if (!part) {
-      return false;
-    }
-    parts.push_back(*part);
+  const int64_t key_heads = dice_.chance(0.4) ? 1 : heads;
+  const int64_t dim = shape[2] / heads;
+  int64_t past = 0;
+  if (dice_.chance(0.4)) {
+    const int64_t room = kMostElements / (shape[0] * key_heads * dim) - shape[1];
+    past = dice_.between(1, std::min(room, dice_.chance(0.5) ? int64_t{3} : room));
+  } else if (shape[1] > 1 && dice_.chance(0.15)) {
+    past = -1;
   }
-  const auto out = op(s, Op::Attention, parts, {{"causal", static_cast<double>(dice_.below(2))}});
+  const auto q = heads_of(s, *x, heads, dim, 0.5);
+  auto k = q ? heads_of(s, *x, key_heads, dim, 0.5) : std::nullopt;
+  auto v = k ? heads_of(s, *x, key_heads, dim, 0) : std::nullopt;
+  k = v ? with_past(s, *k, past) : std::nullopt;
+  v = k ? with_past(s, *v, past) : std::nullopt;
+  const auto out = v ? attend(s, {*q, *k, *v}) : std::nullopt;
   return out && op(s, Op::Reshape, {*out}, {{"dims", dims_of(shape)}});
 }
 

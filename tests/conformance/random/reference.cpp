@@ -34,6 +34,10 @@ class Machine {
         continue;
       }
       for (size_t i = 0; i < values.size(); ++i) {
+        // Statistics of rows of attention that see no key.
+        if (op == Op::Attention && o == 1 && std::isinf(values[i])) {
+          continue;
+        }
         const double size = e.magnitude[o].empty() ? 0 : e.magnitude[o][i];
         values[i] = moved(values[i], size, e.tolerance);
       }
@@ -73,6 +77,23 @@ class Machine {
  private:
   int lane_;
   Dice dice_;
+};
+
+// The gradient of a line, of what trainable storages are behind: a rule may refuse others.
+class NeededGradient : public OracleGradient {
+ public:
+  NeededGradient(const Tape& tape, const Tape::Line& line, std::span<const Array> inputs,
+                 std::span<const Array> outputs, std::vector<Array> douts, Execute execute)
+      : OracleGradient(line.attributes, inputs, outputs, std::move(douts), std::move(execute)),
+        tape_(tape),
+        line_(line) {}
+  bool needs(int i) const override {
+    return OracleGradient::needs(i) && tape_.values[line_.inputs[static_cast<size_t>(i)]].needed;
+  }
+
+ private:
+  const Tape& tape_;
+  const Tape::Line& line_;
 };
 
 // Forward and backward over one tape.
@@ -161,7 +182,7 @@ class Pass {
     }
     // Output 0 has a gradient always, others where the loss reaches them.
     douts[0].values.resize(values_[line.outputs[0]].values.size());
-    OracleGradient context(line.attributes, all(line.inputs), all(line.outputs), std::move(douts),
+    NeededGradient context(tape_, line, all(line.inputs), all(line.outputs), std::move(douts),
                            [&](Op op, const Attributes& attributes, std::span<const Array> inputs) {
                              return machine_.run(op, attributes, inputs, step_);
                            });
@@ -174,7 +195,7 @@ class Pass {
     for (size_t i = 0; i < line.inputs.size(); ++i) {
       const uint32_t v = line.inputs[i];
       const auto& gradient = context.gradient(i);
-      if (gradient && tape_.values[v].needed) {
+      if (gradient) {
         douts_[v].resize(gradient->size());
         machine_.add(douts_[v], *gradient);
       }
@@ -428,7 +449,7 @@ Status unusable(std::string_view why) { return Status(Code::unsupported, std::st
 double reach(double exact, std::span<const double> lanes) {
   double sum = 0;
   for (const double v : lanes) {
-    sum += (v - exact) * (v - exact);
+    sum += v == exact ? 0 : (v - exact) * (v - exact);  // both may be infinite
   }
   return kReach * std::sqrt(sum / kLanes);
 }

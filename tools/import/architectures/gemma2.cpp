@@ -17,13 +17,11 @@ constexpr LlamaForm kForm = {
     .out_norms = true,
     .norm_offset = true,
     .is_windowed = [](Fields&, int64_t layer) { return layer % 2 == 0; },
-    .window = 4096,
 };
 
 // A cap that is null is none; 0 stands for that.
-double softcap_of(Fields& config, const nlohmann::json& all, const char* key, double otherwise) {
-  const auto found = all.find(key);
-  return config.number_or(key, 1e-3, 1e6, found != all.end() && found->is_null() ? 0 : otherwise);
+double softcap_of(Fields& config, const char* key, double otherwise) {
+  return config.number_or(key, 1e-3, 1e6, config.is_null(key) ? 0 : otherwise);
 }
 
 Result<DecoderParts> declare(Weights& weights, const nlohmann::json& all) {
@@ -37,8 +35,8 @@ Result<DecoderParts> declare(Weights& weights, const nlohmann::json& all) {
   p.embedding_scale =
       weights.constant("embedding_scale", std::sqrt(static_cast<double>(p.sizes.width)));
   p.attention_scale = 1 / std::sqrt(config.number_or("query_pre_attn_scalar", 1e-3, 1e6, 256));
-  p.attention_softcap = softcap_of(config, all, "attn_logit_softcapping", 50);
-  const double logit_softcap = softcap_of(config, all, "final_logit_softcapping", 30);
+  p.attention_softcap = softcap_of(config, "attn_logit_softcapping", 50);
+  const double logit_softcap = softcap_of(config, "final_logit_softcapping", 30);
   if (logit_softcap != 0) {
     p.logit_softcap = weights.constant("logit_softcap", logit_softcap);
   }

@@ -43,15 +43,17 @@ std::vector<int64_t> repeated_part(const std::vector<int64_t>& all) {
   return all;
 }
 
-// DecoderParts::windows. One that the context does not exceed hides nothing.
+// DecoderParts::windows. A window that is null is none, and one that the context does not exceed hides nothing.
 Result<std::vector<int64_t>> windows_of(Fields& config, const LlamaForm& form,
                                         const DecoderSizes& sizes) {
   if (form.is_windowed == nullptr) {
     return std::vector<int64_t>{0};
   }
   const bool used = config.boolean_or("use_sliding_window", form.uses_window);
-  const int64_t stated = config.integer_or("sliding_window", 1, INT64_MAX, form.window);
-  const int64_t window = used && stated < sizes.context ? stated : 0;
+  constexpr int64_t kWindow = 4096;  // of a config that leaves it out
+  const int64_t stated = config.integer_or("sliding_window", 1, INT64_MAX, kWindow);
+  const bool hides = used && !config.is_null("sliding_window") && stated < sizes.context;
+  const int64_t window = hides ? stated : 0;
   const std::vector<std::string> types = config.texts("layer_types");
   BOWLINE_TRY(Status(config.status()));
   BOWLINE_REQUIRE_CODE(types.empty() || std::ssize(types) == sizes.layers, Code::bad_file,

@@ -23,9 +23,7 @@ struct LlamaForm {
   bool norm_offset = false;
   // (optional) Which layers see a window of tokens, where "layer_types" does not say; null: this one knows no windows.
   bool (*is_windowed)(Fields& config, int64_t layer) = nullptr;
-  // Of a config without "use_sliding_window", and without "sliding_window": 0 is none.
-  bool uses_window = true;
-  int64_t window = 0;
+  bool uses_window = true;  // of a config without "use_sliding_window"
 };
 
 // Errors  unsupported: the config asks for another rotation or activation.

@@ -103,6 +103,11 @@ const json* Fields::find(std::string_view key) const {
   return at == object_.end() || at->is_null() ? nullptr : &*at;
 }
 
+bool Fields::is_null(std::string_view key) const {
+  const auto at = object_.is_object() ? object_.find(key) : object_.end();
+  return at != object_.end() && at->is_null();
+}
+
 const json* Fields::need(std::string_view key) {
   const json* value = find(key);
   if (value == nullptr) {

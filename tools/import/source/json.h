@@ -25,6 +25,8 @@ class Fields {
   Fields(std::string what, const nlohmann::json& object);
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
+  // What stands there is null.
+  bool is_null(std::string_view key) const;
   // Errors  absent, no integer, or outside the limits.
   int64_t integer(std::string_view key, int64_t least, int64_t most);
   int64_t integer_or(std::string_view key, int64_t least, int64_t most, int64_t otherwise);
