@@ -16,7 +16,7 @@ using device::Recording;
 namespace {
 
 constexpr uint64_t kAlignment = 256;  // of cudaMalloc
-constexpr std::string_view kName = "CUDA";
+constexpr std::string_view kDeviceName = "CUDA";
 
 // The number of a Buffer is the address of its Memory.
 Memory& memory_of(Buffer buffer) {
@@ -69,7 +69,7 @@ Status CudaDevice::synchronize() {
 
 NodeAnswer CudaDevice::query(const NodeQuery& node) const {
   NodeAnswer answer;
-  const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kName, node);
+  const Result<const Kernel*> found = device::kernel_of<Kernel>(kKernels, kDeviceName, node);
   if (!found.ok()) {
     answer.reason = found.status().message();
     return answer;
@@ -194,7 +194,7 @@ Result<std::unique_ptr<Recording>> CudaDevice::record(const Program& program,
   }
   for (const device::Record& r : program.records) {
     if (r.kind == device::Record::Kind::op) {
-      BOWLINE_TRY(device::require_kernel<Kernel>(kKernels, kName, r));
+      BOWLINE_TRY(device::require_kernel<Kernel>(kKernels, kDeviceName, r));
     }
   }
   BOWLINE_TRY(pending_ ? synchronize() : Status());

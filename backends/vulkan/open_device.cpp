@@ -10,7 +10,6 @@ namespace {
 constexpr uint64_t kAlignment = 64;  // 8 would do for the kernels; a cache line is kinder
 constexpr uint64_t kStagingBytes =
     4u << 20;  // copies to memory that the host does not see go in such steps
-constexpr double kSubmissionNs = 100e6;
 
 const char* too_large(const NodeView& node) {
   const auto exceeds = [](const device::Operand& o) { return o.shape.elements() > INT32_MAX; };

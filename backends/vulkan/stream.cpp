@@ -5,8 +5,6 @@
 namespace bowline::vulkan {
 namespace {
 
-constexpr double kSubmissionNs =
-    100e6;  // aimed at; operating systems stop a device after 500 ms to 2 s
 constexpr uint32_t kMaxGroups = 65535;  // of one axis of a dispatch, on every device
 
 void memory_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer, VkPipelineStageFlags to,

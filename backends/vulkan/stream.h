@@ -8,6 +8,9 @@
 
 namespace bowline::vulkan {
 
+// What a submission is aimed at; operating systems stop a device after 500 ms to 2 s.
+constexpr double kSubmissionNs = 100e6;
+
 // Command buffers whose estimated time stays below the limit of a submission.
 struct Piece {
   VkCommandBuffer buffer = VK_NULL_HANDLE;

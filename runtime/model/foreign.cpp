@@ -39,7 +39,7 @@ constexpr Signature kSignatures[] = {
     {0, "%PDF"sv, "a PDF document"},
 };
 
-std::string_view text_of(std::span<const std::byte> file) {
+std::string_view as_text(std::span<const std::byte> file) {
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
@@ -89,7 +89,7 @@ bool is_text(std::string_view file) {
 }  // namespace
 
 std::string_view foreign_format(std::span<const std::byte> bytes) {
-  const std::string_view file = text_of(bytes);
+  const std::string_view file = as_text(bytes);
   if (file.empty()) {
     return "an empty file";
   }

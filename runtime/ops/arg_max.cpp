@@ -9,9 +9,9 @@
 // Gradient  none.
 #include "ops/extreme.h"
 
-namespace bowline {
+namespace bowline::arg_max_op {
 
 extern const OpDef op_arg_max;
 const OpDef op_arg_max = extreme::position<true>("ArgMax");
 
-}  // namespace bowline
+}  // namespace bowline::arg_max_op

@@ -15,7 +15,7 @@
 #include "ops/elementwise.h"
 #include "ops/op.h"
 
-namespace bowline {
+namespace bowline::cast_op {
 namespace {
 
 DType target(const Attributes& attributes) {
@@ -54,4 +54,4 @@ const OpDef op_cast{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline
+}  // namespace bowline::cast_op

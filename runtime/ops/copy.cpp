@@ -6,7 +6,7 @@
 // Gradient  dx = dy.
 #include "ops/op.h"
 
-namespace bowline {
+namespace bowline::copy_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
@@ -34,4 +34,4 @@ const OpDef op_copy{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline
+}  // namespace bowline::copy_op

@@ -16,7 +16,7 @@
 
 #include "ops/losses.h"
 
-namespace bowline {
+namespace bowline::cross_entropy_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -101,4 +101,4 @@ const OpDef op_cross_entropy{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline
+}  // namespace bowline::cross_entropy_op

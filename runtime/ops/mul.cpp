@@ -8,7 +8,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline {
+namespace bowline::mul_op {
 namespace {
 
 Status gradient(GradientContext& c) {
@@ -30,4 +30,4 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
 extern const OpDef op_mul;
 const OpDef op_mul = elementwise::binary_definition<value>("Mul", tolerance, gradient, "N -> N");
 
-}  // namespace bowline
+}  // namespace bowline::mul_op

@@ -7,7 +7,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline {
+namespace bowline::neg_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {-x, 0}; }
@@ -20,4 +20,4 @@ extern const OpDef op_neg;
 const OpDef op_neg =
     elementwise::definition<value>("Neg", elementwise::exactly, gradient, "N -> N");
 
-}  // namespace bowline
+}  // namespace bowline::neg_op

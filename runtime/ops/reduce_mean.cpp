@@ -14,7 +14,7 @@
 #include "ops/op.h"
 #include "ops/reduced.h"
 
-namespace bowline {
+namespace bowline::reduce_mean_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -70,4 +70,4 @@ const OpDef op_reduce_mean{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline
+}  // namespace bowline::reduce_mean_op

@@ -8,7 +8,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline {
+namespace bowline::reshape_op {
 namespace {
 
 // The one dim given as -1, from the elements that the others leave.
@@ -105,4 +105,4 @@ const OpDef op_reshape{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline
+}  // namespace bowline::reshape_op

@@ -8,7 +8,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline {
+namespace bowline::sub_op {
 namespace {
 
 Status gradient(GradientContext& c) {
@@ -31,4 +31,4 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
 extern const OpDef op_sub;
 const OpDef op_sub = elementwise::binary_definition<value>("Sub", tolerance, gradient, "N -> N");
 
-}  // namespace bowline
+}  // namespace bowline::sub_op

@@ -85,7 +85,7 @@ std::shared_ptr<device::OpenDevice> device_of(const Storage& row) {
 Shape matrix_shape(const Shape& shape) { return shape.rank() == 1 ? Shape{1, shape[0]} : shape; }
 
 // Parameters, by how they are changed.
-struct Chosen {
+struct ChosenParameters {
   std::set<uint32_t> low_rank;
   std::set<uint32_t> whole;
 };
@@ -106,7 +106,7 @@ class Adding {
 
   Result<AdapterReport> add() {
     BOWLINE_TRY(check());
-    BOWLINE_ASSIGN(const Chosen chosen, choose());
+    BOWLINE_ASSIGN(const ChosenParameters chosen, choose());
     std::vector<Change> changes;
     std::set<uint32_t> changed;  // storages
     BOWLINE_TRY(add_changes(chosen.whole, true, changed, changes));
@@ -164,9 +164,9 @@ class Adding {
            readings_[index] == Reading::bias;
   }
 
-  Result<Chosen> matching() const {
+  Result<ChosenParameters> matching() const {
     BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(options_.target));
-    Chosen out;
+    ChosenParameters out;
     for (uint32_t i = 0; i < table_.parameters.size(); ++i) {
       const ParameterRow& p = table_.parameters[i];
       for (const std::string_view pattern : patterns) {
@@ -182,8 +182,8 @@ class Adding {
     return out;
   }
 
-  Result<Chosen> choose() const {
-    BOWLINE_ASSIGN(Chosen out, matching());
+  Result<ChosenParameters> choose() const {
+    BOWLINE_ASSIGN(ChosenParameters out, matching());
     for (const uint32_t index : out.whole) {
       BOWLINE_REQUIRE(is_matrix(index) || is_bias(index),
                       "\"{}\", which adapter \"{}\" would change wholly, is no weight that is read "

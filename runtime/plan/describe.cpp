@@ -3,15 +3,15 @@
 namespace bowline::plan {
 namespace {
 
-using Slot = OperandInfo::Slot;
+using OperandSlot = OperandInfo::Slot;
 
 // The slot, and of a storage its tie index.
-std::pair<Slot, uint32_t> slot_of(const Plan& plan, uint32_t slot) {
-  return slot == device::kArenaSlot ? std::pair(Slot::arena, 0U)
-         : slot == device::kIoSlot  ? std::pair(Slot::io, 0U)
+std::pair<OperandSlot, uint32_t> slot_of(const Plan& plan, uint32_t slot) {
+  return slot == device::kArenaSlot ? std::pair(OperandSlot::arena, 0U)
+         : slot == device::kIoSlot  ? std::pair(OperandSlot::io, 0U)
          : slot == device::kStepSlot
-             ? std::pair(Slot::step, 0U)
-             : std::pair(Slot::storage, plan.storages[slot - device::kFirstStorageSlot].tie);
+             ? std::pair(OperandSlot::step, 0U)
+             : std::pair(OperandSlot::storage, plan.storages[slot - device::kFirstStorageSlot].tie);
 }
 
 bool is_copy(const Plan& plan, uint32_t slot) {
@@ -25,7 +25,7 @@ OperandInfo describe(const Plan& plan, const device::Operand& o) {
   out.encoding = format("{}", o.encoding);
   out.shape = o.shape.dims();
   if (o.table != device::kNoTable) {
-    out.slot = Slot::table;
+    out.slot = OperandSlot::table;
     out.number = o.table;
     return out;
   }

@@ -6,7 +6,7 @@
 namespace bowline::text::chat {
 namespace {
 
-constexpr int kMostLevels = 100;
+constexpr int kMostValueLevels = 100;
 
 }  // namespace
 
@@ -137,8 +137,9 @@ bool is_true(const Value& v) {
 
 Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
   BOWLINE_TRY(heap.step());
-  if (depth > kMostLevels) {
-    return failure("It compares values of more than " + std::to_string(kMostLevels) + " levels.");
+  if (depth > kMostValueLevels) {
+    return failure("It compares values of more than " + std::to_string(kMostValueLevels) +
+                   " levels.");
   }
   if (a.is_number() && b.is_number()) {
     return a.number() == b.number();
@@ -198,7 +199,7 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
     const int c = a.text.compare(b.text);  // the order of bytes of UTF-8 is that of code points
     return c < 0 ? -1 : c > 0 ? 1 : 0;
   }
-  if (a.is_sequence() && a.kind == b.kind && depth < kMostLevels) {
+  if (a.is_sequence() && a.kind == b.kind && depth < kMostValueLevels) {
     for (size_t i = 0; i < a.list->size() && i < b.list->size(); ++i) {
       BOWLINE_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
       if (!same) {
@@ -347,8 +348,8 @@ class Json {
 
   Status add(const Value& v, int depth) {
     BOWLINE_TRY(heap_.step());
-    if (depth > kMostLevels || out.size() > Heap::kMostBytes) {
-      return failure("It writes JSON of more than " + std::to_string(kMostLevels) +
+    if (depth > kMostValueLevels || out.size() > Heap::kMostBytes) {
+      return failure("It writes JSON of more than " + std::to_string(kMostValueLevels) +
                      " levels, or too much of it.");
     }
     switch (v.kind) {

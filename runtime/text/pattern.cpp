@@ -195,8 +195,8 @@ std::string with_white_space(std::string_view expression) {
   return out;
 }
 
-struct Code {
-  ~Code() { pcre2_code_free(code); }
+struct Compiled {
+  ~Compiled() { pcre2_code_free(code); }
   pcre2_code* code = nullptr;
 };
 struct Match {
@@ -216,7 +216,7 @@ std::string error_text(int error) {
 }
 
 // One search from `at` on, with limits; `dear`: steps that are left for this text beyond the cheap ones.
-Result<int> search(const Code& code, const Match& m, std::string_view text, size_t at,
+Result<int> search(const Compiled& code, const Match& m, std::string_view text, size_t at,
                    uint32_t options, uint64_t& dear) {
   const auto once = [&](uint32_t limit) {
     pcre2_set_match_limit(m.context, limit);
@@ -237,7 +237,7 @@ Result<int> search(const Code& code, const Match& m, std::string_view text, size
   return found;
 }
 
-Status find_expression(const Code& code, std::string_view text, std::vector<Range>& out) {
+Status find_expression(const Compiled& code, std::string_view text, std::vector<Range>& out) {
   Match m;
   m.data = pcre2_match_data_create_from_pattern(code.code, nullptr);
   m.context = pcre2_match_context_create(nullptr);
@@ -350,7 +350,7 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
   BOWLINE_TEXT_REQUIRE(expression.size() <= kLongestExpression, bowline::Code::bad_file,
                        "A regular expression has {} bytes, above {}.", expression.size(),
                        kLongestExpression);
-  const auto code = std::make_shared<Code>();
+  const auto code = std::make_shared<Compiled>();
   int error = 0;
   PCRE2_SIZE place = 0;
   const std::string spelled = with_white_space(expression);

@@ -13,7 +13,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF is read as little endian.");
 
 constexpr uint64_t kMostKeys = 1 << 16;
-constexpr int kMostNesting = 4;             // of arrays
+constexpr int kMostArrays = 4;              // of arrays
 constexpr size_t kLongestMerged = 1 << 10;  // bytes of a piece that merges lead to
 
 enum Type : uint32_t {
@@ -40,7 +40,7 @@ size_t size_of_type(uint32_t type) {
 }
 
 // A value as it lies in the file.
-struct Value {
+struct MetadataValue {
   uint32_t type = 0;  // of the value, or of the elements
   bool many = false;  // an array
   uint64_t count = 1;
@@ -79,7 +79,7 @@ class Reader {
 };
 
 Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
-  BOWLINE_TEXT_REQUIRE(type < kTypes && depth < kMostNesting, Code::bad_file,
+  BOWLINE_TEXT_REQUIRE(type < kTypes && depth < kMostArrays, Code::bad_file,
                        "A value at byte {} has type {}, which is not known there.", r.at(), type);
   if (const size_t size = size_of_type(type)) {
     BOWLINE_TEXT_REQUIRE(count <= UINT64_MAX / size, Code::bad_file, "An array has {} elements.",
@@ -98,7 +98,7 @@ Status skip_values(Reader& r, uint32_t type, uint64_t count, int depth) {
   return {};
 }
 
-using Values = std::map<std::string, Value, std::less<>>;
+using Values = std::map<std::string, MetadataValue, std::less<>>;
 
 Result<Values> read_values(std::string_view bytes) {
   Reader r(bytes);
@@ -114,7 +114,7 @@ Result<Values> read_values(std::string_view bytes) {
   Values out;
   for (uint64_t i = 0; i < keys; ++i) {
     BOWLINE_ASSIGN(const std::string_view key, r.text());
-    Value v;
+    MetadataValue v;
     BOWLINE_ASSIGN(v.type, r.number<uint32_t>());
     v.many = v.type == array;
     if (v.many) {
@@ -132,14 +132,14 @@ Result<Values> read_values(std::string_view bytes) {
   return out;
 }
 
-const Value* find(const Values& values, std::string_view key, bool many) {
+const MetadataValue* find(const Values& values, std::string_view key, bool many) {
   const auto found = values.find(key);
   return found == values.end() || found->second.many != many ? nullptr : &found->second;
 }
 
 // None: there is no number of this key.
 std::optional<int64_t> number_of(const Values& values, std::string_view key) {
-  const Value* v = find(values, key, false);
+  const MetadataValue* v = find(values, key, false);
   const size_t size = v == nullptr ? 0 : size_of_type(v->type);
   if (size == 0 || v->type == f32 || v->type == f64) {
     return std::nullopt;
@@ -157,7 +157,7 @@ bool flag_of(const Values& values, std::string_view key, bool otherwise) {
 }
 
 std::string_view text_of(const Values& values, std::string_view key) {
-  const Value* v = find(values, key, false);
+  const MetadataValue* v = find(values, key, false);
   return v != nullptr && v->type == string ? v->bytes.substr(8) : std::string_view();
 }
 
@@ -173,7 +173,7 @@ bool is_utf8(std::string_view text) {
 }
 
 Result<std::vector<std::string_view>> texts_of(const Values& values, std::string_view key) {
-  const Value* v = find(values, key, true);
+  const MetadataValue* v = find(values, key, true);
   BOWLINE_TEXT_REQUIRE(v != nullptr && v->type == string, Code::bad_file,
                        "The file has no texts \"{}\".", key);
   std::vector<std::string_view> out;
@@ -190,7 +190,7 @@ Result<std::vector<std::string_view>> texts_of(const Values& values, std::string
 // Numbers of four bytes; empty if there are none. Errors  bad_file: there are others than `count`.
 template <class T>
 Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, size_t count) {
-  const Value* v = find(values, key, true);
+  const MetadataValue* v = find(values, key, true);
   if (v == nullptr) {
     return std::vector<T>();
   }
@@ -281,7 +281,7 @@ constexpr std::string_view kEos = "tokenizer.ggml.eos_token_id";
 
 // ----------------------------------------------------------------------------------- byte-level BPE
 
-struct Words {
+struct Lists {
   std::string_view pre;   // "tokenizer.ggml.pre"
   size_t expression = 0;  // of known_expressions()
   bool digits = false;    // each stands alone
@@ -289,7 +289,7 @@ struct Words {
   bool adds_bos = false;
   bool nfc = false;  // text is brought into this form first, which llama.cpp leaves out
 };
-constexpr Words kWords[] = {{"", 0},
+constexpr Lists kWords[] = {{"", 0},
                             {"gpt-2", 0},
                             {"gpt2", 0},
                             {"roberta-bpe", 0},
@@ -301,7 +301,7 @@ constexpr Words kWords[] = {{"", 0},
 
 Status read_byte_level(const File& file, TokenizerData& data) {
   const std::string_view pre = text_of(file.values, "tokenizer.ggml.pre");
-  const auto words = std::ranges::find(kWords, pre, &Words::pre);
+  const auto words = std::ranges::find(kWords, pre, &Lists::pre);
   BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
                        "The pre-tokenizer \"{}\" of the file is not known.",
                        escaped(pre.substr(0, 100)));
@@ -416,7 +416,7 @@ Status read_llama(const File& file, TokenizerData& data) {
 // Nothing where the file has no map of characters.
 Result<std::string_view> charsmap_of(const Values& values) {
   constexpr std::string_view kKey = "tokenizer.ggml.precompiled_charsmap";
-  const Value* v = find(values, kKey, true);
+  const MetadataValue* v = find(values, kKey, true);
   BOWLINE_TEXT_REQUIRE(v == nullptr || v->type == u8 || v->type == i8, Code::bad_file,
                        "\"{}\" is no array of bytes.", kKey);
   return v == nullptr ? std::string_view() : v->bytes;

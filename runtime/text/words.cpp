@@ -9,7 +9,7 @@
 namespace bowline::text {
 namespace {
 
-Status collide() {
+Status pieces_collide() {
   return Status(Code::bad_file,
                 "The pieces of the vocabulary collide in its tables, as no others do.");
 }
@@ -35,7 +35,7 @@ Result<WordPiece> WordPiece::create(const Vocabulary& vocabulary, const Options&
       fits = out.goes_on_.insert(piece.substr(options.prefix.size()), id) && fits;
     }
     if (!fits) {
-      return collide();
+      return pieces_collide();
     }
   }
   return out;
@@ -82,7 +82,7 @@ Result<Unigram> Unigram::create(const Vocabulary& vocabulary, std::vector<double
                          "The score of piece \"{}\" is not finite.", escaped(piece.substr(0, 100)));
     least = std::min(least, out.scores_[i]);
     if (!piece.empty() && (!out.pieces_.insert(piece, id) || out.ids_.insert(piece, id) == -1)) {
-      return collide();
+      return pieces_collide();
     }
   }
   constexpr double kPenalty = 10;
@@ -170,7 +170,7 @@ Result<WordLevel> WordLevel::create(const Vocabulary& vocabulary, std::string_vi
   for (size_t i = 0; i < vocabulary.size(); ++i) {
     const auto id = static_cast<int32_t>(i);
     if (!vocabulary.piece(id).empty() && out.words_.insert(vocabulary.piece(id), id) == -1) {
-      return collide();
+      return pieces_collide();
     }
   }
   return out;

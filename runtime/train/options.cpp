@@ -67,7 +67,7 @@ std::string_view name_of(Schedule::Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-std::string text_of(const std::vector<ParameterGroup>& groups) {
+std::string groups_text(const std::vector<ParameterGroup>& groups) {
   std::string out;
   for (const ParameterGroup& g : groups) {
     out += format(out.empty() ? "{} rate {}" : "; {} rate {}", g.pattern, g.learning_rate_factor);
@@ -176,7 +176,7 @@ RunSettings run_settings(const TrainOptions& o) {
     dims += "; " + text_of(more);
   }
   s.emplace_back("dims", std::move(dims));
-  s.emplace_back("groups", text_of(o.groups));
+  s.emplace_back("groups", groups_text(o.groups));
   // As a checkpoint of a version without these says it.
   const TrainPrecision& precision = o.precision;
   s.emplace_back("compute",

@@ -19,7 +19,6 @@ using device::Record;
 constexpr uint64_t kGuard = 256;
 constexpr uint64_t kTailGuard = 4096;
 constexpr uint32_t kSentinel = 0x7FC1A5A5;  // a NaN
-constexpr uint32_t kNode = 4711;
 constexpr uint32_t kSlots = 5;
 
 // The image of one slot: sentinels, with operands placed between them.
@@ -127,7 +126,7 @@ class Setup {
     program_.slots = kSlots;
     record_.op = c.op;
     record_.attributes = c.attributes;
-    record_.node = kNode;
+    record_.node = kBenchNode;
     plan::StepLayout layout = layout_of_all();
     record_.step = layout.add(c.op);
     const std::vector<uint32_t> counts = add_counts(inputs, layout);

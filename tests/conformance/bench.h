@@ -10,6 +10,9 @@
 
 namespace bowline::conformance {
 
+// The number of the record, which the error word holds after an error.
+constexpr uint32_t kBenchNode = 4711;
+
 // What came back.
 struct Observed {
   std::vector<std::vector<double>> outputs;

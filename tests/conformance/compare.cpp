@@ -1,13 +1,12 @@
 #include <cmath>
 #include <limits>
 
+#include "conformance/bench.h"
 #include "conformance/elements.h"
 #include "conformance/suite.h"
 
 namespace bowline::conformance {
 namespace {
-
-constexpr uint32_t kNode = 4711;  // of bench.cpp
 
 std::string numbers_at(const Expected& e, size_t output, size_t i, double got) {
   const Shape& s = e.outputs[output].shape;
@@ -61,7 +60,7 @@ std::string check_error_word(const Case& c, const Expected& e, const device::Ste
                : format("the error word is {} though no index is bad", head.error);
   }
   if (head.error != static_cast<uint32_t>(device::StepError::index_out_of_range) ||
-      head.error_node != kNode) {
+      head.error_node != kBenchNode) {
     return format("an index is bad, and the error word is {}, of node {}", head.error,
                   head.error_node);
   }

@@ -10,7 +10,7 @@
 namespace bowline::conformance {
 namespace {
 
-constexpr size_t kQuickCases = 24;
+constexpr size_t kQuickGradients = 24;
 constexpr int64_t kMostElements = 400;  // of all float inputs; each costs two runs of the oracle
 
 // sum of weights * output 0: the scalar whose slopes are measured.
@@ -158,7 +158,7 @@ Status run_gradients(Run& run) {
     }
     BOWLINE_ASSIGN(std::vector<Case> cases, cases_of(op, {}, 0));
     std::erase_if(cases, [](const Case& c) { return !suits(c); });
-    const size_t most = run.options.quick ? kQuickCases : cases.size();
+    const size_t most = run.options.quick ? kQuickGradients : cases.size();
     const size_t stride =
         std::max<size_t>(1, (cases.size() + most - 1) / std::max<size_t>(1, most));
     if (cases.empty()) {

@@ -19,7 +19,7 @@ constexpr int kSteps = 24;
 constexpr int kBrokenStep = 9;
 constexpr uint64_t kEntries[] = {1, 7, 64, 0, 1022, 4102};
 
-struct Recipe {
+struct OptimizerRecipe {
   std::string_view name;
   Op op = Op::AdamW;
   double learning_rate = 1e-2;
@@ -37,7 +37,7 @@ struct Recipe {
   bool matrices = false;
 };
 
-constexpr Recipe kRecipes[] = {
+constexpr OptimizerRecipe kOptimizerRecipes[] = {
     {.name = "AdamW plain"},
     {.name = "AdamW decay", .decay = 0.1},
     {.name = "AdamW clipped, 4 micro-batches", .decay = 0.01, .clip = 0.5, .gradient_scale = 0.25},
@@ -83,7 +83,7 @@ constexpr Recipe kRecipes[] = {
 
 double rounded(double v) { return static_cast<double>(static_cast<float>(v)); }
 
-Attributes attributes_of(const Recipe& r) {
+Attributes attributes_of(const OptimizerRecipe& r) {
   const auto decay = static_cast<float>(r.decay);
   const auto eps = static_cast<float>(r.eps);
   const auto beta1 = static_cast<float>(r.beta1);
@@ -147,7 +147,7 @@ struct Moments {
   std::vector<std::vector<uint64_t>> sizes;
   size_t before_scale = 0;
 };
-Moments moments_of(const Recipe& r) {
+Moments moments_of(const OptimizerRecipe& r) {
   const std::vector<uint64_t> whole(std::begin(kEntries), std::end(kEntries));
   switch (r.op) {
     case Op::AdamW:
@@ -185,7 +185,7 @@ struct Reference {
   }
 
   // Returns the norm.
-  double step(const Recipe& r, std::span<const double> gradients, double learning_rate) {
+  double step(const OptimizerRecipe& r, std::span<const double> gradients, double learning_rate) {
     double sum = 0;
     for (const double g : gradients) {
       sum += g * g;
@@ -224,7 +224,7 @@ struct Reference {
   }
 
  private:
-  void adamw(const Recipe& r, size_t i, double g, double learning_rate) {
+  void adamw(const OptimizerRecipe& r, size_t i, double g, double learning_rate) {
     const double beta1 = rounded(r.beta1), beta2 = rounded(r.beta2);
     m[i] = beta1 * m[i] + (1 - beta1) * g;
     v[i] = beta2 * v[i] + (1 - beta2) * g * g;
@@ -236,7 +236,7 @@ struct Reference {
     travelled[i] += learning_rate * (m_size[i] / bias1 / root + std::abs(w[i]) * r.decay);
   }
 
-  void sgd(const Recipe& r, size_t i, double g, double learning_rate) {
+  void sgd(const OptimizerRecipe& r, size_t i, double g, double learning_rate) {
     const double momentum = rounded(r.momentum);
     double size = std::abs(g) + r.decay * std::abs(w[i]);
     g += rounded(r.decay) * w[i];
@@ -250,7 +250,7 @@ struct Reference {
     travelled[i] += learning_rate * size;
   }
 
-  void adagrad(const Recipe& r, size_t i, double g, double learning_rate) {
+  void adagrad(const OptimizerRecipe& r, size_t i, double g, double learning_rate) {
     const double size = std::abs(g) + r.decay * std::abs(w[i]);
     g += rounded(r.decay) * w[i];
     v[i] += g * g;
@@ -260,7 +260,7 @@ struct Reference {
     travelled[i] += rate * 2 * size / root;
   }
 
-  void rms_prop(const Recipe& r, size_t i, double g, double learning_rate) {
+  void rms_prop(const OptimizerRecipe& r, size_t i, double g, double learning_rate) {
     const double alpha = rounded(r.alpha), momentum = rounded(r.momentum);
     const double size = std::abs(g) + r.decay * std::abs(w[i]);
     g += rounded(r.decay) * w[i];
@@ -278,7 +278,7 @@ struct Reference {
     travelled[i] += learning_rate * b_size[i];
   }
 
-  void lion(const Recipe& r, size_t i, double g, double learning_rate) {
+  void lion(const OptimizerRecipe& r, size_t i, double g, double learning_rate) {
     const double beta1 = rounded(r.beta1), beta2 = rounded(r.beta2);
     const double direction = beta1 * m[i] + (1 - beta1) * g;
     const double size = beta1 * m_size[i] + (1 - beta1) * std::abs(g);
@@ -295,7 +295,7 @@ struct Reference {
   }
 
   // m holds the moments of rows, b those of columns, each from the first element of its entry on; v those of vectors.
-  void adafactor(const Recipe& r, std::span<const double> gradients, double scale,
+  void adafactor(const OptimizerRecipe& r, std::span<const double> gradients, double scale,
                  double learning_rate) {
     const double beta = std::pow(updates, rounded(r.beta2_decay));
     const double eps = rounded(r.eps);
@@ -359,7 +359,7 @@ class Rig {
 
   uint64_t elements() const { return elements_; }
 
-  Status build(const Recipe& r) {
+  Status build(const OptimizerRecipe& r) {
     const std::vector<uint64_t> whole(std::begin(kEntries), std::end(kEntries));
     const Moments moments = moments_of(r);
     program_ = {};
@@ -505,7 +505,8 @@ class Rig {
   std::unique_ptr<device::Recording> recording_;
 };
 
-void fill(exec::StepValues& s, const Recipe& r, const Reference& reference, double learning_rate) {
+void fill(exec::StepValues& s, const OptimizerRecipe& r, const Reference& reference,
+          double learning_rate) {
   const int t = reference.updates + 1;
   s.set("learning_rate", static_cast<float>(learning_rate));
   s.set("gradient_scale", static_cast<float>(r.gradient_scale));
@@ -515,7 +516,7 @@ void fill(exec::StepValues& s, const Recipe& r, const Reference& reference, doub
   s.set("update", static_cast<uint32_t>(t));
 }
 
-Result<std::string> steps(Run& run, Rig& rig, const Recipe& r) {
+Result<std::string> steps(Run& run, Rig& rig, const OptimizerRecipe& r) {
   const std::string where(r.name);
   const uint64_t key = hash_of(where) ^ run.options.seed * 0x9E3779B97F4A7C15ull;
   const size_t n = rig.elements();
@@ -564,7 +565,7 @@ Result<std::string> steps(Run& run, Rig& rig, const Recipe& r) {
 }  // namespace
 
 Status run_optimizers(Run& run) {
-  for (const Recipe& r : kRecipes) {
+  for (const OptimizerRecipe& r : kOptimizerRecipes) {
     if (!matches(run.options.filter, bowline::name_of(r.op))) {
       continue;
     }

@@ -11,7 +11,7 @@
 namespace bowline::conformance {
 namespace {
 
-constexpr int kSteps = 20;
+constexpr int kTrajectorySteps = 20;
 // Relative; each step adds the roundings of the last one to the weights.
 constexpr double kLossBound = 3e-6;
 constexpr double kNormBound = 3e-5;
@@ -24,7 +24,7 @@ struct Batch {
   std::vector<int32_t> tokens, labels;
 };
 
-struct Recipe {
+struct TrajectoryRecipe {
   std::string_view name;
   Result<Model> (*build)(uint64_t seed);
   bool takes_tokens;  // else vectors
@@ -130,19 +130,19 @@ TrainOptions sgd() {
 TrainOptions adamw() {
   TrainOptions o;
   o.dims = {{"batch", kBatch}, {"seq", kSeq}};
-  o.schedule = {Schedule::Kind::cosine, 3e-3f, 0.1f, 3, kSteps};
+  o.schedule = {Schedule::Kind::cosine, 3e-3f, 0.1f, 3, kTrajectorySteps};
   o.clip_norm = 1;
   o.accumulation = 2;
   o.seed = 11;
   return o;
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr TrajectoryRecipe kTrajectoryRecipes[] = {
     {"classifier, Sgd with Nesterov momentum", classifier, false, sgd},
     {"tied language model, AdamW, clipped, 2 micro-batches", language_model, true, adamw},
 };
 
-Batch batch_of(const Recipe& r, uint64_t seed, uint32_t number) {
+Batch batch_of(const TrajectoryRecipe& r, uint64_t seed, uint32_t number) {
   Batch out;
   const auto random = [&](uint32_t i) {
     return philox({i, number, 0, 0}, {static_cast<uint32_t>(seed), 0x7A11})[0];
@@ -169,7 +169,8 @@ struct Curve {
   std::vector<double> losses, norms;
 };
 
-Result<Curve> train(const Recipe& r, std::shared_ptr<device::OpenDevice> open, uint64_t seed) {
+Result<Curve> train(const TrajectoryRecipe& r, std::shared_ptr<device::OpenDevice> open,
+                    uint64_t seed) {
   const Device device = Internals::device(std::move(open));
   BOWLINE_ASSIGN(Model model, r.build(seed + 1));
   BOWLINE_TRY(model.to(device));
@@ -177,7 +178,7 @@ Result<Curve> train(const Recipe& r, std::shared_ptr<device::OpenDevice> open, u
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, options));
   const Dims matrix = {kBatch, kSeq}, rows = {kRows, kFeatures}, row = {kRows};
   Curve out;
-  for (uint32_t micro = 0; out.losses.size() < kSteps; ++micro) {
+  for (uint32_t micro = 0; out.losses.size() < kTrajectorySteps; ++micro) {
     Batch b = batch_of(r, seed, micro);
     const Tensor labels{"labels", DType::i32, r.takes_tokens ? matrix : row, b.labels.data()};
     const Tensor data[] = {r.takes_tokens ? Tensor{"tokens", DType::i32, matrix, b.tokens.data()}
@@ -192,7 +193,7 @@ Result<Curve> train(const Recipe& r, std::shared_ptr<device::OpenDevice> open, u
   return out;
 }
 
-std::string check(Run& run, const Recipe& r) {
+std::string check(Run& run, const TrajectoryRecipe& r) {
   const Result<Curve> wanted = train(r, open_oracle_device(), run.options.seed);
   if (!wanted.ok()) {
     return wanted.status().message();
@@ -201,7 +202,7 @@ std::string check(Run& run, const Recipe& r) {
   if (!got.ok()) {
     return got.status().message();
   }
-  for (size_t s = 0; s < kSteps; ++s) {
+  for (size_t s = 0; s < kTrajectorySteps; ++s) {
     const double loss = wanted.value().losses[s], norm = wanted.value().norms[s];
     const double units =
         std::max(std::abs(got.value().losses[s] - loss) / (kLossBound * std::abs(loss)),
@@ -219,7 +220,7 @@ std::string check(Run& run, const Recipe& r) {
 }  // namespace
 
 Status run_trajectories(Run& run) {
-  for (const Recipe& r : kRecipes) {
+  for (const TrajectoryRecipe& r : kTrajectoryRecipes) {
     if (matches(run.options.filter, r.name)) {
       run.one(r.name, std::string(r.name), [&] { return check(run, r); });
     }

@@ -15,7 +15,7 @@ namespace {
 using import::Source;
 using import::SourceTensor;
 
-const std::string kData = BOWLINE_GGUF_DATA;
+const std::string kValues = BOWLINE_GGUF_DATA;
 
 const TensorEntry& tensor(const File& file, std::string_view name) {
   return *std::ranges::find(file.tensors, name, &TensorEntry::name);
@@ -30,7 +30,7 @@ std::vector<float> decoded(const TensorEntry& t) {
 }
 
 TEST(GgufValues, NumbersOfEveryTypeAreThoseOfThePackage) {
-  const auto file = File::open(kData + "/types.gguf");
+  const auto file = File::open(kValues + "/types.gguf");
   ASSERT_TRUE(file.ok()) << file.status().message();
   for (const char* const type :
        {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K"}) {
@@ -47,7 +47,7 @@ TEST(GgufValues, NumbersOfEveryTypeAreThoseOfThePackage) {
 TEST(GgufValues, NamesAndOrdersAreThoseOfHuggingFace) {
   for (const char* const architecture : {"llama", "qwen2", "qwen3", "gpt2", "bert"}) {
     SCOPED_TRACE(architecture);
-    Result<Source> source = read(kData + "/names_" + architecture + ".gguf");
+    Result<Source> source = read(kValues + "/names_" + architecture + ".gguf");
     ASSERT_TRUE(source.ok()) << source.status().message();
     std::vector<SourceTensor>& tensors = source.value().tensors;
     std::ranges::sort(tensors, {}, &SourceTensor::name);
@@ -70,7 +70,7 @@ TEST(GgufValues, NamesAndOrdersAreThoseOfHuggingFace) {
 TEST(GgufValues, RunsOfAnyLengthAreTheSameBytes) {
   for (const char* const name : {"llama_f16", "llama_q8_0", "llama_q4_0", "llama_q4_1",
                                  "llama_q4_k", "llama_q6_k", "names_gpt2"}) {
-    const Result<Source> source = read(kData + "/" + name + ".gguf");
+    const Result<Source> source = read(kValues + "/" + name + ".gguf");
     ASSERT_TRUE(source.ok()) << source.status().message();
     for (const SourceTensor& t : source.value().tensors) {
       std::vector<std::byte> whole(t.bytes), pieces(t.bytes);
@@ -91,7 +91,7 @@ TEST(GgufValues, RunsOfAnyLengthAreTheSameBytes) {
 TEST(GgufValues, CodesThatBowlineHasStayAndOthersAreReported) {
   for (const auto& [name, encoding] : {std::pair("q8_0", "q8_0"), std::pair("q4_0", "q4_0"),
                                        std::pair("q4_1", "plain"), std::pair("f16", "plain")}) {
-    const Result<Source> source = read(kData + "/llama_" + name + ".gguf");
+    const Result<Source> source = read(kValues + "/llama_" + name + ".gguf");
     ASSERT_TRUE(source.ok());
     size_t reported = 0;
     for (const std::string& note : source.value().notes) {

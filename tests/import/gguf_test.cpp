@@ -9,9 +9,9 @@ namespace {
 std::string data(const std::string& file) { return BOWLINE_GGUF_DATA "/" + file; }
 
 // A model of Llama with these numbers, or one with its architecture in front; a device.
-using Case = std::tuple<std::string, const char*>;
+using GgufCase = std::tuple<std::string, const char*>;
 
-class Gguf : public testing::TestWithParam<Case> {};
+class Gguf : public testing::TestWithParam<GgufCase> {};
 
 // In f32, as transformers computes; codes stay codes. The tolerance is that of models_test.cpp.
 TEST_P(Gguf, LogitsAreThoseOfTransformers) {

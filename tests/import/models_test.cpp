@@ -16,14 +16,14 @@ const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
                                  "roberta", "roberta_classes", "distilbert_classes"};
 const char* const kDevices[] = {"cpu", "vulkan:0"};
 
-using Case = std::tuple<const char*, const char*>;  // model, device
+using ModelCase = std::tuple<const char*, const char*>;  // model, device
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+std::string name_of_case(const testing::TestParamInfo<ModelCase>& info) {
   std::string device = std::get<1>(info.param);
   return std::string(std::get<0>(info.param)) + "_" + device.substr(0, device.find(':'));
 }
 
-class Models : public testing::TestWithParam<Case> {
+class Models : public testing::TestWithParam<ModelCase> {
  protected:
   void SetUp() override {
     BOWLINE_NEED(why_missing(device_name()));

@@ -7,7 +7,7 @@
 namespace bowline::test {
 namespace {
 
-using Attributes = std::vector<Attribute>;
+using AttributeList = std::vector<Attribute>;
 
 // A network under construction: parameters are named by the order of their layers.
 class Net {
@@ -18,7 +18,7 @@ class Net {
                StorageRole role = StorageRole::weight) {
     return g.parameter(must(model.parameter(name, shape, init, role)));
   }
-  Value conv(Value x, const Dims& shape, const Attributes& attributes = {}) {
+  Value conv(Value x, const Dims& shape, const AttributeList& attributes = {}) {
     return g.op("Conv", {x, weight(next("window"), shape)}, attributes);
   }
   // With a momentum of 0 training leaves the running statistics.
@@ -33,7 +33,7 @@ class Net {
   Value clip(Value x) { return g.op("Clip", {x}, {{"min", -0.5}, {"max", 2}}); }
   // A convolution of size x size, its norm and its bounds.
   Value layer(Value x, int64_t in, int64_t out, int64_t size = 1,
-              const Attributes& attributes = {}) {
+              const AttributeList& attributes = {}) {
     return clip(norm(conv(x, {out, in, size, size}, attributes), out));
   }
   Value channelwise(Value x, int64_t channels, int64_t stride, int64_t pad = 1) {

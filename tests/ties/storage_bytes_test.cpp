@@ -11,7 +11,7 @@ BOWLINE_ON_ALL_DEVICES(StorageBytes);
 constexpr uint64_t kNumbers = 33 * 20 + 6 * 20 + 20;
 
 // y = x w^T + b, z = y v^T; v has a second parameter.
-Model network(DType dtype) {
+Model wide_network(DType dtype) {
   Model m;
   const auto make = [&](std::string_view name, Dims shape) {
     return must(m.parameter(name, shape, Init::normal(1), StorageRole::weight, dtype));
@@ -47,12 +47,12 @@ Bytes bytes_on(const Device& device, Model& model) {
 }
 
 TEST_P(StorageBytes, AreHalvedBy16Bits) {
-  Model wide = network(DType::f32);
+  Model wide = wide_network(DType::f32);
   EXPECT_EQ(bytes_on(device_, wide), (Bytes{4 * kNumbers, 4 * kNumbers}));
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    Model built = network(dtype);
+    Model built = wide_network(dtype);
     EXPECT_EQ(bytes_on(device_, built), (Bytes{2 * kNumbers, 2 * kNumbers})) << name_of(dtype);
-    Model cast = network(DType::f32);
+    Model cast = wide_network(DType::f32);
     EXPECT_EQ(must(cast.cast(dtype)).bytes_after, 2 * kNumbers);
     EXPECT_EQ(bytes_on(device_, cast).counted, 2 * kNumbers) << name_of(dtype);
   }

@@ -8,7 +8,7 @@
 namespace bowline::test {
 namespace {
 
-constexpr int64_t kWidth = 3;
+constexpr int64_t kFeatures = 3;
 
 // A use of a weight [3, 3]: `rows` shows rows [first_row, first_row + 3) of the storage of `of`.
 struct Tie {
@@ -23,7 +23,7 @@ struct Uses {
   std::vector<std::string> names = {"before", "v.0", "v.1", "v.2", "w.0",
                                     "w.1",    "w.2", "z.0", "z.1", "after"};
   std::vector<Tie> ties;
-  int64_t rows = kWidth;  // of the storages that others are tied to
+  int64_t rows = kFeatures;  // of the storages that others are tied to
 };
 
 struct Options {
@@ -35,20 +35,20 @@ struct Options {
 void declare(Model& m, const Uses& uses, std::map<std::string, Parameter>& out) {
   const auto make = [&](const std::string& name, int64_t rows) {
     if (!out.contains(name)) {
-      out[name] = must(m.parameter(name, Dims{rows, kWidth}, Init::normal(0.9f)));
+      out[name] = must(m.parameter(name, Dims{rows, kFeatures}, Init::normal(0.9f)));
     }
   };
   for (const std::string& name : uses.names) {
     const auto tie = std::ranges::find(uses.ties, name, &Tie::use);
     if (tie == uses.ties.end()) {
-      make(name, kWidth);
+      make(name, kFeatures);
       continue;
     }
     make(tie->of, uses.rows);
     View view;
     if (tie->first_row >= 0) {
       view.row_start = tie->first_row;
-      view.rows = kWidth;
+      view.rows = kFeatures;
     }
     out[name] = must(m.tied_parameter(name, out[tie->of], view));
   }
@@ -61,7 +61,7 @@ Value product(GraphBuilder& g, Value y, Value weight, bool tanh) {
 
 Seed model_of(const Uses& uses, bool repeat) {
   Seed s;
-  s.shape = {2, kWidth};
+  s.shape = {2, kFeatures};
   s.x = {0.3f, -0.7f, 1.1f, 0.9f, 0.2f, -0.4f};
   std::map<std::string, Parameter> p;
   declare(s.model, uses, p);
@@ -76,7 +76,7 @@ Seed model_of(const Uses& uses, bool repeat) {
   const ParameterList w = list("w", 3);
   const ParameterList z = list("z", 2);
   GraphBuilder g(s.model, "loss");
-  Value y = product(g, g.input("x", DType::f32, {2, kWidth}), g.parameter(p["before"]), false);
+  Value y = product(g, g.input("x", DType::f32, {2, kFeatures}), g.parameter(p["before"]), false);
   if (repeat) {
     y = g.repeat(3, {y}, [&](GraphBuilder& b, const std::vector<Value>& c) {
            const Value inner = product(b, c[0], b.parameter(v), true);

@@ -10,8 +10,8 @@ namespace bowline::test {
 namespace {
 
 // A trainer in the middle of a step.
-struct World {
-  World() : lm(tiny_lm(2)), device(open_test_device("cpu")) {
+struct Trained {
+  Trained() : lm(tiny_lm(2)), device(open_test_device("cpu")) {
     EXPECT_OK(lm.model.to(device));
     TrainOptions options = adamw(lm);
     options.accumulation = 2;
@@ -32,7 +32,7 @@ struct World {
 };
 
 TEST(CheckpointFiles, ASaveThatFailsLeavesTheOlderOne) {
-  World w;
+  Trained w;
   const std::string path = w.folder / "checkpoint";
   ASSERT_OK(w.trainer->save(path, {}));
   const std::string older = read_file(path);
@@ -62,7 +62,7 @@ TEST(CheckpointFiles, ASaveThatFailsLeavesTheOlderOne) {
 }
 
 TEST(CheckpointFiles, AResumeThatFailsChangesNothing) {
-  World w;
+  Trained w;
   const std::string path = w.folder / "checkpoint";
   ASSERT_OK(w.trainer->save(path, {}));
   const std::string older = w.saved();

@@ -26,8 +26,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, MemoryBudget, testing::ValuesIn(names_with_nul
                          [](const auto& p) { return test_name(p.param); });
 
 // What a refusal must leave as it was.
-struct State {
-  State(const Device& device, const Model& model)
+struct StateBefore {
+  StateBefore(const Device& device, const Model& model)
       : counters(device.counters()),
         listings(model.parameters() + model.storages() + model.ties()) {}
   DeviceCounters counters;
@@ -35,11 +35,11 @@ struct State {
 };
 
 void expect_refused(const Status& status, uint64_t budget, const Device& device, const Model& model,
-                    const State& before, bool early = true) {
+                    const StateBefore& before, bool early = true) {
   EXPECT_EQ(status.code(), Code::over_budget) << status.message();
   EXPECT_NE(status.message().find(format("its memory budget is {}.", budget)), std::string::npos)
       << status.message();
-  const State after(device, model);
+  const StateBefore after(device, model);
   EXPECT_EQ(after.listings, before.listings);
   EXPECT_EQ(after.counters.live_bytes, before.counters.live_bytes) << "given back";
   if (early) {
@@ -65,7 +65,7 @@ TEST_P(MemoryBudget, OfAModel) {
   const uint64_t whole = m.storage_bytes + m.staging_bytes;
   TinyLm lm = tiny_lm(2);
   const Device little = open(whole - 1);
-  const State before(little, lm.model);
+  const StateBefore before(little, lm.model);
   const Status refused = lm.model.to(little);
   expect_refused(refused, whole - 1, little, lm.model, before);
   EXPECT_EQ(refused.message(),
@@ -76,7 +76,7 @@ TEST_P(MemoryBudget, OfAModel) {
   EXPECT_OK(lm.model.to(enough));
   EXPECT_EQ(enough.counters().live_bytes, whole);
   // What is added later is refused too, and nothing is left of it.
-  const State full(enough, lm.model);
+  const StateBefore full(enough, lm.model);
   expect_refused(lm.model.untie("head.weight").status(), whole, enough, lm.model, full);
   expect_refused(lm.model.clone().status(), whole, enough, lm.model, full);
 }
@@ -89,7 +89,7 @@ TEST_P(MemoryBudget, OfASession) {
     const Device little = open(budget);
     TinyLm lm = tiny_lm(2);
     ASSERT_OK(lm.model.to(little));
-    const State before(little, lm.model);
+    const StateBefore before(little, lm.model);
     expect_refused(Session::create(lm.model, little, "loss", lm.dims()).status(), budget, little,
                    lm.model, before, budget < whole - m.backend_bytes);
   }
@@ -114,7 +114,7 @@ TEST_P(MemoryBudget, OfATrainer) {
     const Device little = open(model);
     TinyLm lm = tiny_lm(2);
     ASSERT_OK(lm.model.to(little));
-    const State before(little, lm.model);
+    const StateBefore before(little, lm.model);
     const Status refused = Trainer::create(lm.model, little, adamw(lm)).status();
     expect_refused(refused, model, little, lm.model, before);
     EXPECT_NE(refused.message().find(
@@ -143,7 +143,7 @@ TEST_P(MemoryBudget, OfATrainer) {
     Floats logits(static_cast<size_t>(lm.batch * lm.seq * 29));
     const Dims shape = {lm.batch, lm.seq, 29};
     const Tensor out[] = {tensor("logits", shape, logits)};
-    const State before(enough, lm.model);
+    const StateBefore before(enough, lm.model);
     expect_refused(t.evaluate(lm.data(1), out).status(), whole, enough, lm.model, before);
     must(train_step(t, lm, 1));
   }
@@ -166,11 +166,11 @@ TEST_P(MemoryBudget, OfATrainerThatPlansAgain) {
     EXPECT_OK(t.micro_step(lm.data(0)).status());
     if (stumbles) {
       freeze(lm.model, false);
-      const State before(device, lm.model);
+      const StateBefore before(device, lm.model);
       for (int again = 0; again < 2; ++again) {
         const Status refused = t.micro_step(lm.data(1)).status();
         EXPECT_EQ(refused.code(), Code::over_budget) << refused.message();
-        EXPECT_EQ(State(device, lm.model).listings, before.listings);
+        EXPECT_EQ(StateBefore(device, lm.model).listings, before.listings);
         EXPECT_EQ(device.counters().allocations, before.counters.allocations);
         EXPECT_EQ(t.state(), TrainState::ready);
         EXPECT_EQ(t.steps(), 1u);
@@ -233,7 +233,7 @@ TEST_P(MemoryBudget, OfMomentsInAFile) {
   const Device little = open(budget);
   TinyLm other = tiny_lm(2);
   Trainer t = frozen(little, other);
-  const State before(little, other.model);
+  const StateBefore before(little, other.model);
   expect_refused(t.resume(path).status(), budget, little, other.model, before);
   EXPECT_EQ(t.state(), TrainState::ready);
   EXPECT_OK(t.micro_step(other.data(0)).status());
@@ -259,7 +259,7 @@ TEST_P(MemoryBudget, OfASessionThatGathersShards) {
   const uint64_t budget = m.predicted_bytes - m.backend_bytes - 1;
   const Device little = open(budget);
   const TinyLm refused = sharded(little);
-  const State before(little, refused.model);
+  const StateBefore before(little, refused.model);
   expect_refused(Session::create(refused.model, little, "loss", refused.dims()).status(), budget,
                  little, refused.model, before);
 }
@@ -283,7 +283,7 @@ TEST(MemoryBudgetOfAFaultyDevice, IsWhatItWasAfterEachFailure) {
     ASSERT_EQ(device.counters().live_bytes, 0u);
   }
   const uint64_t model = device.counters().live_bytes;
-  const State before(device, lm.model);
+  const StateBefore before(device, lm.model);
   for (int n = 1;; ++n) {
     fault->arm(n);
     const Result<Trainer> t = Trainer::create(lm.model, device, adamw(lm));
@@ -296,7 +296,7 @@ TEST(MemoryBudgetOfAFaultyDevice, IsWhatItWasAfterEachFailure) {
     }
     ASSERT_EQ(t.status().code(), Code::out_of_memory) << n << t.status().message();
     ASSERT_EQ(device.counters().live_bytes, model) << n;
-    ASSERT_EQ(State(device, lm.model).listings, before.listings) << n;
+    ASSERT_EQ(StateBefore(device, lm.model).listings, before.listings) << n;
   }
   EXPECT_EQ(device.counters().live_bytes, model);
 }
@@ -315,14 +315,14 @@ TEST(MemoryBudget, AModelThatTheDeviceCannotHoldIsNotBegun) {
   must(m.parameters("w{}", 3, shape, Init::zeros()));  // 2 MiB each
   ASSERT_OK(m.materialize(1));
   const Device device = Internals::device(open_for_test("full", std::make_unique<FullDevice>()));
-  const State before(device, m);
+  const StateBefore before(device, m);
   const Status s = m.to(device);
   EXPECT_EQ(s.code(), Code::out_of_memory);
   EXPECT_EQ(s.message(),
             "6291456 bytes are asked of device full, which has 5242880 of 67108864 left.\n- While "
             "making room for all storages.");
   EXPECT_EQ(device.counters().allocations, 0u);
-  EXPECT_EQ(State(device, m).listings, before.listings);
+  EXPECT_EQ(StateBefore(device, m).listings, before.listings);
 }
 
 TEST(MemoryBudget, OfWhatADeviceHoldsForCopies) {

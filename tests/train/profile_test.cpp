@@ -14,14 +14,14 @@ namespace {
 
 std::atomic<uint64_t> clock_reads = 0;
 
-struct Asked {
+struct Counted {
   uint64_t submits = 0;
   uint64_t timestamps = 0;
 };
 
 class CountingDevice : public WrappedDevice {
  public:
-  CountingDevice(std::unique_ptr<device::Device> inner, std::shared_ptr<Asked> asked)
+  CountingDevice(std::unique_ptr<device::Device> inner, std::shared_ptr<Counted> asked)
       : WrappedDevice(std::move(inner)), asked_(std::move(asked)) {}
   Status submit(std::span<device::Recording* const> recordings) override {
     ++asked_->submits;
@@ -33,7 +33,7 @@ class CountingDevice : public WrappedDevice {
   }
 
  private:
-  std::shared_ptr<Asked> asked_;
+  std::shared_ptr<Counted> asked_;
 };
 
 double sum_of(const std::vector<NodeTime>& times) {
@@ -45,7 +45,7 @@ double sum_of(const std::vector<NodeTime>& times) {
 }
 
 TEST(Profile, NothingIsTimedWhereNoneIsAskedFor) {
-  const auto asked = std::make_shared<Asked>();
+  const auto asked = std::make_shared<Counted>();
   const Device device = wrap("counting", std::make_unique<CountingDevice>(open_cpu(1), asked));
   TinyLm lm = tiny_lm(1);
   ASSERT_OK(lm.model.to(device));

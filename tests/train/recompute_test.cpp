@@ -12,7 +12,7 @@ class Recompute : public testing::TestWithParam<std::string> {
 };
 BOWLINE_ON_ALL_DEVICES(Recompute);
 
-struct Outcome {
+struct Recomputed {
   Floats losses;
   Floats weights;
   uint64_t again = 0;
@@ -20,11 +20,11 @@ struct Outcome {
   uint64_t peak = 0;
 };
 
-Result<Outcome> train(const Device& device, int layers, int steps = 3) {
+Result<Recomputed> train(const Device& device, int layers, int steps = 3) {
   TinyLm lm = tiny_lm(layers);
   BOWLINE_TRY(lm.model.to(device));
   BOWLINE_ASSIGN(Trainer t, Trainer::create(lm.model, device, adamw(lm)));
-  Outcome run;
+  Recomputed run;
   for (int i = 0; i < steps; ++i) {
     const std::vector<Tensor> batch = lm.data(static_cast<uint32_t>(i));
     const std::span<const Tensor> batches[] = {batch};
@@ -40,7 +40,7 @@ Result<Outcome> train(const Device& device, int layers, int steps = 3) {
 }
 
 TEST_P(Recompute, GivesTheSameBitsInLessMemory) {
-  const Outcome all = must(train(open(), 4));
+  const Recomputed all = must(train(open(), 4));
   EXPECT_EQ(all.again, 0u) << "nothing is computed again where there is room";
   uint64_t fewest = all.predicted;
   uint64_t most_again = 0;
@@ -49,7 +49,7 @@ TEST_P(Recompute, GivesTheSameBitsInLessMemory) {
   for (uint64_t budget = all.predicted - 1; !refused && budget > all.predicted / 4;
        budget -= all.predicted / 16) {
     SCOPED_TRACE(budget);
-    const Result<Outcome> less = train(open(budget), 4);
+    const Result<Recomputed> less = train(open(budget), 4);
     if (!less.ok()) {
       // Everything is tried first, and the bytes of that are said.
       EXPECT_EQ(less.status().code(), Code::over_budget) << less.status().message();

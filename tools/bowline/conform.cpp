@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint64_t kQuickModels = 60;
 
-struct Options {
+struct ConformOptions {
   std::vector<std::string> suites;
   std::vector<std::string> devices;
   conformance::Options run;
@@ -63,8 +63,8 @@ nlohmann::json json_of(const conformance::Report& r) {
 }
 
 // Runs one suite on one device; false if it could not run or something failed.
-bool run_one(const Options& o, std::string_view suite, const Device& device, nlohmann::json& rows,
-             uint64_t& cases) {
+bool run_one(const ConformOptions& o, std::string_view suite, const Device& device,
+             nlohmann::json& rows, uint64_t& cases) {
   const Result<conformance::Report> report = conformance::run(suite, device, o.run);
   if (!report.ok()) {
     fail(report.status());
@@ -79,7 +79,7 @@ bool run_one(const Options& o, std::string_view suite, const Device& device, nlo
   return report.value().ok();
 }
 
-Result<int> run(const Options& o) {
+Result<int> run(const ConformOptions& o) {
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;
@@ -113,7 +113,7 @@ Result<int> run(const Options& o) {
 void add_conform(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "conform", "Compares devices with the oracles of the operators",
                             "bowline conform --suite ops --quick --device cpu --device vulkan:0");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<ConformOptions>();
   std::vector<std::string> known;
   for (const std::string_view s : conformance::suites()) {
     known.emplace_back(s);

@@ -16,12 +16,12 @@ std::string remarks(const DeviceInfo& info, const std::string& best) {
   return text;
 }
 
-struct Options {
+struct DevicesOptions {
   std::string format = "text";
   bool all = false;
 };
 
-int list(const Options& o) {
+int list(const DevicesOptions& o) {
   std::vector<DeviceInfo> devices = Device::list();
   if (!o.all) {
     std::erase_if(devices, [](const DeviceInfo& d) { return d.for_tests; });
@@ -58,7 +58,7 @@ int list(const Options& o) {
 void add_devices(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "devices", "Lists every device, the unusable ones with the reason",
                             "bowline devices -o json");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<DevicesOptions>();
   verb->add_flag("--all", o->all, "Those for tests too: they compute nothing, or slowly");
   add_format(verb, o->format);
   on_run(verb, context, [o] { return list(*o); });

@@ -124,7 +124,7 @@ nlohmann::json json_of(const Confusion& c) {
   return rows;
 }
 
-void print_json(const Measure& m, const Task& task, const Device& device) {
+void print_measure_json(const Measure& m, const Task& task, const Device& device) {
   std::string unit = task.unit();
   std::ranges::replace(unit, ' ', '_');
   nlohmann::json out = {{"device", device.info().name}, {unit, m.loss}};
@@ -160,7 +160,7 @@ Result<int> run(const EvalOptions& o) {
     BOWLINE_TRY(write_page(o.report, eval_page(page)));
   }
   if (o.format == "json") {
-    print_json(m, *task, device);
+    print_measure_json(m, *task, device);
   } else {
     for (const std::string& note : task->notes()) {
       print("{}\n", note);

@@ -210,7 +210,7 @@ NameGroup group_of(const TensorReport& t) {
   return g;
 }
 
-std::vector<NameGroup> grouped(const std::vector<TensorReport>& tensors) {
+std::vector<NameGroup> grouped_names(const std::vector<TensorReport>& tensors) {
   std::vector<NameGroup> groups;
   std::map<std::string, size_t> where;
   for (const TensorReport& t : tensors) {
@@ -255,7 +255,7 @@ void print_report(const ImportFlags& o, const Source& source, const Built& built
           uses[TensorReport::Use::taken], uses[TensorReport::Use::tied],
           uses[TensorReport::Use::dropped]);
   }
-  for (const NameGroup& g : grouped(built.tensors)) {
+  for (const NameGroup& g : grouped_names(built.tensors)) {
     print("  {:<7} {}  {}{}{}{}\n", std::string(name_of(g.first->use)), name_text(g),
           g.first->stored, shape_text(g.first->shape), g.first->reason.empty() ? "" : "  ",
           g.first->reason);

@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int kWarmup = 2;
-constexpr size_t kMostRows = 25;
+constexpr size_t kMostNodes = 25;
 
 struct ProfileOptions {
   std::string model;
@@ -257,7 +257,7 @@ class Profiling {
         o_.train ? "training step" : "run", listed_name(entry_.name), device, m.step_ns / 1e6,
         o_.steps, m.clocked_ns / 1e6, share);
     print_rows("operator", by_operator(m.mean), m.nodes_ns(), SIZE_MAX);
-    print_rows("node", m.mean, m.nodes_ns(), kMostRows);
+    print_rows("node", m.mean, m.nodes_ns(), kMostNodes);
   }
 
   static void print_rows(const char* what, std::vector<NodeTime> rows, double sum, size_t most) {

@@ -118,13 +118,13 @@ Status run_self_test(const std::string& path, const Model& model, const ModelInf
   return {};
 }
 
-struct Options {
+struct VerifyOptions {
   std::string model;
   std::string device = "cpu";
   std::string format = "text";
 };
 
-Result<int> run(const Options& o) {
+Result<int> run(const VerifyOptions& o) {
   if (Status s = Model::verify(o.model); !s.ok()) {
     return s.code() == Code::io_error ? std::move(s).as(Code::bad_file) : s;
   }
@@ -158,7 +158,7 @@ void add_verify(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
       app, "verify", "Checks the structure, every checksum and the self tests of a model file",
       "bowline verify base.bowline");
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<VerifyOptions>();
   verb->add_option("model", o->model, "Model file")->required();
   verb->add_option("--device", o->device, "Device that runs the self tests")->capture_default_str();
   add_format(verb, o->format);

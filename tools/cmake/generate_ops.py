@@ -388,9 +388,12 @@ def attribute_fields(ops, tables, enums):
     return "\n".join(lines)
 
 
-def op_table(ops):
+def op_table(ops, derived):
+    """Each op file is a namespace, bowline::<stem>_op: what is local to it may have the names of its neighbours."""
+    def space(name):
+        return f"{stem_of(derived.get(name, name))}_op"
     lines = [HEADER, "#include <array>\n", '#include "graph/op_table.h"\n', "namespace bowline {\n"]
-    lines += [f"extern const OpDef op_{stem_of(n)};" for n, _, _ in ops]
+    lines += [f"namespace {space(n)} {{\nextern const OpDef op_{stem_of(n)};\n}}" for n, _, _ in ops]
     lines += ["namespace {\n", "constexpr std::array<std::string_view, kOps> kNames = {"]
     lines += [f'    "{n}",' for n, _, _ in ops]
     lines += ["};\n", "}  // namespace\n",
@@ -400,7 +403,7 @@ def op_table(ops):
               "    if (kNames[static_cast<size_t>(i)] == name) {", "      return op_at(i);", "    }", "  }",
               "  return Op::Invalid;", "}\n",
               "const OpDef& op_def(Op op) {", "  static constexpr std::array<const OpDef*, kOps> table = {"]
-    lines += [f"      &op_{stem_of(n)}," for n, _, _ in ops]
+    lines += [f"      &{space(n)}::op_{stem_of(n)}," for n, _, _ in ops]
     lines += ["  };", "  return *table[static_cast<size_t>(index_of(op))];", "}\n", "}  // namespace bowline\n"]
     return "\n".join(lines)
 
@@ -430,7 +433,8 @@ def claims_of(path, stems, elementwise, dtypes):
 
 
 def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
-    """One row per op, one column per dtype: the launcher symbol where a file claims it."""
+    """One row per op, one column per dtype: the launcher symbol where a file claims it. Each file is a namespace,
+    <stem>_kernels: what is local to it may have the names of its neighbours."""
     claims = {}
     stems = {stem_of(n): n for n, _, _ in ops}
     names = {n for n, _, _ in ops}
@@ -442,10 +446,12 @@ def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
                 fail(f"{path}: claims {name} in {dtype}, which {claims[name, dtype][0]} claims too.")
             claims[name, dtype] = (path, symbol)
     lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::{backend} {{\n"]
-    lines += [f"extern const Kernel kernel_{symbol};" for symbol in dict.fromkeys(s for _, s in claims.values())]
+    for space, symbol in dict.fromkeys((path.stem, symbol) for path, symbol in claims.values()):
+        lines += [f"namespace {space}_kernels {{", f"extern const Kernel kernel_{symbol};", "}"]
     lines += ["\nconst device::KernelTable<Kernel> kKernels = {"]
     for n, _, _ in ops:
-        row = [f"&kernel_{claims[n, t][1]}" if (n, t) in claims else "nullptr" for t in dtypes]
+        at = [claims.get((n, t)) for t in dtypes]
+        row = [f"&{c[0].stem}_kernels::kernel_{c[1]}" if c else "nullptr" for c in at]
         while len(row) > 1 and row[-1] == "nullptr":
             row.pop()
         lines += [f"    {{{', '.join(row)}}},  // {n}"]
@@ -514,7 +520,7 @@ def main():
         write(generated / f"step_{stem_of(name)}.glsl", step_words_shader(name, words[name]))
     write(generated / "ops.h", ops_header(lists.file_ops, lists.internal_ops, enums))
     write(generated / "attribute_fields.h", attribute_fields(ops, tables, enums))
-    write(generated / "op_table.cpp", op_table(ops))
+    write(generated / "op_table.cpp", op_table(ops, derived))
     write(generated / "functions.h", functions_header(formulas))
     write(generated / "functions.cpp", functions_source(formulas))
     for suffix, whole in (("", False), ("_whole", True)):

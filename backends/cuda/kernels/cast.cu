@@ -4,7 +4,7 @@
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels {
 namespace {
 
 // A number on its way: a float, or an integer of 64 bits.
@@ -84,8 +84,12 @@ void cast(Launch& l) {
 }
 
 }  // namespace
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE {
 
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n) {
+  using cast_kernels::launch_cast;
   switch (x_type) {
     case DType::f32:
       return launch_cast<float>(l, x, y, y_type, n);
@@ -106,6 +110,10 @@ void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint
   }
 }
 
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+
+namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels {
+
 BOWLINE_CUDA_KERNEL(cast, .run = cast);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels

@@ -9,8 +9,8 @@ namespace bowline::conformance::random {
 namespace {
 
 constexpr size_t kCases = 300;  // of an operator, of which those that fit are taken
-constexpr int64_t kMostElements = 48;
-constexpr int kMostRank = 4;
+constexpr int64_t kPatternElements = 48;
+constexpr int kPatternRank = 4;
 // Below this a normalization bends so much that first order is not enough.
 constexpr double kLeastEps = 1e-2;
 
@@ -51,7 +51,7 @@ std::optional<Pattern::Operand> operand_of(const Case& c, size_t i) {
   const Input& in = c.inputs[i];
   Pattern::Operand out{in.shape, dtype_of_input(c, i), 0};
   const bool fits = !in.is_list && !in.derived && in.counted_axis < 0 && in.shape.elements() > 0 &&
-                    in.shape.elements() <= kMostElements && in.shape.rank() <= kMostRank;
+                    in.shape.elements() <= kPatternElements && in.shape.rank() <= kPatternRank;
   if (!fits || out.dtype == DType::f32 || out.dtype == DType::boolean) {
     return fits ? std::optional(out) : std::nullopt;
   }

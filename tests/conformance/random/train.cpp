@@ -11,7 +11,7 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-Dims dims_of(const Shape& s) { return {s.dims().begin(), s.dims().end()}; }
+Dims sizes_of(const Shape& s) { return {s.dims().begin(), s.dims().end()}; }
 
 std::string input_name(const Node& node) { return format("x{}", node.item); }
 
@@ -38,7 +38,7 @@ class Builder {
       const Node& node = g.nodes[n];
       switch (node.kind) {
         case Node::Kind::input: {
-          const Dims d = dims_of(node.shapes[0]);
+          const Dims d = sizes_of(node.shapes[0]);
           at[n] = {b.input(input_name(node), node.classes > 0 ? DType::i32 : DType::f32,
                            {d.begin(), d.end()})};
           break;
@@ -114,7 +114,7 @@ Result<std::vector<bowline::Parameter>> declare(Model& m, const Recipe& recipe) 
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
     BOWLINE_ASSIGN(
         const bowline::Parameter p,
-        m.parameter(whole_name(recipe, s), dims_of(recipe.storages[s].shape), Init::zeros()));
+        m.parameter(whole_name(recipe, s), sizes_of(recipe.storages[s].shape), Init::zeros()));
     whole.push_back(p);
   }
   std::vector<bowline::Parameter> out;
@@ -126,7 +126,7 @@ Result<std::vector<bowline::Parameter>> declare(Model& m, const Recipe& recipe) 
     } else if (row.by_verb) {
       BOWLINE_ASSIGN(const Shape shape, view_shape(row.view, storage.shape));
       BOWLINE_ASSIGN(const bowline::Parameter p,
-                     m.parameter(parameter_name(i), dims_of(shape), Init::zeros()));
+                     m.parameter(parameter_name(i), sizes_of(shape), Init::zeros()));
       out.push_back(p);
     } else {
       BOWLINE_ASSIGN(const bowline::Parameter p,
@@ -151,7 +151,7 @@ Status fill(Model& m, const Recipe& recipe) {
   BOWLINE_TRY(m.materialize(1));
   for (size_t s = 0; s < recipe.storages.size(); ++s) {
     std::vector<float> values = recipe.storages[s].values;
-    const Dims dims = dims_of(recipe.storages[s].shape);
+    const Dims dims = sizes_of(recipe.storages[s].shape);
     const std::string name = whole_name(recipe, s);
     BOWLINE_TRY(m.set_value(name, {name, DType::f32, dims, values.data()}));
     if (recipe.storages[s].frozen) {
@@ -187,7 +187,7 @@ struct Batch {
         std::memcpy(&w.emplace_back(), node.classes > 0 ? static_cast<const void*>(&n) : &f, 4);
       }
       names.push_back(input_name(node));
-      dims.push_back(dims_of(node.shapes[0]));
+      dims.push_back(sizes_of(node.shapes[0]));
       tensors.push_back({{}, node.classes > 0 ? DType::i32 : DType::f32, {}, nullptr});
     }
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -209,7 +209,7 @@ Status observe_probe(const Device& device, const Recipe& recipe, const Model& m,
   Batch in(recipe, recipe.probe, batch);
   const Shape& shape = recipe.probe.shape(recipe.probe.outputs[0]);
   std::vector<float> values(static_cast<size_t>(shape.elements()));
-  const Dims dims = dims_of(shape);
+  const Dims dims = sizes_of(shape);
   const Tensor result{"probe", DType::f32, dims, values.data()};
   BOWLINE_TRY(session.run(in.tensors, {&result, 1}));
   out.push_back({"output of the second entry point", doubles(values)});
@@ -221,7 +221,7 @@ Status observe_parameters(const Recipe& recipe, const Model& m, Observation& out
     const ParameterRow& row = recipe.parameters[p];
     BOWLINE_ASSIGN(const Shape shape, view_shape(row.view, recipe.storages[row.storage].shape));
     std::vector<float> values(static_cast<size_t>(shape.elements()));
-    const Dims dims = dims_of(shape);
+    const Dims dims = sizes_of(shape);
     const std::string name = parameter_name(p);
     BOWLINE_TRY(m.get_value(name, {name, DType::f32, dims, values.data()}));
     out.push_back({format("values of {}", name), doubles(values)});

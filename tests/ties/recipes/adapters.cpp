@@ -79,7 +79,7 @@ void beside_whole_training(Bench& t) {
   t.number("the loss after the merge", loss(trainer, s), before, {}, 1e-5);
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kAdaptersRecipes[] = {
     {"R113", "huggingface/peft#2018",
      "an adapter of the head was merged into bytes that the embedding reads too", of_one_use},
     {"R113 storage", "huggingface/peft#2018",
@@ -91,6 +91,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_adapters() { return kRecipes; }
+std::span<const Recipe> recipes_of_adapters() { return kAdaptersRecipes; }
 
 }  // namespace bowline::test

@@ -288,7 +288,7 @@ void channels_last(Bench& t) {
   }
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kFilesRecipes[] = {
     {"R60", "safetensors/safetensors#98, #202, #304; NVIDIA-NeMo/Megatron-Bridge#919; trl#5150",
      "\"Some tensors share memory\": a tied model could not be saved",
      [](Bench& t) {
@@ -585,6 +585,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_files() { return kRecipes; }
+std::span<const Recipe> recipes_of_files() { return kFilesRecipes; }
 
 }  // namespace bowline::test

@@ -194,7 +194,7 @@ void save_while_packed(Bench& t) {
   t.same("the values of the load", all_values(s.model), all_values(fresh));
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kFormatsRecipes[] = {
     {"G4", "the gist \"Weight format proposal\"; pytorch#914, PR#2179",
      "a packed block was taken for the parameters: counted, decayed, with state for its padding",
      set_and_restore},
@@ -275,6 +275,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_formats() { return kRecipes; }
+std::span<const Recipe> recipes_of_formats() { return kFormatsRecipes; }
 
 }  // namespace bowline::test

@@ -208,26 +208,26 @@ void called_inside(Bench& t) {
 
 // Weight drop: the recurrent weight is what it was times a mask, which the graph says.
 void masked_weight(Bench& t) {
-  constexpr int64_t kUnits = 4;
+  constexpr int64_t kHidden = 4;
   Seed s;
-  s.shape = {3, 1, 4 * kUnits};
-  for (int64_t i = 0; i < 3 * 4 * kUnits; ++i) {
+  s.shape = {3, 1, 4 * kHidden};
+  for (int64_t i = 0; i < 3 * 4 * kHidden; ++i) {
     s.x.push_back(static_cast<float>(i * 5 % 7) * 0.125f - 0.25f);
   }
-  const Dims square = {4 * kUnits, kUnits};
+  const Dims square = {4 * kHidden, kHidden};
   const Parameter w = must(s.model.parameter("lstm.weight_hh", square, Init::uniform(0.5f)));
   const Parameter mask =
       must(s.model.parameter("mask", square, Init::zeros(), StorageRole::constant));
   const Parameter state =
-      must(s.model.parameter("state", {1, kUnits}, Init::zeros(), StorageRole::constant));
+      must(s.model.parameter("state", {1, kHidden}, Init::zeros(), StorageRole::constant));
   GraphBuilder g(s.model, "loss");
-  const Value x = g.input("x", DType::f32, {3, 1, 4 * kUnits});
+  const Value x = g.input("x", DType::f32, {3, 1, 4 * kHidden});
   const Value dropped = g.op("Mul", {g.parameter(w), g.parameter(mask)});
   const Value cell = g.op("Cast", {g.parameter(state)}, {{"to", "f32"}});
   g.output("loss", g.op("ReduceSum", {g.op("Lstm", {x, dropped, g.parameter(state), cell})}));
   must(g.finish());
   must(s.model.materialize(5));
-  Floats ones(static_cast<size_t>(4 * kUnits * kUnits));
+  Floats ones(static_cast<size_t>(4 * kHidden * kHidden));
   for (size_t i = 0; i < ones.size(); ++i) {
     ones[i] = i % 3 == 0 ? 0.0f : 1.0f;
   }
@@ -264,7 +264,7 @@ void folded_scale(Bench& t) {
   t.same("logits, scaled by (2,3)", logits_of(s, t.b), Floats({2, 3, 5}));
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kGraphsRecipes[] = {
     {"R81", "microsoft/Olive PR#2240",
      "a session folded the transpose of a tied head into a copy of it",
      [](Bench& t) {
@@ -408,6 +408,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_graphs() { return kRecipes; }
+std::span<const Recipe> recipes_of_graphs() { return kGraphsRecipes; }
 
 }  // namespace bowline::test

@@ -19,7 +19,7 @@ void scalar2_norm(Bench& t) {
            {{0.92929, "the norm counts the tie twice"}});
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kModelsRecipes[] = {
     {"SCALAR2", kMove, "sharing is lost on the way to a device; each factor gets half the gradient",
      [](Bench& t) {
        Seed s = scalar2(3);
@@ -163,6 +163,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_models() { return kRecipes; }
+std::span<const Recipe> recipes_of_models() { return kModelsRecipes; }
 
 }  // namespace bowline::test

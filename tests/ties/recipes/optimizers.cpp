@@ -11,7 +11,7 @@ Floats embed_after_steps(Seed& s, Trainer& trainer, int steps) {
   return values(s.model, "embed");
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kOptimizersRecipes[] = {
     {"R30", "the recipe \"Extension points in nn.Module\", its stale optimizer",
      "a parameter was replaced after the optimizer was made: steps ran, the model never changed",
      [](Bench& t) {
@@ -169,6 +169,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_optimizers() { return kRecipes; }
+std::span<const Recipe> recipes_of_optimizers() { return kOptimizersRecipes; }
 
 }  // namespace bowline::test

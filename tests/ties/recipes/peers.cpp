@@ -175,7 +175,7 @@ void train(Bench& t, bool adam_steps) {
   }
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kPeersRecipes[] = {
     {"PEERS file",
      "measured: PyTorch state dict from XLA 395,721 bytes, tinygrad 393,704, MLX 262,567",
      "a save wrote the weight once per name",
@@ -241,6 +241,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_peers() { return kRecipes; }
+std::span<const Recipe> recipes_of_peers() { return kPeersRecipes; }
 
 }  // namespace bowline::test

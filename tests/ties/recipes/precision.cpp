@@ -296,7 +296,7 @@ void address_used_again(Bench& t) {
   t.same("logits of E, written in place", logits_of(session, s), Floats({1, 1, 2}));
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kPrecisionRecipes[] = {
     {"R43", "pytorch#43706; facebookresearch/fairscale#50; NVIDIA/Megatron-LM#1359",
      "f32 state of 16-bit parameters was restored through 16 bits", moments_of_short_storages},
     {"R44", "TensorAuto/OpenTau#185, #184",
@@ -347,6 +347,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_precision() { return kRecipes; }
+std::span<const Recipe> recipes_of_precision() { return kPrecisionRecipes; }
 
 }  // namespace bowline::test

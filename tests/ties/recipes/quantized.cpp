@@ -282,7 +282,7 @@ void shrinks(Bench& t) {
   t.at_most("bytes of the file", std::filesystem::file_size(after), 68000 + 8192);
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kQuantizedRecipes[] = {
     {"Q8", "measured: torchao, ONNX Runtime and MLX keep two int8 copies of a tied table",
      "one use of a shared table was quantized, or each of them with codes of its own", q8},
     {"R50", "the recipe \"Extension points in nn.Module\", its quantized weight cast",
@@ -321,6 +321,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_quantized() { return kRecipes; }
+std::span<const Recipe> recipes_of_quantized() { return kQuantizedRecipes; }
 
 }  // namespace bowline::test

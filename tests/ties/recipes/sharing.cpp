@@ -263,7 +263,7 @@ void copies_of_an_untied_weight(Bench& t) {
   t.number("in the older session", y(kept), 20);
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kSharingRecipes[] = {
     {"R21", "facebookresearch/lingua PR#75; NVIDIA-NeMo/RL#227",
      "sharding took the parameters of each module: embedding and head differed until a reload",
      split_by_rows},
@@ -285,6 +285,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_sharing() { return kRecipes; }
+std::span<const Recipe> recipes_of_sharing() { return kSharingRecipes; }
 
 }  // namespace bowline::test

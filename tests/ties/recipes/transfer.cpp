@@ -93,7 +93,7 @@ void failed_move(Bench& t) {
   t.number("the loss after a step", loss(trainer, s), 2.1);
 }
 
-constexpr Recipe kRecipes[] = {
+constexpr Recipe kTransferRecipes[] = {
     {"T14", "a transfer fails",
      "half of a model had moved when a copy failed, and neither half could be used", failed_move},
     {"R1", "torch/nn#187, PR#303",
@@ -378,6 +378,6 @@ constexpr Recipe kRecipes[] = {
 
 }  // namespace
 
-std::span<const Recipe> recipes_of_transfer() { return kRecipes; }
+std::span<const Recipe> recipes_of_transfer() { return kTransferRecipes; }
 
 }  // namespace bowline::test

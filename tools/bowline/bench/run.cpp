@@ -11,7 +11,7 @@
 namespace bowline::command {
 namespace {
 
-constexpr int kWarmup = 5;
+constexpr int kWarmupRuns = 5;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Result<int> bench_run(const BenchRunOptions& o) {
   BOWLINE_ASSIGN(Session session, Session::create(model, device, std::span(&bound, 1)));
   const std::vector<Tensor> tensors = inputs.tensors();
   BOWLINE_ASSIGN(const double seconds,
-                 median_seconds(o.runs, kWarmup, [&] { return session.run(tensors, {}); }));
+                 median_seconds(o.runs, kWarmupRuns, [&] { return session.run(tensors, {}); }));
   if (o.format == "json") {
     print_json({{"device", device.info().name},
                 {"entry", entry.name},

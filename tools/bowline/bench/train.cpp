@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kWarmup = 3;
+constexpr uint64_t kWarmupSteps = 3;
 constexpr uint64_t kLeastRuns = 7;
 constexpr double kLeastSeconds = 1;
 constexpr uint64_t kMadeBatches = 20;
@@ -70,7 +70,7 @@ Result<std::vector<int32_t>> read_tokens(const BenchTrainOptions& o) {
   return tokens;
 }
 
-struct Measured {
+struct MeasuredSteps {
   std::vector<double> seconds;
   std::vector<float> losses;
   MemoryReport memory;
@@ -113,7 +113,7 @@ class Inputs {
   std::vector<Tensor> tensors_;
 };
 
-Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
+Result<MeasuredSteps> measure(const BenchTrainOptions& o, Model& model, const Device& device) {
   BOWLINE_ASSIGN(const std::vector<int32_t> tokens, read_tokens(o));
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(model, device, train_options(o)));
@@ -121,7 +121,7 @@ Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device&
   const size_t rows = tokens.size() / row_length;
   Batch batch(o.batch, o.seq);
   const Inputs inputs(*find_entry_point(info, "loss"), o, batch.inputs());
-  Measured m;
+  MeasuredSteps m;
   double total = 0;
   for (uint64_t step = 0;; ++step) {
     const bool enough = m.seconds.size() >= kLeastRuns && total >= kLeastSeconds;
@@ -136,7 +136,7 @@ Result<Measured> measure(const BenchTrainOptions& o, Model& model, const Device&
     BOWLINE_ASSIGN(const std::optional<StepReport> report, trainer.micro_step(inputs.tensors()));
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     m.losses.push_back(report ? report->loss : 0);
-    if (step >= kWarmup || (o.steps != 0 && o.steps <= kWarmup)) {
+    if (step >= kWarmupSteps || (o.steps != 0 && o.steps <= kWarmupSteps)) {
       m.seconds.push_back(seconds);
       total += seconds;
     }
@@ -161,7 +161,7 @@ Status write_losses(const std::string& path, std::span<const float> losses) {
   return {};
 }
 
-nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const Measured& m,
+nlohmann::json json_of(const BenchTrainOptions& o, const Device& device, const MeasuredSteps& m,
                        double ms, double tokens, const Machine& machine, const Work& work,
                        double floor_ms) {
   nlohmann::json j = {{"device", device.info().name},
@@ -192,7 +192,7 @@ Result<int> run(const BenchTrainOptions& o) {
   std::optional<Model> model(std::move(opened));
   BOWLINE_TRY(add_adapter(o, *model));
   BOWLINE_TRY(model->to(device));
-  BOWLINE_ASSIGN(const Measured m, measure(o, *model, device));
+  BOWLINE_ASSIGN(const MeasuredSteps m, measure(o, *model, device));
   const Work& work = m.work;
   if (!o.dump_losses.empty()) {
     BOWLINE_TRY(write_losses(o.dump_losses, m.losses));

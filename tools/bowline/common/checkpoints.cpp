@@ -28,7 +28,7 @@ std::optional<uint64_t> number(std::string_view text) {
                                                                   : std::nullopt;
 }
 
-std::optional<CheckpointFile> parse(const fs::path& path) {
+std::optional<CheckpointFile> parsed(const fs::path& path) {
   const std::string name = path.filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
       name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -51,7 +51,7 @@ void remove_leftovers(const std::string& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string target = target_of_temporary(it->path().string());
-    if (target.empty() || (!parse(target) && target != best_checkpoint(folder))) {
+    if (target.empty() || (!parsed(target) && target != best_checkpoint(folder))) {
       continue;
     }
     const Result<Descriptor> file =
@@ -69,7 +69,7 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
   std::vector<CheckpointFile> found;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (std::optional<CheckpointFile> file = parse(it->path())) {
+    if (std::optional<CheckpointFile> file = parsed(it->path())) {
       found.push_back(std::move(*file));
     }
   }

@@ -16,7 +16,7 @@ namespace {
 // A context that is not asked for: as the model says, but no more than this.
 constexpr int64_t kContext = 4096;
 // Tokens of a prompt between two looks at Ctrl-C.
-constexpr size_t kPiece = 256;
+constexpr size_t kPrompt = 256;
 
 double since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -33,10 +33,10 @@ int64_t usual_context(const Model& model) {
 Result<bool> read_prompt(text::Generator& g, std::span<const int32_t> prompt, Answer& answer) {
   const auto same =
       static_cast<size_t>(std::ranges::mismatch(prompt, g.tokens()).in1 - prompt.begin());
-  size_t read = std::min(prompt.size(), same + kPiece);
+  size_t read = std::min(prompt.size(), same + kPrompt);
   BOWLINE_ASSIGN(answer.cached, g.replace(prompt.first(read)));
   while (read < prompt.size() && !interrupted()) {
-    const size_t piece = std::min(kPiece, prompt.size() - read);
+    const size_t piece = std::min(kPrompt, prompt.size() - read);
     BOWLINE_TRY(g.feed(prompt.subspan(read, piece)));
     read += piece;
   }

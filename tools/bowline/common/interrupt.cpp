@@ -9,13 +9,13 @@ namespace bowline::command {
 namespace {
 
 volatile sig_atomic_t deferred = 0;
-volatile sig_atomic_t count = 0;
+volatile sig_atomic_t interrupts = 0;
 
 void on_signal(int) {
-  if (count != 0 || deferred == 0) {
+  if (interrupts != 0 || deferred == 0) {
     _exit(kInterrupted);  // files appear whole or not at all, so nothing is lost
   }
-  count = 1;
+  interrupts = 1;
 }
 
 }  // namespace
@@ -34,11 +34,11 @@ void watch_interrupts() {
 
 void defer_interrupts() { deferred = 1; }
 
-bool interrupted() { return count != 0; }
+bool interrupted() { return interrupts != 0; }
 
 void end_deferral() {
   deferred = 0;
-  count = 0;
+  interrupts = 0;
 }
 
 }  // namespace bowline::command

@@ -244,7 +244,7 @@ std::vector<PlotPoint> points_of(const MemoryCurve& curve) {
   return points;
 }
 
-std::string shortened(const std::string& text) {
+std::string short_name(const std::string& text) {
   constexpr size_t kMost = 60;
   size_t end = 0;
   while (end < text.size() && end < kMost) {
@@ -294,10 +294,10 @@ std::string memory_html(const std::string& id, const std::string& of, const Memo
   plot.from_zero = true;
   plot.binary = true;
   const auto peak = static_cast<double>(c.live[c.peak]);
-  plot.peak = {static_cast<double>(c.peak + 1), peak, shortened(c.node_at(c.peak))};
+  plot.peak = {static_cast<double>(c.peak + 1), peak, short_name(c.node_at(c.peak))};
   plot.limit = {0, static_cast<double>(memory.arena_bytes),
                 fmt::format("arena, {}", bytes_text(memory.arena_bytes))};
-  plot.x_detail = [&](double x) { return shortened(c.node_at(static_cast<size_t>(x) - 1)); };
+  plot.x_detail = [&](double x) { return short_name(c.node_at(static_cast<size_t>(x) - 1)); };
   plot.y_text = text;
   out += plot_html(plot);
   std::string parts;

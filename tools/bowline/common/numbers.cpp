@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kShown = 40;
 
 template <class T>
-bool parse(const std::string& word, T& value) {
+bool read_number(const std::string& word, T& value) {
   const char* end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data(), end, value);
   return error == std::errc() && stop == end;
@@ -28,7 +28,7 @@ CLI::Validator real(double least, double most, bool closed) {
   return CLI::Validator(
       [=](std::string& word) {
         double value = 0;
-        const bool fits = parse(word, value) && value >= least &&
+        const bool fits = read_number(word, value) && value >= least &&
                           (value < most || (closed && value == most)) &&
                           (closed || static_cast<float>(value) < static_cast<float>(most));
         return fits ? std::string() : refusal(word, "finite", range);
@@ -44,7 +44,7 @@ CLI::Validator whole_number(uint64_t least, uint64_t most) {
   return CLI::Validator(
       [=](std::string& word) {
         uint64_t value = 0;
-        const bool fits = parse(word, value) && value >= least && value <= most;
+        const bool fits = read_number(word, value) && value >= least && value <= most;
         return fits ? std::string() : refusal(word, "whole", range);
       },
       most >= kMostSteps ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most));
@@ -58,7 +58,7 @@ CLI::Validator byte_count() {
         const auto* const unit = std::ranges::find(units, std::string_view(word).substr(digits));
         uint64_t count = 0;
         const uint64_t factor = uint64_t{1} << (10 * (unit - std::begin(units)));
-        if (unit == std::end(units) || !parse(word.substr(0, digits), count) || count == 0 ||
+        if (unit == std::end(units) || !read_number(word.substr(0, digits), count) || count == 0 ||
             count > UINT64_MAX / factor) {
           return fmt::format("\"{}\" is no number of bytes above 0, such as 1000000 or 512MiB",
                              word.substr(0, kShown));

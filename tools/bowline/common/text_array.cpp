@@ -12,7 +12,7 @@
 namespace bowline::command {
 namespace {
 
-constexpr uint64_t kMostTextBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostArrayBytes = uint64_t{1} << 30;
 
 template <class T>
 bool append(std::string_view word, std::vector<std::byte>& bytes) {
@@ -166,7 +166,7 @@ Result<Array> parse_text_array(std::string_view text, const std::string& where,
 
 Result<Array> read_text_array(const std::string& path, const TextShape& shape) {
   std::string text;
-  BOWLINE_TRY(read_regular("Array", path, kMostTextBytes, [&](std::string_view piece) {
+  BOWLINE_TRY(read_regular("Array", path, kMostArrayBytes, [&](std::string_view piece) {
     text += piece;
     return Status();
   }));

@@ -6,6 +6,7 @@
 #include "common/require.h"
 #include "export/json_tokenizer.h"
 #include "export/output.h"
+#include "source/numbers.h"
 
 namespace bowline::command {
 namespace {
@@ -21,10 +22,8 @@ std::string_view safetensors_name_of(DType dtype) {
   return names[static_cast<size_t>(dtype)];
 }
 
-bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
-
 DType written_dtype(const ExportedTensor& tensor, std::optional<DType> dtype) {
-  return is_float(tensor.dtype) ? dtype.value_or(tensor.dtype) : tensor.dtype;
+  return import::is_float(tensor.dtype) ? dtype.value_or(tensor.dtype) : tensor.dtype;
 }
 
 uint64_t written_bytes(const ExportedTensor& tensor, std::optional<DType> dtype) {

@@ -6,6 +6,7 @@
 #include "common/float16.h"
 #include "common/require.h"
 #include "source/json.h"
+#include "source/numbers.h"
 
 namespace bowline::command {
 namespace {
@@ -27,8 +28,6 @@ Result<json> config_of(const Model& model) {
   return config;
 }
 
-bool is_float(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
-
 template <class Put>
 void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) {
   const size_t size = size_of(dtype);
@@ -41,7 +40,7 @@ void for_numbers(std::span<const std::byte> bytes, DType dtype, const Put& put) 
 }
 
 std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType to) {
-  if (from == to || !is_float(from)) {
+  if (from == to || !import::is_float(from)) {
     return bytes;
   }
   std::vector<std::byte> out(bytes.size() / size_of(from) * size_of(to));

@@ -22,7 +22,7 @@ using nlohmann::json;
 constexpr size_t kMostOpenTies = 24;
 constexpr size_t kMostOpenNames = 12;
 constexpr size_t kMostOpenRows = 100;
-constexpr size_t kMostCharacters = 400;
+constexpr size_t kMostValue = 400;
 constexpr size_t kMostRecords = 4000;  // rows of a plan
 
 std::string code_html(std::string_view text) {
@@ -208,9 +208,9 @@ std::string forms_html(const ModelInfo& info) {
 Facts shortened(const Settings& settings) {
   Facts facts;
   for (const auto& [name, value] : settings) {
-    facts.emplace_back(name, value.size() <= kMostCharacters
+    facts.emplace_back(name, value.size() <= kMostValue
                                  ? value
-                                 : fmt::format("{}... ({} bytes)", value.substr(0, kMostCharacters),
+                                 : fmt::format("{}... ({} bytes)", value.substr(0, kMostValue),
                                                grouped(value.size())));
   }
   return facts;

@@ -16,7 +16,7 @@
 namespace bowline::command {
 namespace {
 
-constexpr int64_t kMostTokens = 512;  // of a text, where the model does not say
+constexpr int64_t kMostTextTokens = 512;  // of a text, where the model does not say
 
 struct Texts {
   std::vector<Example> examples;
@@ -277,7 +277,7 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
                                                  Purpose purpose) {
   ExampleFields fields = o.fields;
   fields.several = gives_several(model);
-  const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTokens);
+  const LengthLimit limit = length_limit(model, o.max_seq_length, kMostTextTokens);
   BOWLINE_ASSIGN(File data, read_file(o.data, fields));
   File valid;
   std::string held_out_file = o.data;

@@ -6,7 +6,7 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_bert(const Source& source, const BuildOptions& options) {
   const auto declare = [&](Weights& weights) {
     Fields config("The config", source.config);
     return declare_bert(weights, config, "bert.", 0);
@@ -17,10 +17,10 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
                         .other_heads = {"cls.*", "qa_outputs.*"}});
 }
 
-constexpr Architecture kArchitectures[] = {{"bert", build}};
+constexpr Architecture kBertArchitectures[] = {{"bert", build_bert}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_bert() { return kArchitectures; }
+std::span<const Architecture> architectures_of_bert() { return kBertArchitectures; }
 
 }  // namespace bowline::import

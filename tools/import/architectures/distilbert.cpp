@@ -7,7 +7,7 @@
 namespace bowline::import {
 namespace {
 
-Result<EncoderParts> declare(Weights& weights, Fields& config) {
+Result<EncoderParts> declare_distilbert(Weights& weights, Fields& config) {
   constexpr int64_t kMost = int64_t{1} << 24;
   EncoderSizes s;
   s.layers = config.integer("n_layers", 1, 4096);
@@ -30,10 +30,10 @@ Result<EncoderParts> declare(Weights& weights, Fields& config) {
   return parts;
 }
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_distilbert(const Source& source, const BuildOptions& options) {
   const auto declared = [&](Weights& weights) {
     Fields config("The config", source.config);
-    return declare(weights, config);
+    return declare_distilbert(weights, config);
   };
   return build_encoder(source, options,
                        {.declare = declared,
@@ -41,10 +41,10 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
                         .other_heads = {"vocab_*", "qa_outputs.*"}});
 }
 
-constexpr Architecture kArchitectures[] = {{"distilbert", build}};
+constexpr Architecture kDistilbertArchitectures[] = {{"distilbert", build_distilbert}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_distilbert() { return kArchitectures; }
+std::span<const Architecture> architectures_of_distilbert() { return kDistilbertArchitectures; }
 
 }  // namespace bowline::import

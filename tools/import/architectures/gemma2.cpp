@@ -24,7 +24,7 @@ double softcap_of(Fields& config, const char* key, double otherwise) {
   return config.number_or(key, 1e-3, 1e6, config.is_null(key) ? 0 : otherwise);
 }
 
-Result<DecoderParts> declare(Weights& weights, const nlohmann::json& all) {
+Result<DecoderParts> declare_gemma2(Weights& weights, const nlohmann::json& all) {
   Fields config("The config", all);
   BOWLINE_REQUIRE_CODE(!config.boolean_or("use_bidirectional_attention", false), Code::unsupported,
                        "The config asks for attention that is not causal "
@@ -44,16 +44,16 @@ Result<DecoderParts> declare(Weights& weights, const nlohmann::json& all) {
   return p;
 }
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_gemma2(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
-    return declare(weights, source.config);
+    return declare_gemma2(weights, source.config);
   });
 }
 
-constexpr Architecture kArchitectures[] = {{"gemma2", build}};
+constexpr Architecture kGemma2Architectures[] = {{"gemma2", build_gemma2}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_gemma2() { return kArchitectures; }
+std::span<const Architecture> architectures_of_gemma2() { return kGemma2Architectures; }
 
 }  // namespace bowline::import

@@ -20,7 +20,7 @@ Status check_form(Fields& config) {
   return {};
 }
 
-Result<DecoderParts> declare(Weights& weights, Fields& config) {
+Result<DecoderParts> declare_gpt2(Weights& weights, Fields& config) {
   constexpr int64_t kMost = int64_t{1} << 24;
   BOWLINE_TRY(check_form(config));
   DecoderParts p;
@@ -73,17 +73,17 @@ Result<DecoderParts> declare(Weights& weights, Fields& config) {
   return p;
 }
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_gpt2(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) {
     Fields config("The config", source.config);
-    return declare(weights, config);
+    return declare_gpt2(weights, config);
   });
 }
 
-constexpr Architecture kArchitectures[] = {{"gpt2", build}};
+constexpr Architecture kGpt2Architectures[] = {{"gpt2", build_gpt2}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_gpt2() { return kArchitectures; }
+std::span<const Architecture> architectures_of_gpt2() { return kGpt2Architectures; }
 
 }  // namespace bowline::import

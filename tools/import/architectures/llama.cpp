@@ -6,7 +6,7 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_llama(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
     const bool bias = config.boolean_or("attention_bias", false);
@@ -17,10 +17,10 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kArchitectures[] = {{"llama", build}};
+constexpr Architecture kLlamaArchitectures[] = {{"llama", build_llama}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_llama() { return kArchitectures; }
+std::span<const Architecture> architectures_of_llama() { return kLlamaArchitectures; }
 
 }  // namespace bowline::import

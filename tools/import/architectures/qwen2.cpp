@@ -6,7 +6,7 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_qwen2(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
     return declare_llama(
@@ -15,10 +15,10 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kArchitectures[] = {{"qwen2", build}};
+constexpr Architecture kQwen2Architectures[] = {{"qwen2", build_qwen2}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_qwen2() { return kArchitectures; }
+std::span<const Architecture> architectures_of_qwen2() { return kQwen2Architectures; }
 
 }  // namespace bowline::import

@@ -6,7 +6,7 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_qwen3(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
     const bool bias = config.boolean_or("attention_bias", false);
@@ -20,10 +20,10 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kArchitectures[] = {{"qwen3", build}};
+constexpr Architecture kQwen3Architectures[] = {{"qwen3", build_qwen3}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_qwen3() { return kArchitectures; }
+std::span<const Architecture> architectures_of_qwen3() { return kQwen3Architectures; }
 
 }  // namespace bowline::import

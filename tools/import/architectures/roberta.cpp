@@ -6,7 +6,7 @@
 namespace bowline::import {
 namespace {
 
-Result<Built> build(const Source& source, const BuildOptions& options) {
+Result<Built> build_roberta(const Source& source, const BuildOptions& options) {
   const auto declare = [&](Weights& weights) -> Result<EncoderParts> {
     Fields config("The config", source.config);
     const int64_t padding = config.integer_or("pad_token_id", 0, 65536, 1);
@@ -20,10 +20,11 @@ Result<Built> build(const Source& source, const BuildOptions& options) {
                         .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"}});
 }
 
-constexpr Architecture kArchitectures[] = {{"roberta", build}, {"xlm-roberta", build}};
+constexpr Architecture kRobertaArchitectures[] = {{"roberta", build_roberta},
+                                                  {"xlm-roberta", build_roberta}};
 
 }  // namespace
 
-std::span<const Architecture> architectures_of_roberta() { return kArchitectures; }
+std::span<const Architecture> architectures_of_roberta() { return kRobertaArchitectures; }
 
 }  // namespace bowline::import

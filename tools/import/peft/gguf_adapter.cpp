@@ -74,19 +74,19 @@ Result<Factor> reordered(Factor b, const Base& base, gguf::Order order, bool to_
 
 // ---- reading
 
-struct Parts {
+struct Factors {
   const gguf::TensorEntry* a = nullptr;
   const gguf::TensorEntry* b = nullptr;
 };
 
-Result<std::map<std::string_view, Parts>> parts_of(const gguf::File& file) {
-  std::map<std::string_view, Parts> out;
+Result<std::map<std::string_view, Factors>> parts_of(const gguf::File& file) {
+  std::map<std::string_view, Factors> out;
   for (const gguf::TensorEntry& t : file.tensors) {
     const bool is_a = t.name.ends_with(kA);
     BOWLINE_REQUIRE_CODE(is_a || t.name.ends_with(kB), Code::unsupported,
                          "The tensor {} is no factor of LoRA; an adapter has no place for it.",
                          listed_name(t.name));
-    Parts& parts = out[t.name.substr(0, t.name.size() - kA.size())];
+    Factors& parts = out[t.name.substr(0, t.name.size() - kA.size())];
     (is_a ? parts.a : parts.b) = &t;
   }
   for (const auto& [name, parts] : out) {
@@ -107,7 +107,7 @@ Result<Factor> factor_of(const gguf::TensorEntry& t) {
 }
 
 Result<Change> change_of(const Model& model, const ModelInfo& info, const Base& base,
-                         std::string_view tensor, const Parts& parts) {
+                         std::string_view tensor, const Factors& parts) {
   const gguf::Named named = gguf::to_hugging_face(*base.terms, tensor);
   const bool known =
       !named.name.empty() && std::ranges::count(info.parameters, named.name, &ParameterInfo::name);
@@ -125,7 +125,7 @@ Result<Change> change_of(const Model& model, const ModelInfo& info, const Base& 
   return out;
 }
 
-Result<AdapterReport> read(Model& model, const std::string& path, std::string_view name) {
+Result<AdapterReport> read_gguf(Model& model, const std::string& path, std::string_view name) {
   BOWLINE_ASSIGN(const auto file, gguf::File::open(path));
   BOWLINE_ASSIGN(const Base base, base_of(model));
   const std::string_view kind = text_of(*file, "adapter.type"),
@@ -195,7 +195,7 @@ Result<bool> is_gguf_adapter(const std::string& path) {
 
 Result<AdapterReport> read_gguf_adapter(Model& model, const std::string& path,
                                         std::string_view name) {
-  Result<AdapterReport> out = read(model, path, name);
+  Result<AdapterReport> out = read_gguf(model, path, name);
   if (!out.ok()) {
     return std::move(out).status().at(
         fmt::format("While reading the adapter \"{}\".", escaped(path)));

@@ -9,7 +9,7 @@
 namespace bowline::peft {
 namespace {
 
-constexpr std::string_view kBegin = "classifier.";
+constexpr std::string_view kClassifier = "classifier.";
 // What RoBERTa calls the layer of the classes.
 constexpr std::string_view kOutProj = "classifier.out_proj.";
 
@@ -20,7 +20,7 @@ bool is_roberta(const Model& model) {
 
 std::string name_in_transformers(const Model& model, const std::string& parameter) {
   const bool is_last = parameter == "classifier.weight" || parameter == "classifier.bias";
-  return is_last && is_roberta(model) ? std::string(kOutProj) + parameter.substr(kBegin.size())
+  return is_last && is_roberta(model) ? std::string(kOutProj) + parameter.substr(kClassifier.size())
                                       : parameter;
 }
 
@@ -87,7 +87,7 @@ Change change_of(const std::string& parameter, const std::string& name,
 
 bool in_head(const Model& model, std::string_view parameter) {
   return model.metadata("task") == "classify" &&
-         (parameter.starts_with(kBegin) || parameter.starts_with("pre_classifier."));
+         (parameter.starts_with(kClassifier) || parameter.starts_with("pre_classifier."));
 }
 
 Result<std::vector<Factor>> head_of(const Model& model, const LowRank& from) {

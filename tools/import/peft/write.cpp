@@ -86,20 +86,20 @@ struct Named {
   Factor* factor;
 };
 
-constexpr std::string_view kBegin = "base_model.model.";
+constexpr std::string_view kWritten = "base_model.model.";
 
 std::vector<Named> tensors_of(const Model& model, std::vector<Change>& changes,
                               std::vector<Factor>& head) {
   std::vector<Named> out;
   for (Change& c : changes) {
     const std::string begin =
-        std::string(kBegin) + module_in_transformers(model, module_of(c.parameter));
+        std::string(kWritten) + module_in_transformers(model, module_of(c.parameter));
     const bool table = c.layout == Layout::embedding;
     out.push_back({begin + (table ? ".lora_embedding_A" : ".lora_A.weight"), &c.a});
     out.push_back({begin + (table ? ".lora_embedding_B" : ".lora_B.weight"), &c.b});
   }
   for (Factor& whole : head) {
-    out.push_back({std::string(kBegin) + whole.name, &whole});
+    out.push_back({std::string(kWritten) + whole.name, &whole});
   }
   return out;
 }

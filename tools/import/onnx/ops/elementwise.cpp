@@ -323,7 +323,7 @@ Status cast_like(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kElementwiseLowerings[] = {
     {"Abs", same<kAbs>},
     {"Neg", same<kNeg>},
     {"Exp", same<kExp>},
@@ -386,6 +386,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_elementwise() { return kLowerings; }
+std::span<const Lowering> lowerings_of_elementwise() { return kElementwiseLowerings; }
 
 }  // namespace bowline::onnx

@@ -191,7 +191,7 @@ Status reverse_sequence(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kIndexLowerings[] = {
     {"Gather", gather},
     {"GatherElements", gather_elements},
     {"GatherND", gather_nd},
@@ -205,6 +205,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_index() { return kLowerings; }
+std::span<const Lowering> lowerings_of_index() { return kIndexLowerings; }
 
 }  // namespace bowline::onnx

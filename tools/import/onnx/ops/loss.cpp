@@ -74,13 +74,13 @@ Status softmax_cross_entropy(Context& c) {
   return from_log_probabilities(c, rows, labels);
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kLossLowerings[] = {
     {"NegativeLogLikelihoodLoss", negative_log_likelihood},
     {"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
 };
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_loss() { return kLowerings; }
+std::span<const Lowering> lowerings_of_loss() { return kLossLowerings; }
 
 }  // namespace bowline::onnx

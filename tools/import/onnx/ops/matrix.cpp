@@ -124,7 +124,7 @@ Status qlinear_matmul(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kMatrixLowerings[] = {
     {"MatMul", matmul},
     {"Gemm", gemm},
     {"Det", det},
@@ -134,6 +134,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_matrix() { return kLowerings; }
+std::span<const Lowering> lowerings_of_matrix() { return kMatrixLowerings; }
 
 }  // namespace bowline::onnx

@@ -182,7 +182,7 @@ Status dropout(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kNormalizationLowerings[] = {
     {"BatchNormalization", batch_normalization},
     {"InstanceNormalization", instance_normalization},
     {"LayerNormalization", layer_normalization},
@@ -193,6 +193,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_normalization() { return kLowerings; }
+std::span<const Lowering> lowerings_of_normalization() { return kNormalizationLowerings; }
 
 }  // namespace bowline::onnx

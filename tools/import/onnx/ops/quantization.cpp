@@ -67,7 +67,7 @@ Status dynamic_quantize(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kQuantizationLowerings[] = {
     {"QuantizeLinear", quantize},
     {"DequantizeLinear", dequantize},
     {"DynamicQuantizeLinear", dynamic_quantize},
@@ -75,6 +75,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_quantization() { return kLowerings; }
+std::span<const Lowering> lowerings_of_quantization() { return kQuantizationLowerings; }
 
 }  // namespace bowline::onnx

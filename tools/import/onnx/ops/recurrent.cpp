@@ -317,7 +317,7 @@ Status lstm(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kRecurrentLowerings[] = {
     {"LSTM", lstm},
     {"GRU", gru},
     {"RNN", rnn},
@@ -325,6 +325,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_recurrent() { return kLowerings; }
+std::span<const Lowering> lowerings_of_recurrent() { return kRecurrentLowerings; }
 
 }  // namespace bowline::onnx

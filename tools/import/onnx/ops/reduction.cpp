@@ -24,8 +24,8 @@ Term square(Maker& m, const Term& x) { return m.unary("Square", x); }
 Term root(Maker& m, const Term& x) { return m.unary("Sqrt", x); }
 Term logarithm(Maker& m, const Term& x) { return m.unary("Log", x); }
 
-constexpr char kSum[] = "ReduceSum", kMean[] = "ReduceMean", kMax[] = "ReduceMax",
-               kMin[] = "ReduceMin", kProd[] = "ReduceProd";
+constexpr char kReduceSum[] = "ReduceSum", kReduceMean[] = "ReduceMean", kReduceMax[] = "ReduceMax",
+               kReduceMin[] = "ReduceMin", kReduceProd[] = "ReduceProd";
 
 // after(op over the axes of before(x))
 template <const char* op, Step before = itself, Step after = itself>
@@ -152,16 +152,16 @@ Status hardmax(Context& c) {
   });
 }
 
-constexpr Lowering kLowerings[] = {
-    {"ReduceSum", reduction<kSum>},
-    {"ReduceMean", reduction<kMean>},
-    {"ReduceMax", reduction<kMax>},
-    {"ReduceMin", reduction<kMin>},
-    {"ReduceProd", reduction<kProd>},
-    {"ReduceL1", reduction<kSum, size>},
-    {"ReduceL2", reduction<kSum, square, root>},
-    {"ReduceSumSquare", reduction<kSum, square>},
-    {"ReduceLogSum", reduction<kSum, itself, logarithm>},
+constexpr Lowering kReductionLowerings[] = {
+    {"ReduceSum", reduction<kReduceSum>},
+    {"ReduceMean", reduction<kReduceMean>},
+    {"ReduceMax", reduction<kReduceMax>},
+    {"ReduceMin", reduction<kReduceMin>},
+    {"ReduceProd", reduction<kReduceProd>},
+    {"ReduceL1", reduction<kReduceSum, size>},
+    {"ReduceL2", reduction<kReduceSum, square, root>},
+    {"ReduceSumSquare", reduction<kReduceSum, square>},
+    {"ReduceLogSum", reduction<kReduceSum, itself, logarithm>},
     {"ReduceLogSumExp", log_sum_exp},
     {"ArgMax", arg<kArgMax>},
     {"ArgMin", arg<kArgMin>},
@@ -174,6 +174,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_reduction() { return kLowerings; }
+std::span<const Lowering> lowerings_of_reduction() { return kReductionLowerings; }
 
 }  // namespace bowline::onnx

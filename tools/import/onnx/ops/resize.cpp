@@ -230,13 +230,13 @@ Status resize(Context& c) {
   return resize_all(c, r, sizes.empty() ? scales : std::vector<double>(), sizes);
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kResizeLowerings[] = {
     {"Resize", resize},
     {"Upsample", upsample},
 };
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_resize() { return kLowerings; }
+std::span<const Lowering> lowerings_of_resize() { return kResizeLowerings; }
 
 }  // namespace bowline::onnx

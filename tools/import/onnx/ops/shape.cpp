@@ -442,7 +442,7 @@ Status trilu(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kShapeLowerings[] = {
     {"Identity", identity},
     {"Reshape", reshape},
     {"Flatten", flatten},
@@ -468,6 +468,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_shape() { return kLowerings; }
+std::span<const Lowering> lowerings_of_shape() { return kShapeLowerings; }
 
 }  // namespace bowline::onnx

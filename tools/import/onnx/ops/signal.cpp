@@ -124,7 +124,7 @@ Status stft(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kSignalLowerings[] = {
     {"HannWindow", window<1, 1, 0, 2>},
     {"HammingWindow", window<25, 21, 0, 46>},
     {"BlackmanWindow", window<42, 50, 8, 100>},
@@ -134,6 +134,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_signal() { return kLowerings; }
+std::span<const Lowering> lowerings_of_signal() { return kSignalLowerings; }
 
 }  // namespace bowline::onnx

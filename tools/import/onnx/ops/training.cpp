@@ -229,7 +229,7 @@ Status gradient(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kTrainingLowerings[] = {
     {"Adagrad", adagrad, kTraining},
     {"Momentum", momentum, kTraining},
     {"Adam", adam, kTraining},
@@ -238,6 +238,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_training() { return kLowerings; }
+std::span<const Lowering> lowerings_of_training() { return kTrainingLowerings; }
 
 }  // namespace bowline::onnx

@@ -344,7 +344,7 @@ Status qlinear_conv(Context& c) {
   return {};
 }
 
-constexpr Lowering kLowerings[] = {
+constexpr Lowering kWindowLowerings[] = {
     {"Conv", conv},
     {"ConvTranspose", conv_transpose},
     {"MaxPool", max_pool},
@@ -358,6 +358,6 @@ constexpr Lowering kLowerings[] = {
 
 }  // namespace
 
-std::span<const Lowering> lowerings_of_window() { return kLowerings; }
+std::span<const Lowering> lowerings_of_window() { return kWindowLowerings; }
 
 }  // namespace bowline::onnx

@@ -1,0 +1,31 @@
+# Under CMAKE_UNITY_BUILD the files of a folder are compiled as one: their headers are read once. It is for builds from nothing, such as
+# .ci/run; others compile again only the file that changed. So what is local to a file has a name that no file beside it has.
+# A folder where that cannot be says so: set_source_files_properties(... SKIP_UNITY_BUILD_INCLUSION ON).
+
+# Groups the files of all targets of a folder and of those below it. Generated files stay alone.
+function(bowline_group_folders folder)
+  get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type MATCHES "^(INTERFACE_LIBRARY|UTILITY)$")
+      continue()
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+    get_target_property(sources ${target} SOURCES)
+    list(FILTER sources INCLUDE REGEX "\\.(cpp|cu)$")
+    foreach(source IN LISTS sources)
+      get_filename_component(path "${source}" ABSOLUTE BASE_DIR "${folder}")
+      cmake_path(IS_PREFIX PROJECT_BINARY_DIR "${path}" NORMALIZE generated)
+      if(NOT generated)
+        file(RELATIVE_PATH group "${PROJECT_SOURCE_DIR}" "${path}")
+        get_filename_component(group "${group}" DIRECTORY)
+        string(MAKE_C_IDENTIFIER "${group}" group)
+        set_property(SOURCE "${path}" TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP "${group}")
+      endif()
+    endforeach()
+  endforeach()
+  get_property(below DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
+  foreach(one IN LISTS below)
+    bowline_group_folders("${one}")
+  endforeach()
+endfunction()
