@@ -213,7 +213,9 @@ class CharsMap {
                          size, bytes.size());
     auto map = std::make_shared<CharsMap>();
     map->units_.resize(size / 4);
-    std::memcpy(map->units_.data(), bytes.data() + 4, size);
+    if (size != 0) {  // without units there is nowhere to copy to
+      std::memcpy(map->units_.data(), bytes.data() + 4, size);
+    }
     map->texts_ = bytes.substr(4 + size_t{size});
     BOWLINE_TEXT_REQUIRE(utf8_only(map->texts_), Code::bad_file,
                          "The texts of the character map are not UTF-8.");

@@ -199,7 +199,9 @@ Result<std::vector<T>> numbers_of(const Values& values, std::string_view key, si
                        "\"{}\" has {} numbers of type {}, beside {} pieces.", key, v->count,
                        v->type, count);
   std::vector<T> out(count);
-  std::memcpy(out.data(), v->bytes.data(), v->bytes.size());
+  if (count != 0) {  // none have no address
+    std::memcpy(out.data(), v->bytes.data(), v->bytes.size());
+  }
   return out;
 }
 

@@ -23,7 +23,7 @@ Status write_and_read(const Model& model, Model& again) {
 extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const test::Base bases[] = {test::Base("llama"), test::Base("gpt2")};
+  static test::Base bases[] = {test::Base("llama"), test::Base("gpt2")};
   const test::MemoryFile file;
   if (size < 1 || !file.write(std::as_bytes(std::span(data, size)).subspan(1))) {
     return 0;

@@ -33,8 +33,7 @@ Status write_and_read(const Model& model, Model& again, const test::Folder& fold
 extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const test::Base bases[] = {test::Base("llama"), test::Base("gpt2"),
-                                     test::Base("roberta")};
+  static test::Base bases[] = {test::Base("llama"), test::Base("gpt2"), test::Base("roberta")};
   static const test::Folder folder;
   const auto bytes = std::as_bytes(std::span(data, size));
   if (size < 3) {

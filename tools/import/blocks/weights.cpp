@@ -85,10 +85,7 @@ std::optional<DType> stated_dtype(const nlohmann::json& config) {
 }  // namespace
 
 Weights::Weights(const Source& source, const BuildOptions& options, Model& model)
-    : source_(source),
-      options_(options),
-      model_(model),
-      dtype_(options.dtype.value_or(most_common(source))) {
+    : options_(options), model_(model), dtype_(options.dtype.value_or(most_common(source))) {
   if (options.skeleton && !options.dtype) {
     const std::optional<DType> stated = stated_dtype(source.config);
     dtype_ = stated.value_or(dtype_);

@@ -90,7 +90,6 @@ class Weights {
   Weight fresh_list(const std::string& name, int64_t count, std::vector<int64_t> shape,
                     StorageRole role, DType dtype);
 
-  const Source& source_;
   const BuildOptions& options_;
   Model& model_;
   DType dtype_;
