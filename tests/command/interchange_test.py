@@ -210,6 +210,17 @@ class Interchange(harness.Case):
                 said = ["a sliding window (4096)"] if context == 8192 and window != {"sliding_window": None} else []
                 self.expect(self.export(model, "gguf", "--force"), FAILED if said else OK, *said)
 
+    def test_a_window_that_is_not_used_is_none(self):
+        copy, model = self.folder / "copy", self.folder / "changed.bowline"
+        shutil.copytree(FIXTURES / "qwen2_window", copy)
+        config = json.loads((copy / "config.json").read_text())
+        for used, code in ((True, FAILED), (False, OK), (None, OK)):
+            with self.subTest(used=used):
+                changed = {k: v for k, v in config.items() if k not in ("use_sliding_window", "layer_types")}
+                (copy / "config.json").write_text(json.dumps(changed | ({} if used is None else {"use_sliding_window": used})))
+                self.expect(run("import", copy, "--out", model, "--force"), OK)
+                self.expect(self.export(model, "gguf", "--force"), code)
+
     def test_a_new_head_of_classes(self):
         labels = self.folder / "labels.txt"
         labels.write_text("red\nblue\n")

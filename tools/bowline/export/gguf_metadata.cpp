@@ -56,17 +56,17 @@ int64_t head_dim_of(const json& config) {
   return integer_at(config, "head_dim", heads > 0 ? width / heads : 0);
 }
 
-// A window that the context does not exceed is none.
+// A window that the context does not exceed is none, and of a config that does not say whether it uses one Mistral alone does.
 Status check_window(const json& config, const Terms& terms) {
   constexpr int64_t kOfMistral = 4096;  // where config.json leaves it out
-  const bool left_out =
-      value_at(config, "model_type") == "mistral" && !config.contains("sliding_window");
+  const bool is_mistral = value_at(config, "model_type") == "mistral";
+  const bool left_out = is_mistral && !config.contains("sliding_window");
   const json sliding = left_out ? json(kOfMistral) : setting(config, "sliding_window");
   const bool hides =
       !sliding.is_null() && sliding < integer_at(config, "max_position_embeddings", INT64_MAX);
   const bool has_key =
       std::ranges::find(terms.keys, "sliding_window", &KeyTerm::hugging_face) != terms.keys.end();
-  BOWLINE_REQUIRE(has_key || !hides || !flag_at(config, "use_sliding_window", true),
+  BOWLINE_REQUIRE(has_key || !hides || !flag_at(config, "use_sliding_window", is_mistral),
                   "config.json has a sliding window ({}), which {} of GGUF has not.",
                   sliding.dump(), terms.architecture);
   return {};
