@@ -877,7 +877,7 @@ class Model {
   // and updates go there, files are in the standard layout, and verbs keep it: what gets other bytes is laid out again, on the device
   // that it moves to. That it is so already changes nothing. Errors  bad_argument: the format is not known (those that are are
   // named), or for other devices or operators; nothing matches; a storage lies on no device.
-  Result<FormatReport> set_format(std::string_view weight_format, std::string_view pattern = "*");
+  Result<FormatReport> set_format(std::string_view format, std::string_view pattern = "*");
   // Gives these storages allocations of their own again. Returns the groups.
   Result<uint32_t> restore_format(std::string_view pattern = "*");
   // Adds a format to those that the library has. Errors  bad_argument: the name is taken, or there is no layout.
