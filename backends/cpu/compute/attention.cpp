@@ -108,7 +108,7 @@ constexpr size_t pieces_of(size_t keys) {
 // One query of each head, which sees the same keys in all: in pieces of these.
 bool is_row(const AttentionShape& s) { return s.queries == 1 && !s.mask.any(); }
 size_t row_floats_of_pieces(const AttentionShape& s) {
-  return s.mask.any() ? 0 : s.batch * s.heads * pieces_of(s.keys) * sums_floats(s.dim);
+  return s.batch * s.heads * pieces_of(s.keys) * sums_floats(s.dim);
 }
 
 // The first query that sees key j, at most `queries`.
@@ -643,7 +643,8 @@ void finish_row(const ForwardJob<T>& job, size_t batch, size_t head, size_t piec
   for (size_t i = 1; i < pieces; ++i) {
     const float* const piece = sums + i * sums_floats(s.dim);
     const float max = HWY_MAX(sums[0], piece[0]);
-    const FloatVector base = hn::Set(d, std::isinf(max) && max < 0 ? 0.0f : max);
+    const FloatVector base =
+        hn::Set(d, max == -std::numeric_limits<float>::infinity() ? 0.0f : max);
     const FloatVector of_sums = exp_below_zero(d, hn::Sub(hn::Set(d, sums[0]), base));
     const FloatVector of_piece = exp_below_zero(d, hn::Sub(hn::Set(d, piece[0]), base));
     sums[0] = max;

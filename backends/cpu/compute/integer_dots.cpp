@@ -109,7 +109,7 @@ struct LoadedBlock {
 
 template <class Of>
 BOWLINE_VNNI inline LoadedBlock load(const Block& b) {
-  LoadedBlock out;
+  LoadedBlock out = {};  // a third digit that is not there is 0
   out.digits = _mm512_load_si512(b.digits);
   out.start = _mm512_load_si512(b.start);
   if constexpr (Of::kDigits == 3) {
