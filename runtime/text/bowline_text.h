@@ -131,6 +131,14 @@ struct SpecialTexts {
   static SpecialTexts of(const Model& model);
 };
 
+// A conversation as one text.
+struct RenderedChat {
+  std::string text;
+  // The bytes of `text` that the template marks as answers of the assistant with
+  // {% generation %} ... {% endgeneration %}, in their order. Empty if it marks none.
+  std::vector<Offset> answers;
+};
+
 // Immutable. Copies share it; any thread.
 class ChatFormat {
  public:
@@ -150,6 +158,13 @@ class ChatFormat {
   // steps or 16 MiB of text, or computes with values that do not go together.
   Result<std::string> render(std::span<const ChatMessage> messages, bool add_generation_prompt,
                              const SpecialTexts& special) const;
+
+  // Renders as render() does, and returns what the template marks as answers beside the text.
+  // Errors  as render().
+  Result<RenderedChat> render_marked(std::span<const ChatMessage> messages,
+                                     bool add_generation_prompt, const SpecialTexts& special) const;
+  // Whether the template marks answers: it has a tag {% generation %}.
+  bool marks_answers() const;
 
   // The name of the format of named() whose template this is; empty: of none.
   const std::string& name() const;

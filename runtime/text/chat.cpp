@@ -52,8 +52,8 @@ Result<Value> value_of(chat::Heap& heap, const ChatMessage& message, size_t numb
        {Value::of(std::string_view("content")), Value::of(std::string_view(message.content))}});
 }
 
-Result<std::string> rendered(const chat::Tree& tree, std::span<const ChatMessage> messages,
-                             bool add_generation_prompt, const SpecialTexts& special) {
+Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessage> messages,
+                              bool add_generation_prompt, const SpecialTexts& special) {
   chat::Heap heap;
   std::vector<Value> values;
   for (const ChatMessage& message : messages) {
@@ -71,7 +71,7 @@ Result<std::string> rendered(const chat::Tree& tree, std::span<const ChatMessage
   if (!special.eos.empty()) {
     globals.emplace_back("eos_token", Value::of(std::string_view(special.eos)));
   }
-  Result<std::string> out = chat::render(tree, heap, std::move(globals), special.now);
+  Result<RenderedChat> out = chat::render(tree, heap, std::move(globals), special.now);
   if (!out.ok() && out.status().code() == Code::bad_file) {
     return std::move(out).status().at("While rendering the chat template.\n" + use_another());
   }
@@ -133,12 +133,21 @@ std::vector<std::string> ChatFormat::names() {
 Result<std::string> ChatFormat::render(std::span<const ChatMessage> messages,
                                        bool add_generation_prompt,
                                        const SpecialTexts& special) const {
+  BOWLINE_ASSIGN(RenderedChat chat, render_marked(messages, add_generation_prompt, special));
+  return std::move(chat.text);
+}
+
+Result<RenderedChat> ChatFormat::render_marked(std::span<const ChatMessage> messages,
+                                               bool add_generation_prompt,
+                                               const SpecialTexts& special) const {
   try {
     return rendered(template_->tree, messages, add_generation_prompt, special);
   } catch (const std::bad_alloc&) {
     return host_memory_exhausted();
   }
 }
+
+bool ChatFormat::marks_answers() const { return template_->tree.marks_answers; }
 
 const std::string& ChatFormat::name() const { return template_->name; }
 const std::string& ChatFormat::text() const { return template_->text; }

@@ -570,7 +570,11 @@ class Parser {
       return block(s, "endfilter");
     }
     if (skip_name("generation")) {
-      return block(add(out, Statement::Kind::block, line), "endgeneration");
+      tree_.marks_answers = true;
+      const uint32_t outside = std::exchange(loops_, 0);
+      BOWLINE_TRY(block(add(out, Statement::Kind::answer, line), "endgeneration"));
+      loops_ = outside;
+      return {};
     }
     if (is_name("break") || is_name("continue")) {
       if (loops_ == 0) {

@@ -145,10 +145,11 @@ Status Arguments::require_taken() const {
 
 // ---- statements
 
-Result<std::string> Renderer::render(const Tree& tree, Scope* globals) {
+Result<RenderedChat> Renderer::render(const Tree& tree, Scope* globals) {
   std::string out;
+  written_ = &out;
   BOWLINE_TRY(run(tree.body, globals, out).status());
-  return out;
+  return RenderedChat{std::move(out), std::move(answers_)};
 }
 
 Status Renderer::append(std::string& out, std::string_view text) {
@@ -222,9 +223,14 @@ Result<Renderer::Flow> Renderer::run(const Statement& s, Scope* scope, std::stri
       BOWLINE_TRY(assign(Target{s.text, {}}, v, scope));
       return Flow::on;
     }
-    case Statement::Kind::block: {
-      BOWLINE_ASSIGN(Scope * inner, heap_.scope(scope));
-      return run(s.body, inner, out);
+    case Statement::Kind::answer: {
+      // In a macro the place is that of its call, as transformers has it.
+      const size_t begin = written_->size();
+      BOWLINE_ASSIGN(const Value v, captured(s.body, scope));
+      answers_.push_back(
+          {static_cast<uint32_t>(begin), static_cast<uint32_t>(begin + v.text.size())});
+      BOWLINE_TRY(append(out, v.text));
+      return Flow::on;
     }
     case Statement::Kind::stop:
       return Flow::stop;
@@ -759,9 +765,9 @@ Result<Value> Renderer::item(const Value& value, const Value& key) {
                  std::string(described(key.kind)) + ".");
 }
 
-Result<std::string> render(const Tree& tree, Heap& heap,
-                           std::vector<std::pair<std::string_view, Value>> globals,
-                           std::optional<int64_t> now) {
+Result<RenderedChat> render(const Tree& tree, Heap& heap,
+                            std::vector<std::pair<std::string_view, Value>> globals,
+                            std::optional<int64_t> now) {
   BOWLINE_ASSIGN(Scope * scope, heap.scope(nullptr));
   scope->names = std::move(globals);
   return Renderer(heap, now).render(tree, scope);

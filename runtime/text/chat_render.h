@@ -31,7 +31,7 @@ class Renderer {
  public:
   Renderer(Heap& heap, std::optional<int64_t> now) : heap_(heap), now_(now) {}
 
-  Result<std::string> render(const Tree& tree, Scope* globals);
+  Result<RenderedChat> render(const Tree& tree, Scope* globals);
 
   Heap& heap() { return heap_; }
   Result<Value> filter(std::string_view name, const Value& value, Arguments arguments);
@@ -73,6 +73,8 @@ class Renderer {
 
   Heap& heap_;
   std::optional<int64_t> now_;
+  const std::string* written_ = nullptr;  // of the template, without what macros and blocks hold
+  std::vector<Offset> answers_;
   uint32_t level_ = 0;
 };
 

@@ -60,7 +60,7 @@ struct Statement {
     set_block,  // targets = body through the filter `expression`, or null
     filter,     // body through the filter `expression`
     macro,      // text(parameters): body
-    block,      // body, with names of its own
+    answer,     // body, with names of its own: the tag `generation`, which marks an answer
     stop,       // break
     next,       // continue
   };
@@ -92,6 +92,7 @@ struct Tree {
   std::deque<Expression> expressions;
   std::deque<Statement> statements;
   Body body;
+  bool marks_answers = false;  // has a tag `generation`
 };
 
 struct Token {
@@ -123,8 +124,8 @@ Result<std::vector<Token>> lex(Tree& tree);
 Status parse(Tree& tree);
 
 // Renders with the names of `globals`. Errors  bad_argument: raise_exception. bad_file: all else; the line is named.
-Result<std::string> render(const Tree& tree, Heap& heap,
-                           std::vector<std::pair<std::string_view, Value>> globals,
-                           std::optional<int64_t> now);
+Result<RenderedChat> render(const Tree& tree, Heap& heap,
+                            std::vector<std::pair<std::string_view, Value>> globals,
+                            std::optional<int64_t> now);
 
 }  // namespace bowline::text::chat

@@ -4,6 +4,7 @@
 import json
 import unittest
 
+import forms
 import harness
 from harness import BAD_FILE, FAILED, OK, run
 
@@ -104,6 +105,83 @@ class Chat(harness.Case):
         self.expect(self.finetune("--iters", 30, "--lora-rank", 4, "--quantize", "int8", "--learning-rate", "0.01", "--out", out), OK)
         before, after = self.evaluate(self.model, "--quantize", "int8"), self.evaluate(self.model, "--quantize", "int8", "--adapter", out)
         self.assertLess(after["nats_per_token"], before["nats_per_token"])
+
+
+MERGES = ["Ġ 4", "Ġ4 2", "a n", "an s", "ans w", "answ e", "answe r", "Ġ y", "Ġy e", "Ġye s"]
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+MARKED = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}{% generation %}"
+          "{{ m.content }}<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{{ '\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+class Labels(harness.Case):
+    """--mask-prompt with a byte-level BPE: which tokens are labels."""
+
+    def imported(self, template):
+        """A model of random weights whose chat template this is."""
+        folder, out = self.folder / "source", self.folder / "m.bowline"
+        folder.mkdir(exist_ok=True)
+        letters = [chr(b) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else None for b in range(256)]
+        others = iter(range(256, 512))
+        pieces = [letter or chr(next(others)) for letter in letters] + [m.replace(" ", "") for m in MERGES]
+        special = ["<|im_start|>", "<|im_end|>", "<think>", "</think>"]
+        added = [{"id": len(pieces) + i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+                  "normalized": False, "special": True} for i, text in enumerate(special)]
+        vocab = {piece: i for i, piece in enumerate(pieces)}
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        bpe = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+               "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": MERGES}
+        (folder / "tokenizer.json").write_text(json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None, "pre_tokenizer": level,
+            "post_processor": None, "decoder": level, "model": bpe}))
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}))
+        size = len(pieces) + len(special)
+        config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": size, "hidden_size": 8,
+                  "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 8,
+                  "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True}
+        (folder / "config.json").write_text(json.dumps(config))
+        shapes = {"model.embed_tokens": [size, 8], "model.norm": [8]}
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            shapes[f"model.layers.0.{name}"] = [8]
+        for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down"):
+            shapes[f"model.layers.0.{name}_proj"] = [8, 8]
+        forms.write_safetensors(folder / "model.safetensors", {
+            f"{name}.weight": (shape, [0.1] * (shape[0] * (shape[1] if len(shape) > 1 else 1))) for name, shape in shapes.items()})
+        self.expect(run("import", folder, "--out", out, "--force"), OK)
+        return out
+
+    def labels(self, model, row):
+        (self.folder / "rows.jsonl").write_text(lines([row]))
+        done = run("eval", model, "--data", self.folder / "rows.jsonl", "--mask-prompt", "--device", "cpu", "-o", "json")
+        return json.loads(self.expect(done, OK).stdout)["tokens"]
+
+    def check(self, template, cases):
+        model = self.imported(template)
+        for prompt, completion, labels in cases:
+            row = {"prompt": prompt, "completion": completion}
+            self.assertEqual(self.labels(model, row), labels, (template, row))
+
+    def test_the_prompt_ends_with_a_thought(self):
+        """The answer has no thought block, the prompt of a generation an empty one, which is longer than the answer."""
+        thought = CHATML.replace("assistant\n' }}{% endif", "assistant\n<think>\n\n</think>\n\n' }}{% endif")
+        self.check(thought, [("abc", "xy", 4), ("abc", "xyxyxyxyxyxyxyxy", 18), ("yes", "yes", 5)])
+
+    def test_a_token_over_the_border(self):
+        """" 42" is one token, though the prompt ends with its space; "answer" is one, though it begins in the prompt."""
+        spaced = ("{% for m in messages %}{{ 'Q: ' + m.content + '\n' if m.role == 'user' else 'A: ' + m.content + '<|im_end|>' }}"
+                  "{% endfor %}{% if add_generation_prompt %}{{ 'A: ' }}{% endif %}")
+        self.check(spaced, [("abc", "42", 2), ("abc ", "x", 2)])
+        plain = "{% for m in messages %}{{ m.content }}{% endfor %}"
+        self.check(plain, [("zans", "wer", 1), ("z ", "yes", 1), ("z", " yes", 1), ("zans", "!", 1)])
+
+    def test_marked_answers(self):
+        """Every answer that the template marks is learnt, and no more: not the newline behind it."""
+        model = self.imported(MARKED)
+        turns = [("user", "abc"), ("assistant", "xy"), ("user", "d"), ("assistant", "answer 42")]
+        row = {"messages": [{"role": role, "content": content} for role, content in turns]}
+        self.assertEqual(self.labels(model, row), (2 + 1) + (2 + 1))
+        self.assertEqual(self.labels(self.imported(CHATML), row), 2 + 1 + 1)  # the last answer, <|im_end|> and a newline
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ void add_data(CLI::App* verb, DataOptions& o) {
                  "Of rows: one plan, for batches padded to the longest row (default: plans for "
                  "several lengths, as little is padding then)");
   verb->add_flag("--mask-prompt", o.mask_prompt,
-                 "Of conversations: only the last answer is learnt, not what comes before it");
+                 "Of conversations: learn only the answers that the template marks with "
+                 "{% generation %}; if it marks none, only the last answer");
   verb->add_option("--chat-format", o.chat_format,
                    "Of conversations: the format of messages, by name (default: the template that "
                    "the model has)");

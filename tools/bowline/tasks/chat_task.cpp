@@ -1,6 +1,7 @@
 // Conversations: JSON lines of train.jsonl, valid.jsonl and test.jsonl in a folder, or of one file.
 //
-// Source  mlx_lm (mlx_lm/tuner/datasets.py), for what a row may hold and which tokens --mask-prompt leaves out.
+// Source  mlx_lm (mlx_lm/tuner/datasets.py), for what a row may hold. Hugging Face transformers
+//         (apply_chat_template with return_assistant_tokens_mask), for the tokens of marked answers.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "common/interrupt.h"
 #include "common/require.h"
 #include "common/text.h"
+#include "common/tokenizers.h"
 #include "data/chats.h"
 #include "tasks/rows.h"
 #include "tasks/task.h"
@@ -39,12 +41,39 @@ struct Rows {
   }
 };
 
+// The tokens of a conversation, and whether each is to be predicted.
+struct Learnt {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> counts;
+};
+
+// Tokens that lie in one of these bytes, if only by a part.
+std::vector<uint8_t> tokens_in(std::span<const text::Offset> bytes, const text::Encoding& all) {
+  std::vector<uint8_t> out;
+  for (const text::Offset& token : all.offsets) {
+    out.push_back(std::ranges::any_of(bytes, [&](const text::Offset& answer) {
+      return token.begin < answer.end && token.end > answer.begin;
+    }));
+  }
+  return out;
+}
+
+// The number of tokens that both texts begin with: the same ids, of the same bytes.
+size_t equal_tokens(const text::Encoding& a, const text::Encoding& b) {
+  const size_t most = std::min(a.ids.size(), b.ids.size());
+  size_t n = 0;
+  while (n < most && a.ids[n] == b.ids[n] && a.offsets[n] == b.offsets[n]) {
+    ++n;
+  }
+  return n;
+}
+
 // Turns conversations into rows.
 class Renderer {
  public:
   static Result<Renderer> create(const Model& model, const DataOptions& o, LengthLimit limit) {
-    Renderer r;
-    BOWLINE_ASSIGN(r.encode_, encoder_of(model));
+    BOWLINE_ASSIGN(text::Tokenizer tokenizer, tokenizer_of(model));
+    Renderer r(std::move(tokenizer));
     r.special_ = text::SpecialTexts::of(model);
     r.end_ = end_of_text(model);
     r.mask_prompt_ = o.mask_prompt;
@@ -65,57 +94,69 @@ class Renderer {
 
   // `file` is where the conversation stands, for messages.
   Status add(const Conversation& c, const std::string& file, Rows& rows) const {
-    size_t prompt = 0;
-    Result<std::vector<int32_t>> ids =
-        c.messages.empty() ? text_ids(c.text) : conversation_ids(c, prompt);
-    if (!ids.ok()) {
-      return std::move(ids).status().at(fmt::format("While reading {}:{}.", file, c.line));
+    Result<Learnt> row = c.messages.empty() ? of_text(c.text) : of_conversation(c);
+    if (!row.ok()) {
+      return std::move(row).status().at(fmt::format("While reading {}:{}.", file, c.line));
     }
-    append(std::move(ids).value(), prompt, rows);
+    append(std::move(row).value(), rows);
     return {};
   }
 
  private:
-  Renderer() = default;
+  explicit Renderer(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
 
-  Result<std::vector<int32_t>> text_ids(const std::string& text) const {
-    BOWLINE_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
-    if (end_ && (ids.empty() || ids.back() != *end_)) {
-      ids.push_back(*end_);
+  Result<Learnt> of_text(const std::string& text) const {
+    BOWLINE_ASSIGN(text::Encoding all, tokenizer_.encode(text));
+    if (end_ && (all.ids.empty() || all.ids.back() != *end_)) {
+      all.ids.push_back(*end_);
     }
-    return ids;
+    return whole(std::move(all.ids));
   }
 
-  Result<std::vector<int32_t>> rendered(std::span<const text::ChatMessage> messages,
-                                        bool generation) const {
+  static Learnt whole(std::vector<int32_t> ids) {
+    std::vector<uint8_t> counts(ids.size(), 1);
+    return {std::move(ids), std::move(counts)};
+  }
+
+  // With --mask-prompt the answers that the template marks are learnt. If it marks none, what is
+  // learnt begins with the first token that the prompt alone does not have: the template may end a
+  // prompt in another way than it begins an answer, and a token may reach over the border.
+  Result<Learnt> of_conversation(const Conversation& c) const {
     BOWLINE_TRY(format_ ? Status() : Status(no_format_));
-    BOWLINE_ASSIGN(const std::string text, format_->render(messages, generation, special_));
-    return encode_(text, false, 0);
-  }
-
-  // `prompt`: how many ids come before the last message of the assistant, if they are not to be learnt.
-  Result<std::vector<int32_t>> conversation_ids(const Conversation& c, size_t& prompt) const {
     std::vector<text::ChatMessage> messages;
     for (const Message& m : c.messages) {
       messages.push_back({m.role, m.content});
     }
-    if (mask_prompt_) {
-      const bool answered = messages.back().role == "assistant";
-      BOWLINE_ASSIGN(const std::vector<int32_t> before,
-                     rendered(std::span(messages).first(messages.size() - 1), answered));
-      prompt = before.size();
+    BOWLINE_ASSIGN(const text::RenderedChat chat,
+                   format_->render_marked(messages, false, special_));
+    BOWLINE_ASSIGN(text::Encoding all, tokenizer_.encode(chat.text, {.special_tokens = false}));
+    if (!mask_prompt_) {
+      return whole(std::move(all.ids));
     }
-    return rendered(messages, false);
+    if (format_->marks_answers()) {
+      std::vector<uint8_t> counts = tokens_in(chat.answers, all);
+      return Learnt{std::move(all.ids), std::move(counts)};
+    }
+    const bool answered = messages.back().role == "assistant";
+    messages.pop_back();
+    BOWLINE_ASSIGN(const std::string prompt, format_->render(messages, answered, special_));
+    BOWLINE_ASSIGN(const text::Encoding before,
+                   tokenizer_.encode(prompt, {.special_tokens = false}));
+    const size_t same = equal_tokens(before, all);
+    Learnt out = whole(std::move(all.ids));
+    std::fill_n(out.counts.begin(), same, uint8_t{0});
+    return out;
   }
 
-  void append(std::vector<int32_t> ids, size_t prompt, Rows& rows) const {
+  void append(Learnt row, Rows& rows) const {
+    std::vector<int32_t>& ids = row.ids;
     rows.cut += ids.size() > limit_ ? 1 : 0;
     ids.resize(std::min(ids.size(), limit_));
     std::vector<int32_t> labels;
     uint64_t counted = 0;
     for (size_t i = 1; i < ids.size(); ++i) {
-      labels.push_back(i >= prompt ? ids[i] : kIgnored);
-      counted += i >= prompt ? 1 : 0;
+      labels.push_back(row.counts[i] != 0 ? ids[i] : kIgnored);
+      counted += row.counts[i];
     }
     rows.counted += counted;
     rows.silent += counted == 0 ? 1 : 0;
@@ -129,7 +170,7 @@ class Renderer {
     rows.labels.push_back(std::move(labels));
   }
 
-  Encode encode_;
+  text::Tokenizer tokenizer_;
   text::SpecialTexts special_;
   std::optional<text::ChatFormat> format_;
   Status no_format_;
