@@ -211,15 +211,19 @@ class GeneratorState;
 // same model does to the weights, the next token sees; what is in the cache was read with the weights of its time, until
 // rewind(0) and feed() read it again.
 //
+// A model with neither of these two, but with the entry point `forward` (tokens i32 [batch, seq] to
+// logits f32 [batch, seq, n], causal), generates without a cache: each token reads the whole text
+// again. Such a text has at most 1,024 tokens unless the options or the model say otherwise.
+//
 // A token goes through `decode` when the next one is drawn, those before it through `prefill` when they are fed. Where the options
 // of the sampler allow it, no more than the 256 largest logits leave the device, and the token is the same.
 //
 // Threads   cancel() may be called from any; for the rest it counts as a Session of the model. Move-only.
-// Lifetime  the Model outlives it.
+// Lifetime  the Model outlives it and is not moved.
 class Generator {
  public:
   // Gives the cache as many rows as the context has. Errors  bad_argument: an option is out of its range; the model has no entry
-  // points as generation needs them. Those of Model::resize() and Session::create(): the model lies on the device, plans and cache fit.
+  // points as generation needs them, or logits that depend on later tokens. Those of Model::resize() and Session::create(): the model lies on the device, plans and cache fit.
   static Result<Generator> create(Model& model, const Device& device,
                                   const GeneratorOptions& options = {});
   ~Generator();

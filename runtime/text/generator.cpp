@@ -14,6 +14,9 @@ namespace {
 constexpr std::string_view kCache = "cache.*";
 // Graphs are checked with small numbers for their dims, which the cache must hold too.
 constexpr int64_t kLeastRows = 64;
+// Without a cache: the tokens of the first plan, and of a text if the model does not say how many.
+constexpr int64_t kFirstTokens = 64;
+constexpr int64_t kUsualContext = 1024;
 
 #define BOWLINE_REFUSE_UNLESS(condition, ...) \
   BOWLINE_TEXT_REQUIRE(condition, Code::bad_argument, __VA_ARGS__)
@@ -57,12 +60,38 @@ const Part* named(const std::vector<Part>& parts, std::string_view name) {
   return found == parts.end() ? nullptr : &*found;
 }
 
-// Errors  bad_argument: it has no entry points for generation.
-Status check_entry_points(const ModelInfo& model) {
-  for (const std::string_view name : {"prefill", "decode"}) {
-    BOWLINE_REFUSE_UNLESS(named(model.entry_points, name) != nullptr,
-                          "The model cannot generate: it has no entry point \"{}\".", name);
+bool has_cache(const ModelInfo& model) {
+  return named(model.entry_points, "prefill") != nullptr &&
+         named(model.entry_points, "decode") != nullptr;
+}
+
+// Binds `forward` to a text of so many tokens.
+// Errors  bad_argument: it does not read tokens and return logits for each of them.
+Result<BoundEntryPoint> forward_of(const ModelInfo& model, int64_t tokens,
+                                   std::optional<DType> compute) {
+  const EntryPointInfo* const forward = named(model.entry_points, "forward");
+  const InputInfo* const in =
+      forward != nullptr && forward->inputs.size() == 1 ? &forward->inputs[0] : nullptr;
+  const OutputInfo* const out = forward != nullptr ? named(forward->outputs, "logits") : nullptr;
+  const bool fits = in != nullptr && in->name == "tokens" && in->dtype == DType::i32 &&
+                    in->dims.size() == 2 && !in->dims[1].name.empty() &&
+                    (!in->dims[0].name.empty() || in->dims[0].value == 1) && out != nullptr &&
+                    out->dtype == DType::f32 && out->rank == 3;
+  BOWLINE_REFUSE_UNLESS(
+      fits,
+      "The model cannot generate: it has neither the entry points \"prefill\" and \"decode\" nor "
+      "an "
+      "entry point \"forward\" that reads tokens i32 [batch, seq] alone and returns logits f32 "
+      "[batch, seq, n].");
+  BoundEntryPoint bound{"forward", {{in->dims[1].name, tokens}}, compute};
+  if (!in->dims[0].name.empty()) {
+    bound.dims.insert(bound.dims.begin(), {in->dims[0].name, 1});
   }
+  return bound;
+}
+
+// Errors  bad_argument: they are not as generation needs them.
+Status check_cached(const ModelInfo& model) {
   const EntryPointInfo& decode = *named(model.entry_points, "decode");
   const auto gives = [&](std::string_view name, DType dtype, uint32_t rank) {
     const OutputInfo* const out = named(decode.outputs, name);
@@ -84,15 +113,33 @@ class GeneratorState {
                                                         const GeneratorOptions& options) {
     BOWLINE_TRY(check(options.sampler));
     BOWLINE_ASSIGN(const ModelInfo info, model.describe());
-    BOWLINE_TRY(check_entry_points(info));
+    const bool is_cached = has_cache(info);
+    BOWLINE_TRY(is_cached ? check_cached(info) : Status());
     int64_t context = options.context;
-    if (context == 0) {
+    if (context == 0 && !is_cached && model.metadata("context_length").empty()) {
+      context = kUsualContext;
+    } else if (context == 0) {
       BOWLINE_ASSIGN(context, context_of(model));
     }
     BOWLINE_REFUSE_UNLESS(context >= 1 && context <= INT32_MAX,
                           "A context of {} tokens lies outside 1..{}.", context, INT32_MAX);
-    BOWLINE_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
+    std::unique_ptr<GeneratorState> state;
+    if (is_cached) {
+      BOWLINE_ASSIGN(state, create_cached(model, device, options, context));
+    } else {
+      BOWLINE_ASSIGN(state, create_whole(model, device, options, context));
+    }
+    state->sampler = options.sampler;
+    state->stops = options.stop_ids.value_or(std::move(stops));
+    state->context = context;
+    return state;
+  }
+
+  static Result<std::unique_ptr<GeneratorState>> create_cached(Model& model, const Device& device,
+                                                               const GeneratorOptions& options,
+                                                               int64_t context) {
+    BOWLINE_ASSIGN(const std::vector<BoundEntryPoint> plans, plans_of(options, context));
     BOWLINE_TRY(model.resize(kCache, std::max(context, kLeastRows))
                     .status()
                     .at(sentence("While giving the cache room for {} tokens.", context)));
@@ -100,12 +147,25 @@ class GeneratorState {
     BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
     std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
     BOWLINE_TRY(state->take_sizes(plan.segments[0].outputs));
-    state->sampler = options.sampler;
-    state->stops = options.stop_ids.value_or(std::move(stops));
-    state->context = context;
     for (size_t i = 1; i < plans.size(); ++i) {
       state->buckets_.push_back(plans[i].dims[1].value);
     }
+    return state;
+  }
+
+  static Result<std::unique_ptr<GeneratorState>> create_whole(Model& model, const Device& device,
+                                                              const GeneratorOptions& options,
+                                                              int64_t context) {
+    Whole whole{&model, device, options.compute, std::min(kFirstTokens, context)};
+    BOWLINE_ASSIGN(Session session, whole.session());
+    BOWLINE_ASSIGN(const PlanInfo plan, session.describe());
+    const TensorShape logits = named(plan.segments[0].outputs, "logits")->shape;
+    BOWLINE_REFUSE_UNLESS(logits[0] == 1 && logits[1] == whole.tokens && logits[2] >= 1,
+                          "The logits of \"forward\" are not one row for each token.");
+    std::unique_ptr<GeneratorState> state(new GeneratorState(std::move(session)));
+    state->vocabulary_ = logits[2];
+    state->whole_ = std::move(whole);
+    BOWLINE_TRY(state->require_causal());
     return state;
   }
 
@@ -183,7 +243,76 @@ class GeneratorState {
   std::atomic<bool> cancelled = false;
 
  private:
+  // How a text is read without a cache: all of it for each token. The plan is made anew, of twice
+  // the tokens, when the text has become longer than it.
+  struct Whole {
+    Model* model;
+    Device device;
+    std::optional<DType> compute;
+    int64_t tokens;  // of the plan
+
+    Result<Session> session() const {
+      BOWLINE_ASSIGN(const ModelInfo info, model->describe());
+      BOWLINE_ASSIGN(const BoundEntryPoint forward, forward_of(info, tokens, compute));
+      return Session::create(*model, device, std::span(&forward, 1));
+    }
+  };
+
   explicit GeneratorState(Session session) : session_(std::move(session)) {}
+
+  // The logits of `ids`, and of what fills the rest of the plan, into `logits_`.
+  Status run_forward(std::span<const int32_t> ids, int32_t filler) {
+    const auto tokens = static_cast<size_t>(whole_->tokens);
+    padded_.assign(ids.begin(), ids.end());
+    padded_.resize(tokens, filler);
+    logits_.resize(tokens * static_cast<size_t>(vocabulary_));
+    const Tensor in{"tokens", DType::i32, {1, whole_->tokens}, padded_.data()};
+    const Tensor out{"logits", DType::f32, {1, whole_->tokens, vocabulary_}, logits_.data()};
+    return session_.run("forward", {&in, 1}, {&out, 1});
+  }
+
+  std::span<const float> row_of(size_t token) const {
+    const auto n = static_cast<size_t>(vocabulary_);
+    return std::span(logits_).subspan(token * n, n);
+  }
+
+  // Errors  bad_argument: what follows a token changes its logits.
+  Status require_causal() {
+    const int32_t first = 0;
+    BOWLINE_TRY(run_forward({&first, 1}, 0));
+    const std::vector<float> before(row_of(0).begin(), row_of(0).end());
+    BOWLINE_TRY(run_forward({&first, 1}, static_cast<int32_t>(vocabulary_ - 1)));
+    const auto is_same = [](float a, float b) {
+      return a == b || (std::isnan(a) && std::isnan(b));
+    };
+    BOWLINE_REFUSE_UNLESS(std::ranges::equal(before, row_of(0), is_same),
+                          "The model cannot generate: in its entry point \"forward\" the logits of "
+                          "a token depend on the tokens behind it.");
+    return {};
+  }
+
+  Status read_whole() {
+    BOWLINE_TRY(require_going_on());
+    if (std::cmp_greater(text.size(), whole_->tokens)) {
+      Whole longer = *whole_;
+      while (std::cmp_greater(text.size(), longer.tokens)) {
+        longer.tokens = std::min(2 * longer.tokens, context);
+      }
+      BOWLINE_ASSIGN(session_, longer.session());
+      whole_ = std::move(longer);
+    }
+    BOWLINE_TRY(run_forward(text, 0));
+    const std::span<const float> last = row_of(text.size() - 1);
+    all_.assign(last.begin(), last.end());
+    const auto most = static_cast<double>(*std::ranges::max_element(all_));
+    double sum = 0;
+    for (const float logit : all_) {
+      sum += std::exp(static_cast<double>(logit) - most);
+    }
+    lse_ = static_cast<float>(most + std::log(sum));
+    ++whole_logits;
+    return {};
+  }
 
   // `decode`, then `prefill` for each number of rows.
   static Result<std::vector<BoundEntryPoint>> plans_of(const GeneratorOptions& options,
@@ -233,6 +362,9 @@ class GeneratorState {
 
   // Reads what is not in the cache yet, but for the last token.
   Status prefill() {
+    if (whole_) {
+      return {};
+    }
     while (cached_ + 1 < text.size()) {
       BOWLINE_TRY(require_going_on());
       const size_t rows = piece_of(text.size() - 1 - cached_);
@@ -251,6 +383,9 @@ class GeneratorState {
   }
 
   Status decode(bool whole) {
+    if (whole_) {
+      return read_whole();
+    }
     BOWLINE_TRY(require_going_on());
     const size_t position = text.size() - 1;
     auto at = static_cast<int32_t>(position);
@@ -276,6 +411,9 @@ class GeneratorState {
   }
 
   Session session_;
+  std::optional<Whole> whole_;  // without a cache
+  std::vector<int32_t> padded_;
+  std::vector<float> logits_;
   std::vector<int64_t> buckets_;
   int64_t vocabulary_ = 0;
   size_t cached_ = 0;  // tokens of the text whose keys and values the cache has

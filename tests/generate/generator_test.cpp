@@ -248,8 +248,11 @@ TEST_F(GenerationOnCpu, OptionsOutsideTheirRangeAreRefused) {
 TEST_F(GenerationOnCpu, AModelThatCannotGenerateIsRefused) {
   Model bare;
   auto none = Generator::create(bare, cpu_, {.context = 8});
-  EXPECT_EQ(none.status().message(),
-            "The model cannot generate: it has no entry point \"prefill\".");
+  EXPECT_EQ(
+      none.status().message(),
+      "The model cannot generate: it has neither the entry points \"prefill\" and \"decode\" nor "
+      "an entry point \"forward\" that reads tokens i32 [batch, seq] alone and returns logits f32 "
+      "[batch, seq, n].");
   Model other;
   for (const char* name : {"prefill", "decode"}) {
     GraphBuilder g(other, name);
@@ -258,6 +261,62 @@ TEST_F(GenerationOnCpu, AModelThatCannotGenerateIsRefused) {
   }
   none = Generator::create(other, cpu_, {.context = 8});
   EXPECT_NE(none.status().message().find("does not give logits f32 [1, n]"), std::string::npos)
+      << none.status().message();
+}
+
+// `forward` as the importer makes it, without the entry points of a cache.
+Model without_cache(const DecoderShape& shape) {
+  Model model;
+  DecoderModel decoder(model, shape);
+  decoder.add_forward();
+  must(model.materialize(1));
+  return model;
+}
+
+TEST_P(Generation, WithoutACacheTheTokensAreTheSame) {
+  Model bare = without_cache(shape_);
+  ASSERT_OK(bare.to(device_));
+  Generator whole = must(Generator::create(bare, device_, {.context = 200}));
+  Generator cached = generator({.context = 200});
+  const Ids prompt = some_ids(43, shape_.vocabulary);
+  for (Generator* g : {&whole, &cached}) {
+    ASSERT_OK(g->feed(prompt));
+  }
+  // 43 and 100 tokens: plans of 64, 128 and 200.
+  EXPECT_EQ(answer(whole, 100), answer(cached, 100));
+  ASSERT_OK(whole.rewind(50));
+  ASSERT_OK(cached.rewind(50));
+  EXPECT_EQ(answer(whole, 5), answer(cached, 5));
+  EXPECT_EQ(whole.whole_logits(), 105u);
+}
+
+TEST_F(GenerationOnCpu, WithoutACacheAndALengthATextHasAThousandTokens) {
+  Model bare = without_cache(shape_);
+  ASSERT_OK(bare.to(cpu_));
+  EXPECT_EQ(must(Generator::create(bare, cpu_)).context(), 1024);
+  ASSERT_OK(bare.set_metadata("context_length", "40"));
+  Generator g = must(Generator::create(bare, cpu_));
+  EXPECT_EQ(g.context(), 40);
+  ASSERT_OK(g.feed(some_ids(40, shape_.vocabulary)));
+  ASSERT_OK(g.next());
+  EXPECT_FALSE(g.has_room());
+}
+
+// Each logit is the mean over the tokens, as in an encoder that sees all of them.
+TEST_F(GenerationOnCpu, WhatLooksAheadCannotGenerate) {
+  Model encoder;
+  const Parameter table = must(encoder.parameter("table", {7, 5}, Init::normal(1)));
+  GraphBuilder g(encoder, "forward");
+  const Value x =
+      g.op("Embedding", {g.parameter(table), g.input("tokens", DType::i32, {"batch", "seq"})});
+  g.output("logits", g.op("Add", {x, g.op("ReduceMean", {x}, {{"axes", {1}}, {"keep_dims", 1}})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(encoder.materialize(1));
+  ASSERT_OK(encoder.to(cpu_));
+  const auto none = Generator::create(encoder, cpu_);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.status().code(), Code::bad_argument);
+  EXPECT_NE(none.status().message().find("depend on the tokens behind it"), std::string::npos)
       << none.status().message();
 }
 

@@ -52,6 +52,9 @@ std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags
   if (interrupted()) {
     return "interrupted";
   }
+  if (reader_left()) {
+    return "unread";
+  }
   if (std::cmp_greater_equal(answer.ids.size(), flags.max_tokens)) {
     return "length";
   }
@@ -61,14 +64,15 @@ std::string reason_to_end(const text::Generator& g, const GenerationFlags& flags
 }  // namespace
 
 void add_generation(CLI::App* verb, GenerationFlags& o) {
-  verb->add_option("model", o.model, "Model file with the entry points 'prefill' and 'decode'")
+  verb->add_option("model", o.model,
+                   "Model file with the entry points 'prefill' and 'decode', or with 'forward'")
       ->required();
   verb->add_option("-n,--max-tokens", o.max_tokens, "Most tokens of an answer")
       ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
   verb->add_option("--ctx-size", o.context,
-                   fmt::format("Tokens that a text may have (default: as the model says, at most "
-                               "{})",
+                   fmt::format("Most tokens of a text (default: as the model says, at most {}; "
+                               "1024 if it does not say)",
                                kContext))
       ->check(whole_number(1, INT32_MAX));
   verb->add_option("--temp", o.sampler.temperature, "Temperature; 0: the most probable token")
@@ -114,22 +118,33 @@ Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flag
   text::GeneratorOptions options;
   options.context = flags.context == 0 ? usual_context(model) : flags.context;
   options.sampler = flags.sampler;
-  BOWLINE_ASSIGN(text::Generator generator, text::Generator::create(model, device, options));
-  return std::unique_ptr<Generation>(new Generation(std::move(model), device.info().name,
-                                                    std::move(tokenizer), std::move(generator)));
+  std::unique_ptr<Generation> out(
+      new Generation(std::move(model), device.info().name, std::move(tokenizer)));
+  BOWLINE_ASSIGN(text::Generator generator, text::Generator::create(out->model, device, options));
+  out->generator = std::make_unique<text::Generator>(std::move(generator));
+  return out;
 }
 
-double Answer::prompt_rate() const {
-  return prompt_seconds > 0 ? static_cast<double>(prompt - cached) / prompt_seconds : 0;
+namespace {
+
+std::optional<double> rate_of(size_t tokens, double seconds) {
+  return tokens > 1 && seconds > 0 ? std::optional(static_cast<double>(tokens) / seconds)
+                                   : std::nullopt;
 }
 
-double Answer::rate() const {
-  return seconds > 0 ? static_cast<double>(ids.size() - 1) / seconds : 0;
+}  // namespace
+
+std::optional<double> Answer::prompt_rate() const {
+  return ids.empty() ? std::nullopt : rate_of(prompt - cached, first_seconds);
+}
+
+std::optional<double> Answer::rate() const {
+  return ids.empty() ? std::nullopt : rate_of(ids.size() - 1, seconds);
 }
 
 Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<const int32_t> prompt,
                       const std::function<void(std::string_view)>& show) {
-  text::Generator& g = of.generator;
+  text::Generator& g = *of.generator;
   BOWLINE_REQUIRE(!prompt.empty(), "The prompt has no tokens.");
   BOWLINE_REQUIRE(std::cmp_less_equal(prompt.size(), g.context()),
                   "The prompt has {} tokens, more than the context ({}).", prompt.size(),
@@ -144,7 +159,6 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
   };
   const auto begin = std::chrono::steady_clock::now();
   BOWLINE_ASSIGN(const bool is_read, read_prompt(g, prompt, out));
-  out.prompt_seconds = since(begin);
   out.finish_reason = is_read ? "" : "interrupted";
   while (out.finish_reason.empty()) {
     BOWLINE_ASSIGN(const int32_t id, g.next());
@@ -167,20 +181,26 @@ Result<Answer> answer(Generation& of, const GenerationFlags& flags, std::span<co
 }
 
 nlohmann::json json_of(const Answer& a) {
+  const auto known = [](const std::optional<double>& rate) {
+    return rate ? nlohmann::json(*rate) : nlohmann::json();
+  };
   return {{"prompt_tokens", a.prompt},
           {"tokens", a.ids},
           {"text", a.text},
           {"finish_reason", a.finish_reason},
-          {"prompt_tokens_per_second", a.prompt_rate()},
+          {"prompt_tokens_per_second", known(a.prompt_rate())},
           {"first_token_seconds", a.first_seconds},
-          {"tokens_per_second", a.rate()}};
+          {"tokens_per_second", known(a.rate())}};
 }
 
 void print_rates(const Answer& a) {
+  const auto shown = [](const std::optional<double>& rate) {
+    return rate ? fmt::format(", {:.1f} tokens/s", *rate) : "";
+  };
   print(stderr,
-        "prompt  {} tokens, {} of them from the cache, {:.1f} tokens/s\n"
-        "answer  {} tokens, {:.1f} tokens/s, the first one after {:.3f} s ({})\n",
-        a.prompt, a.cached, a.prompt_rate(), a.ids.size(), a.rate(), a.first_seconds,
+        "prompt  {} tokens, {} of them from the cache{}\n"
+        "answer  {} tokens{}, the first one after {:.3f} s ({})\n",
+        a.prompt, a.cached, shown(a.prompt_rate()), a.ids.size(), shown(a.rate()), a.first_seconds,
         a.finish_reason);
 }
 

@@ -36,28 +36,27 @@ class Generation {
   Model model;
   std::string device;
   text::Tokenizer tokenizer;
-  text::Generator generator;
+  std::unique_ptr<text::Generator> generator;  // never null
 
  private:
-  Generation(Model m, std::string d, text::Tokenizer t, text::Generator g)
-      : model(std::move(m)),
-        device(std::move(d)),
-        tokenizer(std::move(t)),
-        generator(std::move(g)) {}
+  Generation(Model m, std::string d, text::Tokenizer t)
+      : model(std::move(m)), device(std::move(d)), tokenizer(std::move(t)) {}
 };
 
 struct Answer {
   std::string text;
   std::vector<int32_t> ids;  // with the one that ended it
-  // "stop": a token or a string that ends it; "length": --max-tokens; "context": it is full; "interrupted".
+  // "stop": a token or a string that ends it; "length": --max-tokens; "context": it is full;
+  // "interrupted"; "unread": the reader of standard output left.
   std::string finish_reason;
-  size_t prompt = 0;           // tokens
-  size_t cached = 0;           // of these
-  double prompt_seconds = 0;   // until the prompt is read
-  double first_seconds = 0;    // until the first token
-  double seconds = 0;          // of the tokens behind the first one
-  double prompt_rate() const;  // tokens per second; 0: not known
-  double rate() const;
+  size_t prompt = 0;         // tokens
+  size_t cached = 0;         // of these
+  double first_seconds = 0;  // until the first token
+  double seconds = 0;        // of the tokens behind the first one
+  // Tokens per second, of the prompt until the first token and of the answer behind it. None if
+  // fewer than two tokens were measured: their time is that of the start, not a rate.
+  std::optional<double> prompt_rate() const;
+  std::optional<double> rate() const;
 };
 
 // Goes on behind `prompt`. `show` gets the text piece by piece. Ctrl-C ends it.
