@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -92,7 +93,6 @@ class Case(harness.Case):
 class BadInput(Case):
     def test_a_model_that_is_none_or_cannot_generate(self):
         self.expect(run("generate", self.folder / "none.bowline", "x"), BAD_FILE, "none.bowline")
-        self.expect(run("generate", self.model, "x", "--device", "cpu"), FAILED, "cannot generate", "prefill")
         self.expect(run("chat", self.text), BAD_FILE, "text.txt")
 
     def test_a_model_without_a_tokenizer(self):
@@ -118,6 +118,46 @@ class BadInput(Case):
 
 
 class Generate(Case):
+    def test_a_model_without_a_cache(self):
+        """A model with `forward` alone, as the demo tunes it: each token reads the whole text again."""
+        done = self.expect(run("generate", self.model, "the rope", "-n", 70, "--device", "cpu", "-o", "json"), OK)
+        answer = json.loads(done.stdout)
+        self.assertEqual(answer["finish_reason"], "length")
+        self.assertEqual(len(answer["tokens"]), 70)  # with the prompt more than the first plan takes
+        text = b"the rope" + bytes(answer["tokens"][:-1])
+        logits = self.folder / "logits.npy"
+        self.expect(run("run", self.model, "--entry", "forward", "--input", f"tokens={self.tokens(text)}", "--output",
+                        f"logits=@{logits}", "--device", "cpu"), OK)
+        _, shape, data = harness.read_npy(logits)
+        self.assertEqual(shape, (1, len(text), 256))
+        rows = struct.unpack(f"<{len(text) * 256}f", data)
+        for i, token in enumerate(answer["tokens"]):
+            row = rows[(len("the rope") - 1 + i) * 256:][:256]
+            self.assertEqual(token, row.index(max(row)), i)
+
+    def tokens(self, text):
+        path = self.folder / "tokens.npy"
+        path.write_bytes(harness.npy("<i4", (1, len(text)), struct.pack(f"<{len(text)}i", *text)))
+        return f"@{path}"
+
+    def test_a_rate_is_of_several_tokens(self):
+        """The time of one token is that of the start."""
+        one = self.expect(self.generate("x", "-n", 1), OK)
+        self.assertNotIn("tokens/s", one.stderr)
+        answer = self.generate_json("x", "-n", 1)
+        self.assertIsNone(answer["prompt_tokens_per_second"])
+        self.assertIsNone(answer["tokens_per_second"])
+        several = self.generate_json("one two", "-n", 4)
+        self.assertGreater(several["prompt_tokens_per_second"], 0)
+        self.assertGreater(several["tokens_per_second"], 0)
+
+    def test_a_reader_that_leaves(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = self.generate("x", "-n", LONG, "--ctx-size", LONG + 9, stdout=writer, stderr=subprocess.PIPE, capture_output=False)
+        os.close(writer)
+        self.assertEqual((done.returncode, done.stderr), (OK, ""))
+
     def test_the_same_text_each_time_in_text_and_json(self):
         first = self.generate_json("one two", "-n", 20)
         self.assertEqual(first["finish_reason"], "length")

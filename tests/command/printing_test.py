@@ -3,6 +3,7 @@
 
 import json
 import os
+import pty
 import subprocess
 import unittest
 
@@ -81,12 +82,32 @@ class Printing(harness.Case):
             self.assertEqual(done.stderr, "bowline: Standard output cannot be written: No space left on device.\n")
 
     def test_a_reader_that_leaves(self):
-        reader, writer = os.pipe()
-        os.close(reader)
-        done = run("devices", stdout=writer, stderr=subprocess.PIPE, capture_output=False)
-        os.close(writer)
-        self.assertEqual(done.returncode, FAILED)
-        self.assertIn("Standard output cannot be written: Broken pipe.", done.stderr)
+        """`bowline ... | head` ends without a word, as other tools do."""
+        calls = (["devices"], ["inspect", self.model], ["inspect", self.model, "-o", "json"], ["verify", self.model],
+                 ["--help"], ["--version"])
+        for call in calls:
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = run(*call, stdout=writer, stderr=subprocess.PIPE, capture_output=False)
+            os.close(writer)
+            self.assertEqual((done.returncode, done.stderr), (OK, ""), call)
+
+    def test_a_terminal_without_escape_sequences(self):
+        for setting, escapes in (({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)):
+            master, slave = pty.openpty()
+            environment = {k: v for k, v in os.environ.items() if k not in ("TERM", "NO_COLOR")}
+            done = self.finetune("--steps", 2, "--out", self.folder / "out.bowline", "--force", stdout=slave, stderr=slave,
+                                 capture_output=False, env={**environment, **setting})
+            os.close(slave)
+            output = b""
+            try:
+                while piece := os.read(master, 65536):
+                    output += piece
+            except OSError:
+                pass
+            os.close(master)
+            self.assertEqual(done.returncode, OK, output)
+            self.assertEqual(b"\x1b" in output, escapes, setting)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <ctime>
 
 #include "common/generation.h"
 #include "common/interrupt.h"
@@ -19,6 +20,13 @@ struct ChatOptions {
   std::string format = "text";
 };
 
+// Seconds since 1970 as a clock on the wall here shows them: templates print them as UTC.
+int64_t local_seconds() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  return localtime_r(&now, &parts) == nullptr ? now : now + parts.tm_gmtoff;
+}
+
 class Chat {
  public:
   Chat(const ChatOptions& options, Generation& of, text::ChatFormat format)
@@ -30,7 +38,7 @@ class Chat {
     if (is_terminal_) {
       print(stderr, "Ctrl-C ends an answer, Ctrl-D the conversation; /clear begins a new one.\n");
     }
-    for (std::string line; next_line(line);) {
+    for (std::string line; !reader_left() && next_line(line);) {
       if (line == "/clear") {
         clear();
       } else if (line == "/exit") {
@@ -84,19 +92,23 @@ class Chat {
 
   // What is not on the terminal yet.
   void show(const Answer& a) const {
-    if (o_.format == "json") {
+    const bool is_json = o_.format == "json";
+    if (is_json) {
       print_json_line(json_of(a));
     } else {
       print("\n");
-      print_rates(a);
     }
     flush(stdout);
+    if (!is_json && !reader_left()) {
+      print_rates(a);
+    }
   }
 
   // What is in the cache of the conversation so far is not read again.
   Result<Answer> answer_all() {
-    BOWLINE_ASSIGN(const std::string text,
-                   format_.render(messages_, true, text::SpecialTexts::of(of_.model)));
+    text::SpecialTexts special = text::SpecialTexts::of(of_.model);
+    special.now = local_seconds();
+    BOWLINE_ASSIGN(const std::string text, format_.render(messages_, true, special));
     BOWLINE_ASSIGN(const text::Encoding encoded,
                    of_.tokenizer.encode(text, {.special_tokens = false}));
     defer_interrupts();

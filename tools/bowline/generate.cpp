@@ -39,7 +39,9 @@ Result<int> run(const GenerateOptions& o) {
   } else {
     print("\n");
     flush(stdout);
-    print_rates(a);
+    if (!reader_left()) {
+      print_rates(a);
+    }
   }
   return static_cast<int>(a.finish_reason == "interrupted" ? kInterrupted : kOk);
 }

@@ -63,7 +63,7 @@ int run_guarded(int argc, char** argv) {
   }
 }
 
-// A verb is not done when what it printed did not arrive.
+// A verb is not done when what it printed did not arrive, unless its reader wanted no more.
 int finish(int code) {
   std::string why;
   if (printed(why) || code != kOk) {

@@ -1,6 +1,9 @@
 #include "common/print.h"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -43,8 +46,19 @@ void flush(std::FILE* out) {
 
 bool printed(std::string& why) {
   flush(stdout);
-  why = stdout_error == 0 ? "" : std::strerror(stdout_error);
-  return stdout_error == 0;
+  const bool failed = stdout_error != 0 && !reader_left();
+  why = failed ? std::strerror(stdout_error) : "";
+  return !failed;
+}
+
+bool reader_left() { return stdout_error == EPIPE; }
+
+bool is_terminal(std::FILE* out) {
+  const char* const term = std::getenv("TERM");
+  const char* const no_color = std::getenv("NO_COLOR");
+  const bool is_plain = (term != nullptr && std::string_view(term) == "dumb") ||
+                        (no_color != nullptr && *no_color != '\0');
+  return !is_plain && isatty(fileno(out)) == 1;
 }
 
 }  // namespace bowline::command

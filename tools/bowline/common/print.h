@@ -59,7 +59,15 @@ void print_live(std::FILE* out, std::string_view text);
 
 void flush(std::FILE* out);
 
-// True if all that was printed to stdout has been written; else `why` says what failed first.
+// True if all that was printed to stdout has been written, or its reader left early (| head); else
+// `why` says what failed first.
 bool printed(std::string& why);
+
+// Whether the reader of stdout has left: nobody sees what is printed from now on.
+bool reader_left();
+
+// Whether `out` is a terminal that understands escape sequences: not if TERM is dumb, or NO_COLOR
+// is set.
+bool is_terminal(std::FILE* out);
 
 }  // namespace bowline::command

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "common/print.h"
 
@@ -24,7 +23,7 @@ std::string seconds_text(double seconds) {
                   : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-ProgressLine::ProgressLine(std::FILE* out) : out_(out), terminal_(isatty(fileno(out)) == 1) {}
+ProgressLine::ProgressLine(std::FILE* out) : out_(out), terminal_(is_terminal(out)) {}
 
 void ProgressLine::show(const std::string& text, bool plain) {
   const auto now = std::chrono::steady_clock::now();
