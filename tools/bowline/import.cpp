@@ -426,7 +426,7 @@ Result<int> run(const ImportFlags& o) {
 void add_import(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(
       app, "import",
-      "Makes a model file of a model of Hugging Face, GGUF or ONNX (operator sets 1 to 17)",
+      "Makes a model file of a model of Hugging Face, GGUF or ONNX (operator sets 1 to 28)",
       "bowline import smollm2/ --out lm.bowline\n"
       "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
       "bowline import llama-8b/ --skeleton --out shapes.bowline\n"

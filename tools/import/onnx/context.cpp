@@ -7,7 +7,7 @@ namespace bowline::onnx {
 
 Context::Context(Maker& maker, const file::NodeProto& node, int version, std::string folder,
                  const Lowered& before, Terms inputs, std::vector<bool> present,
-                 std::vector<bool> wanted)
+                 std::vector<int> readers)
     : m(maker),
       opset(version),
       node_(node),
@@ -15,7 +15,7 @@ Context::Context(Maker& maker, const file::NodeProto& node, int version, std::st
       before_(before),
       inputs_(std::move(inputs)),
       present_(std::move(present)),
-      wanted_(std::move(wanted)),
+      readers_(std::move(readers)),
       read_(inputs_.size()),
       outputs_(static_cast<size_t>(node.output_size())),
       set_(outputs_.size()) {}

@@ -222,19 +222,24 @@ Known where(const Term& condition, const Term& a, const Term& b, const Dims& dim
   return Numbers::of(a.dtype, dims, out);
 }
 
-// Of floats only an f32 to whole numbers or to itself: those the device rounds the same way.
+// Of floats only an f32 to whole numbers, to truth values or to itself: those the device rounds the same way.
 Known cast(const Term& x, DType dtype) {
   if (!known(x) || (dtype != DType::f32 && is_float(dtype)) ||
       (x.dtype != DType::f32 && is_float(x.dtype))) {
     return {};
   }
   if (is_float(x.dtype)) {
-    if (dtype != DType::f32 && dtype != DType::i32 && dtype != DType::i64) {
+    if (dtype != DType::f32 && dtype != DType::i32 && dtype != DType::i64 &&
+        dtype != DType::boolean) {
       return {};
     }
     std::vector<double> values = x.numbers()->reals();
     for (double& v : values) {
-      v = dtype == DType::i32 ? std::clamp(v, -2147483648.0, 2147483647.0) : v;
+      if (dtype == DType::boolean) {
+        v = v != 0 ? 1 : 0;
+      } else if (dtype == DType::i32) {
+        v = std::clamp(v, -2147483648.0, 2147483647.0);
+      }
     }
     return Numbers::of(dtype, x.dims, values);
   }
@@ -242,7 +247,8 @@ Known cast(const Term& x, DType dtype) {
 }
 
 Known reshape(const Term& x, const Dims& dims) {
-  if (x.numbers() == nullptr) {
+  // The values of a large parameter are not copied for a shape that only nodes read.
+  if (x.numbers() == nullptr || (x.source->kept && !known(x))) {
     return {};
   }
   Numbers out = *x.numbers();

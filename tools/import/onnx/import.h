@@ -3,9 +3,10 @@
 // A file is untrusted: what is truncated, cyclic or of an unknown operator set, or names bytes outside of its folder, is refused with a
 // sentence that has the node and the place. Nothing is run.
 //
-// Source  https://github.com/onnx/onnx/blob/main/docs/IR.md and Operators.md, operator sets 1 to 17.
+// Source  https://github.com/onnx/onnx/blob/main/docs/IR.md and Operators.md, operator sets 1 to 28.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,8 @@ struct ImportOptions {
   std::vector<BoundDim> dims;
   // Numbers of inputs that are known when the model is read: shapes, axes and the like are taken from them.
   std::map<std::string, Numbers> given;
+  // Whether the tensor of this name is trained although it looks like a constant: one number alone, or a mask. Empty: none is.
+  std::function<bool(const std::string&)> trains;
 };
 
 struct Imported {

@@ -32,7 +32,7 @@ struct Lowered {
 class Context {
  public:
   Context(Maker& maker, const file::NodeProto& node, int opset, std::string folder,
-          const Lowered& before, Terms inputs, std::vector<bool> present, std::vector<bool> wanted);
+          const Lowered& before, Terms inputs, std::vector<bool> present, std::vector<int> readers);
 
   Maker& m;
   const int opset;  // of the domain of the node
@@ -59,8 +59,9 @@ class Context {
   Result<std::vector<int64_t>> list_or_input(std::string_view name, size_t i);
 
   size_t outputs() const;
-  // Something reads it.
-  bool wants(size_t i) const { return i < wanted_.size() && wanted_[i]; }
+  // How many inputs of nodes and outputs of the graph read it.
+  int readers(size_t i) const { return i < readers_.size() ? readers_[i] : 0; }
+  bool wants(size_t i) const { return readers(i) > 0; }
   void out(size_t i, const Term& value);
 
   const file::NodeProto& node() const { return node_; }
@@ -77,7 +78,7 @@ class Context {
   const Lowered& before_;
   Terms inputs_;
   std::vector<bool> present_;
-  std::vector<bool> wanted_;
+  std::vector<int> readers_;
   std::vector<bool> read_;
   std::set<std::string> asked_;
   Terms outputs_;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "common/require.h"
 #include "onnx/fold.h"
@@ -40,34 +42,63 @@ std::vector<GraphDim> graph_dims(const std::vector<int64_t>& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-Maker::Maker(Model& model, const std::string& entry_point)
-    : model_(model), graph_(model, entry_point) {}
-
-Term Maker::fail(Status status) {
-  if (status_.ok()) {
-    status_ = std::move(status);
+size_t Dims::checked(size_t axis) const {
+  if (axis >= size()) {
+    throw Refused{Status(Code::bad_file, fmt::format("Shape {} has too few axes for the operator.",
+                                                     shape_text(*this)))};
   }
-  Term none;
-  none.source = std::make_shared<Source>();
-  return none;
+  return axis;
 }
 
-bool Maker::check(const Status& status) {
+namespace {
+
+// Values that follow from values that follow from a parameter, before nodes are made of them.
+constexpr int kMostLater = 64;
+
+Source& source_of(const Term& term) {
+  if (term.source == nullptr) {
+    throw Refused{Status(Code::bad_file, "An input that the operator needs is missing.")};
+  }
+  return *term.source;
+}
+
+// What no step of an optimizer can move: a mask of infinities, or of the largest floats.
+bool is_mask(const Numbers& numbers) {
+  constexpr float kMost = 1e30f;
+  const auto far = [](float v) { return !(std::abs(v) < kMost); };
+  if (numbers.dtype != DType::f32) {
+    return std::ranges::any_of(numbers.reals(),
+                               [&](double v) { return far(static_cast<float>(v)); });
+  }
+  for (size_t i = 0; i < numbers.elements(); ++i) {
+    float v = 0;
+    std::memcpy(&v, numbers.bytes.data() + i * sizeof v, sizeof v);
+    if (far(v)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Maker::Maker(Model& model, const std::string& entry_point,
+             std::function<bool(const std::string&)> trains)
+    : model_(model), graph_(model, entry_point), trains_(std::move(trains)) {}
+
+Term Maker::fail(Status status) { throw Refused{std::move(status)}; }
+
+void Maker::check(const Status& status) {
   if (!status.ok()) {
-    fail(status);
+    throw Refused{status};
   }
-  return status_.ok();
 }
 
-bool Maker::check_dims(const Dims& dims) {
-  return status_.ok() && check(elements_of(dims).status());
-}
+void Maker::check_dims(const Dims& dims) { check(elements_of(dims).status()); }
 
 Term Maker::input(const std::string& name, DType dtype, const Dims& dims,
                   std::optional<Numbers> given) {
-  if (!check_dims(dims)) {
-    return fail({});
-  }
+  check_dims(dims);
   Term out{dtype, dims, std::make_shared<Source>()};
   out.source->input = true;
   out.source->name = name;
@@ -76,20 +107,32 @@ Term Maker::input(const std::string& name, DType dtype, const Dims& dims,
   return out;
 }
 
-Term Maker::constant(Numbers numbers) {
-  computed_ += static_cast<int64_t>(numbers.elements());
+void Maker::count_computed(size_t elements) {
+  computed_ += static_cast<int64_t>(elements);
   if (computed_ > kMostComputedInAll) {
-    return fail(Status(Code::over_budget,
-                       fmt::format("Its constants that are computed have more than {} elements.",
-                                   kMostComputedInAll)));
+    fail(Status(Code::over_budget,
+                fmt::format("Its constants that are computed have more than {} elements.",
+                            kMostComputedInAll)));
   }
+}
+
+Term Maker::constant(Numbers numbers) {
+  count_computed(numbers.elements());
   return stored(std::move(numbers));
 }
 
+Term Maker::weight(Numbers numbers, const std::string& name, int readers) {
+  const bool trained = is_float(numbers.dtype) && ((!numbers.shape.empty() && !is_mask(numbers)) ||
+                                                   (trains_ != nullptr && trains_(name)));
+  Term out =
+      stored(std::move(numbers), name, trained ? StorageRole::weight : StorageRole::constant);
+  out.source->kept = trained;
+  out.source->readers = readers;
+  return out;
+}
+
 Term Maker::stored(Numbers numbers, const std::string& name, StorageRole role) {
-  if (!check_dims(numbers.shape)) {
-    return fail({});
-  }
+  check_dims(numbers.shape);
   Term out{numbers.dtype, numbers.shape, std::make_shared<Source>()};
   out.source->name = name.empty() ? name_ : name;
   out.source->role = role;
@@ -98,9 +141,7 @@ Term Maker::stored(Numbers numbers, const std::string& name, StorageRole role) {
 }
 
 Term Maker::filled(DType dtype, const Dims& dims, double value) {
-  if (!check_dims(dims)) {
-    return fail({});
-  }
+  check_dims(dims);
   const int64_t n = Term{dtype, dims, nullptr}.elements();
   if (n > 64) {
     return expand(scalar(dtype, value), dims);
@@ -139,9 +180,7 @@ bowline::Value Maker::parameter(Source& source) {
     Numbers stored = Numbers::of(DType::f32, numbers.shape, values);
     const Result<Parameter> made =
         model_.parameter(name, numbers.shape, Init::zeros(), source.role);
-    if (!check(made.status())) {
-      return bowline::Value{};
-    }
+    check(made.status());
     values_.emplace_back(name, std::move(stored));
     return graph_.parameter(made.value());
   };
@@ -184,37 +223,53 @@ bowline::Value Maker::parameter(Source& source) {
 }
 
 bowline::Value Maker::value_of(const Term& term) {
-  if (!status_.ok()) {
-    return {};
-  }
-  Source& s = *term.source;
-  if (!s.made && s.input) {
-    s.value = graph_.input(s.name, term.dtype, graph_dims(term.dims));
-    inputs_.push_back(s.name);
-  } else if (!s.made && s.numbers) {
-    s.value = parameter(s);
+  Source& s = source_of(term);
+  if (s.made) {
+    return s.value;
   }
   s.made = true;
+  if (s.input) {
+    s.value = graph_.input(s.name, term.dtype, graph_dims(term.dims));
+    inputs_.push_back(s.name);
+  } else if (s.later != nullptr) {
+    const std::shared_ptr<Later> later = std::move(s.later);
+    const std::string name = std::exchange(name_, later->name);
+    s.value = op(later->op, later->inputs, later->attributes, term.dtype, term.dims).source->value;
+    name_ = name;
+  } else if (s.numbers) {
+    s.value = parameter(s);
+  }
   return s.value;
 }
 
-void Maker::keep_as_statistic(const Term& value) {
-  if (!value.source->made) {
-    value.source->role = StorageRole::running_statistic;
+bool Maker::is_statistic(const Term& value) {
+  return source_of(value).role == StorageRole::running_statistic;
+}
+
+Term Maker::statistic(const Term& value, const std::string& name) {
+  Source& s = source_of(value);
+  if (s.input || s.later != nullptr || !s.numbers || s.given || s.numbers->dtype != DType::f32) {
+    return value;
   }
+  if (s.readers == 1 && !s.made) {
+    s.role = StorageRole::running_statistic;
+    s.kept = true;
+    return value;
+  }
+  count_computed(s.numbers->elements());
+  Term out = stored(*s.numbers, name, StorageRole::running_statistic);
+  out.source->kept = true;
+  return out;
 }
 
 void Maker::output(const std::string& name, const Term& value) {
-  if (status_.ok()) {
-    // What is an input or a parameter itself is passed on by a node of its own.
-    const bool own = value.source->input || value.numbers() != nullptr;
-    const bowline::Value v = value_of(value);
-    graph_.output(name, own ? graph_.op("Reshape", {v}, {{"dims", graph_dims(value.dims)}}) : v);
-  }
+  // What is an input or a parameter itself is passed on by a node of its own.
+  const bool own = source_of(value).input || value.numbers() != nullptr;
+  const bowline::Value v = value_of(value);
+  graph_.output(name, own ? graph_.op("Reshape", {v}, {{"dims", graph_dims(value.dims)}}) : v);
 }
 
 Status Maker::finish() {
-  BOWLINE_TRY(Status(status_));
   BOWLINE_TRY(graph_.finish());
   BOWLINE_TRY(model_.materialize(0));
   for (auto& [name, numbers] : values_) {
@@ -236,13 +291,10 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
   if (++nodes_ > kMostNodes) {
     fail(Status(Code::over_budget, fmt::format("It becomes more than {} nodes.", kMostNodes)));
   }
-  std::vector<bowline::Value> made(outputs.size());
-  if (status_.ok()) {
-    graph_.named(name_);
-    graph_.op(op, values, attributes);
-    made = graph_.last_outputs();
-    made.resize(outputs.size());
-  }
+  graph_.named(name_);
+  graph_.op(op, values, attributes);
+  std::vector<bowline::Value> made = graph_.last_outputs();
+  made.resize(outputs.size());
   Terms out;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Term t{outputs[i].first, outputs[i].second, std::make_shared<Source>()};
@@ -260,12 +312,29 @@ Term Maker::op(std::string_view op, const Terms& inputs, const std::vector<Attri
 
 Term Maker::known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                      const std::vector<Attribute>& attributes, DType dtype, const Dims& dims) {
-  if (!check_dims(dims)) {
-    return fail({});
+  check_dims(dims);
+  bool given = false, kept = false;
+  int depth = 0;
+  for (const Term& t : inputs) {
+    const Source& s = source_of(t);
+    given = given || s.given;
+    kept = kept || (s.kept && is_float(dtype));
+    depth = std::max(depth, s.later != nullptr ? s.later->depth : 0);
   }
-  const bool given = std::ranges::any_of(inputs, [](const Term& t) { return t.source->given; });
-  if (numbers && !given) {
+  if (numbers && !given && !kept) {
     return constant(std::move(*numbers));
+  }
+  if (numbers && !given) {
+    count_computed(numbers->elements());
+    Term out{dtype, dims, std::make_shared<Source>()};
+    out.source->numbers = std::move(numbers);
+    out.source->kept = true;
+    out.source->later =
+        std::make_shared<Later>(Later{std::string(op), inputs, attributes, name_, depth + 1});
+    if (depth >= kMostLater) {
+      value_of(out);
+    }
+    return out;
   }
   Term out = this->op(op, inputs, attributes, dtype, dims);
   out.source->numbers = std::move(numbers);
@@ -291,30 +360,28 @@ Status same_dtype(std::string_view op, const Term& a, const Term& b) {
 
 Term Maker::binary(std::string_view op, const Term& a, const Term& b) {
   const Result<Dims> dims = broadcast(a.dims, b.dims);
-  if (!check(same_dtype(op, a, b)) || !check(dims.status()) || !check_dims(dims.value())) {
-    return fail({});
-  }
+  check(same_dtype(op, a, b));
+  check(dims.status());
+  check_dims(dims.value());
   return known_or(fold::binary(op, a, b, dims.value()), op, {a, b}, {}, a.dtype, dims.value());
 }
 
 Term Maker::compare(std::string_view op, const Term& a, const Term& b) {
   const Result<Dims> dims = broadcast(a.dims, b.dims);
-  if (!check(same_dtype(op, a, b)) || !check(dims.status()) || !check_dims(dims.value())) {
-    return fail({});
-  }
+  check(same_dtype(op, a, b));
+  check(dims.status());
+  check_dims(dims.value());
   return known_or(fold::compare(op, a, b, dims.value()), op, {a, b}, {}, DType::boolean,
                   dims.value());
 }
 
 Term Maker::where(const Term& condition, const Term& a, const Term& b) {
   const Result<Dims> two = broadcast(a.dims, b.dims);
-  if (!check(same_dtype("Where", a, b)) || !check(two.status())) {
-    return fail({});
-  }
+  check(same_dtype("Where", a, b));
+  check(two.status());
   const Result<Dims> dims = broadcast(condition.dims, two.value());
-  if (!check(dims.status()) || !check_dims(dims.value())) {
-    return fail({});
-  }
+  check(dims.status());
+  check_dims(dims.value());
   return known_or(fold::where(condition, a, b, dims.value()), "Where", {condition, a, b}, {},
                   a.dtype, dims.value());
 }
@@ -331,9 +398,7 @@ Term Maker::reshape(const Term& x, const Dims& dims) {
   if (dims == x.dims) {
     return x;
   }
-  if (!check_dims(dims)) {
-    return fail({});
-  }
+  check_dims(dims);
   if (Term{x.dtype, dims, nullptr}.elements() != x.elements()) {
     return fail(
         Status(Code::bad_file, fmt::format("Shape {} has not the {} elements of {}.",
@@ -368,9 +433,7 @@ Term Maker::transpose(const Term& x, const std::vector<int64_t>& permutation) {
 
 Term Maker::slice(const Term& x, int64_t axis, int64_t start, int64_t length) {
   const Result<int64_t> a = axis_of(axis, x.rank());
-  if (!check(a.status())) {
-    return fail({});
-  }
+  check(a.status());
   Dims dims = x.dims;
   int64_t& dim = dims[static_cast<size_t>(a.value())];
   if (start < 0 || start > dim || length < 0 || length > dim - start) {
@@ -391,16 +454,12 @@ Term Maker::concat(const Terms& parts, int64_t axis) {
     return fail(Status(Code::bad_file, "Nothing is joined."));
   }
   const Result<int64_t> at = axis_of(axis, parts[0].rank());
-  if (!check(at.status())) {
-    return fail({});
-  }
+  check(at.status());
   const auto a = static_cast<size_t>(at.value());
   Dims dims = parts[0].dims;
   for (size_t k = 1; k < parts.size(); ++k) {
     Dims other = parts[k].dims;
-    if (!check(same_dtype("Concat", parts[0], parts[k]))) {
-      return fail({});
-    }
+    check(same_dtype("Concat", parts[0], parts[k]));
     const bool ranks = other.size() == dims.size();
     const int64_t joined = ranks ? dims[a] + other[a] : 0;
     if (ranks) {
@@ -412,9 +471,7 @@ Term Maker::concat(const Terms& parts, int64_t axis) {
                                              shape_text(dims), shape_text(parts[k].dims), axis)));
     }
     dims[a] = joined;
-    if (!check_dims(dims)) {
-      return fail({});
-    }
+    check_dims(dims);
   }
   if (parts.size() == 1) {
     return parts[0];
@@ -424,11 +481,8 @@ Term Maker::concat(const Terms& parts, int64_t axis) {
 }
 
 Terms Maker::split(const Term& x, int64_t axis, const std::vector<int64_t>& sizes) {
-  const Terms none(sizes.size(), fail({}));
   const Result<int64_t> at = axis_of(axis, x.rank());
-  if (!check(at.status())) {
-    return none;
-  }
+  check(at.status());
   const auto a = static_cast<size_t>(at.value());
   int64_t left = x.dims[a];
   std::vector<std::pair<DType, Dims>> outputs;
@@ -441,10 +495,8 @@ Terms Maker::split(const Term& x, int64_t axis, const std::vector<int64_t>& size
     outputs.emplace_back(x.dtype, dims);
   }
   if (!legal || left != 0) {
-    return Terms(
-        sizes.size(),
-        fail(Status(Code::bad_file, fmt::format("The parts {} are not axis {} of {}.",
-                                                shape_text(sizes), axis, shape_text(x.dims)))));
+    fail(Status(Code::bad_file, fmt::format("The parts {} are not axis {} of {}.",
+                                            shape_text(sizes), axis, shape_text(x.dims))));
   }
   if (x.constant()) {
     Terms out;
@@ -460,9 +512,9 @@ Terms Maker::split(const Term& x, int64_t axis, const std::vector<int64_t>& size
 
 Term Maker::expand(const Term& x, const Dims& dims) {
   const Result<Dims> result = broadcast(x.dims, dims);
-  if (!check_dims(dims) || !check(result.status()) || !check_dims(result.value())) {
-    return fail({});
-  }
+  check_dims(dims);
+  check(result.status());
+  check_dims(result.value());
   if (result.value() == x.dims) {
     return x;
   }
@@ -472,15 +524,11 @@ Term Maker::expand(const Term& x, const Dims& dims) {
 
 Term Maker::gather(const Term& x, const Term& indices, int64_t axis) {
   const Result<int64_t> a = axis_of(axis, x.rank());
-  if (!check(a.status())) {
-    return fail({});
-  }
+  check(a.status());
   Dims dims(x.dims.begin(), x.dims.begin() + a.value());
   dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
   dims.insert(dims.end(), x.dims.begin() + a.value() + 1, x.dims.end());
-  if (!check_dims(dims)) {
-    return fail({});
-  }
+  check_dims(dims);
   return known_or(fold::gather(x, indices, a.value(), dims), "Gather", {x, indices},
                   {{"axis", a.value()}}, x.dtype, dims);
 }
@@ -494,9 +542,7 @@ Term Maker::reduce(std::string_view op, const Term& x, const std::vector<int64_t
   std::vector<int64_t> list;
   for (const int64_t given : axes) {
     const Result<int64_t> a = axis_of(given, x.rank());
-    if (!check(a.status())) {
-      return fail({});
-    }
+    check(a.status());
     if (!gone[static_cast<size_t>(a.value())]) {
       list.push_back(a.value());
     }
@@ -522,9 +568,8 @@ Term Maker::matmul(const Term& a, const Term& b, bool transpose_a, bool transpos
   };
   const Result<Dims> batch =
       broadcast(Dims(a.dims.begin(), a.dims.end() - 2), Dims(b.dims.begin(), b.dims.end() - 2));
-  if (!check(batch.status()) || !check(same_dtype("MatMul", a, b))) {
-    return fail({});
-  }
+  check(batch.status());
+  check(same_dtype("MatMul", a, b));
   if (last(a.dims, transpose_a, 1) != last(b.dims, transpose_b, 0)) {
     return fail(Status(Code::bad_file, fmt::format("The inner dims of {} and {} differ.",
                                                    shape_text(a.dims), shape_text(b.dims))));

@@ -1,10 +1,12 @@
 // Makes the nodes of a Bowline graph from values whose dtype and shape it knows, and computes what is known already.
 //
-// The first error sticks, so a lowering reads like its formula; after an error every call returns a Term that nobody uses.
+// What cannot be made throws Refused, which the reader catches at the node. So a lowering reads like its
+// formula, and no Term of an operation that failed exists whose shape could be looked at.
 //
 // Small whole numbers (shapes, axes, indices) that follow from known ones are computed here and never reach the device.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,7 +18,32 @@
 
 namespace bowline::onnx {
 
-using Dims = std::vector<int64_t>;
+// Why a node cannot be made.
+struct Refused {
+  Status status;
+};
+
+// The dims of a tensor. Asking for an axis that it does not have throws Refused.
+class Dims : public std::vector<int64_t> {
+ public:
+  using std::vector<int64_t>::vector;
+  Dims() = default;
+  Dims(std::vector<int64_t> dims) : std::vector<int64_t>(std::move(dims)) {}  // NOLINT: the same
+
+  int64_t& operator[](size_t axis) { return data()[checked(axis)]; }
+  const int64_t& operator[](size_t axis) const { return data()[checked(axis)]; }
+  int64_t& back() { return (*this)[size() - 1]; }
+  const int64_t& back() const { return (*this)[size() - 1]; }
+  void pop_back() {
+    checked(0);
+    std::vector<int64_t>::pop_back();
+  }
+
+ private:
+  size_t checked(size_t axis) const;
+};
+
+struct Later;
 
 // Where a value comes from. Inputs and constants become one in the graph when a node first reads them.
 struct Source {
@@ -24,6 +51,10 @@ struct Source {
   bool given = false;              // known only because the caller gave the numbers of an input
   bool input = false;
   bool made = false;
+  // A parameter that keeps its name, or what a graph computes from one: it is not folded into a constant.
+  bool kept = false;
+  int readers = 1;  // inputs of nodes that read an initializer
+  std::shared_ptr<Later> later;
   std::string name;  // of an input or a parameter
   StorageRole role = StorageRole::constant;
   bowline::Value value;
@@ -47,16 +78,27 @@ struct Term {
 
 using Terms = std::vector<Term>;
 
+// The operator of a value whose numbers are known, in case that a node reads the value itself.
+struct Later {
+  std::string op;
+  Terms inputs;
+  std::vector<Attribute> attributes;
+  std::string name;
+  int depth = 0;  // of such values that it follows from
+};
+
 class Maker {
  public:
-  Maker(Model& model, const std::string& entry_point);
+  // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty.
+  Maker(Model& model, const std::string& entry_point,
+        std::function<bool(const std::string&)> trains = {});
 
   // What came into the graph.
   const std::vector<std::string>& inputs() const { return inputs_; }
-  const Status& status() const { return status_; }
-  Term fail(Status status);
+  [[noreturn]] Term fail(Status status);
   // The name of the nodes that follow, and of their constants.
   void name(const std::string& name) { name_ = name; }
+  const std::string& name() const { return name_; }
 
   Term input(const std::string& name, DType dtype, const Dims& dims, std::optional<Numbers> given);
   // As they stand in the file.
@@ -69,8 +111,14 @@ class Maker {
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
   // 0, 1, .. n - 1.
   Term count(DType dtype, int64_t n);
-  // A parameter that no gradient trains: a statistic of the batches that were seen.
-  void keep_as_statistic(const Term& value);
+  // A tensor of the file that stays a parameter of its own, with its name. It is trained if it has floats and an
+  // axis, and is no mask.
+  Term weight(Numbers numbers, const std::string& name, int readers = 1);
+  // The same value as a statistic of the batches that were seen: a parameter that no gradient trains. What other
+  // nodes read as well becomes one of its own, named `name`.
+  Term statistic(const Term& value, const std::string& name);
+  // Whether it is a parameter with the role of a statistic.
+  static bool is_statistic(const Term& value);
   void output(const std::string& name, const Term& value);
   // Ends the graph and writes the values of its parameters.
   Status finish();
@@ -115,13 +163,14 @@ class Maker {
   // The operator, unless its numbers are known and not given.
   Term known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);
-  bool check(const Status& status);
-  bool check_dims(const Dims& dims);
+  static void check(const Status& status);
+  static void check_dims(const Dims& dims);
+  void count_computed(size_t elements);
   std::string free_name(const std::string& wanted);
 
   Model& model_;
   GraphBuilder graph_;
-  Status status_;
+  std::function<bool(const std::string&)> trains_;
   std::string name_;
   int64_t computed_ = 0;  // elements
   int64_t nodes_ = 0;

@@ -261,7 +261,10 @@ Status is_inf(Context& c) {
 // Whole numbers are raised in f32 and, as that is a little below or above the power, cut off from a little above it: exact up to 2^19.
 Status pow(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
-  BOWLINE_ASSIGN(const Term b, second(c, a));
+  BOWLINE_ASSIGN(Term b, second(c, a));
+  if (b.constant() && b.elements() == 1) {
+    b = c.m.constant(*b.numbers());  // an exponent alone is not trained
+  }
   const bool whole = !is_float(a.dtype);
   const DType dtype = whole ? DType::f32 : a.dtype;
   const Term y = c.m.binary("Pow", c.m.cast(a, dtype), c.m.cast(b, dtype));
@@ -302,8 +305,15 @@ Status where(Context& c) {
   return {};
 }
 
+// What only casts to floats of 8 bits obey; those are refused as a dtype.
+void ignore_rules_of_8_bits(Context& c) {
+  c.ignore("saturate");
+  c.ignore("round_mode");
+}
+
 Status cast_to(Context& c, int64_t number) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
+  ignore_rules_of_8_bits(c);
   BOWLINE_REQUIRE_CODE(number >= 0 && number <= INT32_MAX, Code::bad_file, "It casts to dtype {}.",
                        number);
   BOWLINE_ASSIGN(const DType to, dtype_of(static_cast<int32_t>(number)));
@@ -319,6 +329,7 @@ Status cast(Context& c) {
 Status cast_like(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term like, c.in(1));
+  ignore_rules_of_8_bits(c);
   c.out(0, c.m.cast(x, like.dtype));
   return {};
 }

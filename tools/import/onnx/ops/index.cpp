@@ -130,6 +130,8 @@ Status one_hot(Context& c) {
                        "Depth has {} elements, values have the shape {}.", depth_numbers.elements(),
                        shape_text(values.dims));
   const int64_t depth = depth_numbers.integers()[0];
+  BOWLINE_REQUIRE_CODE(depth >= 0 && depth <= kMostComputed, Code::unsupported,
+                       "Depth {} is not one of 0 to {}.", depth, kMostComputed);
   const Term i = positive_indices(c, indices, depth);
   Dims dims = i.dims;
   dims.insert(dims.begin() + axis, 1);

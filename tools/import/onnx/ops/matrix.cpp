@@ -11,7 +11,6 @@ Result<Term> product(Context& c, const Term& a, const Term& b) {
   const Term left = a.rank() == 1 ? c.m.reshape(a, {1, a.dims[0]}) : a;
   const Term right = b.rank() == 1 ? c.m.reshape(b, {b.dims[0], 1}) : b;
   const Term y = c.m.matmul(left, right);
-  BOWLINE_TRY(Status(c.m.status()));
   Dims dims = y.dims;
   if (b.rank() == 1) {
     dims.pop_back();

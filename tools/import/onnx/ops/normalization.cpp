@@ -29,43 +29,71 @@ Moments moments_of(Context& c, const Term& x, const std::vector<int64_t>& axes) 
   return out;
 }
 
-// In training the statistics are those of the batch, and the running ones are outputs 1 and 2.
-Status batch_normalization(Context& c) {
-  Term t[5];
+struct BatchNorm {
+  Term x, scale, bias, mean, variance;
+  double eps = 0, momentum = 0;
+};
+
+Result<BatchNorm> batch_norm_of(Context& c) {
+  BatchNorm b;
+  Term* const inputs[] = {&b.x, &b.scale, &b.bias, &b.mean, &b.variance};
   for (size_t i = 0; i < 5; ++i) {
-    BOWLINE_ASSIGN(t[i], c.in(i));
+    BOWLINE_ASSIGN(*inputs[i], c.in(i));
   }
-  const auto& [x, scale, bias, mean, variance] = t;
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
-  BOWLINE_ASSIGN(const double momentum, c.real("momentum", 0.9));
-  BOWLINE_ASSIGN(const int64_t training, c.integer("training_mode", 0));
-  BOWLINE_REQUIRE_CODE(x.rank() >= 2, Code::bad_file, "{} has no channels.", shape_text(x.dims));
+  BOWLINE_ASSIGN(b.eps, c.real("epsilon", 1e-5));
+  BOWLINE_ASSIGN(b.momentum, c.real("momentum", 0.9));
+  BOWLINE_REQUIRE_CODE(b.x.rank() >= 2, Code::bad_file, "{} has no channels.",
+                       shape_text(b.x.dims));
   for (size_t i = 1; i < 5; ++i) {
-    BOWLINE_REQUIRE_CODE(t[i].dims == Dims{x.dims[1]}, Code::bad_file,
-                         "Input {} has the shape {}, x {}.", i, shape_text(t[i].dims),
-                         shape_text(x.dims));
+    BOWLINE_REQUIRE_CODE(inputs[i]->dims == Dims{b.x.dims[1]}, Code::bad_file,
+                         "Input {} has the shape {}, x {}.", i, shape_text(inputs[i]->dims),
+                         shape_text(b.x.dims));
   }
-  const size_t rank = x.rank();
+  b.mean = c.m.statistic(b.mean, c.m.name() + ".running_mean");
+  b.variance = c.m.statistic(b.variance, c.m.name() + ".running_variance");
+  return b;
+}
+
+// Outside of training: x factor + shift, with what the running statistics say of a channel.
+Term by_running_statistics(Context& c, const BatchNorm& b) {
+  const size_t rank = b.x.rank();
+  const Term factor = c.m.mul(b.scale, c.m.unary("Rsqrt", c.m.add(b.variance, b.eps)));
+  const Term shift = c.m.sub(b.bias, c.m.mul(b.mean, factor));
+  return c.m.add(c.m.mul(b.x, beside_channels(c, factor, rank)), beside_channels(c, shift, rank));
+}
+
+// In training the statistics are those of the batch, and the running ones are outputs 1 and 2. Where no node
+// reads these, they are storages that a step of the training moves as PyTorch does.
+Status batch_normalization(Context& c) {
+  BOWLINE_ASSIGN(const BatchNorm b, batch_norm_of(c));
+  BOWLINE_ASSIGN(const int64_t training, c.integer("training_mode", 0));
   if (training == 0) {
-    c.m.keep_as_statistic(mean);
-    c.m.keep_as_statistic(variance);
-    const Term root = c.m.unary("Rsqrt", c.m.add(variance, eps));
-    const Term factor = c.m.mul(scale, root);
-    const Term y =
-        c.m.mul(c.m.sub(x, beside_channels(c, mean, rank)), beside_channels(c, factor, rank));
-    c.out(0, c.m.add(y, beside_channels(c, bias, rank)));
+    c.out(0, by_running_statistics(c, b));
     return {};
   }
-  const Moments now = moments_of(c, x, without_channels(rank));
-  const Term root = c.m.unary("Rsqrt", c.m.add(now.variance, eps));
-  const Term y = c.m.mul(c.m.mul(now.centred, root), beside_channels(c, scale, rank));
-  c.out(0, c.m.add(y, beside_channels(c, bias, rank)));
+  const size_t rank = b.x.rank();
+  const bool moves = Maker::is_statistic(b.mean) && Maker::is_statistic(b.variance);
+  if (moves && !c.wants(1) && !c.wants(2)) {
+    const Dims channels = b.scale.dims;
+    c.out(0, c.m.ops("BatchNorm", {b.x, b.scale, b.bias, b.mean, b.variance},
+                     {{"eps", b.eps}, {"momentum", 1 - b.momentum}},
+                     {{b.x.dtype, b.x.dims},
+                      {DType::f32, channels},
+                      {DType::f32, channels},
+                      {DType::f32, channels},
+                      {DType::f32, channels}})[0]);
+    return {};
+  }
+  const Moments now = moments_of(c, b.x, without_channels(rank));
+  const Term root = c.m.unary("Rsqrt", c.m.add(now.variance, b.eps));
+  const Term y = c.m.mul(c.m.mul(now.centred, root), beside_channels(c, b.scale, rank));
+  c.out(0, c.m.add(y, beside_channels(c, b.bias, rank)));
   const auto running = [&](const Term& before, const Term& batch) {
-    return c.m.add(c.m.mul(before, momentum),
-                   c.m.mul(c.m.reshape(batch, before.dims), 1 - momentum));
+    return c.m.add(c.m.mul(before, b.momentum),
+                   c.m.mul(c.m.reshape(batch, before.dims), 1 - b.momentum));
   };
-  c.out(1, running(mean, now.mean));
-  c.out(2, running(variance, now.variance));
+  c.out(1, running(b.mean, now.mean));
+  c.out(2, running(b.variance, now.variance));
   return {};
 }
 

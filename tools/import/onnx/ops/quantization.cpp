@@ -18,14 +18,37 @@ Result<Term> along(Context& c, const Term& v, const Term& x, int64_t given) {
   return c.m.reshape(v, dims);
 }
 
+// The dtype that an attribute names, or `otherwise`.
+Result<DType> named_dtype(Context& c, const char* name, DType otherwise) {
+  BOWLINE_ASSIGN(const int64_t number, c.integer(name, 0));
+  if (number == 0) {
+    return otherwise;
+  }
+  BOWLINE_REQUIRE_CODE(number > 0 && number < 100, Code::bad_file, "{} is {}.", name, number);
+  return dtype_of(static_cast<int32_t>(number));
+}
+
+Status refuse_blocks(Context& c) {
+  BOWLINE_ASSIGN(const int64_t size, c.integer("block_size", 0));
+  BOWLINE_REQUIRE_CODE(size == 0, Code::unsupported,
+                       "Blocks of {} values with a scale each are not read.", size);
+  return {};
+}
+
 // saturate(round(x / scale) + zero point)
 Status quantize(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term scale_input, c.in(1));
   BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
   BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x, axis));
+  BOWLINE_TRY(refuse_blocks(c));
+  c.ignore("saturate");  // of floats of 8 bits, which are refused as a dtype
+  BOWLINE_ASSIGN(const DType precision, named_dtype(c, "precision", scale.dtype));
+  BOWLINE_REQUIRE_CODE(precision == scale.dtype, Code::unsupported,
+                       "It divides in {}, its scale has {}.", bowline::name_of(precision),
+                       bowline::name_of(scale.dtype));
+  BOWLINE_ASSIGN(DType dtype, named_dtype(c, "output_dtype", DType::u8));
   Term y = c.m.unary("Round", c.m.div(x, scale));
-  DType dtype = DType::u8;
   if (c.has(2)) {
     BOWLINE_ASSIGN(const Term zero_input, c.in(2));
     BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x, axis));
@@ -41,6 +64,11 @@ Status dequantize(Context& c) {
   BOWLINE_ASSIGN(const Term scale_input, c.in(1));
   BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
   BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x, axis));
+  BOWLINE_TRY(refuse_blocks(c));
+  BOWLINE_ASSIGN(const DType dtype, named_dtype(c, "output_dtype", scale.dtype));
+  BOWLINE_REQUIRE_CODE(dtype == scale.dtype, Code::unsupported,
+                       "It multiplies in {}, its scale has {}.", bowline::name_of(dtype),
+                       bowline::name_of(scale.dtype));
   Term y = c.m.cast(x, scale.dtype);
   if (c.has(2)) {
     BOWLINE_ASSIGN(const Term zero_input, c.in(2));

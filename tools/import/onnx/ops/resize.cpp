@@ -16,6 +16,7 @@ struct Rules {
   std::string nearest = "floor";
   double a = -0.75;  // of the cubic
   bool exclude_outside = false;
+  bool antialias = false;  // a smaller output: the filter is stretched over all that it stands for
   double extrapolation = 0;
   std::vector<double> roi;
 };
@@ -48,6 +49,10 @@ double place_of(const Rules& r, const Axis& axis, int64_t i) {
   if (r.coordinates == "pytorch_half_pixel" && width == 1) {
     return -0.5;
   }
+  if (r.coordinates == "half_pixel_symmetric") {
+    const double cut = in / 2 * (1 - static_cast<double>(axis.out) / width);
+    return cut + (x + 0.5) / axis.scale - 0.5;
+  }
   return (x + 0.5) / axis.scale - 0.5;
 }
 
@@ -75,14 +80,16 @@ double cubic(double distance, double a) {
 // [in, out]: column i has the weights of element i of the output.
 std::vector<double> weights_of(const Rules& r, const Axis& axis) {
   std::vector<double> out(static_cast<size_t>(axis.in * axis.out));
+  const double stretch = r.antialias ? std::min(axis.scale, 1.0) : 1;
+  const auto reach = static_cast<int64_t>(std::ceil((r.mode == "cubic" ? 2 : 1) / stretch));
   for (int64_t i = 0; i < axis.out; ++i) {
     const double place = place_of(r, axis, i);
     const auto below = static_cast<int64_t>(std::floor(place));
-    const int64_t reach = r.mode == "cubic" ? 2 : 1;
     double sum = 0;
     for (int64_t j = below - reach + 1; j <= below + reach; ++j) {
-      const double distance = place - static_cast<double>(j);
-      const double weight = r.mode == "cubic" ? cubic(distance, r.a) : 1 - std::abs(distance);
+      const double distance = (place - static_cast<double>(j)) * stretch;
+      const double weight =
+          r.mode == "cubic" ? cubic(distance, r.a) : std::max(1 - std::abs(distance), 0.0);
       const bool outside = j < 0 || j >= axis.in;
       if (outside && r.exclude_outside) {
         continue;
@@ -91,7 +98,7 @@ std::vector<double> weights_of(const Rules& r, const Axis& axis) {
       const int64_t at = std::clamp<int64_t>(j, 0, axis.in - 1);
       out[static_cast<size_t>(at * axis.out + i)] += weight;
     }
-    for (int64_t j = 0; j < axis.in && r.exclude_outside; ++j) {
+    for (int64_t j = 0; j < axis.in && (r.exclude_outside || r.antialias); ++j) {
       out[static_cast<size_t>(j * axis.out + i)] /= sum;
     }
   }
@@ -137,14 +144,16 @@ Term extrapolated(Context& c, const Rules& r, const Term& y, int64_t a, const Ax
   return c.m.where(mask, c.m.scalar(y.dtype, r.extrapolation), y);
 }
 
-// `scales` and `sizes`: of every axis; one of them is empty.
+// `scales` and `sizes`: of every axis, or empty. Without scales they follow from the sizes, and the
+// sizes from the scales.
 Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
                   const std::vector<int64_t>& sizes) {
   BOWLINE_ASSIGN(Term x, c.in(0));
   const size_t rank = x.rank();
-  BOWLINE_REQUIRE_CODE(scales.size() == rank || sizes.size() == rank, Code::bad_file,
-                       "{} scales and {} sizes do not fit {}.", scales.size(), sizes.size(),
-                       shape_text(x.dims));
+  const bool fits = (scales.size() == rank && (sizes.empty() || sizes.size() == rank)) ||
+                    (scales.empty() && sizes.size() == rank);
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} scales and {} sizes do not fit {}.", scales.size(),
+                       sizes.size(), shape_text(x.dims));
   const bool crops = r.coordinates == "tf_crop_and_resize";
   BOWLINE_REQUIRE_CODE(!crops || r.roi.size() == 2 * rank, Code::bad_file,
                        "A region of {} numbers does not fit {}.", r.roi.size(), shape_text(x.dims));
@@ -159,7 +168,7 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
     Axis axis;
     axis.in = from[a];
     axis.scale =
-        sizes.empty() ? scales[a] : static_cast<double>(sizes[a]) / static_cast<double>(axis.in);
+        scales.empty() ? static_cast<double>(sizes[a]) / static_cast<double>(axis.in) : scales[a];
     const double width = sizes.empty() ? std::floor(axis.scale * static_cast<double>(axis.in))
                                        : static_cast<double>(sizes[a]);
     BOWLINE_REQUIRE_CODE(axis.scale > 0 && width <= INT32_MAX, Code::bad_file,
@@ -177,7 +186,6 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
   for (size_t a = 0; a < rank; ++a) {
     if (!stays(axes[a])) {
       BOWLINE_ASSIGN(x, resized(c, r, x, static_cast<int64_t>(a), axes[a]));
-      BOWLINE_TRY(Status(c.m.status()));
     }
   }
   for (size_t a = 0; a < rank && crops; ++a) {
@@ -203,6 +211,69 @@ Status upsample(Context& c) {
   return resize_all(c, r, scales, {});
 }
 
+// What is said of some axes, for all of them: `otherwise` for those that are not named.
+template <class T>
+Result<std::vector<T>> of_all_axes(std::vector<T> values, const std::vector<int64_t>& axes,
+                                   std::vector<T> otherwise) {
+  if (axes.empty() || values.empty()) {
+    return values;
+  }
+  const size_t rank = otherwise.size();
+  BOWLINE_REQUIRE_CODE(values.size() == axes.size(), Code::bad_file,
+                       "{} values do not fit {} axes.", values.size(), axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) {
+    BOWLINE_ASSIGN(const int64_t a, axis_of(axes[i], rank));
+    otherwise[static_cast<size_t>(a)] = values[i];
+  }
+  return otherwise;
+}
+
+// One scale for all axes that are resized, so that none is larger, or smaller, than it is asked for.
+Status keep_aspect_ratio(const std::string& policy, const Term& x, const std::vector<int64_t>& axes,
+                         std::vector<double>& scales, std::vector<int64_t>& sizes) {
+  BOWLINE_REQUIRE_CODE(policy == "stretch" || policy == "not_larger" || policy == "not_smaller",
+                       Code::bad_file, "Keep_aspect_ratio_policy \"{}\" is not known.",
+                       escaped(policy));
+  if (policy == "stretch" || sizes.size() != x.rank()) {
+    return {};
+  }
+  double scale = policy == "not_larger" ? INFINITY : 0;
+  for (const int64_t given : axes) {
+    BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    const auto i = static_cast<size_t>(a);
+    const double of = static_cast<double>(sizes[i]) / static_cast<double>(x.dims[i]);
+    scale = policy == "not_larger" ? std::min(scale, of) : std::max(scale, of);
+  }
+  BOWLINE_REQUIRE_CODE(std::isfinite(scale) && scale > 0, Code::bad_file, "{} cannot become {}.",
+                       shape_text(x.dims), shape_text(sizes));
+  scales.assign(x.rank(), 1);
+  for (const int64_t given : axes) {
+    BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
+    const auto i = static_cast<size_t>(a);
+    const double size = std::floor(scale * static_cast<double>(x.dims[i]) + 0.5);
+    BOWLINE_REQUIRE_CODE(size <= INT32_MAX, Code::bad_file, "Axis {} of {} is scaled by {}.", a,
+                         shape_text(x.dims), scale);
+    scales[i] = scale;
+    sizes[i] = static_cast<int64_t>(size);
+  }
+  return {};
+}
+
+// The region of all axes, from that of some of them.
+Result<std::vector<double>> region_of(Context& c, const std::vector<int64_t>& axes, size_t rank) {
+  BOWLINE_ASSIGN(const std::vector<double> roi, optional_reals(c, 1));
+  if (axes.empty() || roi.size() != 2 * axes.size()) {
+    return roi;
+  }
+  const auto half = roi.begin() + static_cast<std::ptrdiff_t>(axes.size());
+  BOWLINE_ASSIGN(std::vector<double> both,
+                 of_all_axes<double>({roi.begin(), half}, axes, std::vector<double>(rank, 0)));
+  BOWLINE_ASSIGN(const std::vector<double> ends,
+                 of_all_axes<double>({half, roi.end()}, axes, std::vector<double>(rank, 1)));
+  both.insert(both.end(), ends.begin(), ends.end());
+  return both;
+}
+
 Status resize(Context& c) {
   if (c.opset < 11) {
     return upsample(c);
@@ -215,19 +286,33 @@ Status resize(Context& c) {
   BOWLINE_ASSIGN(const int64_t exclude, c.integer("exclude_outside", 0));
   r.exclude_outside = exclude != 0;
   BOWLINE_ASSIGN(r.extrapolation, c.real("extrapolation_value", 0));
-  BOWLINE_ASSIGN(r.roi, optional_reals(c, 1));
-  BOWLINE_ASSIGN(const std::vector<double> scales, optional_reals(c, 2));
+  BOWLINE_ASSIGN(const int64_t antialias, c.integer("antialias", 0));
+  r.antialias = antialias != 0;
+  BOWLINE_REQUIRE_CODE(!r.antialias || r.mode != "nearest", Code::bad_file,
+                       "Mode \"nearest\" has no antialiasing.");
+  BOWLINE_ASSIGN(const std::string policy, c.text("keep_aspect_ratio_policy", "stretch"));
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list("axes"));
+  BOWLINE_ASSIGN(r.roi, region_of(c, axes, x.rank()));
+  BOWLINE_ASSIGN(std::vector<double> scales, optional_reals(c, 2));
   std::vector<int64_t> sizes;
   if (c.has(3)) {
     BOWLINE_ASSIGN(sizes, c.integers(3));
   }
-  constexpr std::string_view kCoordinates[] = {"half_pixel",           "pytorch_half_pixel",
-                                               "align_corners",        "asymmetric",
-                                               "tf_half_pixel_for_nn", "tf_crop_and_resize"};
+  constexpr std::string_view kCoordinates[] = {
+      "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+      "asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize"};
   const bool known = std::ranges::find(kCoordinates, r.coordinates) != std::end(kCoordinates);
   BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Coordinates \"{}\" are not known.",
                        escaped(r.coordinates));
-  return resize_all(c, r, sizes.empty() ? scales : std::vector<double>(), sizes);
+  if (!sizes.empty()) {
+    scales.clear();
+  }
+  BOWLINE_ASSIGN(scales, of_all_axes(scales, axes, std::vector<double>(x.rank(), 1)));
+  BOWLINE_ASSIGN(sizes, of_all_axes(sizes, axes, x.dims));
+  BOWLINE_TRY(
+      keep_aspect_ratio(policy, x, axes.empty() ? all_axes(x.rank()) : axes, scales, sizes));
+  return resize_all(c, r, scales, sizes);
 }
 
 constexpr Lowering kResizeLowerings[] = {

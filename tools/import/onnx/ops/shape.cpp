@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "onnx.pb.h"
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -129,11 +130,18 @@ Status split(Context& c) {
   const int64_t dim = x.dims[static_cast<size_t>(axis)];
   const auto count = static_cast<int64_t>(c.outputs());
   BOWLINE_REQUIRE_CODE(count > 0, Code::bad_file, "It has no outputs.");
+  // From operator set 18 on the last part may be smaller.
+  BOWLINE_ASSIGN(const int64_t parts_wanted, c.integer("num_outputs", count));
+  BOWLINE_REQUIRE_CODE(parts_wanted == count, Code::bad_file,
+                       "Attribute \"num_outputs\" is {}; the node has {} outputs.", parts_wanted,
+                       count);
   if (sizes.empty()) {
-    BOWLINE_REQUIRE_CODE(dim % count == 0, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(c.opset >= 18 || dim % count == 0, Code::bad_file,
                          "Axis {} of {} cannot be split into {} equal parts.", axis,
                          shape_text(x.dims), count);
-    sizes.assign(c.outputs(), dim / count);
+    const int64_t size = (dim + count - 1) / count;
+    sizes.assign(c.outputs(), size);
+    sizes.back() = dim - size * (count - 1);
   }
   BOWLINE_REQUIRE_CODE(sizes.size() == c.outputs(), Code::bad_file,
                        "It has {} sizes and {} outputs.", sizes.size(), c.outputs());
@@ -190,10 +198,38 @@ Status slice(Context& c) {
     BOWLINE_ASSIGN(const int64_t axis, axis_of(axes[i], x.rank()));
     BOWLINE_REQUIRE_CODE(steps[i] != 0, Code::bad_file, "Step {} is 0.", i);
     x = strided(c, x, axis, starts[i], ends[i], steps[i]);
-    BOWLINE_TRY(Status(c.m.status()));
   }
   c.out(0, x);
   return {};
+}
+
+// The pads of all axes, from those of some of them.
+Result<std::vector<int64_t>> pads_of_axes(const std::vector<int64_t>& pads,
+                                          const std::vector<int64_t>& axes, size_t rank) {
+  BOWLINE_REQUIRE_CODE(pads.size() == 2 * axes.size(), Code::bad_file,
+                       "{} pads do not fit {} axes.", pads.size(), axes.size());
+  std::vector<int64_t> out(2 * rank, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    BOWLINE_ASSIGN(const int64_t a, axis_of(axes[i], rank));
+    out[static_cast<size_t>(a)] = pads[i];
+    out[rank + static_cast<size_t>(a)] = pads[axes.size() + i];
+  }
+  return out;
+}
+
+// Elements -begin to dim + end of an axis that repeats itself.
+Term wrapped_around(Context& c, const Term& x, size_t axis, int64_t begin, int64_t end) {
+  const int64_t dim = x.dims[axis];
+  const int64_t count = dim + begin + end;
+  if (dim == 0 || count > kMostComputed) {
+    return c.m.fail(Status(Code::unsupported, fmt::format("Axis {} of {} cannot wrap around.", axis,
+                                                          shape_text(x.dims))));
+  }
+  std::vector<int64_t> indices;
+  for (int64_t i = -begin; i < dim + end; ++i) {
+    indices.push_back((i % dim + dim) % dim);
+  }
+  return c.m.gather(x, c.m.integers(DType::i32, {count}, indices), static_cast<int64_t>(axis));
 }
 
 // Negative pads cut off.
@@ -211,9 +247,14 @@ Status pad(Context& c) {
                          "The value of the pads has {} elements.", number.elements());
     value = number.reals()[0];
   }
-  BOWLINE_REQUIRE_CODE(mode == "constant" || mode == "reflect" || mode == "edge", Code::unsupported,
-                       "Mode \"{}\" is not known.", escaped(mode));
+  const bool wraps = mode == "wrap";
+  BOWLINE_REQUIRE_CODE(mode == "constant" || mode == "reflect" || mode == "edge" || wraps,
+                       Code::unsupported, "Mode \"{}\" is not known.", escaped(mode));
   const size_t rank = x.rank();
+  if (c.has(3)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.integers(3));
+    BOWLINE_ASSIGN(pads, pads_of_axes(pads, axes, rank));
+  }
   BOWLINE_REQUIRE_CODE(pads.size() == 2 * rank, Code::bad_file, "{} pads do not fit {}.",
                        pads.size(), shape_text(x.dims));
   Dims dims = x.dims;
@@ -227,6 +268,9 @@ Status pad(Context& c) {
     begin[a] = std::max<int64_t>(pads[a], 0);
     end[a] = std::max<int64_t>(pads[rank + a], 0);
     dims[a] = dims[a] - before - behind + begin[a] + end[a];
+    if (wraps && begin[a] + end[a] > 0) {
+      x = wrapped_around(c, x, a, begin[a], end[a]);
+    }
   }
   c.out(0, dims == x.dims ? x
                           : c.m.op("Pad", {x},
@@ -286,41 +330,44 @@ Status space_to_depth(Context& c) {
       x.rank() == 4 && b > 0 && b <= 32768 && x.dims[2] % b == 0 && x.dims[3] % b == 0;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into blocks of {}.",
                        shape_text(x.dims), b);
+  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "DCR"));
+  BOWLINE_REQUIRE_CODE(mode == "DCR" || mode == "CRD", Code::bad_file, "Mode \"{}\" is not known.",
+                       escaped(mode));
   const int64_t n = x.dims[0], d = x.dims[1], h = x.dims[2] / b, w = x.dims[3] / b;
-  const Term moved = c.m.transpose(c.m.reshape(x, {n, d, h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  const Term blocks = c.m.reshape(x, {n, d, h, b, w, b});
+  const Term moved = mode == "DCR" ? c.m.transpose(blocks, {0, 3, 5, 1, 2, 4})
+                                   : c.m.transpose(blocks, {0, 1, 3, 5, 2, 4});
   c.out(0, c.m.reshape(moved, {n, d * b * b, h, w}));
   return {};
 }
 
-Status constant(Context& c) {
-  for (const char* name : {"value_float", "value_floats", "value_int", "value_ints"}) {
-    if (!c.has_attribute(name)) {
-      continue;
-    }
-    const std::string_view kind(name);
-    if (kind.find("float") != std::string_view::npos) {
-      BOWLINE_ASSIGN(std::vector<double> values, c.reals(name));
-      if (kind == "value_float") {
-        BOWLINE_ASSIGN(const double one, c.real(name, 0));
-        values = {one};
-      }
-      const Dims dims = kind == "value_float" ? Dims{} : Dims{static_cast<int64_t>(values.size())};
-      c.out(0, c.m.constant(Numbers::of(DType::f32, dims, values)));
-      return {};
-    }
-    std::vector<int64_t> values;
-    if (kind == "value_int") {
-      BOWLINE_ASSIGN(const int64_t one, c.integer(name, 0));
-      values = {one};
-    } else {
-      BOWLINE_ASSIGN(values, c.list(name));
-    }
-    const Dims dims = kind == "value_int" ? Dims{} : Dims{static_cast<int64_t>(values.size())};
-    c.out(0, c.m.integers(DType::i64, dims, values));
-    return {};
+// The value that an attribute of a Constant has.
+Result<Numbers> value_of_constant(Context& c) {
+  if (c.has_attribute("value_float")) {
+    BOWLINE_ASSIGN(const double value, c.real("value_float", 0));
+    return Numbers::of(DType::f32, {}, std::vector<double>{value});
   }
-  BOWLINE_ASSIGN(Numbers value, c.tensor("value"));
-  c.out(0, c.m.stored(std::move(value)));
+  if (c.has_attribute("value_int")) {
+    BOWLINE_ASSIGN(const int64_t value, c.integer("value_int", 0));
+    return Numbers::of(DType::i64, {}, std::vector<int64_t>{value});
+  }
+  if (c.has_attribute("value_floats")) {
+    BOWLINE_ASSIGN(const std::vector<double> values, c.reals("value_floats"));
+    return Numbers::of(DType::f32, {static_cast<int64_t>(values.size())}, values);
+  }
+  if (c.has_attribute("value_ints")) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> values, c.list("value_ints"));
+    return Numbers::of(DType::i64, {static_cast<int64_t>(values.size())}, values);
+  }
+  return c.tensor("value");
+}
+
+// Floats of more than one element are weights: some exporters write all of theirs as constants.
+Status constant(Context& c) {
+  BOWLINE_ASSIGN(Numbers value, value_of_constant(c));
+  const bool weight = is_float(value.dtype) && value.elements() > 1 && c.outputs() > 0;
+  c.out(0, weight ? c.m.weight(std::move(value), c.node().output(0), c.readers(0))
+                  : c.m.stored(std::move(value)));
   return {};
 }
 
@@ -372,6 +419,7 @@ Status size(Context& c) {
 Status range(Context& c) {
   double begin = 0, end = 0, step = 0;
   DType dtype = DType::f32;
+  c.ignore("stash_type");  // the numbers are computed in f64
   for (size_t i = 0; i < 3; ++i) {
     BOWLINE_ASSIGN(const Numbers number, c.numbers(i));
     BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file, "Input {} has {} elements.", i,

@@ -53,7 +53,15 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
 
 Status dft(Context& c) {
   BOWLINE_ASSIGN(Term x, c.in(0));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 1));
+  // An input from operator set 20 on, whose default is another one.
+  int64_t given = -2;
+  if (c.opset < 20) {
+    BOWLINE_ASSIGN(given, c.integer("axis", 1));
+  } else if (c.has(2)) {
+    BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.integers(2));
+    BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "It has {} axes.", axes.size());
+    given = axes[0];
+  }
   BOWLINE_ASSIGN(const int64_t inverse, c.integer("inverse", 0));
   BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 0));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));

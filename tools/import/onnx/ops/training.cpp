@@ -184,7 +184,6 @@ Status step_back(Context& c, const file::NodeProto& node, const std::set<std::st
   }
   const Term dy = gradients.at(node.output(0));
   const Terms parts = rule->gradients(c.m, in, c.before().values.at(node.output(0)), dy);
-  BOWLINE_TRY(Status(c.m.status()));
   for (size_t i = 0; i < parts.size() && i < in.size(); ++i) {
     const std::string& name = node.input(static_cast<int>(i));
     if (!name.empty() && useful.contains(name)) {

@@ -287,6 +287,8 @@ Status max_unpool(Context& c) {
 // In f32, exact as long as no sum reaches 2^24; pads are zeros behind the zero point.
 Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term* zero_x,
                          const Term* zero_weight) {
+  BOWLINE_REQUIRE_CODE(weight.rank() >= 3, Code::bad_file, "Weight {} has no spatial axes.",
+                       shape_text(weight.dims));
   int64_t products = 1;
   for (size_t a = 1; a < weight.rank(); ++a) {
     products *= weight.dims[a];
