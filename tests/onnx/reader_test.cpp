@@ -488,6 +488,21 @@ TEST(OnnxReader, WhatFollowsFromAWeightDoesNotFreezeIt) {
   }
 }
 
+// PyTorch writes equal weights once.
+TEST(OnnxReader, WeightsThatAreEqualByChanceTrainApart) {
+  for (const bool uniform : {true, false}) {
+    file::ModelProto m = bare_model();
+    add_floats(m, "first", {3}, {1, 1, uniform ? 1.f : 2.f});
+    add_node(m, "Identity", {"first"}, {"second"});
+    add_node(m, "Mul", {"x", "first"}, {"h"});
+    add_node(m, "Mul", {"h", "second"}, {"y"});
+    const ModelInfo info = import(m).value().model.describe().value();
+    ASSERT_EQ(info.parameters.size(), uniform ? 2u : 1u);
+    EXPECT_EQ(info.parameters.back().name, uniform ? "second" : "first");
+    EXPECT_TRUE(info.parameters.back().trainable);
+  }
+}
+
 TEST(OnnxReader, ConstantsOfSeveralFloatsAreWeightsAndMasksAreNot) {
   const auto model = [](const std::vector<float>& values) {
     file::ModelProto m = bare_model();
@@ -559,7 +574,7 @@ TEST(OnnxReader, ABranchIsChosenByAConditionThatIsKnown) {
 }
 
 // s = s + x w, with a weight of the body; y has the sums of all iterations.
-file::ModelProto loop_model(int64_t iterations) {
+file::ModelProto loop_model(int64_t iterations, bool weight_is_a_node = false) {
   file::ModelProto m = bare_model();
   add_integers(m, "count", {}, {iterations});
   add_floats(m, "zero", {2, 3}, {0, 0, 0, 0, 0, 0});
@@ -568,30 +583,40 @@ file::ModelProto loop_model(int64_t iterations) {
   for (const char* name : {"i", "before", "s"}) {
     body.add_input()->set_name(name);
   }
+  file::TensorProto* w = nullptr;
+  if (weight_is_a_node) {
+    file::NodeProto& constant = node_in(body, "Constant", {}, {"w"});
+    file::AttributeProto& a = *constant.add_attribute();
+    a.set_name("value");
+    w = a.mutable_t();
+  } else {
+    w = body.add_initializer();
+    w->set_name("w");
+  }
   node_in(body, "Mul", {"x", "w"}, {"product"});
   node_in(body, "Add", {"s", "product"}, {"next"});
   node_in(body, "Identity", {"before"}, {"goes_on"});
   for (const char* name : {"goes_on", "next", "next"}) {
     body.add_output()->set_name(name);
   }
-  file::TensorProto& w = *body.add_initializer();
-  w.set_name("w");
-  w.set_data_type(1);
-  w.add_dims(3);
+  w->set_data_type(1);
+  w->add_dims(3);
   for (const float v : {1.f, 10.f, 100.f}) {
-    w.add_float_data(v);
+    w->add_float_data(v);
   }
   return m;
 }
 
 TEST(OnnxReader, ALoopWithAKnownCountIsUnrolledOverOneWeight) {
-  const file::ModelProto m = loop_model(2);
-  EXPECT_EQ(run(m, 12),
-            (std::vector<float>{1, -20, 300, -4, 50, -600, 2, -40, 600, -8, 100, -1200}));
-  const ModelInfo info = import(m).value().model.describe().value();
-  ASSERT_NE(parameter_named(info, "w"), nullptr);
-  EXPECT_TRUE(parameter_named(info, "w")->trainable);
-  EXPECT_EQ(info.parameters.size(), 2u);  // with the zeros at the begin
+  for (const bool weight_is_a_node : {false, true}) {
+    const file::ModelProto m = loop_model(2, weight_is_a_node);
+    EXPECT_EQ(run(m, 12),
+              (std::vector<float>{1, -20, 300, -4, 50, -600, 2, -40, 600, -8, 100, -1200}));
+    const ModelInfo info = import(m).value().model.describe().value();
+    ASSERT_NE(parameter_named(info, "w"), nullptr);
+    EXPECT_TRUE(parameter_named(info, "w")->trainable);
+    EXPECT_EQ(info.parameters.size(), 2u);  // with the zeros at the begin
+  }
   expect_refused(loop_model(int64_t{1} << 40), Code::over_budget, {"262144 nodes", "(Loop)"});
   expect_refused(loop_model(0), Code::unsupported, {"no iterations", "(Loop)"});
 }

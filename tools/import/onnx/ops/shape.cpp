@@ -8,9 +8,22 @@
 namespace bowline::onnx {
 namespace {
 
+// A parameter whose elements are all the same, such as the ones and zeros of a norm that was never trained.
+bool is_uniform_weight(const Term& x) {
+  const bool own = x.constant() && x.source->kept && x.source->later == nullptr;
+  if (!own || x.elements() < 2) {
+    return false;
+  }
+  const std::vector<std::byte>& bytes = x.numbers()->bytes;
+  const auto width = static_cast<std::ptrdiff_t>(size_of(x.dtype));
+  return std::equal(bytes.begin() + width, bytes.end(), bytes.begin());
+}
+
+// PyTorch writes equal weights once, and an Identity for each of the others. Those that are one number again and again
+// are equal by chance: each trains by itself. All others are tied.
 Status identity(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
-  c.out(0, x);
+  c.out(0, is_uniform_weight(x) ? c.m.weight(*x.numbers(), c.node().output(0), c.readers(0)) : x);
   return {};
 }
 
