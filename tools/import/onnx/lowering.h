@@ -22,6 +22,8 @@ class NodeProto;
 }  // namespace file
 
 inline constexpr std::string_view kTraining = "ai.onnx.preview.training";
+// Operators that ONNX Runtime adds (its docs/ContribOperators.md).
+inline constexpr std::string_view kMicrosoft = "com.microsoft";
 
 // A graph of ONNX as far as it was lowered, for the operator that differentiates it.
 struct Lowered {

@@ -98,7 +98,17 @@ constexpr Name kNames[] = {{"UNDEFINED", kNone},
                            {"UINT64", kNone},
                            {"COMPLEX64", kNone},
                            {"COMPLEX128", kNone},
-                           {"BFLOAT16", static_cast<int>(DType::bf16)}};
+                           {"BFLOAT16", static_cast<int>(DType::bf16)},
+                           {"FLOAT8E4M3FN", kNone},
+                           {"FLOAT8E4M3FNUZ", kNone},
+                           {"FLOAT8E5M2", kNone},
+                           {"FLOAT8E5M2FNUZ", kNone},
+                           {"UINT4", kNone},
+                           {"INT4", kNone},
+                           {"FLOAT4E2M1", kNone},
+                           {"FLOAT8E8M0", kNone},
+                           {"UINT2", kNone},
+                           {"INT2", kNone}};
 
 // The typed fields, where there are no raw bytes: one entry per element.
 Status from_fields(const file::TensorProto& t, Numbers& out) {

@@ -134,6 +134,185 @@ Status atanh(Context& c) {
   return {};
 }
 
+// By quarters of a turn: |x| above tan(3 pi / 8) becomes -1 / |x| behind a quarter, above tan(pi / 8) (|x| - 1) / (|x| + 1) behind an
+// eighth, and the rest is a polynomial. Source  Moshier, "Methods and Programs for Mathematical Functions", 1989 (atanf of Cephes).
+Term arc_tangent(Context& c, const Term& x) {
+  constexpr double kQuarter = 1.5707963267948966;
+  const Term size = c.m.unary("Abs", x);
+  const Term one = c.m.scalar(x.dtype, 1);
+  const Term zero = c.m.scalar(x.dtype, 0);
+  const Term large = c.m.compare("Greater", size, c.m.scalar(x.dtype, 2.414213562373095));
+  const Term middle = c.m.compare("Greater", size, c.m.scalar(x.dtype, 0.4142135623730950));
+  const Term inverse = c.m.unary("Neg", c.m.div(one, c.m.where(large, size, one)));
+  // Of a number that is large the quotient is not used, and not finite where the number is not.
+  const Term bounded = c.m.where(large, one, size);
+  const Term quotient = c.m.div(c.m.add(bounded, -1), c.m.add(bounded, 1));
+  const Term t = c.m.where(large, inverse, c.m.where(middle, quotient, bounded));
+  const Term offset = c.m.where(large, c.m.scalar(x.dtype, kQuarter),
+                                c.m.where(middle, c.m.scalar(x.dtype, kQuarter / 2), zero));
+  const Term z = c.m.unary("Square", t);
+  Term sum = c.m.add(c.m.mul(z, 8.05374449538e-2), -1.38776856032e-1);
+  sum = c.m.add(c.m.mul(sum, z), 1.99777106478e-1);
+  sum = c.m.add(c.m.mul(sum, z), -3.33329491539e-1);
+  const Term part = c.m.add(c.m.mul(c.m.mul(sum, z), t), t);
+  return c.m.mul(c.m.unary("Sign", x), c.m.add(part, offset));
+}
+
+Status atan(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  c.out(0, arc_tangent(c, x));
+  return {};
+}
+
+// sqrt((1 - x) (1 + x)): NaN outside of [-1, 1].
+Term other_leg(Context& c, const Term& x) {
+  const Term one = c.m.scalar(x.dtype, 1);
+  return c.m.unary("Sqrt", c.m.mul(c.m.sub(one, x), c.m.add(x, 1)));
+}
+
+// 2 atan(x / (1 + sqrt(1 - x^2)))
+Status asin(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  c.out(0, c.m.mul(arc_tangent(c, c.m.div(x, c.m.add(other_leg(c, x), 1))), 2));
+  return {};
+}
+
+// 2 atan(sqrt((1 - x) / (1 + x))): at -1 of infinity.
+Status acos(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  c.out(0, c.m.mul(arc_tangent(c, c.m.unary("Sqrt", c.m.div(c.m.sub(c.m.scalar(x.dtype, 1), x),
+                                                            c.m.add(x, 1)))),
+                   2));
+  return {};
+}
+
+Status gelu(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::string kind, c.text("approximate", "none"));
+  BOWLINE_REQUIRE_CODE(kind == "none" || kind == "tanh", Code::bad_file,
+                       "Approximation \"{}\" is not known.", escaped(kind));
+  c.out(0, c.m.unary("Gelu", x, {{"form", kind == "tanh" ? "tanh" : "erf"}}));
+  return {};
+}
+
+// x sigmoid(alpha x)
+Term swished(Context& c, const Term& x, double alpha) {
+  return alpha == 1 ? c.m.unary("Silu", x) : c.m.mul(x, c.m.unary("Sigmoid", c.m.mul(x, alpha)));
+}
+
+Status swish(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  c.out(0, swished(c, x, alpha));
+  return {};
+}
+
+Status swiglu(Context& c) {
+  BOWLINE_ASSIGN(const Term gate, c.in(0));
+  BOWLINE_ASSIGN(const Term value, c.in(1));
+  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  c.out(0, c.m.mul(swished(c, gate, alpha), value));
+  return {};
+}
+
+Status mish(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  c.out(0, c.m.mul(x, c.m.unary("Tanh", c.m.unary("Softplus", x))));
+  return {};
+}
+
+// By a power of 2 from a table: of a shift by all bits or more nothing is left.
+Status bit_shift(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term count, c.in(1));
+  BOWLINE_ASSIGN(const std::string direction, c.text("direction", ""));
+  BOWLINE_REQUIRE_CODE(direction == "LEFT" || direction == "RIGHT", Code::bad_file,
+                       "Direction \"{}\" is not known.", escaped(direction));
+  BOWLINE_REQUIRE_CODE(!is_float(x.dtype) && x.dtype != DType::boolean && x.dtype == count.dtype,
+                       Code::bad_file, "It shifts {} by {}.", bowline::name_of(x.dtype),
+                       bowline::name_of(count.dtype));
+  const auto bits = static_cast<int64_t>(8 * size_of(x.dtype));
+  const bool left = direction == "LEFT";
+  std::vector<int64_t> powers;
+  for (int64_t i = 0; i < bits; ++i) {
+    powers.push_back(static_cast<int64_t>(uint64_t{1} << i));
+  }
+  const Term most = c.m.scalar(count.dtype, static_cast<double>(bits - 1));
+  const Term zero = c.m.scalar(x.dtype, 0);
+  const Term over =
+      c.m.binary("Or", c.m.compare("Greater", count, most), c.m.compare("Less", count, zero));
+  const Term i = c.m.cast(c.m.where(over, zero, count), DType::i32);
+  const Term power = c.m.gather(c.m.integers(x.dtype, {bits}, powers), i, 0);
+  if (left) {
+    c.out(0, c.m.where(over, zero, c.m.mul(x, power)));
+    return {};
+  }
+  // A quotient rounds towards zero, a shift down. The power of the sign bit is negative itself.
+  const Term quotient = c.m.div(x, power);
+  const Term below = c.m.compare("Less", x, zero);
+  const Term inexact = c.m.compare("NotEqual", c.m.mul(quotient, power), x);
+  const Term down = c.m.where(c.m.binary("And", below, inexact), c.m.add(quotient, -1), quotient);
+  const Term sign = c.m.where(below, c.m.scalar(x.dtype, -1), zero);
+  const Term last = c.m.binary("Or", over, c.m.compare("Equal", count, most));
+  c.out(0, x.dtype == DType::u8 ? c.m.where(over, zero, quotient) : c.m.where(last, sign, down));
+  return {};
+}
+
+// Two digits to the base 16 choose an entry of a table.
+template <class Bits>
+Status bitwise(Context& c, const Bits& of) {
+  BOWLINE_ASSIGN(const Term a, c.in(0));
+  BOWLINE_ASSIGN(const Term b, c.in(1));
+  const bool whole = !is_float(a.dtype) && a.dtype != DType::boolean && a.dtype == b.dtype;
+  BOWLINE_REQUIRE_CODE(whole, Code::bad_file, "Its operands are {} and {}.",
+                       bowline::name_of(a.dtype), bowline::name_of(b.dtype));
+  std::vector<int64_t> entries;
+  for (int64_t i = 0; i < 256; ++i) {
+    entries.push_back(of(i / 16, i % 16));
+  }
+  const Term table = c.m.integers(a.dtype, {256}, entries);
+  const Term base = c.m.scalar(a.dtype, 16);
+  const Term zero = c.m.scalar(a.dtype, 0);
+  // The lowest digit of two's complement, and what is left of the others, rounded down.
+  const auto next = [&](Term& rest) {
+    const Term quotient = c.m.div(rest, base);
+    const Term digit = c.m.sub(rest, c.m.mul(quotient, base));
+    const Term below = c.m.compare("Less", digit, zero);
+    rest = c.m.where(below, c.m.add(quotient, -1), quotient);
+    return c.m.cast(c.m.where(below, c.m.add(digit, 16), digit), DType::i32);
+  };
+  Term left = a, right = b, sum, power = c.m.scalar(a.dtype, 1);
+  for (size_t digit = 0; digit < 2 * size_of(a.dtype); ++digit) {
+    const Term index = c.m.add(c.m.mul(next(left), 16), next(right));
+    const Term part = c.m.mul(c.m.gather(table, index, 0), power);
+    sum = digit == 0 ? part : c.m.add(sum, part);
+    power = c.m.mul(power, base);
+  }
+  c.out(0, sum);
+  return {};
+}
+
+Status bitwise_and(Context& c) {
+  return bitwise(c, [](int64_t a, int64_t b) { return a & b; });
+}
+
+Status bitwise_or(Context& c) {
+  return bitwise(c, [](int64_t a, int64_t b) { return a | b; });
+}
+
+Status bitwise_xor(Context& c) {
+  return bitwise(c, [](int64_t a, int64_t b) { return a ^ b; });
+}
+
+// Of two's complement -x - 1.
+Status bitwise_not(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_REQUIRE_CODE(!is_float(x.dtype), Code::bad_file, "{} has no bits.",
+                       bowline::name_of(x.dtype));
+  c.out(0, c.m.sub(c.m.scalar(x.dtype, -1), x));
+  return {};
+}
+
 Status leaky_relu(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.01));
@@ -280,12 +459,12 @@ Status mod(Context& c) {
   const Term zero = c.m.scalar(a.dtype, 0);
   Term quotient = c.m.div(a, b);  // of whole numbers towards zero
   if (is_float(a.dtype)) {
-    BOWLINE_REQUIRE_CODE(fmod != 0, Code::bad_file, "Fmod is 0 for operands of {}.",
-                         bowline::name_of(a.dtype));
     const Term size = c.m.unary("Floor", c.m.unary("Abs", quotient));
     quotient = c.m.mul(c.m.unary("Sign", quotient), size);
   }
-  Term rest = c.m.sub(a, c.m.mul(quotient, b));
+  // Of an infinite divisor nothing is taken away.
+  const Term none = c.m.compare("Equal", quotient, zero);
+  Term rest = c.m.sub(a, c.m.where(none, zero, c.m.mul(quotient, b)));
   if (fmod == 0) {
     // The sign of the divisor.
     const Term below = c.m.compare("Less", rest, zero);
@@ -344,6 +523,9 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"Sin", same<kSin>},
     {"Cos", same<kCos>},
     {"Tan", tan},
+    {"Asin", asin},
+    {"Acos", acos},
+    {"Atan", atan},
     {"Tanh", same<kTanh>},
     {"Sinh", sinh},
     {"Cosh", cosh},
@@ -365,6 +547,10 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"PRelu", prelu},
     {"Elu", elu},
     {"Selu", selu},
+    {"Gelu", gelu},
+    {"Swish", swish},
+    {"SwiGLU", swiglu},
+    {"Mish", mish},
     {"Celu", celu},
     {"Shrink", shrink},
     {"Clip", clip},
@@ -388,6 +574,11 @@ constexpr Lowering kElementwiseLowerings[] = {
     {"Or", two<kOr>},
     {"Xor", exclusive_or},
     {"Not", same<kNot>},
+    {"BitShift", bit_shift},
+    {"BitwiseAnd", bitwise_and},
+    {"BitwiseOr", bitwise_or},
+    {"BitwiseXor", bitwise_xor},
+    {"BitwiseNot", bitwise_not},
     {"IsNaN", is_nan},
     {"IsInf", is_inf},
     {"Where", where},

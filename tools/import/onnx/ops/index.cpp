@@ -25,15 +25,22 @@ Status gather_elements(Context& c) {
   return {};
 }
 
+// What happens to elements that several updates name: the words of ONNX are those of Bowline.
+Result<std::string> reduction_of(Context& c) {
+  BOWLINE_ASSIGN(std::string reduction, c.text("reduction", "none"));
+  constexpr std::string_view kReductions[] = {"none", "add", "mul", "max", "min"};
+  BOWLINE_REQUIRE_CODE(std::ranges::find(kReductions, reduction) != std::end(kReductions),
+                       Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
+  return reduction;
+}
+
 Status scatter_elements(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term indices, c.in(1));
   BOWLINE_ASSIGN(const Term updates, c.in(2));
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(const std::string reduction, c.text("reduction", "none"));
-  BOWLINE_REQUIRE_CODE(reduction == "none" || reduction == "add" || reduction == "mul",
-                       Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
+  BOWLINE_ASSIGN(const std::string reduction, reduction_of(c));
   const Term i = i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]);
   c.out(0, c.m.op("ScatterElements", {x, i, updates}, {{"axis", axis}, {"reduction", reduction}},
                   x.dtype, x.dims));
@@ -105,9 +112,7 @@ Status scatter_nd(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term indices, c.in(1));
   BOWLINE_ASSIGN(const Term updates, c.in(2));
-  BOWLINE_ASSIGN(const std::string reduction, c.text("reduction", "none"));
-  BOWLINE_REQUIRE_CODE(reduction == "none" || reduction == "add" || reduction == "mul",
-                       Code::unsupported, "Reduction \"{}\" is not known.", escaped(reduction));
+  BOWLINE_ASSIGN(const std::string reduction, reduction_of(c));
   BOWLINE_ASSIGN(const Cells cells, cells_of(c, x, indices, 0));
   const int64_t rows = cells.flat.elements();
   const Term i = c.m.reshape(cells.flat, {rows, 1});
@@ -142,6 +147,30 @@ Status one_hot(Context& c) {
   const Term off = c.m.reshape(c.m.slice(values, 0, 0, 1), {});
   const Term on = c.m.reshape(c.m.slice(values, 0, 1, 1), {});
   c.out(0, c.m.where(hit, on, off));
+  return {};
+}
+
+// [rank, count]: the places of the elements that are not 0. How many follows from the numbers, so they must be known.
+Status non_zero(Context& c) {
+  BOWLINE_ASSIGN(const Numbers x, c.numbers(0));
+  const std::vector<double> values = x.reals();
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != 0) {
+      places.push_back(static_cast<int64_t>(i));
+    }
+  }
+  std::vector<int64_t> out;
+  int64_t inner = static_cast<int64_t>(values.size());
+  for (const int64_t dim : x.shape) {
+    inner /= std::max<int64_t>(dim, 1);
+    for (const int64_t place : places) {
+      out.push_back(place / inner % dim);
+    }
+  }
+  c.out(0, c.m.integers(DType::i64,
+                        {static_cast<int64_t>(x.shape.size()), static_cast<int64_t>(places.size())},
+                        out));
   return {};
 }
 
@@ -193,6 +222,41 @@ Status reverse_sequence(Context& c) {
   return {};
 }
 
+// The rows of `updates` into the cache from an index on that each element of the batch has; circular: behind the last row comes the first.
+Status tensor_scatter(Context& c) {
+  BOWLINE_ASSIGN(const Term cache, c.in(0));
+  BOWLINE_ASSIGN(const Term updates, c.in(1));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -2));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, cache.rank()));
+  BOWLINE_ASSIGN(const std::string mode, c.text("mode", "linear"));
+  BOWLINE_REQUIRE_CODE(mode == "linear" || mode == "circular", Code::unsupported,
+                       "Mode \"{}\" is not known.", escaped(mode));
+  const auto a = static_cast<size_t>(axis);
+  const bool ranks = updates.rank() == cache.rank() && axis >= 1;
+  BOWLINE_REQUIRE_CODE(ranks && updates.dims[a] <= cache.dims[a], Code::bad_file,
+                       "Updates {} do not fit axis {} of {}.", shape_text(updates.dims), axis,
+                       shape_text(cache.dims));
+  const int64_t rows = cache.dims[a];
+  Dims along(cache.rank(), 1), batch(cache.rank(), 1);
+  along[a] = updates.dims[a];
+  batch[0] = cache.dims[0];
+  Term place = c.m.reshape(c.m.count(DType::i32, updates.dims[a]), along);
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(const Term first, c.in(2));
+    BOWLINE_REQUIRE_CODE(first.dims == Dims{cache.dims[0]}, Code::bad_file,
+                         "Write indices {} do not fit {}.", shape_text(first.dims),
+                         shape_text(cache.dims));
+    place = c.m.add(place, c.m.reshape(c.m.cast(first, DType::i32), batch));
+  }
+  if (mode == "circular") {
+    const Term size = c.m.scalar(DType::i32, static_cast<double>(rows));
+    place = c.m.sub(place, c.m.mul(c.m.div(place, size), size));
+  }
+  c.out(0, c.m.op("ScatterElements", {cache, c.m.expand(place, updates.dims), updates},
+                  {{"axis", axis}}, cache.dtype, cache.dims));
+  return {};
+}
+
 constexpr Lowering kIndexLowerings[] = {
     {"Gather", gather},
     {"GatherElements", gather_elements},
@@ -200,7 +264,9 @@ constexpr Lowering kIndexLowerings[] = {
     {"Scatter", scatter_elements},
     {"ScatterElements", scatter_elements},
     {"ScatterND", scatter_nd},
+    {"TensorScatter", tensor_scatter},
     {"OneHot", one_hot},
+    {"NonZero", non_zero},
     {"Compress", compress},
     {"ReverseSequence", reverse_sequence},
 };

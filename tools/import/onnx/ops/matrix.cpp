@@ -117,6 +117,9 @@ Status qlinear_matmul(Context& c) {
   BOWLINE_TRY(require_exact(t[0]));
   const Term zero_a = beside(c, t[2], true);
   BOWLINE_ASSIGN(const Term sum, product(c, centred(c, t[0], &zero_a), centred(c, t[3], &t[5])));
+  for (const size_t i : {1, 4, 6}) {
+    t[i] = c.m.cast(t[i], DType::f32);
+  }
   const Term scale = c.m.div(c.m.mul(beside(c, t[1], true), t[4]), t[6]);
   const Term y = c.m.unary("Round", c.m.mul(sum, scale));
   c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));

@@ -140,6 +140,75 @@ Status layer_normalization(Context& c) {
   return {};
 }
 
+// Channels of each element of the batch in groups. Scale and bias have an element for each channel, below operator set 21 one for each
+// group.
+Status group_normalization(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  Term factor[2];
+  BOWLINE_ASSIGN(const int64_t groups, c.integer("num_groups", 0));
+  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
+  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
+  const bool fits = x.rank() >= 2 && groups >= 1 && x.dims[1] % groups == 0;
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into {} groups of channels.",
+                       shape_text(x.dims), groups);
+  const int64_t channels = x.dims[1];
+  for (size_t i = 0; i < 2; ++i) {
+    BOWLINE_ASSIGN(factor[i], c.in(i + 1));
+    const bool by_group = c.opset < 21;
+    BOWLINE_REQUIRE_CODE(factor[i].dims == Dims{by_group ? groups : channels}, Code::bad_file,
+                         "Input {} has the shape {}, x {} in {} groups.", i + 1,
+                         shape_text(factor[i].dims), shape_text(x.dims), groups);
+    if (by_group) {
+      const Term column = c.m.reshape(factor[i], {groups, 1});
+      factor[i] = c.m.reshape(c.m.expand(column, {groups, channels / groups}), {channels});
+    }
+  }
+  c.out(0, c.m.op("GroupNorm", {x, factor[0], factor[1]}, {{"groups", groups}, {"eps", eps}},
+                  x.dtype, x.dims));
+  return {};
+}
+
+// All axes from `axis` on as one row. The SimplifiedLayerNormalization of ONNX Runtime is the same and has 1 / rms as output 1.
+Status rms_normalization(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term scale, c.in(1));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
+  BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
+  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
+  const Dims row(x.dims.begin() + axis, x.dims.end());
+  const int64_t n = Term{x.dtype, row, nullptr}.elements();
+  const int64_t rows = n == 0 ? 0 : x.elements() / n;
+  const Term gain = c.m.reshape(c.m.expand(scale, row), {n});
+  const Term flat = c.m.reshape(x, {rows, n});
+  c.out(0,
+        c.m.reshape(c.m.op("RmsNorm", {flat, gain}, {{"eps", eps}}, x.dtype, flat.dims), x.dims));
+  if (c.wants(1)) {
+    const std::vector<int64_t> every = all_axes(x.rank());
+    const Term mean =
+        c.m.reduce("ReduceMean", c.m.unary("Square", x), {every.begin() + axis, every.end()}, true);
+    c.out(1, c.m.unary("Rsqrt", c.m.add(mean, eps)));
+  }
+  return {};
+}
+
+// x / (sum |x|^p)^(1/p) along an axis; rows of zeros stay.
+Status lp_normalization(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
+  BOWLINE_REQUIRE_CODE(p == 1 || p == 2, Code::bad_file, "P is {}, not 1 or 2.", p);
+  const Term powers = c.m.unary(p == 1 ? "Abs" : "Square", x);
+  const Term sum = c.m.reduce("ReduceSum", powers, {axis}, true);
+  const Term none = c.m.compare("Equal", sum, c.m.scalar(x.dtype, 0));
+  const Term divisor = c.m.where(none, c.m.scalar(x.dtype, 1), sum);
+  c.out(0, c.m.div(x, p == 1 ? divisor : c.m.unary("Sqrt", divisor)));
+  return {};
+}
+
 // (x - mean) / (deviation + 1e-9)
 Status mean_variance_normalization(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
@@ -214,6 +283,11 @@ constexpr Lowering kNormalizationLowerings[] = {
     {"BatchNormalization", batch_normalization},
     {"InstanceNormalization", instance_normalization},
     {"LayerNormalization", layer_normalization},
+    {"GroupNormalization", group_normalization},
+    {"RMSNormalization", rms_normalization},
+    {"SimplifiedLayerNormalization", rms_normalization},
+    {"SimplifiedLayerNormalization", rms_normalization, kMicrosoft},
+    {"LpNormalization", lp_normalization},
     {"MeanVarianceNormalization", mean_variance_normalization},
     {"LRN", lrn},
     {"Dropout", dropout},

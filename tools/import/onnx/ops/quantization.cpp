@@ -4,12 +4,31 @@
 namespace bowline::onnx {
 namespace {
 
-// A scale or zero point of one element as it is, else along the axis.
-Result<Term> along(Context& c, const Term& v, const Term& x, int64_t given) {
-  if (v.elements() == 1) {
+// A scale or zero point of one element as it is, else along the axis, or one for each block of it.
+Result<Term> along(Context& c, const Term& v, const Term& x) {
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 1));
+  BOWLINE_ASSIGN(const int64_t block, c.integer("block_size", 0));
+  if (v.elements() == 1 && block == 0) {
     return c.m.reshape(v, {});
   }
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  if (block != 0) {
+    const auto a = static_cast<size_t>(axis);
+    const int64_t n = x.dims[a];
+    Dims blocks = x.dims, once = x.dims, twice = x.dims;
+    const bool legal = block >= 1 && block <= std::max<int64_t>(n, 1) && v.rank() == x.rank();
+    blocks[a] = legal ? (n + block - 1) / block : 0;
+    BOWLINE_REQUIRE_CODE(legal && v.dims == blocks, Code::bad_file,
+                         "Scale or zero point {} does not fit blocks of {} of axis {} of {}.",
+                         shape_text(v.dims), block, axis, shape_text(x.dims));
+    once[a] = twice[a] = blocks[a];
+    once.insert(once.begin() + axis + 1, 1);
+    twice.insert(twice.begin() + axis + 1, block);
+    Dims whole = x.dims;
+    whole[a] = blocks[a] * block;
+    const Term each = c.m.reshape(c.m.expand(c.m.reshape(v, once), twice), whole);
+    return c.m.slice(each, axis, 0, n);
+  }
   BOWLINE_REQUIRE_CODE(v.dims == Dims{x.dims[static_cast<size_t>(axis)]}, Code::bad_file,
                        "Scale or zero point {} does not fit axis {} of {}.", shape_text(v.dims),
                        axis, shape_text(x.dims));
@@ -18,42 +37,27 @@ Result<Term> along(Context& c, const Term& v, const Term& x, int64_t given) {
   return c.m.reshape(v, dims);
 }
 
-// The dtype that an attribute names, or `otherwise`.
-Result<DType> named_dtype(Context& c, const char* name, DType otherwise) {
+// The dtype that an attribute names by its number; without one, or with 0, `otherwise`.
+Result<DType> dtype_named(Context& c, std::string_view name, DType otherwise) {
   BOWLINE_ASSIGN(const int64_t number, c.integer(name, 0));
-  if (number == 0) {
-    return otherwise;
-  }
-  BOWLINE_REQUIRE_CODE(number > 0 && number < 100, Code::bad_file, "{} is {}.", name, number);
-  return dtype_of(static_cast<int32_t>(number));
-}
-
-Status refuse_blocks(Context& c) {
-  BOWLINE_ASSIGN(const int64_t size, c.integer("block_size", 0));
-  BOWLINE_REQUIRE_CODE(size == 0, Code::unsupported,
-                       "Blocks of {} values with a scale each are not read.", size);
-  return {};
+  BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file, "{} is {}.", name, number);
+  return number == 0 ? Result<DType>(otherwise) : dtype_of(static_cast<int32_t>(number));
 }
 
 // saturate(round(x / scale) + zero point)
 Status quantize(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term scale_input, c.in(1));
-  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
-  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x, axis));
-  BOWLINE_TRY(refuse_blocks(c));
-  c.ignore("saturate");  // of floats of 8 bits, which are refused as a dtype
-  BOWLINE_ASSIGN(const DType precision, named_dtype(c, "precision", scale.dtype));
-  BOWLINE_REQUIRE_CODE(precision == scale.dtype, Code::unsupported,
-                       "It divides in {}, its scale has {}.", bowline::name_of(precision),
-                       bowline::name_of(scale.dtype));
-  BOWLINE_ASSIGN(DType dtype, named_dtype(c, "output_dtype", DType::u8));
-  Term y = c.m.unary("Round", c.m.div(x, scale));
+  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x));
+  c.ignore("saturate");  // of floats of 8 bits
+  BOWLINE_ASSIGN(const DType exact, dtype_named(c, "precision", scale.dtype));
+  Term y = c.m.unary("Round", c.m.div(c.m.cast(x, exact), c.m.cast(scale, exact)));
+  BOWLINE_ASSIGN(DType dtype, dtype_named(c, "output_dtype", DType::u8));
   if (c.has(2)) {
     BOWLINE_ASSIGN(const Term zero_input, c.in(2));
-    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x, axis));
+    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x));
     dtype = zero.dtype;
-    y = c.m.add(y, c.m.cast(zero, x.dtype));
+    y = c.m.add(y, c.m.cast(zero, exact));
   }
   c.out(0, c.m.cast(y, dtype));
   return {};
@@ -62,20 +66,15 @@ Status quantize(Context& c) {
 Status dequantize(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term scale_input, c.in(1));
-  BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 1));
-  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x, axis));
-  BOWLINE_TRY(refuse_blocks(c));
-  BOWLINE_ASSIGN(const DType dtype, named_dtype(c, "output_dtype", scale.dtype));
-  BOWLINE_REQUIRE_CODE(dtype == scale.dtype, Code::unsupported,
-                       "It multiplies in {}, its scale has {}.", bowline::name_of(dtype),
-                       bowline::name_of(scale.dtype));
-  Term y = c.m.cast(x, scale.dtype);
+  BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x));
+  BOWLINE_ASSIGN(const DType dtype, dtype_named(c, "output_dtype", scale.dtype));
+  Term y = c.m.cast(x, dtype);
   if (c.has(2)) {
     BOWLINE_ASSIGN(const Term zero_input, c.in(2));
-    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x, axis));
-    y = c.m.sub(y, c.m.cast(zero, scale.dtype));
+    BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x));
+    y = c.m.sub(y, c.m.cast(zero, dtype));
   }
-  c.out(0, c.m.mul(y, scale));
+  c.out(0, c.m.mul(y, c.m.cast(scale, dtype)));
   return {};
 }
 
@@ -97,7 +96,9 @@ Status dynamic_quantize(Context& c) {
 
 constexpr Lowering kQuantizationLowerings[] = {
     {"QuantizeLinear", quantize},
+    {"QuantizeLinear", quantize, kMicrosoft},
     {"DequantizeLinear", dequantize},
+    {"DequantizeLinear", dequantize, kMicrosoft},
     {"DynamicQuantizeLinear", dynamic_quantize},
 };
 

@@ -1,5 +1,6 @@
 // Reductions, and what orders or sums the elements of an axis.
 #include <algorithm>
+#include <cmath>
 
 #include "onnx/lowering.h"
 
@@ -37,12 +38,46 @@ Status reduction(Context& c) {
   return {};
 }
 
+// What the largest or the smallest of no elements is.
+Term extreme_of_none(Context& c, DType dtype, bool largest) {
+  if (is_float(dtype)) {
+    return c.m.scalar(dtype, largest ? -INFINITY : INFINITY);
+  }
+  const bool plain = dtype == DType::u8 || dtype == DType::boolean;
+  const int64_t half = INT64_MAX >> (64 - 8 * size_of(dtype));
+  const int64_t least = plain ? 0 : -half - 1;
+  const int64_t most = dtype == DType::boolean ? 1 : dtype == DType::u8 ? 255 : half;
+  return c.m.integers(dtype, {}, {largest ? least : most});
+}
+
+// Truth values are those of whole numbers.
+Term extreme_over(Context& c, const Term& x, bool largest, const std::vector<int64_t>& axes,
+                  bool keep) {
+  const char* const op = largest ? kReduceMax : kReduceMin;
+  if (x.elements() != 0) {
+    const bool truth = x.dtype == DType::boolean;
+    return c.m.cast(c.m.reduce(op, truth ? c.m.cast(x, DType::u8) : x, axes, keep), x.dtype);
+  }
+  // The shape is that of a sum.
+  const Term shape = c.m.reduce(kReduceSum, c.m.cast(x, DType::f32), axes, keep);
+  return c.m.expand(extreme_of_none(c, x.dtype, largest), shape.dims);
+}
+
+template <bool largest>
+Status extreme(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
+  BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
+  c.out(0, extreme_over(c, x, largest, axes, keep != 0));
+  return {};
+}
+
 // log(sum e^(x - max)) + max
 Status log_sum_exp(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
   BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  const Term top = c.m.reduce("ReduceMax", x, axes, true);
+  const Term top = extreme_over(c, x, true, axes, true);
   const Term sum = c.m.reduce("ReduceSum", c.m.unary("Exp", c.m.sub(x, top)), axes, keep != 0);
   c.out(0, c.m.add(c.m.unary("Log", sum), c.m.reshape(top, sum.dims)));
   return {};
@@ -78,6 +113,30 @@ Status cum_sum(Context& c) {
   c.out(0, c.m.op("CumSum", {x},
                   {{"axis", axis}, {"exclusive", exclusive != 0}, {"reverse", reverse != 0}},
                   x.dtype, x.dims));
+  return {};
+}
+
+// Products of the elements up to each one: of all of the axis, with 1 in the place of those that are left out.
+Status cum_prod(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
+  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "It has {} axes.", given.size());
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given[0], x.rank()));
+  BOWLINE_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
+  BOWLINE_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
+  const int64_t n = x.dims[static_cast<size_t>(axis)];
+  BOWLINE_REQUIRE_CODE(n <= 2048, Code::unsupported, "Products of {} elements are too long.", n);
+  // The axis twice: element i is the product over the second one.
+  Dims once = x.dims, rows(x.rank() + 1, 1), columns(x.rank() + 1, 1);
+  once.insert(once.begin() + axis, 1);
+  rows[static_cast<size_t>(axis)] = n;
+  columns[static_cast<size_t>(axis) + 1] = n;
+  const Term i = c.m.reshape(c.m.count(DType::i32, n), rows);
+  const Term j = c.m.reshape(c.m.count(DType::i32, n), columns);
+  const char* const in_front = exclusive != 0 ? "Less" : "LessOrEqual";
+  const Term taken = reverse != 0 ? c.m.compare(in_front, i, j) : c.m.compare(in_front, j, i);
+  const Term factors = c.m.where(taken, c.m.reshape(x, once), c.m.scalar(x.dtype, 1));
+  c.out(0, c.m.reduce(kReduceProd, factors, {axis + 1}, false));
   return {};
 }
 
@@ -155,8 +214,8 @@ Status hardmax(Context& c) {
 constexpr Lowering kReductionLowerings[] = {
     {"ReduceSum", reduction<kReduceSum>},
     {"ReduceMean", reduction<kReduceMean>},
-    {"ReduceMax", reduction<kReduceMax>},
-    {"ReduceMin", reduction<kReduceMin>},
+    {"ReduceMax", extreme<true>},
+    {"ReduceMin", extreme<false>},
     {"ReduceProd", reduction<kReduceProd>},
     {"ReduceL1", reduction<kReduceSum, size>},
     {"ReduceL2", reduction<kReduceSum, square, root>},
@@ -166,6 +225,7 @@ constexpr Lowering kReductionLowerings[] = {
     {"ArgMax", arg<kArgMax>},
     {"ArgMin", arg<kArgMin>},
     {"CumSum", cum_sum},
+    {"CumProd", cum_prod},
     {"TopK", top_k},
     {"Softmax", softmax},
     {"LogSoftmax", log_softmax},

@@ -245,6 +245,26 @@ Term wrapped_around(Context& c, const Term& x, size_t axis, int64_t begin, int64
   return c.m.gather(x, c.m.integers(DType::i32, {count}, indices), static_cast<int64_t>(axis));
 }
 
+// With a value that is not known when the model is read: along each axis between two pieces of it.
+Term padded_with(Context& c, Term x, const Term& value, const std::vector<int64_t>& begin,
+                 const std::vector<int64_t>& end) {
+  for (size_t a = 0; a < begin.size(); ++a) {
+    Terms parts;
+    const auto piece = [&](int64_t length) {
+      Dims dims = x.dims;
+      dims[a] = length;
+      if (length > 0) {
+        parts.push_back(c.m.expand(value, dims));
+      }
+    };
+    piece(begin[a]);
+    parts.push_back(x);
+    piece(end[a]);
+    x = c.m.concat(parts, static_cast<int64_t>(a));
+  }
+  return x;
+}
+
 // Negative pads cut off.
 Status pad(Context& c) {
   BOWLINE_ASSIGN(Term x, c.in(0));
@@ -252,13 +272,18 @@ Status pad(Context& c) {
   BOWLINE_ASSIGN(const std::string mode, c.text("mode", "constant"));
   BOWLINE_TRY(require_small("Pads", pads));
   double value = 0;
+  Term unknown;  // value
   if (c.opset < 11) {
     BOWLINE_ASSIGN(value, c.real("value", 0));
   } else if (c.has(2)) {
-    BOWLINE_ASSIGN(const Numbers number, c.numbers(2));
-    BOWLINE_REQUIRE_CODE(number.elements() == 1, Code::bad_file,
-                         "The value of the pads has {} elements.", number.elements());
-    value = number.reals()[0];
+    BOWLINE_ASSIGN(unknown, c.in(2));
+    BOWLINE_REQUIRE_CODE(unknown.elements() == 1 && unknown.dtype == x.dtype, Code::bad_file,
+                         "The value of the pads has {} elements of {}.", unknown.elements(),
+                         bowline::name_of(unknown.dtype));
+    if (unknown.numbers() != nullptr) {
+      value = unknown.numbers()->reals()[0];
+      unknown.source = nullptr;
+    }
   }
   const bool wraps = mode == "wrap";
   BOWLINE_REQUIRE_CODE(mode == "constant" || mode == "reflect" || mode == "edge" || wraps,
@@ -285,6 +310,10 @@ Status pad(Context& c) {
       x = wrapped_around(c, x, a, begin[a], end[a]);
     }
   }
+  if (unknown.source != nullptr && mode == "constant") {
+    c.out(0, padded_with(c, x, c.m.reshape(unknown, {}), begin, end));
+    return {};
+  }
   c.out(0, dims == x.dims ? x
                           : c.m.op("Pad", {x},
                                    {{"begin", graph_dims(begin)},
@@ -292,6 +321,38 @@ Status pad(Context& c) {
                                     {"mode", mode},
                                     {"value", value}},
                                    x.dtype, dims));
+  return {};
+}
+
+// The middle of each axis, or zeros around it; of an odd rest the larger half lies behind.
+Status center_crop_pad(Context& c) {
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> sizes, c.integers(1));
+  BOWLINE_ASSIGN(std::vector<int64_t> axes, c.list("axes"));
+  if (axes.empty()) {
+    axes = all_axes(x.rank());
+  }
+  BOWLINE_TRY(require_small("Shape", sizes));
+  BOWLINE_REQUIRE_CODE(sizes.size() == axes.size(), Code::bad_file, "{} sizes do not fit {} axes.",
+                       sizes.size(), axes.size());
+  Dims dims = x.dims;
+  std::vector<int64_t> begin(x.rank(), 0), end(x.rank(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    BOWLINE_ASSIGN(const int64_t axis, axis_of(axes[i], dims.size()));
+    const auto a = static_cast<size_t>(axis);
+    BOWLINE_REQUIRE_CODE(sizes[i] >= 0, Code::bad_file, "Size {} is {}.", i, sizes[i]);
+    if (sizes[i] < dims[a]) {
+      x = c.m.slice(x, axis, (dims[a] - sizes[i]) / 2, sizes[i]);
+    } else {
+      begin[a] = (sizes[i] - dims[a]) / 2;
+      end[a] = sizes[i] - dims[a] - begin[a];
+    }
+    dims[a] = sizes[i];
+  }
+  c.out(0, dims == x.dims
+               ? x
+               : c.m.op("Pad", {x}, {{"begin", graph_dims(begin)}, {"end", graph_dims(end)}},
+                        x.dtype, dims));
   return {};
 }
 
@@ -514,6 +575,7 @@ constexpr Lowering kShapeLowerings[] = {
     {"Split", split},
     {"Slice", slice},
     {"Pad", pad},
+    {"CenterCropPad", center_crop_pad},
     {"Expand", expand},
     {"Tile", tile},
     {"DepthToSpace", depth_to_space},

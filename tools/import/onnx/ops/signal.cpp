@@ -51,6 +51,41 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
   return c.m.constant(Numbers::of(dtype, {length * parts, bins * 2}, values));
 }
 
+// Half of the bins of a real signal, each beside its imaginary part, times this is the signal: [bins * 2, length]. Bins that have a
+// mirror image count twice.
+Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
+  BOWLINE_REQUIRE_CODE(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed,
+                       Code::unsupported, "A transform of {} numbers is too long.", length);
+  std::vector<double> values;
+  for (int64_t k = 0; k < bins; ++k) {
+    const bool twice = k > 0 && 2 * k < length;
+    const double scale = (twice ? 2.0 : 1.0) / static_cast<double>(length);
+    for (const bool imaginary : {false, true}) {
+      for (int64_t i = 0; i < length; ++i) {
+        const double turn = static_cast<double>(i * k % length) / static_cast<double>(length);
+        const double angle = 2 * std::numbers::pi * turn;
+        values.push_back(scale * (imaginary ? -std::sin(angle) : std::cos(angle)));
+      }
+    }
+  }
+  return c.m.constant(Numbers::of(dtype, {bins * 2, length}, values));
+}
+
+// The first elements of an axis, or zeros behind them.
+Term with_length(Context& c, const Term& x, int64_t axis, int64_t length) {
+  Dims dims = x.dims;
+  const int64_t have = dims[static_cast<size_t>(axis)];
+  if (length <= have) {
+    return c.m.slice(x, axis, 0, length);
+  }
+  dims[static_cast<size_t>(axis)] = length;
+  const std::vector<int64_t> begin(dims.size(), 0);
+  std::vector<int64_t> end(dims.size(), 0);
+  end[static_cast<size_t>(axis)] = length - have;
+  return c.m.op("Pad", {x}, {{"begin", graph_dims(begin)}, {"end", graph_dims(end)}}, x.dtype,
+                dims);
+}
+
 Status dft(Context& c) {
   BOWLINE_ASSIGN(Term x, c.in(0));
   // An input from operator set 20 on, whose default is another one.
@@ -70,16 +105,31 @@ Status dft(Context& c) {
   BOWLINE_REQUIRE_CODE(axis <= before_last && (parts == 1 || parts == 2), Code::bad_file,
                        "{} has no real or complex numbers along axis {}.", shape_text(x.dims),
                        axis);
+  const bool to_real = onesided != 0 && inverse != 0;
+  BOWLINE_REQUIRE_CODE(!to_real || parts == 2, Code::bad_file, "{} has no complex numbers.",
+                       shape_text(x.dims));
   int64_t length = x.dims[static_cast<size_t>(axis)];
+  length = to_real ? 2 * (length - 1) : length;
   if (c.has(1)) {
     BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(1));
-    BOWLINE_REQUIRE_CODE(lengths.size() == 1 && lengths[0] == length, Code::unsupported,
-                         "It transforms {} of {} numbers.", shape_text(lengths), length);
+    BOWLINE_REQUIRE_CODE(lengths.size() == 1 && lengths[0] >= 1 && lengths[0] <= 65536,
+                         Code::unsupported, "It transforms {} numbers.", shape_text(lengths));
+    length = lengths[0];
   }
   const int64_t bins = onesided != 0 ? length / 2 + 1 : length;
+  x = with_length(c, x, axis, to_real ? bins : length);
   std::vector<int64_t> order = all_axes(x.rank());
   std::swap(order[static_cast<size_t>(axis)], order[static_cast<size_t>(before_last)]);
   x = c.m.transpose(x, order);
+  if (to_real) {
+    BOWLINE_ASSIGN(const Term matrix, real_basis(c, x.dtype, length, bins));
+    const Term rows = c.m.reshape(x, {bins == 0 ? 0 : x.elements() / (bins * 2), bins * 2});
+    Dims dims = x.dims;
+    dims[dims.size() - 2] = length;
+    dims.back() = 1;
+    c.out(0, c.m.transpose(c.m.reshape(c.m.matmul(rows, matrix), dims), order));
+    return {};
+  }
   BOWLINE_ASSIGN(const Term matrix, basis(c, x.dtype, length, parts, bins, inverse != 0));
   const Term rows = c.m.reshape(x, {x.elements() / (length * parts), length * parts});
   Dims dims = x.dims;

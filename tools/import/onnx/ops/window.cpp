@@ -135,6 +135,39 @@ Status conv(Context& c) {
   return {};
 }
 
+// Channel by channel over what was seen before and the input; the last elements of both are what the next run has seen.
+Status causal_conv(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term weight, c.in(1));
+  BOWLINE_ASSIGN(const std::string activation, c.text("activation", "none"));
+  const bool silu = activation == "silu" || activation == "swish";
+  BOWLINE_REQUIRE_CODE(silu || activation == "none", Code::unsupported,
+                       "Activation \"{}\" is not known.", escaped(activation));
+  const bool fits = x.rank() == 3 && weight.rank() == 3 && weight.dims[0] == x.dims[1] &&
+                    weight.dims[1] == 1 && weight.dims[2] >= 1;
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Weight {} does not fit {}.", shape_text(weight.dims),
+                       shape_text(x.dims));
+  const Dims seen = {x.dims[0], x.dims[1], weight.dims[2] - 1};
+  Term past;
+  if (c.has(3)) {
+    BOWLINE_ASSIGN(past, c.in(3));
+    BOWLINE_REQUIRE_CODE(past.dims == seen, Code::bad_file, "The state {} is not {}.",
+                         shape_text(past.dims), shape_text(seen));
+  } else if (seen[2] > 0) {
+    past = c.m.filled(x.dtype, seen, 0);
+  }
+  const Term all = seen[2] > 0 ? c.m.concat({past, x}, 2) : x;
+  Terms in = {all, weight};
+  if (c.has(2)) {
+    BOWLINE_ASSIGN(Term bias, c.in(2));
+    in.push_back(std::move(bias));
+  }
+  const Term y = c.m.op("Conv", in, {{"groups", x.dims[1]}}, x.dtype, x.dims);
+  c.out(0, silu ? c.m.unary("Silu", y) : y);
+  c.out(1, c.m.slice(all, 2, x.dims[2], seen[2]));
+  return {};
+}
+
 // Pads from output_shape or auto_pad: what the size without pads is more than the one that is wanted.
 Status conv_transpose(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
@@ -216,6 +249,91 @@ Status average_pool(Context& c) {
   return {};
 }
 
+// (sum of |x|^p in the window)^(1/p): the sum is a convolution with ones, channel by channel.
+Status lp_pool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
+  BOWLINE_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
+  BOWLINE_REQUIRE_CODE(p >= 1 && p <= 64, Code::bad_file, "P is {}.", p);
+  BOWLINE_ASSIGN(Window w, window_of(c, x, {}));
+  BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
+  Dims dims = {x.dims[0], x.dims[1]};
+  Dims ones = {x.dims[1], 1};
+  for (size_t a = 0; a < w.axes(); ++a) {
+    // The last window may reach behind the pads.
+    const int64_t end = (spatial[a] - 1) * w.strides[a] + w.reach(a) - x.dims[a + 2] - w.begin[a];
+    w.end[a] = std::max(w.end[a], end);
+    dims.push_back(spatial[a]);
+    ones.push_back(w.kernel[a]);
+  }
+  const auto exponent = static_cast<double>(p);
+  const Term size = c.m.unary("Abs", x);
+  const Term powers = p == 1   ? size
+                      : p == 2 ? c.m.unary("Square", x)
+                               : c.m.binary("Pow", size, c.m.scalar(x.dtype, exponent));
+  std::vector<Attribute> attributes = attributes_of(w);
+  attributes.emplace_back("groups", x.dims[1]);
+  const Term sum =
+      c.m.op("Conv", {powers, c.m.filled(x.dtype, ones, 1)}, attributes, x.dtype, dims);
+  c.out(0, p == 1   ? sum
+           : p == 2 ? c.m.unary("Sqrt", sum)
+                    : c.m.binary("Pow", sum, c.m.scalar(x.dtype, 1 / exponent)));
+  return {};
+}
+
+// Blocks in columns [batch, channels * block, count] back at their places, added where they overlap: the transpose of a convolution whose
+// filters have a single 1.
+Status col_to_image(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> image, c.integers(1));
+  BOWLINE_ASSIGN(const std::vector<int64_t> block, c.integers(2));
+  const size_t axes = image.size();
+  BOWLINE_TRY(require_small("Image_shape", image));
+  BOWLINE_TRY(require_small("Block_shape", block));
+  int64_t cells = 1;
+  for (const int64_t b : block) {
+    BOWLINE_REQUIRE_CODE(b >= 1 && cells * b <= 4096, Code::unsupported, "Blocks {} are too large.",
+                         shape_text(block));
+    cells *= b;
+  }
+  const bool fits = x.rank() == 3 && axes >= 1 && block.size() == axes && x.dims[1] % cells == 0;
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Blocks {} of images {} do not fit {}.",
+                       shape_text(block), shape_text(image), shape_text(x.dims));
+  Window w;
+  w.kernel = block;
+  BOWLINE_ASSIGN(w.strides, sizes(c, "strides", axes, 1, 1));
+  BOWLINE_ASSIGN(w.dilations, sizes(c, "dilations", axes, 1, 1));
+  BOWLINE_ASSIGN(const std::vector<int64_t> pads, sizes(c, "pads", 2 * axes, 0, 0));
+  w.begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes));
+  w.end.assign(pads.begin() + static_cast<std::ptrdiff_t>(axes), pads.end());
+  const int64_t channels = x.dims[1] / cells;
+  Dims in = {x.dims[0], x.dims[1]}, dims = {x.dims[0], channels};
+  Dims filter = {x.dims[1], 1};
+  std::vector<int64_t> more;
+  for (size_t a = 0; a < axes; ++a) {
+    const int64_t room = image[a] + w.begin[a] + w.end[a] - w.reach(a);
+    BOWLINE_REQUIRE_CODE(room >= 0, Code::bad_file, "Blocks {} are larger than images {}.",
+                         shape_text(block), shape_text(image));
+    in.push_back(room / w.strides[a] + 1);
+    more.push_back(room % w.strides[a]);
+    filter.push_back(block[a]);
+    dims.push_back(image[a]);
+  }
+  BOWLINE_REQUIRE_CODE(x.dims[1] * cells <= kMostComputed, Code::unsupported,
+                       "{} in blocks of {} has too many channels.", shape_text(x.dims),
+                       shape_text(block));
+  std::vector<double> ones(static_cast<size_t>(x.dims[1] * cells), 0);
+  for (int64_t i = 0; i < x.dims[1]; ++i) {
+    ones[static_cast<size_t>(i * cells + i % cells)] = 1;
+  }
+  std::vector<Attribute> attributes = attributes_of(w);
+  attributes.emplace_back("output_padding", graph_dims(more));
+  attributes.emplace_back("groups", channels);
+  const Term filters = c.m.constant(Numbers::of(x.dtype, filter, ones));
+  c.out(0, c.m.op("ConvTranspose", {c.m.reshape(x, in), filters}, attributes, x.dtype, dims));
+  return {};
+}
+
 std::vector<int64_t> spatial_axes(const Term& x) {
   std::vector<int64_t> axes = all_axes(x.rank());
   axes.erase(axes.begin(), axes.begin() + 2);
@@ -230,6 +348,17 @@ Status global_average_pool(Context& c) {
   dims[0] = x.dims[0];
   dims[1] = x.dims[1];
   c.out(0, c.m.op("GlobalAveragePool", {x}, {}, x.dtype, dims));
+  return {};
+}
+
+Status global_lp_pool(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3 && (p == 1 || p == 2), Code::unsupported,
+                       "P is {}, not 1 or 2, or {} has no spatial axes.", p, shape_text(x.dims));
+  const Term powers = c.m.unary(p == 1 ? "Abs" : "Square", x);
+  const Term sum = c.m.reduce("ReduceSum", powers, spatial_axes(x), true);
+  c.out(0, p == 1 ? sum : c.m.unary("Sqrt", sum));
   return {};
 }
 
@@ -348,9 +477,13 @@ Status qlinear_conv(Context& c) {
 
 constexpr Lowering kWindowLowerings[] = {
     {"Conv", conv},
+    {"CausalConvWithState", causal_conv},
     {"ConvTranspose", conv_transpose},
     {"MaxPool", max_pool},
     {"AveragePool", average_pool},
+    {"LpPool", lp_pool},
+    {"GlobalLpPool", global_lp_pool},
+    {"Col2Im", col_to_image},
     {"GlobalAveragePool", global_average_pool},
     {"GlobalMaxPool", global_max_pool},
     {"MaxUnpool", max_unpool},

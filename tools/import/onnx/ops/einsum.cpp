@@ -1,0 +1,265 @@
+// Einsum: operand by operand a product of matrices, or a product element by element where nothing is summed.
+//
+// Each letter of the equation is an axis. The axes behind "..." are letters of their own (digits from the last one on), which broadcast.
+//
+// Source  ONNX operators, Einsum; numpy.einsum.
+#include <algorithm>
+
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+// A value with a letter for each axis.
+struct Lettered {
+  Term value;
+  std::string letters;
+};
+
+bool contains(const std::string& letters, char letter) {
+  return letters.find(letter) != std::string::npos;
+}
+
+// "ij, jk->ik" without spaces and with digits for "...": as many as `rest` axes.
+Result<std::string> letters_of(std::string_view text, size_t rest) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char letter = text[i];
+    if (text.substr(i).starts_with("...")) {
+      for (size_t k = rest; k-- > 0;) {
+        out.push_back(static_cast<char>('0' + k));
+      }
+      i += 2;
+      continue;
+    }
+    const bool known = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+    BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Its equation has \"{}\".",
+                         escaped(std::string(1, letter)));
+    out.push_back(letter);
+  }
+  return out;
+}
+
+Term sum_of(Context& c, const Term& x, const std::vector<int64_t>& axes) {
+  return c.m.reduce("ReduceSum", x, axes, false);
+}
+
+// An axis that a letter names twice is the diagonal of both.
+Status take_diagonals(Context& c, Lettered& x) {
+  for (size_t second = 1; second < x.letters.size(); ++second) {
+    const size_t first = x.letters.find(x.letters[second]);
+    if (first == second) {
+      continue;
+    }
+    const int64_t n = x.value.dims[first];
+    BOWLINE_REQUIRE_CODE(x.value.dims[second] == n, Code::bad_file,
+                         "\"{}\" names axes of {} and of {}.", x.letters[second], n,
+                         x.value.dims[second]);
+    BOWLINE_REQUIRE_CODE(n <= 46340, Code::unsupported, "The diagonal of {} rows is too long.", n);
+    // Both to the end, as one axis of n * n elements, of which each n + 1st is taken.
+    std::vector<int64_t> order;
+    for (size_t a = 0; a < x.letters.size(); ++a) {
+      if (a != first && a != second) {
+        order.push_back(static_cast<int64_t>(a));
+      }
+    }
+    order.push_back(static_cast<int64_t>(first));
+    order.push_back(static_cast<int64_t>(second));
+    Term moved = c.m.transpose(x.value, order);
+    Dims dims(moved.dims.begin(), moved.dims.end() - 2);
+    const auto axis = static_cast<int64_t>(dims.size());
+    dims.push_back(n * n);
+    const Term places = c.m.mul(c.m.count(DType::i32, n), static_cast<double>(n + 1));
+    x.value = c.m.gather(c.m.reshape(moved, dims), places, axis);
+    const char letter = x.letters[second];
+    x.letters.erase(second, 1);
+    x.letters.erase(first, 1);
+    x.letters.push_back(letter);
+    second = 0;
+  }
+  return {};
+}
+
+// Sums over the letters that nothing else has.
+void drop(Context& c, Lettered& x, const std::string& kept) {
+  std::vector<int64_t> axes;
+  std::string left;
+  for (size_t a = 0; a < x.letters.size(); ++a) {
+    if (contains(kept, x.letters[a])) {
+      left.push_back(x.letters[a]);
+    } else {
+      axes.push_back(static_cast<int64_t>(a));
+    }
+  }
+  x.value = sum_of(c, x.value, axes);
+  x.letters = left;
+}
+
+// With the axes in this order, of which it may lack some: those have 1 element.
+Term ordered(Context& c, const Lettered& x, const std::string& order) {
+  std::vector<int64_t> permutation;
+  Dims dims;
+  for (const char letter : order) {
+    const size_t a = x.letters.find(letter);
+    if (a != std::string::npos) {
+      permutation.push_back(static_cast<int64_t>(a));
+    }
+    dims.push_back(a == std::string::npos ? 1 : x.value.dims[a]);
+  }
+  return c.m.reshape(c.m.transpose(x.value, permutation), dims);
+}
+
+int64_t product_of(const Dims& dims, size_t from, size_t to) {
+  int64_t n = 1;
+  for (size_t a = from; a < to; ++a) {
+    n *= dims[a];
+  }
+  return n;
+}
+
+// The product of two values, summed over the letters that are not kept.
+Result<Lettered> multiply(Context& c, Lettered a, Lettered b, const std::string& kept) {
+  drop(c, a, kept + b.letters);
+  drop(c, b, kept + a.letters);
+  std::string both, left, right, summed;
+  for (const char letter : a.letters) {
+    (!contains(b.letters, letter) ? left
+     : contains(kept, letter)     ? both
+                                  : summed)
+        .push_back(letter);
+  }
+  for (const char letter : b.letters) {
+    if (!contains(a.letters, letter)) {
+      right.push_back(letter);
+    }
+  }
+  for (const char letter : summed) {  // one of 1 element meets all of the other one
+    const int64_t n = a.value.dims[a.letters.find(letter)];
+    const int64_t m = b.value.dims[b.letters.find(letter)];
+    BOWLINE_REQUIRE_CODE(n == m || n == 1 || m == 1, Code::bad_file,
+                         "\"{}\" names axes of {} and of {}.", letter, n, m);
+    for (Lettered* const x : {&a, &b}) {
+      Dims dims(x->letters.size(), 1);
+      dims[x->letters.find(letter)] = std::max(n, m);
+      x->value = c.m.expand(x->value, dims);
+    }
+  }
+  if (summed.empty() || !is_float(a.value.dtype)) {
+    Lettered y{c.m.mul(ordered(c, a, both + left + right + summed),
+                       ordered(c, b, both + left + right + summed)),
+               both + left + right + summed};
+    drop(c, y, both + left + right);
+    return y;
+  }
+  // [both.., left, summed] [both.., summed, right]
+  Term x = ordered(c, a, both + left + summed);
+  Term y = ordered(c, b, both + summed + right);
+  const size_t n = both.size();
+  Dims x_dims(x.dims.begin(), x.dims.begin() + static_cast<std::ptrdiff_t>(n));
+  Dims y_dims(y.dims.begin(), y.dims.begin() + static_cast<std::ptrdiff_t>(n));
+  x_dims.push_back(product_of(x.dims, n, n + left.size()));
+  x_dims.push_back(product_of(x.dims, n + left.size(), x.rank()));
+  y_dims.push_back(product_of(y.dims, n, n + summed.size()));
+  y_dims.push_back(product_of(y.dims, n + summed.size(), y.rank()));
+  const Term z = c.m.matmul(c.m.reshape(x, x_dims), c.m.reshape(y, y_dims));
+  Dims dims(z.dims.begin(), z.dims.begin() + static_cast<std::ptrdiff_t>(n));
+  dims.insert(dims.end(), x.dims.begin() + static_cast<std::ptrdiff_t>(n),
+              x.dims.begin() + static_cast<std::ptrdiff_t>(n + left.size()));
+  dims.insert(dims.end(), y.dims.begin() + static_cast<std::ptrdiff_t>(n + summed.size()),
+              y.dims.end());
+  Lettered out{c.m.reshape(z, dims), both + left + right};
+  return out;
+}
+
+std::vector<std::string_view> parts_of(std::string_view text) {
+  std::vector<std::string_view> out;
+  for (size_t at = 0;;) {
+    const size_t comma = text.find(',', at);
+    out.push_back(text.substr(at, comma - at));
+    if (comma == std::string_view::npos) {
+      return out;
+    }
+    at = comma + 1;
+  }
+}
+
+// Without an arrow: the letters that stand once, in the order of the alphabet, behind those of "...".
+std::string implied(const std::vector<Lettered>& operands) {
+  std::string all, rest, out;
+  for (const Lettered& x : operands) {
+    all += x.letters;
+  }
+  std::ranges::sort(all);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool digit = all[i] <= '9';
+    if (digit && !contains(rest, all[i])) {
+      rest.insert(rest.begin(), all[i]);
+    }
+    if (!digit && std::ranges::count(all, all[i]) == 1) {
+      out.push_back(all[i]);
+    }
+  }
+  return rest + out;
+}
+
+Status einsum(Context& c) {
+  BOWLINE_ASSIGN(std::string equation, c.text("equation", ""));
+  std::erase(equation, ' ');
+  const size_t arrow = equation.find("->");
+  const std::vector<std::string_view> parts = parts_of(std::string_view(equation).substr(0, arrow));
+  BOWLINE_REQUIRE_CODE(parts.size() == c.inputs() && c.inputs() > 0, Code::bad_file,
+                       "Equation \"{}\" has {} terms, and there are {} inputs.", escaped(equation),
+                       parts.size(), c.inputs());
+  std::vector<Lettered> operands;
+  size_t most = 0;  // axes behind "..."
+  for (size_t i = 0; i < parts.size(); ++i) {
+    BOWLINE_ASSIGN(Term x, c.in(i));
+    const bool open = parts[i].find("...") != std::string_view::npos;
+    const size_t named = parts[i].size() - (open ? 3 : 0);
+    BOWLINE_REQUIRE_CODE(open ? named <= x.rank() : named == x.rank(), Code::bad_file,
+                         "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
+                         shape_text(x.dims));
+    const size_t rest = open ? x.rank() - named : 0;
+    most = std::max(most, rest);
+    Lettered operand;
+    BOWLINE_ASSIGN(operand.letters, letters_of(parts[i], rest));
+    BOWLINE_REQUIRE_CODE(operand.letters.size() == x.rank(), Code::bad_file,
+                         "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
+                         shape_text(x.dims));
+    operand.value = std::move(x);
+    BOWLINE_TRY(take_diagonals(c, operand));
+    operands.push_back(std::move(operand));
+  }
+  std::string wanted = implied(operands);
+  if (arrow != std::string::npos) {
+    BOWLINE_ASSIGN(wanted, letters_of(std::string_view(equation).substr(arrow + 2), most));
+  }
+  for (const char letter : wanted) {
+    const bool there = std::ranges::any_of(
+        operands, [&](const Lettered& x) { return contains(x.letters, letter); });
+    BOWLINE_REQUIRE_CODE(there && std::ranges::count(wanted, letter) == 1, Code::bad_file,
+                         "The result of equation \"{}\" has \"{}\" {}.", escaped(equation), letter,
+                         there ? "twice" : "which no input has");
+  }
+  Lettered y = operands[0];
+  for (size_t i = 1; i < operands.size(); ++i) {
+    std::string kept = wanted;
+    for (size_t k = i + 1; k < operands.size(); ++k) {
+      kept += operands[k].letters;
+    }
+    BOWLINE_ASSIGN(y, multiply(c, y, operands[i], kept));
+  }
+  drop(c, y, wanted);
+  c.out(0, ordered(c, y, wanted));
+  return {};
+}
+
+constexpr Lowering kEinsumLowerings[] = {
+    {"Einsum", einsum},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_einsum() { return kEinsumLowerings; }
+
+}  // namespace bowline::onnx
