@@ -491,7 +491,11 @@ Status read_bert(const File& file, TokenizerData& data) {
   o.unknown = unknown < 0 ? o.unknown : std::string(data.vocabulary.piece(unknown));
   BOWLINE_ASSIGN(data.model, WordPiece::create(data.vocabulary, o));
   data.kind = "WordPiece";
-  data.normalizers = {bert({})};
+  BertRules rules;
+  rules.lowercase = flag_of(file.values, "tokenizer.ggml.normalizer.lowercase", true);
+  rules.strip_accents =
+      flag_of(file.values, "tokenizer.ggml.normalizer.strip_accents", rules.lowercase);
+  data.normalizers = {bert(rules)};
   data.pre_tokenizers = {split(Pattern::of_class(is_white_space), Matches::removed),
                          split(Pattern::of_class(is_punctuation), Matches::isolated)};
   data.decoders = {decode_word_piece("##", true)};

@@ -62,6 +62,13 @@ class Gguf:
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing
         return head + bytes(-len(head) % 32) + self.data
 
+    def with_flags(self, flags):
+        """The bytes of a file with more keys, each true or false."""
+        entries = self.entries | {key: struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I?", 7, value)
+                                  for key, value in flags.items()}
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing
+        return head + bytes(-len(head) % 32) + self.data
+
     def take(self, form):
         value = struct.unpack_from(form, self.content, self.at)[0]
         self.at += struct.calcsize(form)

@@ -73,10 +73,10 @@ class TokenizerForms(harness.Case):
         return model
 
     def of_gguf(self, name):
-        """A model with the tokenizer of a file of GGUF."""
+        """A model with the tokenizer of a file of GGUF: a path, or a name in the data."""
         self.expect(run("export", self.imported(self.source()), "--to", "gguf", "--out", self.out, "--force"), OK)
         path = self.folder / "spliced.gguf"
-        path.write_bytes(Gguf(self.out).with_keys(Gguf(DATA / f"{name}.gguf"), "tokenizer."))
+        path.write_bytes(Gguf(self.out).with_keys(Gguf(DATA / f"{name}.gguf" if isinstance(name, str) else name), "tokenizer."))
         self.out.unlink()
         return self.imported(path)
 
@@ -143,6 +143,27 @@ class TokenizerForms(harness.Case):
                 self.assertEqual(config["tokenizer_class"], "PreTrainedTokenizerFast")
                 self.expect_parts(tokenizer, json.loads((DATA / f"{SOURCES.get(name, name)}.json").read_text()), name)
                 self.assertEqual(config.get("bos_token"), pieces.get(keys.get("tokenizer.ggml.bos_token_id")))
+                metadata = json.loads(run("inspect", self.of_gguf(name), "-o", "json").stdout)["metadata"]
+                for key, part in (("bos_token", "bos"), ("eos_token", "eos"), ("unk_token", "unknown"), ("pad_token", "padding"),
+                                  ("sep_token", "seperator"), ("cls_token", "cls"), ("mask_token", "mask")):
+                    self.assertEqual(metadata.get(key), pieces.get(keys.get(f"tokenizer.ggml.{part}_token_id")), key)
+
+    def test_word_pieces_obey_their_normalizer(self):
+        """GGUF says by two keys what tokenizer.json says of BertNormalizer."""
+        tokenizer = json.loads((DATA / "bert.json").read_text())
+        path = self.folder / "keyed.gguf"
+        for lowercase, strips in itertools.product((None, False, True), repeat=2):
+            with self.subTest(lowercase=lowercase, strips=strips):
+                given = {f"tokenizer.ggml.normalizer.{key}": value
+                         for key, value in (("lowercase", lowercase), ("strip_accents", strips)) if value is not None}
+                path.write_bytes(Gguf(DATA / "bert.gguf").with_flags(given))
+                normalizer = tokenizer["normalizer"] | {"lowercase": lowercase in (None, True), "strip_accents": strips}
+                changed = self.folder / "tokenizer.json"
+                changed.write_text(json.dumps(tokenizer | {"normalizer": normalizer}, ensure_ascii=False))
+                right = self.ids(changed)
+                self.assertEqual(self.ids(path), right)
+                self.expect(run("export", self.of_gguf(path), "--to", "hf", "--out", self.out, "--force"), OK)
+                self.assertEqual(self.ids(self.out / "tokenizer.json"), right)
 
     def expect_parts(self, ours, theirs, name):
         """As the package writes them, which reads no part that lacks a setting."""

@@ -10,6 +10,7 @@
 #include "export/splitting.h"
 #include "export/token_type.h"
 #include "gguf/file.h"
+#include "source/special_tokens.h"
 
 namespace bowline::command {
 namespace {
@@ -197,11 +198,13 @@ class Converter {
                      {"unk_token", unknown ? pieces_[*unknown] : "[UNK]"},
                      {"continuing_subword_prefix", "##"},
                      {"max_input_chars_per_word", 100}};
+    const bool lowercase = flag("normalizer.lowercase", true);
+    const bool strips = flag("normalizer.strip_accents", lowercase);
     out_["normalizer"] = {{"type", "BertNormalizer"},
                           {"clean_text", true},
                           {"handle_chinese_chars", true},
-                          {"strip_accents", nullptr},
-                          {"lowercase", true}};
+                          {"strip_accents", strips == lowercase ? json() : json(strips)},
+                          {"lowercase", lowercase}};
     out_["pre_tokenizer"] = step("BertPreTokenizer");
     out_["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
     const auto cls = id("cls");
@@ -289,13 +292,9 @@ class Converter {
   json config() const {
     json out = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                 {"clean_up_tokenization_spaces", false}};
-    constexpr std::pair<std::string_view, const char*> kNames[] = {
-        {"bos", "bos_token"},     {"eos", "eos_token"},       {"unknown", "unk_token"},
-        {"padding", "pad_token"}, {"seperator", "sep_token"}, {"cls", "cls_token"},
-        {"mask", "mask_token"}};
-    for (const auto& [key, name] : kNames) {
-      if (const auto token = id(key)) {
-        out[name] = pieces_[*token];
+    for (const import::SpecialToken& special : import::kSpecialTokens) {
+      if (const auto token = id(special.gguf_part)) {
+        out[special.name] = pieces_[*token];
       }
     }
     return out;

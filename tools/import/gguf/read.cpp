@@ -11,6 +11,7 @@
 #include "gguf/terms.h"
 #include "gguf/values.h"
 #include "gguf/write.h"
+#include "source/special_tokens.h"
 
 namespace bowline::gguf {
 namespace {
@@ -137,6 +138,7 @@ class Reading {
     tie_head();
     add_notes();
     BOWLINE_TRY(add_assets());
+    BOWLINE_TRY(add_special_tokens());
     return std::move(out_);
   }
 
@@ -253,6 +255,26 @@ class Reading {
     }
     const std::string config = out_.config.dump(2) + "\n";
     add_asset("config.json", "application/json", std::as_bytes(std::span(config)));
+    return {};
+  }
+
+  // Their texts, which chat templates write.
+  Status add_special_tokens() {
+    const Entry* const pieces = file_->find("tokenizer.ggml.tokens");
+    const std::vector<std::string_view> texts =
+        pieces == nullptr ? std::vector<std::string_view>() : pieces->value.texts();
+    for (const import::SpecialToken& token : import::kSpecialTokens) {
+      const std::string key = fmt::format("tokenizer.ggml.{}_token_id", token.gguf_part);
+      const Entry* const entry = file_->find(key);
+      if (entry == nullptr || texts.empty()) {
+        continue;
+      }
+      const std::optional<int64_t> id = entry->value.integer();
+      BOWLINE_REQUIRE_CODE(id && *id >= 0 && *id < std::ssize(texts), Code::bad_file,
+                           "Its key \"{}\" is {}, in a vocabulary of {} tokens.", key,
+                           id ? std::to_string(*id) : "no whole number", texts.size());
+      out_.metadata.emplace_back(token.name, std::string(texts[static_cast<size_t>(*id)]));
+    }
     return {};
   }
 

@@ -39,8 +39,8 @@ struct Source {
   nlohmann::json config;  // an object in the terms of config.json, whatever the format
   std::vector<SourceTensor> tensors;
   std::vector<SourceAsset> assets;
-  // Entries of the model's metadata that the format knows beside its config: "bos_token", "eos_token", "eos_token_ids", "pooling",
-  // "normalize", "max_tokens".
+  // Entries of the model's metadata that the format knows beside its config: the texts of kSpecialTokens, "eos_token_ids",
+  // "pooling", "normalize", "max_tokens", "prompt" (in front of each text that is embedded).
   Settings metadata;
   std::vector<std::string> notes;  // sentences for the report, such as what was dequantized
 };
