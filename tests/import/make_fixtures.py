@@ -106,6 +106,8 @@ def encoder_numbers(model, generator, has_head):
     tokens = torch.randint(3, VOCABULARY, (3, 12), generator=generator)
     mask = torch.arange(12)[None, :] < lengths[:, None]
     tokens[~mask] = model.config.pad_token_id
+    if "roberta" in model.config.model_type:  # padding within a text has a position of its own, and is not counted
+        tokens[0, 4] = tokens[0, 7] = model.config.pad_token_id
     base = getattr(model, model.base_model_prefix) if has_head else model
     hidden = base(tokens, attention_mask=mask.long()).last_hidden_state
     rows = mask[:, :, None]

@@ -13,6 +13,15 @@ const std::string* entry_of(const Settings& settings, std::string_view key) {
   return at == settings.end() ? nullptr : &at->second;
 }
 
+struct Plan {
+  Task task = Task::embed;
+  std::string pooling;
+  bool normalize = false;
+  bool multi_label = false;  // any number of classes each
+  bool has_head = false;     // of the source
+  bool has_project = false;  // the tensors of the projection are used
+};
+
 struct Head {
   std::optional<Linear> projection;
   Activation activation;
@@ -51,12 +60,12 @@ class Encoder {
     return g.finish();
   }
 
-  Status add_loss(const std::string& pooling, const Head& head, const BuildOptions& options) {
+  Status add_loss(const Plan& plan, const Head& head, const BuildOptions& options) {
     GraphBuilder g(model_, "loss");
     rates_ = options.dropout ? p_.dropout : EncoderParts::Dropout();
-    const Value scores = logits(g, pooling, head);
+    const Value scores = logits(g, plan.pooling, head);
     const Value weights = g.parameter(std::get<Parameter>(head.class_weights.of));
-    if (options.multi_label) {
+    if (plan.multi_label) {
       const Value targets = g.input("targets", DType::f32, {"batch", head.classes});
       const Value each = g.op("BinaryCrossEntropy", {scores, targets}, {{"reduction", "none"}});
       g.output("loss", g.op("ReduceMean", {g.op("Mul", {each, weights})}));
@@ -79,8 +88,7 @@ class Encoder {
     if (p_.types) {
       x = l.add(x, g.op("Slice", {l.read(*p_.types)}, {{"length", 1}}));
     }
-    x = l.add(x, g.op("Slice", {l.read(p_.positions)},
-                      {{"start", s_.first_position}, {"length", "seq"}}));
+    x = l.add(x, position_rows(l, r.tokens));
     x = l.dropout(l.norm(x, p_.embedding_norm), rates_.embedding, 0);
     x = g.repeat(static_cast<int>(s_.layers), {x},
                  [&](GraphBuilder& body, const std::vector<Value>& carried) {
@@ -89,6 +97,22 @@ class Encoder {
             .at(0);
     r.hidden = l.cast(x, dtype_, DType::f32);
     return r;
+  }
+
+  // [seq, width], or [batch, seq, width] where they depend on the tokens.
+  Value position_rows(Layers& l, Value tokens) {
+    GraphBuilder& g = l.g;
+    const Value table = l.read(p_.positions);
+    if (!p_.padding) {
+      return g.op("Slice", {table}, {{"start", s_.first_position}, {"length", "seq"}});
+    }
+    const Value ids = g.op("Cast", {tokens}, {{"to", "f32"}});
+    const Value is_padding = g.op("Equal", {ids, l.read_stored(*p_.padding)});
+    const Value counted = g.op("Cast", {g.op("Not", {is_padding})}, {{"to", "i32"}});
+    const Value index = l.mul(g.op("CumSum", {counted}, {{"axis", 1}}), counted);
+    const int64_t first = s_.first_position - 1;
+    const Value rows = g.op("Slice", {table}, {{"start", first}, {"length", s_.positions - first}});
+    return g.op("Embedding", {rows, index});
   }
 
   Value layer(GraphBuilder& g, Value x, Value lengths) {
@@ -201,13 +225,20 @@ Status check_labels(const std::vector<std::string>& labels, bool multi_label) {
   return {};
 }
 
-struct Plan {
-  Task task = Task::embed;
-  std::string pooling;
-  bool normalize = false;
-  bool has_head = false;     // of the source
-  bool has_project = false;  // the tensors of the projection are used
-};
+// Whether the classes of the source's head are judged one by one.
+Result<bool> judges_each(const Source& source) {
+  Fields config("The config", source.config);
+  const std::string type = config.text_or("problem_type", "single_label_classification");
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(
+      type == "single_label_classification" || type == "multi_label_classification",
+      Code::unsupported,
+      "The head of the source is for \"{}\" (\"problem_type\" of the config). Known are "
+      "single_label_classification and multi_label_classification. Import the encoder without its "
+      "head: --task embed.",
+      escaped(type));
+  return type == "multi_label_classification";
+}
 
 Result<Plan> plan_of(const Source& source, const BuildOptions& options, const Weights& weights,
                      const EncoderForm& form) {
@@ -218,6 +249,7 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
                        "An encoder classifies or embeds; it does not generate.");
   const std::string* normalize = entry_of(source.metadata, "normalize");
   p.normalize = normalize != nullptr && *normalize == "true";
+  p.multi_label = options.multi_label;
   const std::string* pooling = entry_of(source.metadata, "pooling");
   p.pooling = !options.pooling.empty() ? options.pooling : pooling != nullptr ? *pooling : "";
   const bool projects = weights.has(std::string(form.projection.name) + ".weight");
@@ -228,6 +260,8 @@ Result<Plan> plan_of(const Source& source, const BuildOptions& options, const We
         options.pooling);
     p.pooling = "cls";
     p.has_project = true;
+    BOWLINE_ASSIGN(const bool each, judges_each(source));
+    p.multi_label = p.multi_label || each;
   } else if (p.task == Task::classify && p.pooling.empty() && projects) {
     p.pooling = "cls";
     p.has_project = true;
@@ -242,7 +276,10 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
   Head head;
   const int64_t rows = plan.has_head ? weights.rows_of("classifier.weight") : 0;
   BOWLINE_ASSIGN(const std::vector<std::string> labels, labels_of(source, options, rows));
-  BOWLINE_TRY(check_labels(labels, options.multi_label));
+  BOWLINE_TRY(check_labels(labels, plan.multi_label));
+  BOWLINE_REQUIRE(!plan.multi_label || options.label_smoothing == 0,
+                  "--label-smoothing {} is of exclusive classes; these have any number each.",
+                  options.label_smoothing);
   head.classes = static_cast<int64_t>(labels.size());
   if (plan.has_project) {
     const std::string name = form.projection.name;
@@ -349,14 +386,14 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
   BOWLINE_TRY(encoder.add_forward());
   if (head) {
     BOWLINE_TRY(encoder.add_classify(plan.pooling, *head));
-    BOWLINE_TRY(encoder.add_loss(plan.pooling, *head, options));
+    BOWLINE_TRY(encoder.add_loss(plan, *head, options));
   } else {
     BOWLINE_TRY(encoder.add_embed(plan.pooling, plan.normalize));
   }
   BOWLINE_TRY(weights.finish(out));
   BOWLINE_TRY(set_limits(source, s, out.model));
   BOWLINE_TRY(out.model.set_metadata("pooling", plan.pooling));
-  if (options.multi_label && head) {
+  if (plan.multi_label && head) {
     BOWLINE_TRY(out.model.set_metadata("multi_label", "true"));
   }
   BOWLINE_TRY(out.model.set_metadata("normalize", plan.normalize && !head ? "true" : "false"));

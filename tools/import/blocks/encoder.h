@@ -22,6 +22,8 @@ struct EncoderParts {
   EncoderSizes sizes;
   Weight words, positions;
   std::optional<Weight> types;  // all tokens are of type 0
+  // (optional) The id of padding, f32 [1]. Padding within a text has the row in front of the first position, and is not counted.
+  std::optional<Weight> padding;
   Norm embedding_norm;
   Linear q, k, v, out;
   Norm attention_norm;  // behind the sum

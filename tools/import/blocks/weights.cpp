@@ -266,15 +266,16 @@ Weight Weights::fresh(const std::string& name, std::vector<int64_t> shape, Init 
   return made.ok() ? Weight{made.value(), chosen} : Weight{};
 }
 
-Weight Weights::constant(const std::string& name, double value) {
-  Weight made = fresh(name, {1}, Init::zeros(), StorageRole::constant);
+Weight Weights::constant(const std::string& name, double value, std::optional<DType> dtype) {
+  const DType stored = dtype.value_or(dtype_);
+  Weight made = fresh(name, {1}, Init::zeros(), StorageRole::constant, stored);
   if (!options_.skeleton && status_.ok()) {
     const auto number = [value = static_cast<float>(value)](uint64_t first,
                                                             std::span<std::byte> out) -> Status {
       std::memcpy(out.data(), std::as_bytes(std::span(&value, 1)).data() + first, out.size());
       return {};
     };
-    fail(model_.set_source(name, converted(number, DType::f32, dtype_, 1)));
+    fail(model_.set_source(name, converted(number, DType::f32, stored, 1)));
   }
   return made;
 }

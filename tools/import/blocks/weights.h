@@ -46,8 +46,8 @@ class Weights {
   // What the source has not.
   Weight fresh(const std::string& name, std::vector<int64_t> shape, Init init,
                StorageRole role = StorageRole::weight, std::optional<DType> dtype = {});
-  // A number [1] that the graphs compute with, in their dtype.
-  Weight constant(const std::string& name, double value);
+  // A number [1] that the graphs compute with, in `dtype`; none: in that of the graphs.
+  Weight constant(const std::string& name, double value, std::optional<DType> dtype = {});
   // Caches of zeros, as Model::quantize() has the encoding.
   Weight caches(const std::string& name, int64_t count, std::vector<int64_t> shape, DType dtype,
                 std::string_view encoding);
