@@ -116,6 +116,65 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), USAGE,
                     "label admin stands twice")
 
+    def edit(self, name, **keys):
+        path = self.source / name
+        path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | keys))
+
+    def again(self, *arguments):
+        """Imports the source as it is now."""
+        return run("import", self.source, "--out", self.out, "--force", *arguments)
+
+    def test_classes_of_any_number(self):
+        """The config says that a head judges each class alone; an export and its import keep that."""
+        self.expect(self.call("bert_classes"), OK)
+        for _ in range(2):
+            self.edit("config.json", problem_type="multi_label_classification")
+            report = json.loads(self.expect(self.again("-o", "json"), OK).stdout)
+            self.assertEqual(report["metadata"]["multi_label"], "true")
+            self.assertIn("targets", [i["name"] for i in report["entries"][2]["inputs"]])
+            shutil.rmtree(self.source)
+            self.expect(run("export", self.out, "--to", "hf", "--out", self.source), OK)
+            self.assertEqual(json.loads((self.source / "config.json").read_text())["problem_type"], "multi_label_classification")
+        self.expect(self.again("--label-smoothing", "0.1"), USAGE, "exclusive classes")
+        self.edit("config.json", problem_type="regression")
+        self.expect(self.again(), BAD_FILE, "regression", "--task embed")
+        self.expect(self.again("--task", "embed"), OK)
+
+    def sentences(self):
+        """An encoder of sentence-transformers that knows four words."""
+        self.expect(self.call("bert_sentences"), OK)
+        vocabulary = {"[UNK]": 0, "hallo": 1, "query": 2, "world": 3}
+        self.edit("tokenizer.json", version="1.0", truncation=None, padding=None, added_tokens=[], normalizer=None,
+                  pre_tokenizer={"type": "Whitespace"}, post_processor=None, decoder=None,
+                  model={"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"})
+        self.expect(self.again(), OK)
+
+    def embedded(self, text):
+        return json.loads(self.expect(run("predict", self.out, text, "--embed", "--device", "cpu"), OK).stdout)["embedding"]
+
+    def test_text_is_lowercased_as_the_folder_says(self):
+        self.sentences()
+        lower, upper = self.embedded("hallo world"), self.embedded("HALLO World")
+        self.assertNotEqual(lower, upper)
+        self.edit("sentence_bert_config.json", do_lower_case=True)
+        self.expect(self.again(), OK, "Text is lowercased first")
+        self.assertEqual(self.embedded("HALLO World"), lower)
+        (self.source / "tokenizer.json").unlink()
+        self.expect(self.again(), BAD_FILE, "do_lower_case")
+
+    def test_a_prompt_stands_in_front_of_each_text(self):
+        self.sentences()
+        plain, asked = self.embedded("world"), self.embedded("query world")
+        self.assertNotEqual(plain, asked)
+        for name, expected in (("", plain), ("query", asked)):
+            self.edit("config_sentence_transformers.json", prompts={"query": "query ", "document": ""}, default_prompt_name=name)
+            self.expect(self.again(), OK)
+            self.assertEqual(self.embedded("world"), expected, name)
+        self.edit("1_Pooling/config.json", include_prompt=False)
+        self.expect(self.again(), BAD_FILE, "include_prompt")
+        self.edit("config_sentence_transformers.json", default_prompt_name="answer")
+        self.expect(self.again(), BAD_FILE, "default_prompt_name", "answer")
+
     def test_caches_of_codes(self):
         """They stay codes in the file and where tokens are made: 4 rows of one head of 8."""
         self.expect(self.call("llama3", "--kv-dtype", "int8"), OK)

@@ -97,6 +97,7 @@ class Predictor {
     p.limit_ = length_limit(model, o.max_seq_length, kMostTokens);
     p.padding_ = padding_of(model);
     p.several_ = gives_several(model);
+    p.prompt_ = p.embed_ ? model.metadata("prompt") : "";
     if (!p.embed_) {
       BOWLINE_ASSIGN(p.labels_, labels_in(model));
     }
@@ -106,7 +107,8 @@ class Predictor {
 
   // Cuts the texts, and makes the plans that they need.
   Status place(const Device& device, std::span<const std::string> texts) {
-    for (const std::string& text : texts) {
+    for (const std::string& given : texts) {
+      const std::string text = prompt_ + given;
       BOWLINE_ASSIGN(std::vector<int32_t> ids, encode_(text, true, 0));
       if (ids.size() > static_cast<size_t>(limit_.tokens)) {
         ++cut_;
@@ -202,6 +204,7 @@ class Predictor {
   std::optional<Session> session_;
   Encode encode_;
   LengthLimit limit_;
+  std::string prompt_;  // in front of each text
   Buckets buckets_;
   std::vector<std::string> labels_;
   std::vector<std::vector<int32_t>> ids_;

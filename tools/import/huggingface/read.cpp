@@ -8,6 +8,7 @@
 #include "huggingface/safetensors.h"
 #include "source/file.h"
 #include "source/json.h"
+#include "source/special_tokens.h"
 
 namespace bowline::huggingface {
 namespace {
@@ -162,9 +163,9 @@ Status read_tokenizer(const std::string& folder, Source& out) {
   }
   BOWLINE_ASSIGN(const json config, read_json(path));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
-  for (const char* key : {"bos_token", "eos_token"}) {
-    if (const std::string text = token_text(config, key); !text.empty()) {
-      out.metadata.emplace_back(key, text);
+  for (const import::SpecialToken& token : import::kSpecialTokens) {
+    if (const std::string text = token_text(config, token.name); !text.empty()) {
+      out.metadata.emplace_back(token.name, text);
     }
   }
   if (const std::string text = template_text(config); !text.empty() && !is_there(jinja)) {
@@ -189,9 +190,14 @@ Status read_generation(const std::string& folder, Source& out) {
 }
 
 // The one way of pooling that the file switches on.
-Result<std::string> read_pooling(const std::string& path) {
+Result<std::string> read_pooling(const std::string& path, bool has_prompt) {
   BOWLINE_ASSIGN(const json config, read_json(path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), config);
+  const bool pools_prompt = fields.boolean_or("include_prompt", true);
+  BOWLINE_REQUIRE_CODE(pools_prompt || !has_prompt, Code::unsupported,
+                       "\"{}\" has \"include_prompt\": false, and a prompt stands in front of "
+                       "each text: pooling without the tokens of the prompt is not known.",
+                       escaped(path));
   std::vector<std::string> modes;
   if (fields.has("pooling_mode")) {
     modes.push_back(fields.text("pooling_mode"));
@@ -218,14 +224,80 @@ Result<std::string> read_pooling(const std::string& path) {
   return found->second;
 }
 
+// As sentence-transformers does it: text is lowercased before all else, unless a step of the tokenizer does so.
+Status lowercase_text(Source& out) {
+  const auto asset = std::ranges::find(out.assets, "tokenizer", &import::SourceAsset::name);
+  BOWLINE_REQUIRE_CODE(asset != out.assets.end(), Code::unsupported,
+                       "sentence_bert_config.json has \"do_lower_case\": true, and there is no "
+                       "tokenizer.json that could do it.");
+  const std::string_view text(reinterpret_cast<const char*>(asset->bytes.data()),
+                              asset->bytes.size());
+  BOWLINE_ASSIGN(json tokenizer, import::parse_json("tokenizer.json", text));
+  BOWLINE_REQUIRE_CODE(tokenizer.is_object(), Code::bad_file, "tokenizer.json is no object.");
+  json& normalizer = tokenizer["normalizer"];
+  const auto type_of = [](const json& step) {
+    return step.is_object() ? step.value("type", json()) : json();
+  };
+  json steps = json::array();
+  if (type_of(normalizer) == "Sequence" && normalizer.contains("normalizers") &&
+      normalizer["normalizers"].is_array()) {
+    steps = normalizer["normalizers"];
+  } else if (!normalizer.is_null()) {
+    steps.push_back(normalizer);
+  }
+  const bool lowercases = std::ranges::any_of(steps, [&](const json& step) {
+    return type_of(step) == "Lowercase" ||
+           (type_of(step) == "BertNormalizer" && step.value("lowercase", json(true)) == true);
+  });
+  if (lowercases) {
+    return {};
+  }
+  steps.insert(steps.begin(), json::object({{"type", "Lowercase"}}));
+  normalizer = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
+  const std::string changed = tokenizer.dump();
+  const auto bytes = std::as_bytes(std::span(changed));
+  asset->bytes.assign(bytes.begin(), bytes.end());
+  out.notes.push_back("Text is lowercased first (\"do_lower_case\" of sentence_bert_config.json).");
+  return {};
+}
+
+// The prompt that sentence-transformers puts in front of a text where the caller names none.
+Status read_prompt(const std::string& folder, Source& out) {
+  const std::string path = folder + "/config_sentence_transformers.json";
+  if (!is_there(path)) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const json config, read_json(path));
+  Fields fields(fmt::format("\"{}\"", escaped(path)), config);
+  const std::string name = fields.text_or("default_prompt_name", "");
+  const json* const prompts = fields.object("prompts");
+  BOWLINE_TRY(Status(fields.status()));
+  if (name.empty()) {
+    return {};
+  }
+  BOWLINE_REQUIRE_CODE(
+      prompts != nullptr && prompts->contains(name) && (*prompts)[name].is_string(), Code::bad_file,
+      "\"{}\" has \"default_prompt_name\": \"{}\", and \"prompts\" has no text of that name.",
+      escaped(path), escaped(name));
+  const auto prompt = (*prompts)[name].get<std::string>();
+  if (!prompt.empty()) {
+    out.metadata.emplace_back("prompt", prompt);
+  }
+  return {};
+}
+
 // modules.json: the encoder, how it pools, and whether embeddings are normalised. Returns the folder of the encoder.
-Result<std::string> read_modules(const std::string& folder, Source& out) {
+// `lowercases`: whether text is lowercased first.
+Result<std::string> read_modules(const std::string& folder, Source& out, bool& lowercases) {
   const std::string path = folder + "/modules.json";
   if (!is_there(path)) {
     return folder;
   }
   BOWLINE_ASSIGN(const json modules, read_json(path));
   BOWLINE_REQUIRE_CODE(modules.is_array(), Code::bad_file, "\"{}\" is no list.", escaped(path));
+  BOWLINE_TRY(read_prompt(folder, out));
+  const bool has_prompt =
+      std::ranges::find(out.metadata, "prompt", &Settings::value_type::first) != out.metadata.end();
   std::string encoder = folder;
   bool normalize = false;
   for (const json& module : modules) {
@@ -241,7 +313,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out) {
     if (name == "Transformer") {
       encoder = place;
     } else if (name == "Pooling") {
-      BOWLINE_ASSIGN(std::string pooling, read_pooling(place + "/config.json"));
+      BOWLINE_ASSIGN(std::string pooling, read_pooling(place + "/config.json", has_prompt));
       out.metadata.emplace_back("pooling", std::move(pooling));
     } else if (name == "Normalize") {
       normalize = true;
@@ -260,6 +332,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out) {
       out.metadata.emplace_back(
           "max_tokens", std::to_string(fields.integer("max_seq_length", 1, int64_t{1} << 24)));
     }
+    lowercases = fields.boolean_or("do_lower_case", false);
     BOWLINE_TRY(Status(fields.status()));
   }
   return encoder;
@@ -278,7 +351,8 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   Source out;
   out.path = folder;
   out.format = "Hugging Face";
-  BOWLINE_ASSIGN(encoder, read_modules(folder, out));
+  bool lowercases = false;
+  BOWLINE_ASSIGN(encoder, read_modules(folder, out, lowercases));
   const std::string path = encoder + "/config.json";
   BOWLINE_ASSIGN(out.config, read_json(path));
   BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is no object.",
@@ -288,6 +362,9 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   }
   BOWLINE_TRY(read_tokenizer(encoder, out));
   BOWLINE_TRY(read_generation(encoder, out));
+  if (lowercases) {
+    BOWLINE_TRY(lowercase_text(out));
+  }
   return out;
 }
 
