@@ -1,151 +1,203 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of tests/onnx/runtime: operators of ONNX Runtime, with the outputs that it computes.
+"""Makes tests/onnx/fixtures: small models of PyTorch as ONNX files with a loss, and the losses of PyTorch's own training.
 
-    make_fixtures.py [FOLDER]
+    python3 -m venv venv && venv/bin/pip install torch numpy onnx onnxscript && venv/bin/python tests/onnx/make_fixtures.py
 
-Needs the packages onnx, onnxruntime and numpy. Every case is one node with random inputs, in the form that onnx_nodes reads: NAME/
-model.onnx and NAME/test_data_set_0. Numbers are the same in every run; ONNX Runtime's may differ from one version of it to another.
-
-exit codes: 0 done, 1 a case cannot be made, 2 wrong usage.
+Each <name>.onnx has the inputs x and labels and the outputs loss and scores. <name>.losses has lines "step loss" of 300 steps of
+SGD with momentum in double precision, and "held_out loss" of a batch that no step saw, in evaluation mode. The batches follow from
+a small generator that tests/onnx/training_test.cpp has too.
 """
+
 import pathlib
-import shutil
-import sys
+import warnings
 
 import numpy as np
-import onnxruntime
-from onnx import helper, numpy_helper
+import onnx
+import torch
+import torch.nn.functional as F
+from onnx import TensorProto, helper
+from torch import nn
 
-MICROSOFT = "com.microsoft"
-RANDOM = np.random.default_rng(0)
-
-
-def reals(*shape):
-    """Numbers around 0."""
-    return RANDOM.standard_normal(shape).astype(np.float32)
-
-
-def whole(dtype, *shape):
-    """All numbers of an integer dtype."""
-    info = np.iinfo(dtype)
-    return RANDOM.integers(info.min, info.max + 1, shape).astype(dtype)
+FOLDER = pathlib.Path(__file__).resolve().parent / "fixtures"
+BATCH, CLASSES, STEPS = 8, 4, 300
+SHOWN = (1, 2, 5, 20, 60, 150, 300)
 
 
-def scale(value):
-    """A scale of one element."""
-    return np.array(value, np.float32)
+class Generator:
+    """Numbers of [-0.5, 0.5) with 24 bits."""
+
+    def __init__(self):
+        self.state = 1
+
+    def next(self):
+        self.state = (self.state * 1664525 + 1013904223) & 0xFFFFFFFF
+        return (self.state >> 8) / (1 << 24) - 0.5
+
+    def batch(self, shape):
+        """A class adds a little to every fourth element."""
+        count = int(np.prod(shape))
+        x, labels = np.zeros((BATCH, count)), np.zeros(BATCH, np.int64)
+        for i in range(BATCH):
+            labels[i] = int((self.next() + 0.5) * CLASSES)
+            for j in range(count):
+                x[i, j] = 2 * self.next() + (0.375 if j % CLASSES == labels[i] else 0)
+        x = x.astype(np.float32).astype(np.float64)
+        return torch.tensor(x.reshape(BATCH, *shape)), torch.tensor(labels)
 
 
-def quantized(dtype, *shape, step=0.0517):
-    """A tensor with its scale and its zero point. No multiple of such a scale lies in the middle between two whole numbers of another."""
-    return [whole(dtype, *shape), scale(step), np.array(3 if dtype == np.int8 else 120, dtype)]
+class Frozen(nn.Module):
+    """Convolutions with BatchNorm, which stays in evaluation mode while it trains."""
+    shape, evaluation = (1, 8, 8), True
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.features(x))
 
 
-def packed(n, k, bits, block):
-    """Weights of MatMulNBits, their scales and their zero points."""
-    blocks = (k + block - 1) // block
-    values = whole(np.uint8, n, blocks, block * bits // 8)
-    scales = (0.02 + 0.02 * RANDOM.random(n * blocks)).astype(np.float32)
-    zeros = whole(np.uint8, n * ((blocks * bits + 7) // 8))
-    return values, scales, zeros
+class Batched(Frozen):
+    """The same with the statistics of the batches."""
+    evaluation = False
 
 
-def cases():
-    """Name, operator, inputs (those behind the first one that are given as `fixed` are initializers), outputs, attributes."""
-    row, wide = reals(2, 3, 8), reals(2, 3, 4, 8)
-    yield "gelu", "Gelu", [wide], 1, {}
-    yield "bias_gelu", "BiasGelu", [wide, reals(8)], 1, {}
-    yield "fast_gelu", "FastGelu", [wide], 1, {}
-    yield "fast_gelu_bias", "FastGelu", [wide, reals(8)], 1, {}
-    yield "quick_gelu", "QuickGelu", [wide], 1, {"alpha": 1.5}
-    yield "fused_matmul", "FusedMatMul", [reals(2, 5, 3), reals(2, 5, 4)], 1, {"transA": 1, "alpha": 0.5}
-    yield "fused_matmul_b", "FusedMatMul", [reals(3, 5), reals(4, 5)], 1, {"transB": 1, "alpha": 2.0}
-    norm = {"epsilon": 1e-5}
-    yield "skip_layer_norm", "SkipLayerNormalization", [row, reals(2, 3, 8), reals(8), reals(8), reals(8)], 4, norm
-    yield "skip_layer_norm_plain", "SkipLayerNormalization", [row, reals(2, 3, 8), reals(8)], 1, norm
-    yield "skip_simplified", "SkipSimplifiedLayerNormalization", [row, reals(2, 3, 8), reals(8)], 4, norm
-    yield "skip_simplified_bias", "SkipSimplifiedLayerNormalization", [row, reals(2, 3, 8), reals(8), reals(8)], 4, norm
-    for dtype in (np.uint8, np.int8):
-        name = np.dtype(dtype).name
-        a, b = quantized(dtype, 2, 3, 4), quantized(dtype, 3, 4, step=0.0311)
-        zero = np.array(5, dtype)
-        yield f"qlinear_add_{name}", "QLinearAdd", a + b + [scale(0.1013), zero], 1, {}
-        yield f"qlinear_mul_{name}", "QLinearMul", a + b + [scale(0.2039), zero], 1, {}
-        yield f"qlinear_sigmoid_{name}", "QLinearSigmoid", a + [scale(1 / 256), np.array(0, dtype)], 1, {}
-        yield f"qlinear_leaky_relu_{name}", "QLinearLeakyRelu", a + [scale(0.0419), zero], 1, {"alpha": 0.2}
-        image = quantized(dtype, 1, 3, 4, 5)
-        yield f"qlinear_global_average_pool_{name}", "QLinearGlobalAveragePool", image + [scale(0.0207), zero], 1, {}
-        yield f"qlinear_concat_{name}", "QLinearConcat", [scale(0.1013), zero] + a + quantized(dtype, 2, 5, 4), 1, {"axis": 1}
-    image = quantized(np.uint8, 1, 4, 5, 3)
-    yield "qlinear_global_average_pool_last", "QLinearGlobalAveragePool", image + [scale(0.0207), np.array(9, np.uint8)], 1, {"channels_last": 1}
-    for bits, k, block in ((4, 64, 32), (4, 40, 16), (8, 64, 32)):
-        values, scales, zeros = packed(6, k, bits, block)
-        attributes = {"K": k, "N": 6, "bits": bits, "block_size": block}
-        inputs = [reals(2, 3, k), values, scales]
-        yield f"matmul_{bits}bits_{k}", "MatMulNBits", inputs, 1, attributes
-        yield f"matmul_{bits}bits_{k}_zeros", "MatMulNBits", inputs + [zeros], 1, attributes
-    angles = RANDOM.random((7, 4)).astype(np.float32) * 3
-    positions = np.array([[0, 3, 5], [1, 2, 6]], np.int64)
-    for interleaved in (0, 1):
-        inputs = [reals(2, 3, 16), positions, np.cos(angles), np.sin(angles)]
-        yield f"rotary_{interleaved}", "RotaryEmbedding", inputs, 1, {"interleaved": interleaved}
-    inputs = [reals(2, 2, 3, 8), np.array([2], np.int64), np.cos(angles), np.sin(angles)]
-    yield "rotary_offset", "RotaryEmbedding", inputs, 1, {}
-    # The node tests of ONNX have Einsum in f64 alone.
-    for number, (equation, *shapes) in enumerate((
-            ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
-            ("...ij,...jk->...ik", (2, 1, 3, 4), (1, 5, 4, 2)), ("i,j->ij", (3,), (4,)), ("ij->ji", (3, 4)),
-            ("ii->i", (4, 4)), ("bii->b", (2, 3, 3)), ("ij->", (3, 4)), ("ba,ca", (2, 3), (4, 3)),
-            ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("abc,cd,b->ad", (2, 3, 4), (4, 5), (3,)), ("...i->...", (2, 3, 4)),
-            ("bnij,bnij->bn", (2, 3, 4, 5), (2, 3, 4, 5)))):
-        yield f"einsum_{number}", "Einsum", [reals(*shape) for shape in shapes], 1, {"equation": equation}
+class Separable(nn.Module):
+    """A block of MobileNet with a residual, in training mode."""
+    shape, evaluation = (4, 6, 6), False
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(4, 8, 1, bias=False), nn.BatchNorm2d(8), nn.Hardswish())
+        self.block = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, groups=8, bias=False), nn.BatchNorm2d(8), nn.ReLU6(),
+                                   nn.Conv2d(8, 8, 1, bias=False), nn.BatchNorm2d(8))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x = self.stem(x)
+        x = x + self.block(x)
+        return self.head(x.mean((2, 3)))
 
 
-def write(folder, name, op, inputs, outputs, attributes):
-    """One case: what is not the first input and has no floats, or belongs to packed weights, is an initializer."""
-    names = [f"in{i}" for i in range(len(inputs))]
-    fixed = {i for i in range(1, len(inputs)) if op == "MatMulNBits"}
-    wanted = [f"out{i}" if i in (0, 3) else "" for i in range(outputs)]
-    node = helper.make_node(op, names, wanted, domain="" if op == "Einsum" else MICROSOFT, **attributes)
-    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-             for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed]
-    initializers = [numpy_helper.from_array(inputs[i], names[i]) for i in sorted(fixed)]
-    kept = [o for o in wanted if o]
+class Attention(nn.Module):
+    """A layer of an encoder with LayerNorm, a learnt position and a weight that is transposed and scaled."""
+    shape, evaluation = (6, 8), True
 
-    def model_with(outs):
-        graph = helper.make_graph([node], name, infos, outs, initializers)
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    def __init__(self):
+        super().__init__()
+        self.position = nn.Parameter(torch.randn(6, 8) * 0.1)
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.first, self.second = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.up, self.down = nn.Linear(8, 16), nn.Parameter(torch.randn(8, 16) * 0.2)
+        self.head = nn.Linear(8, CLASSES)
 
-    open_outputs = [helper.make_empty_tensor_value_info(o) for o in kept]
-    session = onnxruntime.InferenceSession(model_with(open_outputs).SerializeToString(), providers=["CPUExecutionProvider"])
-    feeds = {n: v for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed}
-    results = session.run(kept, feeds)
-    known = [helper.make_tensor_value_info(o, helper.np_dtype_to_tensor_dtype(r.dtype), r.shape) for o, r in zip(kept, results)]
-    data = folder / f"test_{name}" / "test_data_set_0"
-    data.mkdir(parents=True)
-    (data.parent / "model.onnx").write_bytes(model_with(known).SerializeToString())
-    for kind, values in (("input", list(feeds.items())), ("output", list(zip(kept, results)))):
-        for i, (tensor, value) in enumerate(values):
-            (data / f"{kind}_{i}.pb").write_bytes(numpy_helper.from_array(value, tensor).SerializeToString())
+    def forward(self, x):
+        x = x + self.position
+        q, k, v = (t.reshape(-1, 6, 2, 4).transpose(1, 2) for t in self.qkv(self.first(x)).chunk(3, -1))
+        a = torch.softmax(q @ k.transpose(-1, -2) * 0.5, -1) @ v
+        x = x + self.out(a.transpose(1, 2).reshape(-1, 6, 8))
+        x = x + F.gelu(self.up(self.second(x))) @ (self.down * 2).T
+        return self.head(x.mean(1))
+
+
+class Recurrent(nn.Module):
+    """An LSTM and a GRU, whose gates the reader puts in another order."""
+    shape, evaluation = (5, 8), True
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.gru = nn.LSTM(8, 6, batch_first=True), nn.GRU(6, 6, batch_first=True)
+        self.head = nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.gru(self.lstm(x)[0])[0][:, -1])
+
+
+class Gated(nn.Module):
+    """Convolutions over time with a gate, PReLU and a scale of each channel."""
+    shape, evaluation = (4, 12), True
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(4, 16, 3, dilation=2)
+        self.act, self.gain = nn.PReLU(8), nn.Parameter(torch.full((8,), 0.5))
+        self.head = nn.Linear(8 * 8, CLASSES)
+
+    def forward(self, x):
+        a, gate = self.conv(x).chunk(2, 1)
+        x = self.act(a) * torch.sigmoid(gate) * self.gain[:, None]
+        return self.head(x.flatten(1))
+
+
+def with_loss(path):
+    """The exported graph, with the loss of its scores."""
+    model = onnx.load(path)
+    graph = model.graph
+    graph.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, ["batch"]))
+    graph.node.append(helper.make_node("SoftmaxCrossEntropyLoss", ["scores", "labels"], ["loss"], reduction="mean"))
+    graph.output.insert(0, helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
+    del graph.value_info[:]
+    model.producer_version = ""
+    for node in graph.node:
+        del node.metadata_props[:]
+        node.doc_string = ""
+    onnx.save(model, path)
+
+
+def export(name, model, dynamo):
+    path = FOLDER / f"{name}.onnx"
+    x = torch.randn(BATCH, *model.shape)
+    if dynamo:
+        torch.onnx.export(model, (x,), path, dynamo=True, input_names=["x"], output_names=["scores"],
+                          dynamic_shapes=({0: "batch"},), external_data=False)
+    else:
+        mode = torch.onnx.TrainingMode.PRESERVE
+        torch.onnx.export(model, (x,), path, dynamo=False, opset_version=17, input_names=["x"], output_names=["scores"],
+                          dynamic_axes={"x": {0: "batch"}}, training=mode, do_constant_folding=False)
+    with_loss(path)
+
+
+def train(name, model):
+    model = model.double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    data, lines = Generator(), []
+    for step in range(1, STEPS + 1):
+        x, labels = data.batch(model.shape)
+        loss = F.cross_entropy(model(x), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step in SHOWN:
+            lines.append(f"{step} {loss.item():.8f}")
+    x, labels = data.batch(model.shape)
+    model.eval()
+    lines.append(f"held_out {F.cross_entropy(model(x), labels).item():.8f}")
+    (FOLDER / f"{name}.losses").write_text("\n".join(lines) + "\n")
+    print(name, "; ".join(lines))
 
 
 def main():
-    """Writes every case anew."""
-    if len(sys.argv) > 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    here = pathlib.Path(__file__).resolve().parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) == 2 else here / "runtime"
-    shutil.rmtree(folder, ignore_errors=True)
-    for case in cases():
-        try:
-            write(folder, *case)
-        except Exception as error:
-            print(f"make_fixtures.py: {case[0]}: {error}", file=sys.stderr)
-            return 1
-    return 0
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    FOLDER.mkdir(exist_ok=True)
+    for kind, dynamo in ((Frozen, False), (Batched, False), (Separable, False), (Attention, False), (Recurrent, False), (Gated, True)):
+        torch.manual_seed(20261125)
+        model = kind()
+        for layer in model.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                with torch.no_grad():
+                    layer.running_mean.normal_(0, 0.1)
+                    layer.running_var.uniform_(0.5, 1.5)
+                    layer.weight.uniform_(0.8, 1.2)
+                    layer.bias.normal_(0, 0.1)
+        model.train(not kind.evaluation)
+        name = kind.__name__.lower()
+        export(name, model, dynamo)
+        train(name, model)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of tests/onnx/runtime: operators of ONNX Runtime, with the outputs that it computes.
+
+    make_runtime.py [FOLDER]
+
+Needs the packages onnx, onnxruntime and numpy. Every case is one node with random inputs, in the form that onnx_nodes reads: NAME/
+model.onnx and NAME/test_data_set_0. Numbers are the same in every run; ONNX Runtime's may differ from one version of it to another.
+
+exit codes: 0 done, 1 a case cannot be made, 2 wrong usage.
+"""
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import onnxruntime
+from onnx import helper, numpy_helper
+
+MICROSOFT = "com.microsoft"
+RANDOM = np.random.default_rng(0)
+
+
+def reals(*shape):
+    """Numbers around 0."""
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def whole(dtype, *shape):
+    """All numbers of an integer dtype."""
+    info = np.iinfo(dtype)
+    return RANDOM.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+def scale(value):
+    """A scale of one element."""
+    return np.array(value, np.float32)
+
+
+def quantized(dtype, *shape, step=0.0517):
+    """A tensor with its scale and its zero point. No multiple of such a scale lies in the middle between two whole numbers of another."""
+    return [whole(dtype, *shape), scale(step), np.array(3 if dtype == np.int8 else 120, dtype)]
+
+
+def packed(n, k, bits, block):
+    """Weights of MatMulNBits, their scales and their zero points."""
+    blocks = (k + block - 1) // block
+    values = whole(np.uint8, n, blocks, block * bits // 8)
+    scales = (0.02 + 0.02 * RANDOM.random(n * blocks)).astype(np.float32)
+    zeros = whole(np.uint8, n * ((blocks * bits + 7) // 8))
+    return values, scales, zeros
+
+
+def cases():
+    """Name, operator, inputs (those behind the first one that are given as `fixed` are initializers), outputs, attributes."""
+    row, wide = reals(2, 3, 8), reals(2, 3, 4, 8)
+    yield "gelu", "Gelu", [wide], 1, {}
+    yield "bias_gelu", "BiasGelu", [wide, reals(8)], 1, {}
+    yield "fast_gelu", "FastGelu", [wide], 1, {}
+    yield "fast_gelu_bias", "FastGelu", [wide, reals(8)], 1, {}
+    yield "quick_gelu", "QuickGelu", [wide], 1, {"alpha": 1.5}
+    yield "fused_matmul", "FusedMatMul", [reals(2, 5, 3), reals(2, 5, 4)], 1, {"transA": 1, "alpha": 0.5}
+    yield "fused_matmul_b", "FusedMatMul", [reals(3, 5), reals(4, 5)], 1, {"transB": 1, "alpha": 2.0}
+    norm = {"epsilon": 1e-5}
+    yield "skip_layer_norm", "SkipLayerNormalization", [row, reals(2, 3, 8), reals(8), reals(8), reals(8)], 4, norm
+    yield "skip_layer_norm_plain", "SkipLayerNormalization", [row, reals(2, 3, 8), reals(8)], 1, norm
+    yield "skip_simplified", "SkipSimplifiedLayerNormalization", [row, reals(2, 3, 8), reals(8)], 4, norm
+    yield "skip_simplified_bias", "SkipSimplifiedLayerNormalization", [row, reals(2, 3, 8), reals(8), reals(8)], 4, norm
+    for dtype in (np.uint8, np.int8):
+        name = np.dtype(dtype).name
+        a, b = quantized(dtype, 2, 3, 4), quantized(dtype, 3, 4, step=0.0311)
+        zero = np.array(5, dtype)
+        yield f"qlinear_add_{name}", "QLinearAdd", a + b + [scale(0.1013), zero], 1, {}
+        yield f"qlinear_mul_{name}", "QLinearMul", a + b + [scale(0.2039), zero], 1, {}
+        yield f"qlinear_sigmoid_{name}", "QLinearSigmoid", a + [scale(1 / 256), np.array(0, dtype)], 1, {}
+        yield f"qlinear_leaky_relu_{name}", "QLinearLeakyRelu", a + [scale(0.0419), zero], 1, {"alpha": 0.2}
+        image = quantized(dtype, 1, 3, 4, 5)
+        yield f"qlinear_global_average_pool_{name}", "QLinearGlobalAveragePool", image + [scale(0.0207), zero], 1, {}
+        yield f"qlinear_concat_{name}", "QLinearConcat", [scale(0.1013), zero] + a + quantized(dtype, 2, 5, 4), 1, {"axis": 1}
+    image = quantized(np.uint8, 1, 4, 5, 3)
+    yield "qlinear_global_average_pool_last", "QLinearGlobalAveragePool", image + [scale(0.0207), np.array(9, np.uint8)], 1, {"channels_last": 1}
+    for bits, k, block in ((4, 64, 32), (4, 40, 16), (8, 64, 32)):
+        values, scales, zeros = packed(6, k, bits, block)
+        attributes = {"K": k, "N": 6, "bits": bits, "block_size": block}
+        inputs = [reals(2, 3, k), values, scales]
+        yield f"matmul_{bits}bits_{k}", "MatMulNBits", inputs, 1, attributes
+        yield f"matmul_{bits}bits_{k}_zeros", "MatMulNBits", inputs + [zeros], 1, attributes
+    angles = RANDOM.random((7, 4)).astype(np.float32) * 3
+    positions = np.array([[0, 3, 5], [1, 2, 6]], np.int64)
+    for interleaved in (0, 1):
+        inputs = [reals(2, 3, 16), positions, np.cos(angles), np.sin(angles)]
+        yield f"rotary_{interleaved}", "RotaryEmbedding", inputs, 1, {"interleaved": interleaved}
+    inputs = [reals(2, 2, 3, 8), np.array([2], np.int64), np.cos(angles), np.sin(angles)]
+    yield "rotary_offset", "RotaryEmbedding", inputs, 1, {}
+    # The node tests of ONNX have Einsum in f64 alone.
+    for number, (equation, *shapes) in enumerate((
+            ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+            ("...ij,...jk->...ik", (2, 1, 3, 4), (1, 5, 4, 2)), ("i,j->ij", (3,), (4,)), ("ij->ji", (3, 4)),
+            ("ii->i", (4, 4)), ("bii->b", (2, 3, 3)), ("ij->", (3, 4)), ("ba,ca", (2, 3), (4, 3)),
+            ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("abc,cd,b->ad", (2, 3, 4), (4, 5), (3,)), ("...i->...", (2, 3, 4)),
+            ("bnij,bnij->bn", (2, 3, 4, 5), (2, 3, 4, 5)))):
+        yield f"einsum_{number}", "Einsum", [reals(*shape) for shape in shapes], 1, {"equation": equation}
+
+
+def write(folder, name, op, inputs, outputs, attributes):
+    """One case: what is not the first input and has no floats, or belongs to packed weights, is an initializer."""
+    names = [f"in{i}" for i in range(len(inputs))]
+    fixed = {i for i in range(1, len(inputs)) if op == "MatMulNBits"}
+    wanted = [f"out{i}" if i in (0, 3) else "" for i in range(outputs)]
+    node = helper.make_node(op, names, wanted, domain="" if op == "Einsum" else MICROSOFT, **attributes)
+    infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+             for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed]
+    initializers = [numpy_helper.from_array(inputs[i], names[i]) for i in sorted(fixed)]
+    kept = [o for o in wanted if o]
+
+    def model_with(outs):
+        graph = helper.make_graph([node], name, infos, outs, initializers)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+    open_outputs = [helper.make_empty_tensor_value_info(o) for o in kept]
+    session = onnxruntime.InferenceSession(model_with(open_outputs).SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = {n: v for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed}
+    results = session.run(kept, feeds)
+    known = [helper.make_tensor_value_info(o, helper.np_dtype_to_tensor_dtype(r.dtype), r.shape) for o, r in zip(kept, results)]
+    data = folder / f"test_{name}" / "test_data_set_0"
+    data.mkdir(parents=True)
+    (data.parent / "model.onnx").write_bytes(model_with(known).SerializeToString())
+    for kind, values in (("input", list(feeds.items())), ("output", list(zip(kept, results)))):
+        for i, (tensor, value) in enumerate(values):
+            (data / f"{kind}_{i}.pb").write_bytes(numpy_helper.from_array(value, tensor).SerializeToString())
+
+
+def main():
+    """Writes every case anew."""
+    if len(sys.argv) > 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    here = pathlib.Path(__file__).resolve().parent
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) == 2 else here / "runtime"
+    shutil.rmtree(folder, ignore_errors=True)
+    for case in cases():
+        try:
+            write(folder, *case)
+        except Exception as error:
+            print(f"make_runtime.py: {case[0]}: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
