@@ -3,7 +3,9 @@
 
 import json
 import pathlib
+import re
 import shutil
+import struct
 import unittest
 
 import harness
@@ -78,6 +80,53 @@ class Import(harness.Case):
         self.onnx.unlink()
         self.expect(self.call("--dim", "batch=2"), BAD_FILE, "cannot be read")
         self.assertFalse(self.out.exists())
+
+
+    def test_shapes_and_values_of_inputs(self):
+        """A dim without a name, one name for two sizes, and an input that always has the same values."""
+        def model(*dims):
+            node = field(1, "x") + field(2, "y") + field(4, "Relu")
+            graph = field(1, node) + field(11, value_info("x", *dims)) + field(12, value_info("y", *dims))
+            return field(1, 8) + field(8, field(2, 21)) + field(7, graph)
+
+        for dims in (("", 3, ""), ("?", 3, "?"), ((1 << 64) - 1, 3, "size")):
+            self.onnx.write_bytes(model(*dims))
+            self.expect(self.call("--shape", "x=2,3,5", "--force"), OK, "input x f32[2,3,5]")
+            self.expect(self.call("--shape", "x=2,4,5", "--force"), BAD_FILE, "Shape [2,4,5] does not fit")
+            self.expect(self.call("--force"), BAD_FILE, "dim 0", "--shape x=N,3,N")
+        self.expect(self.call("--shape", "z=2", "--force"), USAGE, 'no input "z"', "x")
+        self.expect(self.call("--shape", "x=2,,5", "--force"), USAGE, "NAME=NUMBER,NUMBER")
+        self.expect(self.call("--dim", "other=2", "--force"), USAGE, 'dim "other"', "size")
+        # y = x + x with x always 3, which is no input any more.
+        node = field(1, "x") + field(1, "z") + field(2, "y") + field(4, "Add")
+        graph = field(1, node) + b"".join(field(11, value_info(n, 2)) for n in "xz") + field(12, value_info("y", 2))
+        self.onnx.write_bytes(field(1, 8) + field(8, field(2, 21)) + field(7, graph))
+        made = self.call("--given", "x=3", "--force")
+        self.expect(made, OK, "input z f32[2]")
+        self.assertNotIn("input x", made.stdout)
+        self.expect(run("run", self.out, "--device", "cpu", "--input", "z=zeros"), OK, "y f32[2]  least 3")
+        self.expect(self.call("--given", "x=1,2,3", "--force"), BAD_FILE, "3 values do not fit the shape [2]")
+        self.expect(self.call("--given", "q=1", "--force"), USAGE, 'no input "q"')
+
+    def test_what_trains_is_chosen_and_counted(self):
+        def tensor(name, count):
+            return field(5, field(1, count) + field(2, 1) + field(8, name) + field(9, struct.pack(f"<{count}f", *range(count))))
+
+        nodes = b"".join(field(1, field(1, a) + field(1, b) + field(2, c) + field(4, "Add"))
+                         for a, b, c in (("x", "body.w", "h"), ("h", "head.w", "y")))
+        graph = nodes + tensor("body.w", 3) + tensor("head.w", 3) + field(11, value_info("x", 3)) + field(12, value_info("y", 3))
+        self.onnx.write_bytes(field(1, 8) + field(8, field(2, 21)) + field(7, graph))
+        self.expect(self.call(), OK, "6 of 6 values are trained")
+        self.expect(self.call("--freeze", "body.*", "--force"), OK, "3 of 6 values are trained")
+        frozen = self.expect(run("inspect", self.out, "--parameters"), OK, "body.w", "head.w").stdout.splitlines()
+        self.assertEqual(["frozen" in line for line in sorted(frozen)], [True, False])
+        self.expect(self.call("--freeze", "nose.*", "--force"), USAGE, "--freeze", "matches no parameter")
+        self.expect(self.call("--trainable", "nose.*", "--force"), USAGE, "--trainable", "matches no parameter")
+
+    def test_a_model_of_bowline_is_not_imported_again(self):
+        self.expect(self.call("--dim", "batch=2"), OK)
+        self.expect(run("import", self.out, "--out", self.folder / "again.bowline"), BAD_FILE, "a model of Bowline already",
+                    "bowline inspect")
 
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "import" / "fixtures"
@@ -200,6 +249,62 @@ class ImportOfHuggingFace(harness.Case):
     def test_a_file_of_gguf_is_known_by_its_begin(self):
         (self.folder / "m.bin").write_bytes(b"GGUF")
         self.expect(run("import", self.folder / "m.bin", "--out", self.out), BAD_FILE, "m.bin")
+
+
+# Each flag, with a value, and the kinds of input that it has an effect on.
+FLAGS = {
+    "--entry": (["main"], "onnx"),
+    "--dim": (["batch=2"], "onnx"),
+    "--shape": (["x=2,3"], "onnx"),
+    "--given": (["x=1"], "onnx"),
+    "--trainable": (["*"], "onnx"),
+    "--freeze": (["*"], "onnx"),
+    "--name": (["mine"], "adapter"),
+    "--task": (["classify"], "folder gguf skeleton"),
+    "--labels": (["labels.txt"], "folder gguf"),
+    "--dtype": (["bf16"], "folder gguf skeleton"),
+    "--kv-dtype": (["f16"], "folder gguf skeleton"),
+    "--pooling": (["cls"], "folder gguf"),
+    "--tie": (["a", "b"], "folder gguf"),
+    "--multi-label": ([], "folder gguf"),
+    "--label-smoothing": (["0.1"], "folder gguf"),
+    "--dropout": ([], "folder gguf skeleton"),
+    "--seed": (["7"], "folder gguf"),
+}
+# They have an effect on all of them, or say what the input is.
+GENERAL = {"--help", "--out", "--force", "--format", "--base", "--skeleton"}
+
+
+class Flags(harness.Case):
+    def inputs(self):
+        (self.folder / "m.onnx").write_bytes(relu())
+        (self.folder / "m.gguf").write_bytes(b"GGUF")
+        return {"onnx": [self.folder / "m.onnx"], "gguf": [self.folder / "m.gguf"], "folder": [FIXTURES / "bert_classes"],
+                "skeleton": [FIXTURES / "llama", "--skeleton"], "adapter": [FIXTURES / "llama", "--base", self.folder / "m.bowline"]}
+
+    def test_every_flag_is_known_here(self):
+        listed = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", self.expect(run("import", "--help"), OK).stdout, re.MULTILINE))
+        self.assertEqual(listed, set(FLAGS) | GENERAL)
+
+    def test_a_flag_without_effect_is_refused(self):
+        for kind, arguments in self.inputs().items():
+            for flag, (values, kinds) in FLAGS.items():
+                if flag == "--name" and kind != "adapter":
+                    continue  # it needs --base
+                with self.subTest(kind=kind, flag=flag):
+                    made = run("import", *arguments, "--out", self.folder / "out.bowline", "--force", flag, *values)
+                    if kind in kinds.split():
+                        self.assertNotIn("; it is for", made.stderr)
+                    else:
+                        self.expect(made, USAGE, f"{flag} has no effect on", "; it is for")
+
+    def test_a_flag_without_effect_on_the_task_is_refused(self):
+        out = ["--out", self.folder / "out.bowline", "--force"]
+        (self.folder / "labels.txt").write_text("a\nb\n")
+        for flag, value in (("--pooling", "cls"), ("--labels", self.folder / "labels.txt"), ("--label-smoothing", "0.1"), ("--seed", "1")):
+            self.expect(run("import", FIXTURES / "llama", *out, flag, value), USAGE, f"{flag} has no effect", "task generate")
+        self.expect(run("import", FIXTURES / "bert", *out, "--kv-dtype", "f16"), USAGE, "--kv-dtype has no effect", "task embed")
+        self.expect(run("import", FIXTURES / "bert_classes", *out, "--seed", "1"), USAGE, "--seed has no effect", "all weights")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 #include "onnx/import.h"
 
 #include <cctype>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "architectures/architecture.h"
 #include "bowline_text.h"
 #include "common/flags.h"
+#include "common/pattern.h"
 #include "common/report.h"
 #include "common/require.h"
 #include "common/text.h"
@@ -25,6 +27,30 @@ using import::Source;
 using import::TensorReport;
 using nlohmann::json;
 
+// What is imported.
+enum Kind : unsigned { kFolder = 1, kSkeleton = 2, kGguf = 4, kOnnx = 8, kAdapter = 16 };
+constexpr std::pair<Kind, std::string_view> kKinds[] = {
+    {kFolder, "a folder of Hugging Face"},
+    {kSkeleton, "a skeleton"},
+    {kGguf, "a GGUF file"},
+    {kOnnx, "an ONNX file"},
+    {kAdapter, "an adapter (--base)"},
+};
+constexpr unsigned kTextModels = kFolder | kGguf;
+
+// Tasks as bits.
+constexpr unsigned bit_of(import::Task task) { return 1u << static_cast<unsigned>(task); }
+constexpr unsigned kGenerates = bit_of(import::Task::generate);
+constexpr unsigned kClassifies = bit_of(import::Task::classify);
+constexpr unsigned kEmbeds = bit_of(import::Task::embed);
+constexpr unsigned kAnyTask = kGenerates | kClassifies | kEmbeds;
+
+struct FlagUse {
+  CLI::Option* option = nullptr;
+  unsigned kinds = 0;
+  unsigned tasks = kAnyTask;
+};
+
 struct ImportFlags {
   std::string model;
   std::string out;
@@ -33,6 +59,10 @@ struct ImportFlags {
   // Of ONNX.
   std::string entry = "forward";
   std::vector<std::string> dims;
+  std::vector<std::string> shapes;
+  std::vector<std::string> given;
+  std::vector<std::string> trainable;
+  std::vector<std::string> freeze;
   // Of adapters.
   std::string base;
   std::string name;
@@ -48,6 +78,8 @@ struct ImportFlags {
   bool dropout = false;
   uint64_t seed = 0;
   bool skeleton = false;
+  // Which inputs and tasks each flag is for.
+  std::vector<FlagUse> uses;
 };
 
 json described(const EntryPointInfo& entry) {
@@ -72,10 +104,29 @@ json described(const EntryPointInfo& entry) {
 
 // ------------------------------------------------------------------------------------------- ONNX
 
-void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, size_t parameters,
+struct Trained {
+  uint64_t values = 0, all = 0;
+};
+
+Trained trained_of(const ModelInfo& info) {
+  Trained out;
+  for (const ParameterInfo& p : info.parameters) {
+    uint64_t n = 1;
+    for (const int64_t d : p.shape) {
+      n *= static_cast<uint64_t>(d);
+    }
+    out.all += n;
+    out.values += p.trainable ? n : 0;
+  }
+  return out;
+}
+
+void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, const ModelInfo& info,
                 const std::vector<std::string>& notes) {
   print("{}: entry point {} with {} nodes and {} parameters\n", o.out, listed_name(entry.name),
-        entry.nodes.size(), parameters);
+        entry.nodes.size(), info.parameters.size());
+  const Trained trained = trained_of(info);
+  print("  {} of {} values are trained\n", trained.values, trained.all);
   for (const InputInfo& i : entry.inputs) {
     std::vector<int64_t> shape;
     for (const GraphDim& d : i.dims) {
@@ -92,22 +143,139 @@ void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, size_t parame
   }
 }
 
-Result<int> import_onnx(const ImportFlags& o) {
+// Errors  bad_argument: a flag was given that has no effect on this kind of input.
+Status check_kind(const ImportFlags& o, Kind kind) {
+  const auto named = [](unsigned kinds) {
+    std::string out;
+    for (const auto& [k, name] : kKinds) {
+      if ((kinds & k) != 0) {
+        out += (out.empty() ? "" : ", ") + std::string(name);
+      }
+    }
+    return out;
+  };
+  for (const FlagUse& use : o.uses) {
+    BOWLINE_REQUIRE(use.option->count() == 0 || (use.kinds & kind) != 0,
+                    "{} has no effect on {}; it is for {}.", use.option->get_name(), named(kind),
+                    named(use.kinds));
+  }
+  return {};
+}
+
+// Errors  bad_argument: a flag was given that has no effect on a model for this task.
+Status check_task(const ImportFlags& o, import::Task task) {
+  for (const FlagUse& use : o.uses) {
+    BOWLINE_REQUIRE(use.option->count() == 0 || (use.tasks & bit_of(task)) != 0,
+                    "{} has no effect on a model for the task {}.", use.option->get_name(),
+                    name_of(task));
+  }
+  return {};
+}
+
+// Errors  bad_argument: --seed was given, and the source has the values of all weights.
+Status check_seed(const ImportFlags& o, const Built& built, const ModelInfo& info) {
+  const auto use = std::ranges::find_if(
+      o.uses, [](const FlagUse& u) { return u.option->get_name() == "--seed"; });
+  const bool drawn = std::ranges::any_of(info.parameters, [&](const ParameterInfo& p) {
+    return p.trainable &&
+           std::ranges::find(built.tensors, p.name, &TensorReport::parameter) ==
+               built.tensors.end();
+  });
+  BOWLINE_REQUIRE(use == o.uses.end() || use->option->count() == 0 || drawn,
+                  "--seed has no effect: the source has the values of all weights.");
+  return {};
+}
+
+// "x=1,3,48,192": the name and the numbers. Errors  bad_argument.
+template <class T>
+Result<std::pair<std::string, std::vector<T>>> parse_numbers(const std::string& flag,
+                                                             const std::string& text) {
+  const size_t equals = text.rfind('=');
+  const std::string form =
+      fmt::format("{} \"{}\" is not of the form NAME=NUMBER,NUMBER,...", flag, escaped(text));
+  BOWLINE_REQUIRE(equals != std::string::npos && equals > 0, "{}", form);
+  std::vector<T> numbers;
+  const char* at = text.data() + equals + 1;
+  const char* const end = text.data() + text.size();
+  while (true) {
+    T number = 0;
+    const auto [stop, error] = std::from_chars(at, end, number);
+    BOWLINE_REQUIRE(error == std::errc() && (stop == end || *stop == ','), "{}", form);
+    numbers.push_back(number);
+    if (stop == end) {
+      return std::pair(text.substr(0, equals), numbers);
+    }
+    at = stop + 1;
+  }
+}
+
+Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
   onnx::ImportOptions options;
   options.entry_point = o.entry;
   for (const std::string& flag : o.dims) {
-    Result<BoundDim> dim = parse_dim(flag);
-    if (!dim.ok()) {
-      return fail_flags(dim.status());
-    }
-    options.dims.push_back(std::move(dim).value());
+    BOWLINE_ASSIGN(BoundDim dim, parse_dim(flag));
+    options.dims.push_back(std::move(dim));
   }
-  const Result<onnx::Imported> read = onnx::import_file(o.model, options);
+  for (const std::string& flag : o.shapes) {
+    BOWLINE_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag));
+    const bool legal = std::ranges::all_of(shape.second, [](int64_t d) { return d > 0; });
+    BOWLINE_REQUIRE(legal, "--shape \"{}\" has a dim below 1.", escaped(flag));
+    options.shapes.insert(std::move(shape));
+  }
+  for (const std::string& flag : o.given) {
+    BOWLINE_ASSIGN(auto values, parse_numbers<double>("--given", flag));
+    options.fixed.insert(std::move(values));
+  }
+  if (!o.trainable.empty()) {
+    options.trains = [&o](const std::string& name) {
+      return std::ranges::any_of(o.trainable, [&](const auto& p) { return matches(p, name); });
+    };
+  }
+  return options;
+}
+
+// Freezes what matches --freeze. Errors  bad_argument: a pattern of --freeze or --trainable matches nothing that trains.
+Status choose_trained(Model& model, const ImportFlags& o) {
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+  const auto matched = [&](const std::string& flag, const std::string& pattern) -> Status {
+    const bool any = std::ranges::any_of(info.parameters, [&](const ParameterInfo& p) {
+      return p.trainable && matches(pattern, p.name);
+    });
+    BOWLINE_REQUIRE(any, "{} \"{}\" matches no parameter that can be trained.", flag,
+                    escaped(pattern));
+    return {};
+  };
+  for (const std::string& pattern : o.trainable) {
+    BOWLINE_TRY(matched("--trainable", pattern));
+  }
+  for (const std::string& pattern : o.freeze) {
+    BOWLINE_TRY(matched("--freeze", pattern));
+    for (const ParameterInfo& p : info.parameters) {
+      if (p.trainable && matches(pattern, p.name)) {
+        BOWLINE_TRY(model.freeze(p.name));
+      }
+    }
+  }
+  return {};
+}
+
+Result<int> import_onnx(const ImportFlags& o) {
+  const Result<onnx::ImportOptions> options = onnx_options(o);
+  if (!options.ok()) {
+    return fail_flags(options.status());
+  }
+  Result<onnx::Imported> read = onnx::import_file(o.model, options.value());
+  if (read.status().code() == Code::bad_argument) {
+    return fail_flags(read.status());
+  }
   if (read.status().code() == Code::unsupported) {  // the file asks for what Bowline has not
     return fail(kBadFile, read.status().message());
   }
   BOWLINE_TRY(Status(read.status()));
-  const onnx::Imported& imported = read.value();
+  onnx::Imported& imported = read.value();
+  if (const Status s = choose_trained(imported.model, o); !s.ok()) {
+    return fail_flags(s);
+  }
   BOWLINE_ASSIGN(const ModelInfo info, imported.model.describe());
   BOWLINE_TRY(imported.model.save(o.out));
   const EntryPointInfo& entry = info.entry_points[0];
@@ -116,9 +284,10 @@ Result<int> import_onnx(const ImportFlags& o) {
                 {"out", o.out},
                 {"entry", described(entry)},
                 {"parameters", info.parameters.size()},
+                {"trained_values", trained_of(info).values},
                 {"notes", imported.notes}});
   } else {
-    print_onnx(o, entry, info.parameters.size(), imported.notes);
+    print_onnx(o, entry, info, imported.notes);
   }
   return static_cast<int>(kOk);
 }
@@ -349,9 +518,15 @@ Result<int> import_text_model(const ImportFlags& o, const Source& source) {
                           .message());
   }
   Built& built = made.value();
+  if (const Status s = check_task(o, built.task); !s.ok()) {
+    return fail_flags(s);
+  }
   BOWLINE_TRY(check_tokenizer(built).at(fmt::format("While importing \"{}\".", escaped(o.model))));
-  BOWLINE_TRY(built.model.save_compacted(o.out).status());
   BOWLINE_ASSIGN(const ModelInfo info, built.model.describe());
+  if (const Status s = check_seed(o, built, info); !s.ok()) {
+    return fail_flags(s);
+  }
+  BOWLINE_TRY(built.model.save_compacted(o.out).status());
   uint64_t bytes = 0;
   for (const StorageInfo& s : info.storages) {
     bytes += s.empty ? 0 : s.bytes;
@@ -399,8 +574,12 @@ Result<int> run(const ImportFlags& o) {
   if (const Status s = check_new(o.out, o.force); !s.ok()) {
     return fail_flags(s);
   }
-  if (!o.base.empty()) {
-    return import_adapter_file(o);
+  if (begins_with(o.model, "BOWLINE1")) {
+    return fail(
+        kBadFile,
+        fmt::format("\"{0}\" is a model of Bowline already. 'bowline inspect {0}' shows what "
+                    "it holds.",
+                    escaped(o.model)));
   }
   std::error_code error;
   const bool is_folder = std::filesystem::is_directory(o.model, error);
@@ -408,7 +587,18 @@ Result<int> run(const ImportFlags& o) {
     return fail(kUsage, fmt::format("--skeleton reads the config of a folder, which \"{}\" is not.",
                                     escaped(o.model)));
   }
-  if (!is_folder && !begins_with(o.model, "GGUF")) {
+  const Kind kind = !o.base.empty()                ? kAdapter
+                    : o.skeleton                   ? kSkeleton
+                    : is_folder                    ? kFolder
+                    : begins_with(o.model, "GGUF") ? kGguf
+                                                   : kOnnx;
+  if (const Status s = check_kind(o, kind); !s.ok()) {
+    return fail_flags(s);
+  }
+  if (kind == kAdapter) {
+    return import_adapter_file(o);
+  }
+  if (kind == kOnnx) {
     return import_onnx(o);
   }
   const Result<Source> source = o.skeleton  ? huggingface::read_config(o.model)
@@ -431,7 +621,8 @@ void add_import(CLI::App& app, Context& context) {
       "bowline import minilm/ --task classify --labels labels.txt --out m.bowline\n"
       "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
       "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
-      "bowline import model.onnx --dim batch=1 --out model.bowline");
+      "bowline import model.onnx --dim batch=1 --out model.bowline\n"
+      "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
   verb->add_option(
           "model", o->model,
@@ -439,43 +630,74 @@ void add_import(CLI::App& app, Context& context) {
           "that the latter keeps elsewhere lie in its folder")
       ->required();
   verb->add_option("--out", o->out, "Where the model is written")->required();
-  verb->add_option("--entry", o->entry, "ONNX: name of the entry point that the graph becomes")
+  // Which kinds of input, and which tasks, a flag has an effect on.
+  const auto use = [&o](CLI::Option* option, unsigned kinds, unsigned tasks = kAnyTask) {
+    o->uses.push_back({option, kinds, tasks});
+    return option;
+  };
+  use(verb->add_option("--entry", o->entry, "ONNX: name of the entry point that the graph becomes"),
+      kOnnx)
       ->capture_default_str();
-  verb->add_option("--dim", o->dims,
-                   "ONNX: NAME=NUMBER of a dim that the inputs name; shapes are fixed when a model "
-                   "is read");
+  use(verb->add_option("--dim", o->dims,
+                       "ONNX: NAME=NUMBER of a dim that the inputs name; shapes are fixed when a "
+                       "model is read"),
+      kOnnx);
+  use(verb->add_option("--shape", o->shapes,
+                       "ONNX: NAME=N,N,... the whole shape of an input, for dims without a name"),
+      kOnnx);
+  use(verb->add_option("--given", o->given,
+                       "ONNX: NAME=VALUE,... of an input that always has these values"),
+      kOnnx);
+  use(verb->add_option("--trainable", o->trainable,
+                       "ONNX: pattern of tensors that are trained though they look like constants"),
+      kOnnx);
+  use(verb->add_option("--freeze", o->freeze, "ONNX: pattern of parameters that are not trained"),
+      kOnnx);
   CLI::Option* base = verb->add_option(
       "--base", o->base,
       "Model file that an adapter is for: the model is then a folder of peft, or a GGUF file of an "
       "adapter, and --out the file of the adapter");
   o->name = "lora";
-  verb->add_option("--name", o->name, "Of the adapter")->needs(base)->capture_default_str();
-  verb->add_option("--task", o->task, "What the model is for (default: as its architecture says)")
+  use(verb->add_option("--name", o->name, "Of the adapter"), kAdapter)
+      ->needs(base)
+      ->capture_default_str();
+  use(verb->add_option("--task", o->task,
+                       "What the model is for (default: as its architecture says)"),
+      kTextModels | kSkeleton)
       ->check(CLI::IsMember({"generate", "classify", "embed"}));
-  verb->add_option("--labels", o->labels,
-                   "File with the labels of the classes, one a line; a head that the source lacks "
-                   "begins with random values");
-  verb->add_option("--dtype", o->dtype, "Of the weights (default: as the source has them)")
+  use(verb->add_option("--labels", o->labels,
+                       "File with the labels of the classes, one a line; a head that the source "
+                       "lacks begins with random values"),
+      kTextModels, kClassifies);
+  use(verb->add_option("--dtype", o->dtype, "Of the weights (default: as the source has them)"),
+      kTextModels | kSkeleton)
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
-  verb->add_option(
+  use(verb->add_option(
           "--kv-dtype", o->kv_dtype,
-          "Of the cache of keys and values; int8: codes with a scale for each row of a head")
+          "Of the cache of keys and values; int8: codes with a scale for each row of a head"),
+      kTextModels | kSkeleton, kGenerates)
       ->check(CLI::IsMember({"f32", "f16", "bf16", "int8"}))
       ->capture_default_str();
-  verb->add_option("--pooling", o->pooling,
-                   "How the rows of an encoder become one (default: as the source says, else mean)")
+  use(verb->add_option(
+          "--pooling", o->pooling,
+          "How the rows of an encoder become one (default: as the source says, else mean)"),
+      kTextModels, kClassifies | kEmbeds)
       ->check(CLI::IsMember({"mean", "cls", "max"}));
-  verb->add_option("--tie", o->ties,
-                   "Two tensors that become one weight, though the source does not say so; their "
-                   "values are equal")
+  use(verb->add_option("--tie", o->ties,
+                       "Two tensors that become one weight, though the source does not say so; "
+                       "their values are equal"),
+      kTextModels)
       ->type_size(2);
-  verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels");
-  verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes")
+  use(verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels"),
+      kTextModels, kClassifies);
+  use(verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes"), kTextModels,
+      kClassifies)
       ->check(CLI::Range(0.0, 0.999));
-  verb->add_flag(
-      "--dropout", o->dropout,
-      "The loss has the dropout that the config names, but for that of attention weights");
-  verb->add_option("--seed", o->seed, "Of values that the source lacks");
+  use(verb->add_flag(
+          "--dropout", o->dropout,
+          "The loss has the dropout that the config names, but for that of attention weights"),
+      kTextModels | kSkeleton, kGenerates | kClassifies);
+  use(verb->add_option("--seed", o->seed, "Of values that the source lacks"), kTextModels, kClassifies);
   verb->add_flag(
           "--skeleton", o->skeleton,
           "Of the config of a decoder alone, without values: 'inspect' and 'finetune --dry-run' "

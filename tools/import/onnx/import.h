@@ -25,6 +25,11 @@ struct ImportOptions {
   std::string entry_point = "forward";
   // Numbers for named dims of the inputs.
   std::vector<BoundDim> dims;
+  // By input its whole shape, for dims that have no name, or one name for several sizes. It agrees with the numbers in the file.
+  std::map<std::string, std::vector<int64_t>> shapes;
+  // By input the values that it always has: it becomes a constant, and conditions and shapes that follow from it are known.
+  // One value fills any shape.
+  std::map<std::string, std::vector<double>> fixed;
   // Numbers of inputs that are known when the model is read: shapes, axes and the like are taken from them.
   std::map<std::string, Numbers> given;
   // Whether the tensor of this name is trained although it looks like a constant: one number alone, or a mask. Empty: none is.
@@ -45,7 +50,7 @@ Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes);
 Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path);
 
 // `folder` is that of the file: external data lies there. Errors  bad_file: what is wrong, with the node. unsupported: an operator, a
-// dtype or a form of one that Bowline lacks, a dim without a number.
+// dtype or a form of one that Bowline lacks, a dim without a number. bad_argument: an option names no input or dim of the graph.
 Result<Imported> import_graph(const file::ModelProto& model, const std::string& folder,
                               const ImportOptions& options);
 Result<Imported> import_file(const std::string& path, const ImportOptions& options);
