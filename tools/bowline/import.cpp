@@ -177,9 +177,8 @@ Status check_seed(const ImportFlags& o, const Built& built, const ModelInfo& inf
   const auto use = std::ranges::find_if(
       o.uses, [](const FlagUse& u) { return u.option->get_name() == "--seed"; });
   const bool drawn = std::ranges::any_of(info.parameters, [&](const ParameterInfo& p) {
-    return p.trainable &&
-           std::ranges::find(built.tensors, p.name, &TensorReport::parameter) ==
-               built.tensors.end();
+    return p.trainable && std::ranges::find(built.tensors, p.name, &TensorReport::parameter) ==
+                              built.tensors.end();
   });
   BOWLINE_REQUIRE(use == o.uses.end() || use->option->count() == 0 || drawn,
                   "--seed has no effect: the source has the values of all weights.");
@@ -690,14 +689,15 @@ void add_import(CLI::App& app, Context& context) {
       ->type_size(2);
   use(verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels"),
       kTextModels, kClassifies);
-  use(verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes"), kTextModels,
-      kClassifies)
+  use(verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes"),
+      kTextModels, kClassifies)
       ->check(CLI::Range(0.0, 0.999));
   use(verb->add_flag(
           "--dropout", o->dropout,
           "The loss has the dropout that the config names, but for that of attention weights"),
       kTextModels | kSkeleton, kGenerates | kClassifies);
-  use(verb->add_option("--seed", o->seed, "Of values that the source lacks"), kTextModels, kClassifies);
+  use(verb->add_option("--seed", o->seed, "Of values that the source lacks"), kTextModels,
+      kClassifies);
   verb->add_flag(
           "--skeleton", o->skeleton,
           "Of the config of a decoder alone, without values: 'inspect' and 'finetune --dry-run' "
