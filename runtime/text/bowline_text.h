@@ -112,7 +112,7 @@ class Tokenizer {
 //
 // A chat format makes one text of the messages of a conversation. It is a template in a subset of Jinja2, as model files carry it in
 // the asset "chat_template", and gives byte for byte what Jinja2 gives with the settings of Hugging Face transformers. A template that
-// says more than the subset is refused by name before anything is rendered.
+// says more than the subset is refused by name: an unknown tag when it is read, all else when it is rendered.
 
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"; a template may know others

@@ -1,5 +1,6 @@
 // Filters, tests, methods and functions of a chat template: those that chat templates use.
-#include <ctime>
+#include <charconv>
+#include <cmath>
 
 #include "text/chat_render.h"
 #include "text/chat_strings.h"
@@ -84,11 +85,101 @@ Result<Value> replace_method(Heap& heap, std::string_view text, Arguments& a) {
   return heap.text(std::move(out));
 }
 
+template <bool from_right, bool must>
 Result<Value> find_method(Heap& heap, std::string_view text, Arguments& a) {
   BOWLINE_ASSIGN(const auto what, a.text(0, ""));
+  if (!what) {
+    return failure("It looks for what is no text.");
+  }
   BOWLINE_TRY(heap.step(text.size()));
-  const size_t at = what ? text.find(*what) : std::string_view::npos;
+  const size_t at = from_right ? text.rfind(*what) : text.find(*what);
+  if (must && at == std::string_view::npos) {
+    return failure("It asks for the place of a text that is not there.");
+  }
   return Value::of(at == std::string_view::npos ? int64_t{-1} : length(text.substr(0, at)));
+}
+
+Result<Value> count_method(Heap& heap, std::string_view text, Arguments& a) {
+  BOWLINE_ASSIGN(const auto what, a.text(0, ""));
+  if (!what) {
+    return failure("It counts what is no text.");
+  }
+  BOWLINE_TRY(heap.step(text.size()));
+  if (what->empty()) {
+    return Value::of(length(text) + 1);
+  }
+  int64_t n = 0;
+  for (size_t at = 0; (at = text.find(*what, at)) != std::string_view::npos; at += what->size()) {
+    ++n;
+  }
+  return Value::of(n);
+}
+
+template <bool from_right>
+Result<Value> partition_method(Heap& heap, std::string_view text, Arguments& a) {
+  BOWLINE_ASSIGN(const auto separator, a.text(0, ""));
+  if (!separator || separator->empty()) {
+    return failure("It parts a text at an empty one.");
+  }
+  BOWLINE_TRY(heap.step(text.size()));
+  const size_t at = from_right ? text.rfind(*separator) : text.find(*separator);
+  const std::string_view none;
+  if (at == std::string_view::npos) {
+    return heap.list(
+        {Value::of(from_right ? none : text), Value::of(none), Value::of(from_right ? text : none)},
+        Kind::tuple);
+  }
+  return heap.list({Value::of(text.substr(0, at)), Value::of(*separator),
+                    Value::of(text.substr(at + separator->size()))},
+                   Kind::tuple);
+}
+
+enum class Letters : uint8_t { digits, letters, both, spaces, lower, upper };
+
+// Whether a text has such letters alone, and one at least; of "lower" and "upper": at least one of
+// these and none of the others.
+template <Letters what>
+Result<Value> is_method(Heap& heap, std::string_view text, Arguments&) {
+  BOWLINE_TRY(heap.step(text.size()));
+  bool all = !text.empty(), some = false;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) {
+      return failure("It asks for the kind of the letters of \"" + escaped(text.substr(0, 80)) +
+                     "\", which beyond ASCII is not known here.");
+    }
+    const bool is_digit = c >= '0' && c <= '9', is_lower = c >= 'a' && c <= 'z',
+               is_upper = c >= 'A' && c <= 'Z';
+    const bool is_space = c == ' ' || (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x1F);
+    all = all && (what == Letters::digits    ? is_digit
+                  : what == Letters::letters ? is_lower || is_upper
+                  : what == Letters::both    ? is_lower || is_upper || is_digit
+                  : what == Letters::spaces  ? is_space
+                  : what == Letters::lower   ? !is_upper
+                                             : !is_lower);
+    some = some || (what == Letters::lower ? is_lower : what == Letters::upper ? is_upper : true);
+  }
+  return Value::of(all && some);
+}
+
+template <char align>
+Result<Value> adjust_method(Heap& heap, std::string_view text, Arguments& a) {
+  BOWLINE_ASSIGN(const int64_t width, a.integer(0, "", 0));
+  BOWLINE_ASSIGN(const auto fill,
+                 align == '0' ? Result<std::optional<std::string_view>>("0") : a.text(1, ""));
+  const std::string_view letter = fill.value_or(" ");
+  constexpr int64_t kMost = 10'000;
+  if (width > kMost || length(letter) != 1) {
+    return failure("It fills a text up to " + std::to_string(width) + " letters.");
+  }
+  BOWLINE_TRY(heap.step(text.size()));
+  std::string filler;
+  for (int64_t n = length(text); n < width; ++n) {
+    filler += letter;
+  }
+  const size_t sign = align == '0' && (text.starts_with('-') || text.starts_with('+')) ? 1 : 0;
+  return heap.text(align == '<' ? std::string(text) + filler
+                                : std::string(text.substr(0, sign)) + filler +
+                                      std::string(text.substr(sign)));
 }
 
 Result<Value> split_lines_method(Heap& heap, std::string_view text, Arguments&) {
@@ -139,7 +230,24 @@ constexpr std::pair<std::string_view, TextMethod> kTextMethods[] = {
     {"title", case_method<Case::title>},
     {"capitalize", case_method<Case::capitalize>},
     {"replace", replace_method},
-    {"find", find_method},
+    {"find", find_method<false, false>},
+    {"rfind", find_method<true, false>},
+    {"index", find_method<false, true>},
+    {"rindex", find_method<true, true>},
+    {"count", count_method},
+    {"partition", partition_method<false>},
+    {"rpartition", partition_method<true>},
+    {"isdigit", is_method<Letters::digits>},
+    {"isdecimal", is_method<Letters::digits>},
+    {"isnumeric", is_method<Letters::digits>},
+    {"isalpha", is_method<Letters::letters>},
+    {"isalnum", is_method<Letters::both>},
+    {"isspace", is_method<Letters::spaces>},
+    {"islower", is_method<Letters::lower>},
+    {"isupper", is_method<Letters::upper>},
+    {"ljust", adjust_method<'<'>},
+    {"rjust", adjust_method<'>'>},
+    {"zfill", adjust_method<'0'>},
     {"join", join_method},
 };
 
@@ -179,13 +287,39 @@ Result<Value> default_of(Renderer&, const Value& v, Arguments& a) {
   return !is_missing ? v : otherwise == nullptr ? Value::of(std::string_view()) : *otherwise;
 }
 
-Result<Value> json(Renderer& r, const Value& v, Arguments& a) {
-  BOWLINE_ASSIGN(const int64_t indent, a.integer(1, "indent", -1));
-  const Value* ascii = a.take(0, "ensure_ascii");
-  if (ascii != nullptr && is_true(*ascii)) {
-    return failure("JSON in ASCII alone is not known here.");
+// The text of json.dumps() between items, or behind keys.
+Result<std::string> separator_of(const Value& v, size_t number) {
+  const bool is_pair = v.is_sequence() && v.list->size() == 2;
+  if (!is_pair || (*v.list)[number].kind != Kind::text) {
+    return failure("The separators of JSON are not two texts.");
   }
-  BOWLINE_ASSIGN(std::string text, to_json(r.heap(), v, indent));
+  return std::string((*v.list)[number].text);
+}
+
+// tojson of transformers: json.dumps() without what makes JSON fit for HTML.
+Result<Value> json(Renderer& r, const Value& v, Arguments& a) {
+  JsonForm form;
+  const Value* ascii = a.take(0, "ensure_ascii");
+  form.ascii = ascii != nullptr && is_true(*ascii);
+  const Value* indent = a.take(1, "indent");
+  if (indent != nullptr && indent->kind == Kind::text) {
+    form.indent = indent->text;
+  } else if (indent != nullptr && indent->kind != Kind::none) {
+    BOWLINE_ASSIGN(const int64_t spaces, a.integer(1, "indent", 0));
+    if (spaces > 100) {
+      return failure("It indents JSON by " + std::to_string(spaces) + ".");
+    }
+    form.indent = std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
+  }
+  form.between_items = form.indent ? "," : ", ";
+  const Value* separators = a.take(2, "separators");
+  if (separators != nullptr && separators->kind != Kind::none) {
+    BOWLINE_ASSIGN(form.between_items, separator_of(*separators, 0));
+    BOWLINE_ASSIGN(form.behind_keys, separator_of(*separators, 1));
+  }
+  const Value* sorted = a.take(3, "sort_keys");
+  form.sorted = sorted != nullptr && is_true(*sorted);
+  BOWLINE_ASSIGN(std::string text, to_json(r.heap(), v, form));
   return r.heap().text(std::move(text));
 }
 
@@ -210,7 +344,7 @@ Result<Value> list(Renderer& r, const Value& v, Arguments&) {
 
 template <bool last>
 Result<Value> end_of(Renderer& r, const Value& v, Arguments&) {
-  if (last && v.kind == Kind::dict) {
+  if (last && (v.kind == Kind::dict || v.is_view())) {
     return unknown("filter of a dict", "last");
   }
   BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
@@ -230,14 +364,96 @@ Result<Value> reverse(Renderer& r, const Value& v, Arguments&) {
 }
 
 Result<Value> text_of(Renderer& r, const Value& v, Arguments&) {
+  if (v.is_markup()) {
+    return v;
+  }
   BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
   return Value::of(text);
+}
+
+// float() of a text, as far as it is one in decimal.
+std::optional<double> real_from(std::string_view text) {
+  text = strip(text, Side::both);
+  text.remove_prefix(text.starts_with('+') ? 1 : 0);
+  double out = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), out);
+  const bool is_decimal = text.find_first_not_of("0123456789+-.eE") == std::string_view::npos;
+  return is_decimal && read.ec == std::errc() && read.ptr == text.data() + text.size()
+             ? std::optional(out)
+             : std::nullopt;
+}
+
+Result<Value> whole_of(double r) {
+  if (!(std::abs(r) < 0x1p63)) {
+    return failure("It makes a whole number of " + real_text(r) + ".");
+  }
+  return Value::of(static_cast<int64_t>(r));
+}
+
+Result<Value> real_of_filter(Renderer&, const Value& v, Arguments& a) {
+  const Value* otherwise = a.take(0, "default");
+  if (v.is_numeric()) {
+    return Value::of(v.as_real());
+  }
+  const std::optional<double> read = v.kind == Kind::text ? real_from(v.text) : std::nullopt;
+  if (!read && v.kind == Kind::text &&
+      v.text.find_first_of("0123456789iInN") != std::string_view::npos) {
+    return failure("It makes a number of \"" + escaped(v.text.substr(0, 80)) +
+                   "\", which is not known here.");
+  }
+  return read ? Value::of(*read) : otherwise != nullptr ? *otherwise : Value::of(0.0);
+}
+
+Result<Value> absolute(Renderer&, const Value& v, Arguments&) {
+  if (v.kind == Kind::real) {
+    return Value::of(std::abs(v.real));
+  }
+  if (!v.is_number() || v.number() == INT64_MIN) {
+    return failure("It asks for the magnitude of " + std::string(described(v.kind)) + ".");
+  }
+  return Value::of(std::abs(v.number()));
+}
+
+Result<Value> rounded(Renderer&, const Value& v, Arguments& a) {
+  BOWLINE_ASSIGN(const int64_t precision, a.integer(0, "precision", 0));
+  BOWLINE_ASSIGN(const auto method, a.text(1, "method"));
+  const std::string_view how = method.value_or("common");
+  if (!v.is_numeric() || precision < 0 || precision > 15 ||
+      (how != "common" && how != "ceil" && how != "floor")) {
+    return failure("It rounds " + std::string(described(v.kind)) +
+                   " in a way that is not known here.");
+  }
+  if (how != "common") {
+    const double power = std::pow(10.0, static_cast<double>(precision));
+    const double scaled = v.as_real() * power;
+    return Value::of((how == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / power);
+  }
+  if (v.is_number()) {
+    return Value::of(v.number());
+  }
+  // As Python: the nearest decimal, and of two the even one.
+  char buffer[512];
+  const auto written = std::to_chars(buffer, buffer + sizeof(buffer), v.real,
+                                     std::chars_format::fixed, static_cast<int>(precision));
+  double out = v.real;
+  if (written.ec == std::errc() && std::isfinite(v.real)) {
+    std::from_chars(buffer, written.ptr, out);
+  }
+  return Value::of(out);
 }
 
 Result<Value> number_of(Renderer&, const Value& v, Arguments& a) {
   BOWLINE_ASSIGN(const int64_t otherwise, a.integer(0, "default", 0));
   if (v.is_number()) {
     return Value::of(v.number());
+  }
+  if (v.kind == Kind::real) {
+    return whole_of(v.real);
+  }
+  if (v.kind == Kind::text && v.text.find_first_of(".eE") != std::string_view::npos) {
+    if (const std::optional<double> read = real_from(v.text)) {
+      return whole_of(*read);
+    }
   }
   BOWLINE_TRY(require_text("int", v));
   std::string_view digits = strip(v.text, Side::both);
@@ -359,7 +575,175 @@ Result<Value> map(Renderer& r, const Value& v, Arguments& a) {
   return r.heap().iterator(std::move(out));
 }
 
+// What a value is sorted by: its attribute, without regard to case unless asked for.
+Result<Value> sort_key(Renderer& r, const Value& item, std::optional<std::string_view> attribute,
+                       bool case_sensitive) {
+  Value key = item;
+  if (attribute) {
+    BOWLINE_ASSIGN(key, attribute_of(r, item, *attribute));
+  }
+  if (key.kind != Kind::text || case_sensitive) {
+    return key;
+  }
+  BOWLINE_ASSIGN(std::string lower, with_case(key.text, Case::lower));
+  return r.heap().text(std::move(lower));
+}
+
+// Keys and values in the order of the keys, stable.
+Result<std::vector<Pair>> in_order(Renderer& r, std::vector<Pair> pairs, bool reversed) {
+  const bool texts =
+      std::ranges::all_of(pairs, [](const Pair& p) { return p.first.kind == Kind::text; });
+  const bool numbers =
+      std::ranges::all_of(pairs, [](const Pair& p) { return p.first.is_number(); });
+  if (!texts && !numbers) {
+    return failure("It sorts what is neither texts alone nor whole numbers alone.");
+  }
+  for (const Pair& p : pairs) {
+    BOWLINE_TRY(r.heap().step(16 * (64 + p.first.text.size())));
+  }
+  std::ranges::stable_sort(pairs, [=](const Pair& a, const Pair& b) {
+    const Value& x = reversed ? b.first : a.first;
+    const Value& y = reversed ? a.first : b.first;
+    return texts ? x.text < y.text : x.number() < y.number();
+  });
+  return pairs;
+}
+
+bool is_set(const Value* v) { return v != nullptr && is_true(*v); }
+
+Result<Value> sorted(Renderer& r, const Value& v, Arguments& a) {
+  const bool reversed = is_set(a.take(0, "reverse"));
+  const bool case_sensitive = is_set(a.take(1, "case_sensitive"));
+  BOWLINE_ASSIGN(const auto attribute, a.text(2, "attribute"));
+  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  std::vector<Pair> pairs;
+  for (const Value& item : *items) {
+    BOWLINE_ASSIGN(Value key, sort_key(r, item, attribute, case_sensitive));
+    pairs.emplace_back(key, item);
+  }
+  BOWLINE_ASSIGN(pairs, in_order(r, std::move(pairs), reversed));
+  std::vector<Value> out;
+  for (const Pair& pair : pairs) {
+    out.push_back(pair.second);
+  }
+  return r.heap().list(std::move(out));
+}
+
+Result<Value> sorted_dict(Renderer& r, const Value& v, Arguments& a) {
+  const bool case_sensitive = is_set(a.take(0, "case_sensitive"));
+  BOWLINE_ASSIGN(const auto by, a.text(1, "by"));
+  const bool reversed = is_set(a.take(2, "reverse"));
+  if (v.kind != Kind::dict || (by && *by != "key" && *by != "value")) {
+    return failure("It sorts " + std::string(described(v.kind)) + " as a dict.");
+  }
+  std::vector<Pair> pairs;
+  for (const auto& [key, value] : *v.dict) {
+    BOWLINE_ASSIGN(const Value item, r.heap().list({key, value}, Kind::tuple));
+    BOWLINE_ASSIGN(Value by_this, sort_key(r, by == "value" ? value : key, {}, case_sensitive));
+    pairs.emplace_back(by_this, item);
+  }
+  BOWLINE_ASSIGN(pairs, in_order(r, std::move(pairs), reversed));
+  std::vector<Value> out;
+  for (const Pair& pair : pairs) {
+    out.push_back(pair.second);
+  }
+  return r.heap().list(std::move(out));
+}
+
+Result<Value> unique(Renderer& r, const Value& v, Arguments& a) {
+  const bool case_sensitive = is_set(a.take(0, "case_sensitive"));
+  BOWLINE_ASSIGN(const auto attribute, a.text(1, "attribute"));
+  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  BOWLINE_ASSIGN(const Value seen, r.heap().dict({}));
+  std::vector<Value> out;
+  for (const Value& item : *items) {
+    BOWLINE_ASSIGN(const Value key, sort_key(r, item, attribute, case_sensitive));
+    BOWLINE_ASSIGN(const Value* known, find(r.heap(), seen, key));
+    if (known == nullptr) {
+      seen.dict->emplace_back(key, Value::none());
+      out.push_back(item);
+    }
+  }
+  return r.heap().iterator(std::move(out));
+}
+
+template <bool largest>
+Result<Value> extreme(Renderer& r, const Value& v, Arguments& a) {
+  const bool case_sensitive = is_set(a.take(0, "case_sensitive"));
+  BOWLINE_ASSIGN(const auto attribute, a.text(1, "attribute"));
+  BOWLINE_ASSIGN(const std::vector<Value>* items, elements(r.heap(), v));
+  Value out = Value::undefined("an item"), best;
+  for (const Value& item : *items) {
+    BOWLINE_ASSIGN(const Value key, sort_key(r, item, attribute, case_sensitive));
+    int sign = 1;
+    if (&item != items->data()) {
+      BOWLINE_ASSIGN(sign, order(r.heap(), key, best));
+    }
+    if (&item == items->data() || (largest ? sign > 0 : sign < 0)) {
+      out = item;
+      best = key;
+    }
+  }
+  return out;
+}
+
+// Lines behind the first get spaces in front of them, if they are not empty.
+Result<Value> indented(Renderer& r, const Value& v, Arguments& a) {
+  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  const Value* width = a.take(0, "width");
+  const bool first = is_set(a.take(1, "first"));
+  const bool blank = is_set(a.take(2, "blank"));
+  std::string indent(4, ' ');
+  if (width != nullptr && width->kind == Kind::text) {
+    indent = width->text;
+  } else if (width != nullptr) {
+    BOWLINE_ASSIGN(const int64_t spaces, a.integer(0, "width", 4));
+    if (spaces > 1000) {
+      return failure("It indents a text by " + std::to_string(spaces) + ".");
+    }
+    indent = std::string(static_cast<size_t>(std::max<int64_t>(spaces, 0)), ' ');
+  }
+  BOWLINE_ASSIGN(const std::vector<Value> lines, split_lines(r.heap(), text));
+  const bool ends_with_newline = text.empty() || text.ends_with('\n');
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    BOWLINE_TRY(r.heap().step(indent.size() + lines[i].text.size()));
+    out += i > 0 ? "\n" : "";
+    out += i > 0 ? (blank || !lines[i].text.empty() ? indent : "") : first ? indent : "";
+    out += lines[i].text;
+    if (out.size() > Heap::kMostBytes) {
+      return failure("It indents too much text.");
+    }
+  }
+  if (text.empty() && first) {
+    out += indent;
+  }
+  if (ends_with_newline && !text.empty()) {
+    out += "\n";
+    out += blank ? indent : "";
+  }
+  return r.heap().text(std::move(out));
+}
+
+Result<Value> safe(Renderer& r, const Value& v, Arguments&) {
+  BOWLINE_ASSIGN(const std::string_view text, printed(r.heap(), v));
+  Value out = Value::of(text);
+  out.boolean = true;
+  return out;
+}
+
 constexpr std::pair<std::string_view, Filter> kFilters[] = {
+    {"safe", safe},
+    {"round", rounded},
+    {"float", real_of_filter},
+    {"abs", absolute},
+    {"sort", sorted},
+    {"dictsort", sorted_dict},
+    {"unique", unique},
+    {"min", extreme<false>},
+    {"max", extreme<true>},
+    {"indent", indented},
+    {"title", case_filter<Case::title>},
     {"trim", trim},
     {"length", length_of},
     {"count", length_of},
@@ -429,11 +813,14 @@ bool compares(std::string_view name) {
 }  // namespace
 
 bool is_text_method(std::string_view name) {
-  return std::ranges::any_of(kTextMethods, [&](const auto& m) { return m.first == name; });
+  return name == "format" ||
+         std::ranges::any_of(kTextMethods, [&](const auto& m) { return m.first == name; });
 }
 
 Result<Value> Renderer::filter(std::string_view name, const Value& value, Arguments arguments) {
   BOWLINE_TRY(heap_.step());
+  const bool takes_markup = name == "safe" || name == "string" || name == "tojson";
+  BOWLINE_TRY(takes_markup ? Status() : require_no_markup(value));
   for (const auto& [known, filter] : kFilters) {
     if (known == name) {
       BOWLINE_ASSIGN(const Value v, filter(*this, value, arguments));
@@ -463,9 +850,9 @@ Result<bool> Renderer::test(std::string_view name, const Value& v, Arguments arg
     return (v.number() % 2 != 0) == (name == "odd");
   }
   if (name == "sequence" || name == "iterable") {
-    const bool has_elements =
-        k == Kind::undefined || k == Kind::text || k == Kind::dict || v.is_sequence();
-    return has_elements || k == Kind::none || v.is_number()
+    const bool has_elements = k == Kind::undefined || k == Kind::text || k == Kind::dict ||
+                              (v.is_sequence() && !(v.is_view() && name == "sequence"));
+    return has_elements || k == Kind::none || v.is_numeric() || v.is_view()
                ? Result<bool>(has_elements)
                : Result<bool>(unknown("test of a function", name));
   }
@@ -475,8 +862,10 @@ Result<bool> Renderer::test(std::string_view name, const Value& v, Arguments arg
       {"none", k == Kind::none},
       {"string", k == Kind::text},
       {"mapping", k == Kind::dict},
-      {"number", v.is_number()},
+      {"number", v.is_numeric()},
       {"integer", k == Kind::integer},
+      {"float", k == Kind::real},
+      {"callable", k == Kind::macro || k == Kind::function || k == Kind::method},
       {"boolean", k == Kind::boolean},
       {"true", k == Kind::boolean && v.boolean},
       {"false", k == Kind::boolean && !v.boolean},
@@ -497,6 +886,27 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
         out = method(heap_, m.of.text, arguments);
       }
     }
+    if (m.name == "format") {
+      BOWLINE_ASSIGN(std::string text, format_text(*this, m.of.text, arguments));
+      out = heap_.text(std::move(text));
+    }
+  } else if (m.of.is_sequence()) {
+    const Value* what = arguments.take(0, "");
+    if (what == nullptr) {
+      return failure("\"" + std::string(m.name) + "\" lacks a value.");
+    }
+    int64_t count = 0, index = -1;
+    for (const Value& item : *m.of.list) {
+      BOWLINE_ASSIGN(const bool same, equal(heap_, item, *what));
+      index = same && index < 0 ? &item - m.of.list->data() : index;
+      count += same ? 1 : 0;
+    }
+    if (m.name == "index" && index < 0) {
+      return failure("It asks for the place of a value that is not in the list.");
+    }
+    out = Value::of(m.name == "index" ? index : count);
+  } else if (m.name == "copy") {
+    out = heap_.dict(*m.of.dict);
   } else if (m.name == "get") {
     const Value* key = arguments.take(0, "");
     const Value* otherwise = arguments.take(1, "");
@@ -505,14 +915,19 @@ Result<Value> Renderer::method(const Method& m, Arguments arguments) {
     }
     BOWLINE_ASSIGN(const Value* found, find(heap_, m.of, *key));
     out = found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value::none();
-  } else if (m.name == "items") {
-    out = items(*this, m.of, arguments);
-  } else if (m.name == "keys" || m.name == "values") {
+  } else if (m.name == "items" || m.name == "keys" || m.name == "values") {
     std::vector<Value> list;
     for (const auto& [key, value] : *m.of.dict) {
-      list.push_back(m.name == "keys" ? key : value);
+      Value item = m.name == "keys" ? key : value;
+      if (m.name == "items") {
+        BOWLINE_ASSIGN(item, heap_.list({key, value}, Kind::tuple));
+      }
+      list.push_back(item);
     }
-    out = heap_.list(std::move(list));
+    out = heap_.list(std::move(list), Kind::list,
+                     m.name == "items"  ? "dict_items"
+                     : m.name == "keys" ? "dict_keys"
+                                        : "dict_values");
   }
   if (out.ok()) {
     BOWLINE_TRY(arguments.require_taken());
@@ -543,7 +958,7 @@ Result<Value> range(Heap& heap, Arguments& a) {
     }
   }
   BOWLINE_TRY(a.require_taken());
-  return heap.list(std::move(out));
+  return heap.list(std::move(out), Kind::list, "range");
 }
 
 // namespace() and dict(): of named values, and of those of a dict.
@@ -569,74 +984,6 @@ Result<Value> dict(Heap& heap, Arguments& a, Kind kind) {
   return out;
 }
 
-Result<Value> time_text(Heap& heap, Arguments& a, int64_t now) {
-  BOWLINE_ASSIGN(const auto layout, a.text(0, "format"));
-  BOWLINE_TRY(a.require_taken());
-  std::tm parts = {};
-  const std::time_t seconds = now;
-  if (!layout || gmtime_r(&seconds, &parts) == nullptr) {
-    return failure("It shows a time that cannot be shown.");
-  }
-  constexpr std::string_view kMonths[] = {"January",   "February", "March",    "April",
-                                          "May",       "June",     "July",     "August",
-                                          "September", "October",  "November", "December"};
-  constexpr std::string_view kDays[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
-                                        "Thursday", "Friday", "Saturday"};
-  const auto number = [](int n, size_t digits) {
-    const std::string text = std::to_string(n);
-    return std::string(digits - std::min(digits, text.size()), '0') + text;
-  };
-  std::string out;
-  for (size_t i = 0; i < layout->size(); ++i) {
-    if ((*layout)[i] != '%') {
-      out += (*layout)[i];
-      continue;
-    }
-    switch (++i < layout->size() ? (*layout)[i] : '\0') {
-      case 'd':
-        out += number(parts.tm_mday, 2);
-        break;
-      case 'm':
-        out += number(parts.tm_mon + 1, 2);
-        break;
-      case 'y':
-        out += number(parts.tm_year % 100, 2);
-        break;
-      case 'Y':
-        out += number(parts.tm_year + 1900, 1);
-        break;
-      case 'H':
-        out += number(parts.tm_hour, 2);
-        break;
-      case 'M':
-        out += number(parts.tm_min, 2);
-        break;
-      case 'S':
-        out += number(parts.tm_sec, 2);
-        break;
-      case 'b':
-        out += kMonths[parts.tm_mon].substr(0, 3);
-        break;
-      case 'B':
-        out += kMonths[parts.tm_mon];
-        break;
-      case 'a':
-        out += kDays[parts.tm_wday].substr(0, 3);
-        break;
-      case 'A':
-        out += kDays[parts.tm_wday];
-        break;
-      case '%':
-        out += '%';
-        break;
-      default:
-        return failure("The layout \"" + escaped(layout->substr(0, 80)) +
-                       "\" of a time is not known here.");
-    }
-  }
-  return heap.text(std::move(out));
-}
-
 }  // namespace
 
 Result<Value> Renderer::function(std::string_view name, Arguments a) {
@@ -648,7 +995,13 @@ Result<Value> Renderer::function(std::string_view name, Arguments a) {
     return dict(heap_, a, name == "dict" ? Kind::dict : Kind::name_space);
   }
   if (name == "strftime_now") {
-    return time_text(heap_, a, now_.value_or(0));
+    BOWLINE_ASSIGN(const auto layout, a.text(0, "format"));
+    BOWLINE_TRY(a.require_taken());
+    if (!layout) {
+      return failure("\"strftime_now\" lacks a layout.");
+    }
+    BOWLINE_ASSIGN(std::string text, time_text(heap_, *layout, now_.value_or(0)));
+    return heap_.text(std::move(text));
   }
   const Value* message = a.take(0, "message");
   std::string_view text;

@@ -1,4 +1,6 @@
 // Text to tokens, with the white space that tags take away.
+#include <charconv>
+
 #include "text/chat_strings.h"
 #include "text/chat_template.h"
 
@@ -183,27 +185,52 @@ class Lexer {
     return symbol();
   }
 
+  // Digits with a _ between two of them at most; 0: there are none.
+  size_t digits_from(size_t at) const {
+    size_t n = at;
+    while (n < rest_.size() &&
+           (is_digit(rest_[n]) ||
+            (n > at && rest_[n] == '_' && n + 1 < rest_.size() && is_digit(rest_[n + 1])))) {
+      ++n;
+    }
+    return n - at;
+  }
+
   Status number() {
-    size_t n = 0;
-    int64_t number = 0;
-    for (; n < rest_.size() && is_digit(rest_[n]); ++n) {
-      if (__builtin_mul_overflow(number, 10, &number) ||
-          __builtin_add_overflow(number, rest_[n] - '0', &number)) {
-        return failure_at(line_, "A number is too large");
+    size_t n = digits_from(0);
+    const size_t whole = n;
+    const bool behind_dot =
+        !out_.empty() && out_.back().kind == Token::Kind::symbol && out_.back().text == ".";
+    if (!behind_dot) {
+      if (n < rest_.size() && rest_[n] == '.' && digits_from(n + 1) > 0) {
+        n += 1 + digits_from(n + 1);
+      }
+      if (n < rest_.size() && (rest_[n] | 0x20) == 'e') {
+        const bool sign = n + 1 < rest_.size() && (rest_[n + 1] == '-' || rest_[n + 1] == '+');
+        const size_t digits = digits_from(n + (sign ? 2 : 1));
+        n += digits > 0 ? digits + (sign ? 2 : 1) : 0;
       }
     }
+    std::string text(rest_.substr(0, n));
+    std::erase(text, '_');
     const std::string_view behind = rest_.substr(n);
-    const bool is_fraction = behind.size() > 1 && behind[0] == '.' && is_digit(behind[1]) &&
-                             !(out_.back().kind == Token::Kind::symbol && out_.back().text == ".");
-    if (is_fraction || (n > 1 && rest_[0] == '0') ||
-        (!behind.empty() && (is_name_begin(behind[0])))) {
-      return failure_at(line_,
-                        "The number \"" + escaped(rest_.substr(0, n + 2)) + "\" is not known here");
+    if ((n == whole && n > 1 && rest_[0] == '0') || (!behind.empty() && is_name_begin(behind[0]))) {
+      return unknown_number(n);
     }
-    add(Token::Kind::integer, rest_.substr(0, n));
-    out_.back().integer = number;
+    add(n == whole ? Token::Kind::integer : Token::Kind::real, rest_.substr(0, n));
+    const char* const end = text.data() + text.size();
+    const auto read = n == whole ? std::from_chars(text.data(), end, out_.back().integer)
+                                 : std::from_chars(text.data(), end, out_.back().real);
+    if (read.ec == std::errc::result_out_of_range) {
+      return failure_at(line_, "A number is too large");
+    }
     skip(n);
     return {};
+  }
+
+  Status unknown_number(size_t n) const {
+    return failure_at(line_,
+                      "The number \"" + escaped(rest_.substr(0, n + 2)) + "\" is not known here");
   }
 
   Status text() {

@@ -103,6 +103,9 @@ class Parser {
     for (const auto& [name, part] : e.named) {
       e.depth = std::max(e.depth, part->depth + 1);
     }
+    for (const Part part : {e.list, e.dict}) {
+      e.depth = std::max(e.depth, part == nullptr ? 1 : part->depth + 1);
+    }
     if (e.depth > kMostDepth) {
       return failure_at(e.line,
                         "An expression has more than " + std::to_string(kMostDepth) + " levels");
@@ -263,12 +266,16 @@ class Parser {
         if (token.text == "none" || token.text == "None") {
           return constant(token.line, Value::none());
         }
+        note_name(token.text);
         return make(Op::name, token.line, {}, token.text);
       case Token::Kind::text:
         return adjacent_texts();
       case Token::Kind::integer:
         take();
         return constant(token.line, Value::of(token.integer));
+      case Token::Kind::real:
+        take();
+        return constant(token.line, Value::of(token.real));
       default:
         break;
     }
@@ -284,6 +291,15 @@ class Parser {
       return dict(token.line);
     }
     return unexpected("An expression");
+  }
+
+  // Macros around it get what a call gives under this name.
+  void note_name(std::string_view name) {
+    for (Statement* macro : macros_) {
+      macro->reads_caller = macro->reads_caller || name == "caller";
+      macro->reads_varargs = macro->reads_varargs || name == "varargs";
+      macro->reads_kwargs = macro->reads_kwargs || name == "kwargs";
+    }
   }
 
   Result<Part> adjacent_texts() {
@@ -430,13 +446,17 @@ class Parser {
         }
       }
       first = false;
-      if (at().kind == Token::Kind::name && is_symbol("=", 1)) {
+      if (e.dict == nullptr && skip_symbol("**")) {
+        BOWLINE_ASSIGN(e.dict, expression());
+      } else if (e.dict == nullptr && e.list == nullptr && skip_symbol("*")) {
+        BOWLINE_ASSIGN(e.list, expression());
+      } else if (e.dict == nullptr && at().kind == Token::Kind::name && is_symbol("=", 1)) {
         const std::string_view name = take().text;
         take();
         BOWLINE_ASSIGN(const Part value, expression());
         e.named.emplace_back(name, value);
-      } else if (!e.named.empty() || is_symbol("*") || is_symbol("**")) {
-        return fail("An argument is not valid, or not known here");
+      } else if (e.dict != nullptr || e.list != nullptr || !e.named.empty()) {
+        return fail("An argument is not valid");
       } else {
         BOWLINE_ASSIGN(e.parts.emplace_back(), expression());
       }
@@ -497,6 +517,7 @@ class Parser {
         return !is_name("else") && !is_name("or") && !is_name("and");
       case Token::Kind::text:
       case Token::Kind::integer:
+      case Token::Kind::real:
         return true;
       default:
         return is_symbol("(") || is_symbol("[") || is_symbol("{");
@@ -564,6 +585,9 @@ class Parser {
     if (skip_name("macro")) {
       return macro(add(out, Statement::Kind::macro, line));
     }
+    if (skip_name("call")) {
+      return call_block(add(out, Statement::Kind::call, line));
+    }
     if (skip_name("filter")) {
       Statement& s = add(out, Statement::Kind::filter, line);
       BOWLINE_ASSIGN(s.expression, filter_chain(nullptr, true));
@@ -571,10 +595,7 @@ class Parser {
     }
     if (skip_name("generation")) {
       tree_.marks_answers = true;
-      const uint32_t outside = std::exchange(loops_, 0);
-      BOWLINE_TRY(block(add(out, Statement::Kind::answer, line), "endgeneration"));
-      loops_ = outside;
-      return {};
+      return body_of_macro(add(out, Statement::Kind::answer, line), "endgeneration");
     }
     if (is_name("break") || is_name("continue")) {
       if (loops_ == 0) {
@@ -664,6 +685,33 @@ class Parser {
 
   Status macro(Statement& s) {
     BOWLINE_ASSIGN(s.text, any_name());
+    BOWLINE_TRY(parameters(s));
+    macros_.push_back(&s);
+    BOWLINE_TRY(body_of_macro(s, "endmacro"));
+    macros_.pop_back();
+    return {};
+  }
+
+  Status call_block(Statement& s) {
+    s.text = "caller";
+    if (is_symbol("(")) {
+      BOWLINE_TRY(parameters(s));
+    }
+    BOWLINE_ASSIGN(s.expression, expression());
+    if (s.expression->op != Op::call) {
+      return fail("A call is expected in the tag \"call\"");
+    }
+    return body_of_macro(s, "endcall");
+  }
+
+  Status body_of_macro(Statement& s, std::string_view end) {
+    const uint32_t outside = std::exchange(loops_, 0);
+    BOWLINE_TRY(block(s, end));
+    loops_ = outside;
+    return {};
+  }
+
+  Status parameters(Statement& s) {
     BOWLINE_TRY(expect_symbol("("));
     while (!is_symbol(")")) {
       if (!s.parameters.empty()) {
@@ -676,9 +724,6 @@ class Parser {
       }
     }
     take();
-    const uint32_t outside = std::exchange(loops_, 0);
-    BOWLINE_TRY(block(s, "endmacro"));
-    loops_ = outside;
     return {};
   }
 
@@ -687,6 +732,7 @@ class Parser {
   size_t next_ = 0;
   uint32_t level_ = 0;
   uint32_t loops_ = 0;
+  std::vector<Statement*> macros_;  // around the next token
 };
 
 // Newlines of all kinds are one, and the last one goes.

@@ -1,6 +1,8 @@
 // A tree to text.
 #include "text/chat_render.h"
 
+#include <cmath>
+
 #include "text/chat_loop.h"
 #include "text/chat_strings.h"
 
@@ -16,8 +18,7 @@ std::string quoted(std::string_view text) { return "\"" + escaped(text.substr(0,
 
 // Names that Jinja2 or transformers may give a template, and nobody here.
 bool is_unknown_global(std::string_view name) {
-  for (const std::string_view known :
-       {"varargs", "kwargs", "caller", "self", "super", "cycler", "joiner", "lipsum"}) {
+  for (const std::string_view known : {"self", "super", "cycler", "joiner", "lipsum"}) {
     if (name == known) {
       return true;
     }
@@ -28,10 +29,8 @@ bool is_unknown_global(std::string_view name) {
 
 // What Python's texts have besides is_text_method().
 bool is_unknown_text_method(std::string_view name) {
-  for (const std::string_view known :
-       {"casefold", "center", "count", "encode", "expandtabs", "format", "format_map", "index",
-        "ljust", "maketrans", "partition", "rfind", "rindex", "rjust", "rpartition", "swapcase",
-        "translate", "zfill"}) {
+  for (const std::string_view known : {"casefold", "center", "encode", "expandtabs", "format_map",
+                                       "maketrans", "swapcase", "translate"}) {
     if (name == known) {
       return true;
     }
@@ -44,20 +43,88 @@ bool is_global_function(std::string_view name, bool with_clock) {
          (name == "strftime_now" && with_clock);
 }
 
+// a to the power of b, which is not negative.
+Result<Value> power_of(int64_t a, int64_t b) {
+  int64_t out = 1;
+  while (b > 0) {
+    if ((b & 1) != 0 && __builtin_mul_overflow(out, a, &out)) {
+      return failure("It makes a number that is too large.");
+    }
+    b >>= 1;
+    if (b > 0 && __builtin_mul_overflow(a, a, &a)) {
+      return failure("It makes a number that is too large.");
+    }
+  }
+  return Value::of(out);
+}
+
+// The floor of a quotient and the rest, as Python's float_floor_div() and float_rem() define them.
+Value floor_of(double a, double b, bool wants_rest) {
+  double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0) {
+    if ((b < 0) != (rest < 0)) {
+      rest += b;
+      quotient -= 1;
+    }
+  } else {
+    rest = std::copysign(0.0, b);
+  }
+  if (wants_rest) {
+    return Value::of(rest);
+  }
+  if (quotient == 0) {
+    return Value::of(std::copysign(0.0, a / b));
+  }
+  const double floor = std::floor(quotient);
+  return Value::of(quotient - floor > 0.5 ? floor + 1 : floor);
+}
+
+// One of both is a float, or the result is.
+Result<Value> real_of(std::string_view op, const Value& left, const Value& right) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  for (const Value* v : {&left, &right}) {
+    if (v->is_number() && (v->number() > kExact || v->number() < -kExact)) {
+      return failure("It computes with the number " + std::to_string(v->number()) +
+                     " as a float, which does not have all of its digits.");
+    }
+  }
+  const double a = left.as_real(), b = right.as_real();
+  if (op == "+" || op == "-" || op == "*") {
+    return Value::of(op == "+" ? a + b : op == "-" ? a - b : a * b);
+  }
+  if (b == 0 && op != "**") {
+    return failure("It divides by 0.");
+  }
+  if (op == "/") {
+    return Value::of(a / b);
+  }
+  if (op == "//" || op == "%") {
+    return floor_of(a, b, op == "%");
+  }
+  if ((a == 0 && b < 0) || (a < 0 && std::isfinite(b) && b != std::floor(b))) {
+    return failure("It takes a power that is no number.");
+  }
+  const double power = std::pow(a, b);
+  return std::isinf(power) && std::isfinite(a) && std::isfinite(b)
+             ? Result<Value>(failure("It makes a number that is too large."))
+             : Result<Value>(Value::of(power));
+}
+
 Result<Value> number_of(std::string_view op, int64_t a, int64_t b) {
   int64_t out = 0;
   const bool too_large = op == "+"   ? __builtin_add_overflow(a, b, &out)
                          : op == "-" ? __builtin_sub_overflow(a, b, &out)
                          : op == "*" ? __builtin_mul_overflow(a, b, &out)
-                                     : (b == -1 && a == INT64_MIN);
+                                     : (op != "**" && b == -1 && a == INT64_MIN);
   if (too_large) {
     return failure("It makes a number that is too large.");
   }
   if (op == "+" || op == "-" || op == "*") {
     return Value::of(out);
   }
-  if (op != "//" && op != "%") {
-    return failure("The operator " + quoted(op) + " is not known here.");
+  if (op == "**") {
+    return power_of(a, b);
   }
   if (b == 0) {
     return failure("It divides by 0.");
@@ -216,6 +283,13 @@ Result<Renderer::Flow> Renderer::run(const Statement& s, Scope* scope, std::stri
         BOWLINE_ASSIGN(const std::string_view text, printed(heap_, v));
         BOWLINE_TRY(append(out, text));
       }
+      return Flow::on;
+    }
+    case Statement::Kind::call: {
+      BOWLINE_ASSIGN(const Value caller, heap_.macro(&s, scope));
+      BOWLINE_ASSIGN(const Value v, called(*s.expression, scope, &caller));
+      BOWLINE_ASSIGN(const std::string_view text, printed(heap_, v));
+      BOWLINE_TRY(append(out, text));
       return Flow::on;
     }
     case Statement::Kind::macro: {
@@ -381,7 +455,7 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
     case Op::slice:
       return slice(e, scope);
     case Op::call:
-      return called(e, scope);
+      return called(e, scope, nullptr);
     case Op::filter:
       return filtered(e, nullptr, scope);
     case Op::test: {
@@ -393,6 +467,9 @@ Result<Value> Renderer::evaluate_here(const Expression& e, Scope* scope) {
     case Op::negative:
     case Op::positive: {
       BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+      if (of.kind == Kind::real) {
+        return Value::of(e.op == Op::negative ? -of.real : of.real);
+      }
       if (!of.is_number()) {
         return failure("It gives a sign to " + std::string(described(of.kind)) + ".");
       }
@@ -458,7 +535,10 @@ Result<Value> Renderer::collection(const Expression& e, Scope* scope) {
   for (size_t i = 0; i < items.size(); i += 2) {
     BOWLINE_ASSIGN(const Value* known, find(heap_, dict, items[i]));
     if (known != nullptr) {
-      return failure("It gives a dict the same key twice, which is not known here.");
+      // The first key with the last value, as in Python.
+      std::ranges::find(*dict.dict, known, [](const Pair& pair) { return &pair.second; })->second =
+          items[i + 1];
+      continue;
     }
     dict.dict->emplace_back(items[i], items[i + 1]);
   }
@@ -474,13 +554,17 @@ Result<Value> Renderer::joined(std::string_view a, std::string_view b) {
 Result<Value> Renderer::binary(const Expression& e, Scope* scope) {
   BOWLINE_ASSIGN(const Value a, evaluate(e.parts[0], scope));
   BOWLINE_ASSIGN(const Value b, evaluate(e.parts[1], scope));
-  if (a.is_number() && b.is_number()) {
-    return number_of(e.text, a.number(), b.number());
+  BOWLINE_TRY(require_no_markup(a));
+  BOWLINE_TRY(require_no_markup(b));
+  if (a.is_numeric() && b.is_numeric()) {
+    const bool is_real = a.kind == Kind::real || b.kind == Kind::real || e.text == "/" ||
+                         (e.text == "**" && b.number() < 0);
+    return is_real ? real_of(e.text, a, b) : number_of(e.text, a.number(), b.number());
   }
   if (e.text == "+" && a.kind == Kind::text && b.kind == Kind::text) {
     return joined(a.text, b.text);
   }
-  if (e.text == "+" && a.is_sequence() && a.kind == b.kind) {
+  if (e.text == "+" && a.is_sequence() && a.kind == b.kind && a.text.empty() && b.text.empty()) {
     BOWLINE_TRY(heap_.step(sizeof(Value) * (a.list->size() + b.list->size())));
     std::vector<Value> items = *a.list;
     items.insert(items.end(), b.list->begin(), b.list->end());
@@ -554,6 +638,7 @@ Result<Value> Renderer::part_of(std::string_view text, const Slice& slice) {
 
 Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
   BOWLINE_ASSIGN(const Value of, evaluate(e.parts[0], scope));
+  BOWLINE_TRY(require_no_markup(of));
   std::optional<int64_t> bounds[3];
   for (size_t i = 0; i < 3; ++i) {
     if (e.parts[i + 1] == nullptr) {
@@ -570,7 +655,7 @@ Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
     return failure("The step of a slice is 0.");
   }
   const Slice slice{bounds[0], bounds[1], bounds[2].value_or(1)};
-  if (of.kind != Kind::text && !of.is_sequence()) {
+  if (of.kind != Kind::text && (!of.is_sequence() || of.is_view())) {
     return failure("It takes a slice of " + std::string(described(of.kind)) + ".");
   }
   if (of.kind == Kind::text && slice.step == 1) {
@@ -587,7 +672,8 @@ Result<Value> Renderer::slice(const Expression& e, Scope* scope) {
       out.push_back((*items)[i]);
     }
   }
-  return of.kind == Kind::text ? heap_.text(std::move(text)) : heap_.list(std::move(out), of.kind);
+  return of.kind == Kind::text ? heap_.text(std::move(text))
+                               : heap_.list(std::move(out), of.kind, of.text);
 }
 
 Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
@@ -599,7 +685,35 @@ Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
     BOWLINE_ASSIGN(const Value v, evaluate(part, scope));
     out.named.emplace_back(name, v);
   }
+  if (e.list != nullptr) {
+    BOWLINE_ASSIGN(const Value rest, evaluate(e.list, scope));
+    BOWLINE_ASSIGN(const std::vector<Value>* items, elements(heap_, rest));
+    BOWLINE_TRY(heap_.step(sizeof(Value) * items->size()));
+    out.positional.insert(out.positional.end(), items->begin(), items->end());
+  }
+  if (e.dict != nullptr) {
+    BOWLINE_ASSIGN(const Value rest, evaluate(e.dict, scope));
+    if (rest.kind != Kind::dict) {
+      return failure("The arguments behind \"**\" are " + std::string(described(rest.kind)) + ".");
+    }
+    for (const auto& [key, value] : *rest.dict) {
+      BOWLINE_TRY(heap_.step(sizeof(Pair)));
+      const bool is_known = std::ranges::any_of(
+          out.named, [&](const auto& named) { return named.first == key.text; });
+      if (key.kind != Kind::text || is_known) {
+        return failure("An argument behind \"**\" has no name, or one that is given twice.");
+      }
+      out.named.emplace_back(key.text, value);
+    }
+  }
   return out;
+}
+
+Status Renderer::require_no_markup(const Value& value) {
+  return value.is_markup() ? failure(
+                                 "It changes what the filter \"safe\" gives, which is not known "
+                                 "here: that can be printed.")
+                           : Status();
 }
 
 // `of`: the value of a filter that stands in a tag.
@@ -616,9 +730,13 @@ Result<Value> Renderer::filtered(const Expression& e, const Value* of, Scope* sc
   return filter(e.text, value, std::move(a));
 }
 
-Result<Value> Renderer::called(const Expression& e, Scope* scope) {
+// `caller`: of a call block, else null.
+Result<Value> Renderer::called(const Expression& e, Scope* scope, const Value* caller) {
   BOWLINE_ASSIGN(const Value callee, evaluate(e.parts[0], scope));
   BOWLINE_ASSIGN(Arguments a, arguments(e, scope));
+  if (caller != nullptr) {
+    a.named.emplace_back("caller", *caller);
+  }
   switch (callee.kind) {
     case Kind::macro:
       return call_macro(*callee.macro, std::move(a));
@@ -627,6 +745,12 @@ Result<Value> Renderer::called(const Expression& e, Scope* scope) {
     case Kind::method:
       return method(*callee.method, std::move(a));
     case Kind::undefined:
+      if (callee.text == "strftime_now") {
+        return failure(
+            "It asks for the time with \"strftime_now\", which it is not given: the text that a "
+            "model "
+            "is trained and evaluated on is the same every day.");
+      }
       return failure("It calls " + quoted(callee.text) + ", which is not defined.");
     default:
       return failure("It calls " + std::string(described(callee.kind)) + ".");
@@ -645,6 +769,31 @@ Result<Value> Renderer::call_macro(const Macro& macro, Arguments arguments) {
       BOWLINE_ASSIGN(value, evaluate(p.otherwise, scope));
     }
     BOWLINE_TRY(assign(Target{p.name, {}}, value, scope));
+  }
+  if (s.reads_caller) {
+    const Value* given = arguments.take(SIZE_MAX, "caller");
+    BOWLINE_TRY(assign(Target{"caller", {}}, given != nullptr ? *given : Value::undefined("caller"),
+                       scope));
+  }
+  if (s.reads_kwargs) {
+    std::vector<Pair> rest;
+    for (const auto& [name, value] : arguments.named) {
+      const bool is_parameter =
+          std::ranges::find(s.parameters, name, &Statement::Argument::name) != s.parameters.end();
+      if (!is_parameter && !(s.reads_caller && name == "caller")) {
+        rest.emplace_back(Value::of(name), *arguments.take(SIZE_MAX, name));
+      }
+    }
+    BOWLINE_ASSIGN(const Value kwargs, heap_.dict(std::move(rest)));
+    BOWLINE_TRY(assign(Target{"kwargs", {}}, kwargs, scope));
+  }
+  if (s.reads_varargs) {
+    std::vector<Value> rest;
+    for (size_t i = s.parameters.size(); i < arguments.positional.size(); ++i) {
+      rest.push_back(*arguments.take(i, ""));
+    }
+    BOWLINE_ASSIGN(const Value varargs, heap_.list(std::move(rest), Kind::tuple));
+    BOWLINE_TRY(assign(Target{"varargs", {}}, varargs, scope));
   }
   BOWLINE_TRY(arguments.require_taken());
   level_ += 10;
@@ -700,6 +849,7 @@ Result<Value> Renderer::of_loop(Loop& loop, std::string_view name) {
 }
 
 Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
+  BOWLINE_TRY(require_no_markup(value));
   switch (value.kind) {
     case Kind::undefined:
       return failure("It asks for the attribute " + quoted(name) + " of " + quoted(value.text) +
@@ -707,14 +857,32 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
     case Kind::none:
     case Kind::boolean:
       return Value::undefined(name);
+    case Kind::list:
+    case Kind::tuple:
+      for (const std::string_view method : {"index", "count"}) {
+        if (name == method && value.text.empty()) {
+          return heap_.method(value, name);
+        }
+      }
+      // What Python's lists have besides, and names in front of which the sandbox stands.
+      for (const std::string_view method :
+           {"append", "clear", "copy", "extend", "index", "count", "insert", "pop", "remove",
+            "reverse", "sort", "start", "stop", "step", "mapping", "isdisjoint"}) {
+        if (name == method) {
+          return failure("The method " + quoted(name) + " of a list is not known here.");
+        }
+      }
+      return name.starts_with('_') ? Result<Value>(failure("The attribute " + quoted(name) +
+                                                           " of a list is not known here."))
+                                   : Result<Value>(Value::undefined(name));
     case Kind::dict:
-      for (const std::string_view method : {"get", "items", "keys", "values"}) {
+      for (const std::string_view method : {"copy", "get", "items", "keys", "values"}) {
         if (name == method) {
           return heap_.method(value, name);
         }
       }
       for (const std::string_view method :
-           {"clear", "copy", "fromkeys", "pop", "popitem", "setdefault", "update"}) {
+           {"clear", "fromkeys", "pop", "popitem", "setdefault", "update"}) {
         if (name == method) {
           return failure("The method " + quoted(name) + " of a dict is not known here.");
         }
@@ -739,10 +907,14 @@ Result<Value> Renderer::attribute(const Value& value, std::string_view name) {
 }
 
 Result<Value> Renderer::item(const Value& value, const Value& key) {
+  BOWLINE_TRY(require_no_markup(value));
   if (value.kind == Kind::dict || value.kind == Kind::name_space) {
     BOWLINE_ASSIGN(const Value* found, find(heap_, value, key));
     return found != nullptr ? *found
                             : Value::undefined(key.kind == Kind::text ? key.text : "an item");
+  }
+  if (value.is_view()) {
+    return Value::undefined("an item");
   }
   if ((value.is_sequence() || value.kind == Kind::text) && key.is_number()) {
     const int64_t size =
@@ -760,6 +932,10 @@ Result<Value> Renderer::item(const Value& value, const Value& key) {
   }
   if (value.kind == Kind::none || value.kind == Kind::boolean) {
     return Value::undefined("an item");
+  }
+  // What has no such item may have an attribute of this name.
+  if ((value.is_sequence() || value.kind == Kind::text) && key.kind == Kind::text) {
+    return attribute(value, key.text);
   }
   return failure("It asks for an item of " + std::string(described(value.kind)) + " by " +
                  std::string(described(key.kind)) + ".");

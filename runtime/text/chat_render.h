@@ -27,6 +27,12 @@ class Arguments {
 
 bool is_text_method(std::string_view name);
 
+class Renderer;
+// str.format(). Errors  bad_file: the layout is not valid, or not known here.
+Result<std::string> format_text(Renderer& r, std::string_view layout, Arguments& a);
+// datetime.strftime() of the second `now` since 1970, in UTC and English. Errors  as above.
+Result<std::string> time_text(Heap& heap, std::string_view layout, int64_t now);
+
 class Renderer {
  public:
   Renderer(Heap& heap, std::optional<int64_t> now) : heap_(heap), now_(now) {}
@@ -38,6 +44,8 @@ class Renderer {
   Result<bool> test(std::string_view name, const Value& value, Arguments arguments);
   Result<Value> method(const Method& method, Arguments arguments);
   Result<Value> function(std::string_view name, Arguments arguments);
+  // Errors  bad_file: it is what the filter `safe` gives.
+  static Status require_no_markup(const Value& value);
   // value.name, value[key].
   Result<Value> attribute(const Value& value, std::string_view name);
   Result<Value> item(const Value& value, const Value& key);
@@ -64,7 +72,7 @@ class Renderer {
   Result<Value> slice(const Expression& e, Scope* scope);
   Result<Value> part_of(std::string_view text, const Slice& slice);
   Result<Value> joined(std::string_view a, std::string_view b);
-  Result<Value> called(const Expression& e, Scope* scope);
+  Result<Value> called(const Expression& e, Scope* scope, const Value* caller);
   Result<Value> filtered(const Expression& e, const Value* of, Scope* scope);
   Result<Value> call_macro(const Macro& macro, Arguments arguments);
   Result<Value> name(std::string_view asked, Scope* scope) const;

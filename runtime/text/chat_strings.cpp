@@ -193,6 +193,7 @@ Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text) {
         break;
       }
     }
+    BOWLINE_TRY(heap.step(sizeof(Value)));
     out.push_back(Value::of(text.substr(0, at)));
     text.remove_prefix(std::min(at + next, text.size()));
   }

@@ -39,6 +39,8 @@ struct Expression {
   Value value;
   std::vector<const Expression*> parts;
   std::vector<std::pair<std::string_view, const Expression*>> named;
+  const Expression* list = nullptr;  // (optional) of arguments behind *, ...
+  const Expression* dict = nullptr;  // (optional) ... and behind **
   std::vector<std::string_view> operators;
 };
 
@@ -60,6 +62,7 @@ struct Statement {
     set_block,  // targets = body through the filter `expression`, or null
     filter,     // body through the filter `expression`
     macro,      // text(parameters): body
+    call,       // expression, a call, with a macro `caller`(parameters): body
     answer,     // body, with names of its own: the tag `generation`, which marks an answer
     stop,       // break
     next,       // continue
@@ -79,6 +82,10 @@ struct Statement {
   const Expression* condition = nullptr;
   std::vector<Target> targets;
   bool unpacks = false;  // the targets are of a tuple, even if there is one
+  // Of a macro the names that it reads and that a call gives without a parameter for them.
+  bool reads_caller = false;
+  bool reads_varargs = false;
+  bool reads_kwargs = false;
   std::vector<Branch> branches;
   std::vector<Argument> parameters;
   Body body;
@@ -105,6 +112,7 @@ struct Token {
     name,
     text,
     integer,
+    real,
     symbol,
     end,
   };
@@ -112,6 +120,7 @@ struct Token {
   uint32_t line = 0;
   std::string_view text;  // of a text what it stands for
   int64_t integer = 0;
+  double real = 0;
 };
 
 constexpr size_t kMostTemplateBytes = size_t{1} << 20;

@@ -8,6 +8,19 @@ namespace {
 
 constexpr int kMostValueLevels = 100;
 
+// The sign of a - b, exactly; none: one is NaN. A long double has all bits of an integer.
+std::optional<int> compared(const Value& a, const Value& b) {
+  const auto exact = [](const Value& v) -> long double {
+    return v.kind == Kind::real ? static_cast<long double>(v.real)
+                                : static_cast<long double>(v.number());
+  };
+  const long double x = exact(a), y = exact(b);
+  return x < y    ? std::optional(-1)
+         : x > y  ? std::optional(1)
+         : x == y ? std::optional(0)
+                  : std::nullopt;
+}
+
 }  // namespace
 
 Status failure(std::string message) { return Status(Code::bad_file, std::move(message)); }
@@ -21,6 +34,7 @@ std::string_view described(Kind kind) {
     case Kind::boolean:
       return "a boolean";
     case Kind::integer:
+    case Kind::real:
       return "a number";
     case Kind::text:
       return "a text";
@@ -70,9 +84,10 @@ Result<Value> Heap::text(std::string t) {
   return Value::of(std::string_view(texts_.emplace_back(std::move(t))));
 }
 
-Result<Value> Heap::list(std::vector<Value> items, Kind kind) {
+Result<Value> Heap::list(std::vector<Value> items, Kind kind, std::string_view python) {
   BOWLINE_TRY(take(items.size() * sizeof(Value) + sizeof(items)));
   Value v = Value::of(kind);
+  v.text = python;
   v.list = &lists_.emplace_back(std::move(items));
   return v;
 }
@@ -123,6 +138,8 @@ bool is_true(const Value& v) {
     case Kind::boolean:
     case Kind::integer:
       return v.number() != 0;
+    case Kind::real:
+      return v.real != 0;
     case Kind::text:
       return !v.text.empty();
     case Kind::list:
@@ -144,8 +161,17 @@ Result<bool> equal(Heap& heap, const Value& a, const Value& b, int depth) {
   if (a.is_number() && b.is_number()) {
     return a.number() == b.number();
   }
+  if (a.is_numeric() && b.is_numeric()) {
+    return compared(a, b) == 0;
+  }
   if (a.kind != b.kind) {
     return false;
+  }
+  if (a.kind == Kind::list && a.text != b.text) {
+    return false;
+  }
+  if (a.is_view()) {
+    return failure("It compares what a dict holds, which is not known here.");
   }
   switch (a.kind) {
     case Kind::undefined:
@@ -194,12 +220,18 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth) {
   if (a.is_number() && b.is_number()) {
     return a.number() < b.number() ? -1 : a.number() > b.number() ? 1 : 0;
   }
+  if (a.is_numeric() && b.is_numeric()) {
+    const std::optional<int> sign = compared(a, b);
+    return sign ? Result<int>(*sign)
+                : Result<int>(failure("It asks for the order of what is no number (NaN)."));
+  }
   if (a.kind == Kind::text && b.kind == Kind::text) {
     BOWLINE_TRY(heap.step(a.text.size()));
     const int c = a.text.compare(b.text);  // the order of bytes of UTF-8 is that of code points
     return c < 0 ? -1 : c > 0 ? 1 : 0;
   }
-  if (a.is_sequence() && a.kind == b.kind && depth < kMostValueLevels) {
+  if (a.is_sequence() && a.kind == b.kind && a.text.empty() && b.text.empty() &&
+      depth < kMostValueLevels) {
     for (size_t i = 0; i < a.list->size() && i < b.list->size(); ++i) {
       BOWLINE_ASSIGN(const bool same, equal(heap, (*a.list)[i], (*b.list)[i], depth + 1));
       if (!same) {
@@ -268,8 +300,11 @@ Result<std::string_view> printed(Heap& heap, const Value& v) {
     }
     case Kind::text:
       return v.text;
-    default:
-      return failure("It prints " + std::string(described(v.kind)) + ", which is not known here.");
+    default: {
+      BOWLINE_ASSIGN(std::string text, repr(heap, v));
+      BOWLINE_ASSIGN(const Value kept, heap.text(std::move(text)));
+      return kept.text;
+    }
   }
 }
 
@@ -300,147 +335,6 @@ Result<const std::vector<Value>*> elements(Heap& heap, const Value& v) {
   }
   BOWLINE_ASSIGN(const Value list, heap.list(std::move(out)));
   return list.list;
-}
-
-namespace {
-
-void append_json(std::string& out, std::string_view text) {
-  out += '"';
-  for (const char c : text) {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          out += "\\u00";
-          out += "01"[c >> 4];
-          out += "0123456789abcdef"[c & 15];
-        } else {
-          out += c;
-        }
-    }
-  }
-  out += '"';
-}
-
-class Json {
- public:
-  Json(Heap& heap, int64_t indent) : heap_(heap), indent_(indent) {}
-
-  Status add(const Value& v, int depth) {
-    BOWLINE_TRY(heap_.step());
-    if (depth > kMostValueLevels || out.size() > Heap::kMostBytes) {
-      return failure("It writes JSON of more than " + std::to_string(kMostValueLevels) +
-                     " levels, or too much of it.");
-    }
-    switch (v.kind) {
-      case Kind::none:
-        out += "null";
-        return {};
-      case Kind::boolean:
-        out += v.boolean ? "true" : "false";
-        return {};
-      case Kind::integer:
-        out += std::to_string(v.integer);
-        return {};
-      case Kind::text:
-        BOWLINE_TRY(heap_.step(v.text.size()));
-        append_json(out, v.text);
-        return {};
-      case Kind::list:
-      case Kind::tuple:
-        return add_list(*v.list, depth);
-      case Kind::dict:
-        return add_dict(*v.dict, depth);
-      default:
-        return failure("It writes " + std::string(described(v.kind)) + " as JSON.");
-    }
-  }
-
-  std::string out;
-
- private:
-  Status add_list(const std::vector<Value>& list, int depth) {
-    out += '[';
-    for (const Value& item : list) {
-      BOWLINE_TRY(item_begin(&item == list.data(), depth + 1));
-      BOWLINE_TRY(add(item, depth + 1));
-    }
-    return end(']', list.empty(), depth);
-  }
-
-  Status add_dict(const std::vector<Pair>& dict, int depth) {
-    out += '{';
-    for (const Pair& pair : dict) {
-      if (pair.first.kind != Kind::text) {
-        return failure("It writes a dict as JSON with a key that is " +
-                       std::string(described(pair.first.kind)) + ", which is not known here.");
-      }
-      BOWLINE_TRY(item_begin(&pair == dict.data(), depth + 1));
-      append_json(out, pair.first.text);
-      out += ": ";
-      BOWLINE_TRY(add(pair.second, depth + 1));
-    }
-    return end('}', dict.empty(), depth);
-  }
-
-  Status item_begin(bool first, int depth) {
-    if (!first) {
-      out += indent_ < 0 ? ", " : ",";
-    }
-    return line(depth);
-  }
-
-  Status end(char bracket, bool empty, int depth) {
-    if (!empty) {
-      BOWLINE_TRY(line(depth));
-    }
-    out += bracket;
-    return {};
-  }
-
-  Status line(int depth) {
-    if (indent_ >= 0) {
-      const auto spaces = static_cast<uint64_t>(indent_) * static_cast<uint64_t>(depth);
-      BOWLINE_TRY(heap_.step(64 * spaces));
-      out += '\n';
-      out.append(spaces, ' ');
-    }
-    return {};
-  }
-
-  Heap& heap_;
-  int64_t indent_;
-};
-
-}  // namespace
-
-Result<std::string> to_json(Heap& heap, const Value& v, int64_t indent) {
-  if (indent > 100) {
-    return failure("It indents JSON by " + std::to_string(indent) + ".");
-  }
-  Json json(heap, indent);
-  BOWLINE_TRY(json.add(v, 0));
-  return std::move(json.out);
 }
 
 }  // namespace bowline::text::chat

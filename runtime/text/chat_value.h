@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,7 @@ enum class Kind : uint8_t {
   none,
   boolean,
   integer,
+  real,
   text,
   list,
   tuple,
@@ -48,9 +50,14 @@ struct Iterator;
 
 struct Value {
   Kind kind = Kind::undefined;
-  bool boolean = false;
-  int64_t integer = 0;
-  std::string_view text;  // also the name of a function, and of what is undefined
+  bool boolean = false;  // of a text: it went through the filter `safe`
+  union {
+    int64_t integer = 0;
+    double real;
+  };
+  // Also the name of a function, and of what is undefined. Of a list what Python has instead of one:
+  // "range", "dict_keys", "dict_values", "dict_items"; empty: it is a list.
+  std::string_view text;
   union {
     const std::vector<Value>* list = nullptr;  // and tuple
     std::vector<Pair>* dict;                   // and namespace, the one value that changes
@@ -69,6 +76,11 @@ struct Value {
   static Value of(int64_t n) {
     Value v = of(Kind::integer);
     v.integer = n;
+    return v;
+  }
+  static Value of(double r) {
+    Value v = of(Kind::real);
+    v.real = r;
     return v;
   }
   static Value of(std::string_view t) {
@@ -93,9 +105,17 @@ struct Value {
   }
 
   bool is_sequence() const { return kind == Kind::list || kind == Kind::tuple; }
+  // A list, also where Python has another sequence.
+  bool is_view() const { return kind == Kind::list && text.starts_with("dict_"); }
+  bool is_plain_list() const { return kind == Kind::list && text.empty(); }
+  // Python's Markup, which changes what is added to it; here it can be printed and compared.
+  bool is_markup() const { return kind == Kind::text && boolean; }
   bool is_number() const { return kind == Kind::integer || kind == Kind::boolean; }
+  bool is_numeric() const { return is_number() || kind == Kind::real; }
   // Of a number.
   int64_t number() const { return kind == Kind::boolean ? int64_t{boolean} : integer; }
+  // Of what is numeric.
+  double as_real() const { return kind == Kind::real ? real : static_cast<double>(number()); }
 };
 
 struct Method {
@@ -127,7 +147,9 @@ class Heap {
   Status step(uint64_t bytes = 0);
   // Errors of all that follow  bad_file: too much memory.
   Result<Value> text(std::string t);
-  Result<Value> list(std::vector<Value> items, Kind kind = Kind::list);
+  // `python`: as Value::text of a list.
+  Result<Value> list(std::vector<Value> items, Kind kind = Kind::list,
+                     std::string_view python = {});
   Result<Value> dict(std::vector<Pair> pairs, Kind kind = Kind::dict);
   Result<Value> iterator(std::vector<Value> items);
   Result<Value> method(const Value& of, std::string_view name);
@@ -159,12 +181,23 @@ Result<int> order(Heap& heap, const Value& a, const Value& b, int depth = 0);
 Result<const Value*> find(Heap& heap, const Value& dict, const Value& key);
 // `what in in`.
 Result<bool> contains(Heap& heap, const Value& in, const Value& what);
-// The text that `{{ v }}` prints. Errors  bad_file: of lists, dicts and what is no data it is not known here.
+// The text that `{{ v }}` prints. Errors  bad_file: of what is no data it is not known here.
 Result<std::string_view> printed(Heap& heap, const Value& v);
+// repr(v). Errors  as printed().
+Result<std::string> repr(Heap& heap, const Value& v);
+// repr() of a float: the shortest digits that are read as it again.
+std::string real_text(double r);
 // Elements of a sequence, keys of a dict, code points of a text. Errors  bad_file: it has none, or is an iterator that was gone through.
 Result<const std::vector<Value>*> elements(Heap& heap, const Value& v);
-// As json.dumps(ensure_ascii=False). indent < 0: on one line.
-Result<std::string> to_json(Heap& heap, const Value& v, int64_t indent);
+// Options of json.dumps().
+struct JsonForm {
+  std::optional<std::string> indent;  // of a level; none: on one line
+  std::string between_items = ", ";
+  std::string behind_keys = ": ";
+  bool ascii = false;
+  bool sorted = false;
+};
+Result<std::string> to_json(Heap& heap, const Value& v, const JsonForm& form);
 
 Status failure(std::string message);
 

@@ -115,6 +115,14 @@ bool is_mark(char32_t c) {
   return (k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME) != differs(c, kMarkDiffers);
 }
 
+bool is_printable(char32_t c) {
+  if (c < 0x80) {
+    return c >= 0x20 && c != 0x7F;
+  }
+  const utf8proc_category_t k = category(c);
+  return k != UTF8PROC_CATEGORY_CN && (k < UTF8PROC_CATEGORY_ZS || k > UTF8PROC_CATEGORY_CO);
+}
+
 bool is_nonspacing_mark(char32_t c) {
   return c >= 0x80 && (category(c) == UTF8PROC_CATEGORY_MN) != differs(c, kNonspacingDiffers);
 }

@@ -63,6 +63,9 @@ bool is_control(char32_t c);          // Cc, Cf, Co: not white space of C
 bool is_punctuation(char32_t c);      // P, and what in ASCII is neither letter, number nor space
 bool is_cjk(char32_t c);              // ideographs, as BERT has them
 
+// Whether Python's repr() shows it as it is: neither C nor Z, but for the space.
+bool is_printable(char32_t c);
+
 // Whether its decomposition and its combining class count.
 bool is_normalized(char32_t c);
 

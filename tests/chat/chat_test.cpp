@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "chat/json_values.h"
 #include "gtest/gtest.h"
 
 namespace bowline::text {
@@ -70,6 +71,49 @@ TEST(ChatFormats, TheLanguageIsThatOfJinja2) {
   }
 }
 
+// FNV-1a, as public_templates.py has it: public.json holds hashes, for its size.
+std::string hash_of(std::string_view text) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+  }
+  std::string out(16, '0');
+  for (size_t i = 0; i < 16; ++i) {
+    out[15 - i] = "0123456789abcdef"[hash >> 4 * i & 15];
+  }
+  return out;
+}
+
+// With tools, calls of tools, thoughts, parts of content and documents, and the marks of answers.
+TEST(ChatFormats, PublicTemplatesAreRenderedAsTransformersDoes) {
+  std::ifstream file(BOWLINE_PUBLIC_TEMPLATES);
+  auto all = nlohmann::ordered_json::parse(file);
+  size_t texts = 0;
+  for (const auto& one : all["templates"]) {
+    size_t number = 0;
+    for (auto& globals : all["conversations"]) {
+      for (const bool add : {false, true}) {
+        globals["add_generation_prompt"] = add;
+        const std::string expected = one["cases"][number++];
+        const std::string what =
+            one["name"].get<std::string>() + ", case " + std::to_string(number);
+        const auto got = chat::render_json(one["template"], globals, all["now"].get<int64_t>());
+        ASSERT_EQ(got.ok(), !expected.empty()) << what << ": " << got.status().message();
+        if (got.ok()) {
+          json answers = json::array();
+          for (const Offset& answer : got.value().answers) {
+            answers.push_back({answer.begin, answer.end});
+          }
+          EXPECT_EQ(hash_of(got.value().text + answers.dump()), expected) << what << ":\n"
+                                                                          << got.value().text;
+          ++texts;
+        }
+      }
+    }
+  }
+  EXPECT_GT(texts, 1000u);
+}
+
 TEST(ChatFormats, TheFixturesHaveTheFormatsOfTheLibrary) {
   const std::vector<std::string> names = ChatFormat::names();
   ASSERT_FALSE(names.empty());
@@ -100,16 +144,48 @@ TEST(ChatFormats, WithoutAClockThereIsNoDate) {
   EXPECT_EQ(rendered("{{ 'none' if strftime_now is not defined }}"), "none");
 }
 
+TEST(ChatFormats, AnswersThatATemplateMarksAreKnownByTheirPlace) {
+  const auto format = ChatFormat::from_template(
+      "{% macro turn(m) %}<{% generation %}{{ m.content }}!{% endgeneration %}>{% endmacro %}"
+      "{% for m in messages %}{% if m.role == 'user' %}Zü {{ m.content }}\n{% elif loop.last %}"
+      "{{ turn(m) }}{% else %}A: {% generation %}{{ m.content }}{% endgeneration %}\n{% endif %}"
+      "{% endfor %}");
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  EXPECT_TRUE(format.value().marks_answers());
+  const std::vector<ChatMessage> messages = {
+      {"user", "a"}, {"assistant", "é"}, {"user", "b"}, {"assistant", "last"}};
+  const auto chat = format.value().render_marked(messages, false, {});
+  ASSERT_TRUE(chat.ok()) << chat.status().message();
+  EXPECT_EQ(chat.value().text, "Zü a\nA: éZü b\n<last!>");
+  // In a macro the mark begins where the call of the macro does: so transformers has it.
+  EXPECT_EQ(chat.value().answers, (std::vector<Offset>{{9, 11}, {17, 22}}));
+  EXPECT_FALSE(ChatFormat::named("chatml").value().marks_answers());
+}
+
+TEST(ChatFormats, ALayoutOfATimeThatIsNotKnownIsRefused) {
+  const auto format = ChatFormat::from_template("{{ strftime_now('%d %Q') }}");
+  const auto out = format.value().render({}, false, {.bos = "", .eos = "", .now = 0});
+  ASSERT_FALSE(out.ok());
+  EXPECT_NE(out.status().message().find("\"%d %Q\" of a time"), std::string::npos)
+      << out.status().message();
+}
+
 TEST(ChatFormats, WhatIsNotKnownIsRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"{% include 'x' %}", "\"include\""},
-      {"{{ 1.5 }}", "1.5"},
+      {"{{ 0x1f }}", "0x"},
       {"{{ 'a' | wordwrap }}", "\"wordwrap\""},
       {"{{ 'a' is escaped }}", "\"escaped\""},
-      {"{{ 'a'.zfill(3) }}", "\"zfill\""},
+      {"{{ 'a'.casefold() }}", "\"casefold\""},
+      {"{{ '{:n}'.format(1) }}", "\"n\""},
+      {"{{ '{} {1}'.format(1, 2) }}", "\"1\""},
+      {"{{ ('a' | safe) + 'b' }}", "\"safe\""},
+      {"{{ [1, 'a'] | sort }}", "sorts"},
+      {"{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "\"caller\""},
       {"{{ unk_token }}", "\"unk_token\""},
-      {"{{ 1 / 2 }}", "\"/\""},
-      {"{{ [1] }}", "a list"},
+      {"{{ 'a' % 1 }}", "\"%\""},
+      {"{{ range(3) }}", "a range"},
+      {"{{ namespace() }}", "a namespace"},
       {"{{ 'ä' | upper }}", "ASCII"},
       {"{{ x.y }}", "\"x\""},
       {"{{ 'a' + 1 }}", "a text and a number"},
@@ -171,6 +247,22 @@ TEST(ChatFormats, AHostileTemplateHasLimits) {
       "{{ 'a'[::0] }}",
       "{{ [[1]] | tojson(indent=9999999) }}",
       "{{ '\\ud800' }}",
+      "{{ 10 ** 400 }}",
+      "{{ 10.0 ** 400 }}",
+      "{{ 1e999 }}",
+      "{{ 1.5 / 0 }}",
+      "{{ 9007199254740993 + 0.5 }}",
+      "{{ '{:999999999}'.format(1) }}",
+      "{{ '{:.999999999f}'.format(1.5) }}",
+      "{{ '{' * 1000000 + '}' * 1000000 | string }}{{ ('{' * 100000).format() }}",
+      "{% macro m() %}{% call m() %}{% endcall %}{{ caller() }}{% endmacro %}{% call m() %}{% "
+      "endcall %}",
+      "{% set n = namespace(s=[]) %}{% for a in range(99999) %}{% set n.s = [n.s, n.s] %}{% endfor "
+      "%}"
+      "{{ n.s }}",
+      "{% for a in range(100000) %}{{ {'a': range(1000) | list} }}{% endfor %}",
+      "{{ range(99999) | list | tojson(indent='a' * 10000000) }}",
+      "{{ range(99999) | list | tojson(separators=[',' * 10000000, ':']) }}",
       "{{ '\\xzz' }}",
   };
   for (const std::string& text : cases) {

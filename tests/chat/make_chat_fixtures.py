@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes chat.json: what transformers renders of chat templates, for chat_test.cpp.
 
-    python -m venv venv && venv/bin/pip install transformers==5.23.0 jinja2==3.1.6
+    python -m venv venv && venv/bin/pip install transformers==5.24.0 jinja2==3.1.6
     venv/bin/python tests/chat/make_chat_fixtures.py --formats build/release/bin/chat_formats tests/chat/chat.json
 
 `--formats`: the program that prints the formats that the library has by name. The other templates are of this file: written for it after
@@ -18,7 +18,7 @@ NOW = 1735732800  # 1 January 2025, 12:00 UTC
 class FixedTime(datetime.datetime):
     @classmethod
     def now(cls, tz=None):
-        return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc)
+        return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).replace(tzinfo=None)  # as now() without tz
 
 chat.datetime = FixedTime
 
@@ -388,6 +388,38 @@ FEATURES = [
     "{{ messages[0].role.upper()[0] }}{{ (messages[0]['content'] ~ '!').strip('!') }}{{ messages[-1]['content'][:2] }}",
     "{{ '%' }}{{ \"}}\" }}{{ '%}' }}{% set x = {'a': {'b': 1}} %}{{ x.a.b }}",
     "{{ messages[0].content.content is defined }}{{ none.x is defined }}{{ true.x is defined }}",
+    # Numbers with fractions, printed as Python does.
+    "{{ 1.5 }} {{ 1.0 }} {{ 1e3 }} {{ 1.5e-7 }} {{ 1E16 }} {{ 123456789012345.6 }} {{ 0.1 + 0.2 }} {{ 1_000 }} {{ 1_0.2_5 }} {{ 1e-5 }} {{ 0.0001 }}",
+    "{{ 1 / 2 }} {{ 4 / 2 }} {{ 7.5 // 2 }} {{ -7.5 // 2 }} {{ -7.5 % 2 }} {{ 7 % -2.5 }} {{ 2 ** 10 }} {{ 2 ** -1 }} {{ 2 ** 0.5 }} {{ -1.5 }} {{ +2.5 }} {{ 1.5 * 2 }} {{ 3 - 0.5 }}",
+    "{{ 1.5 < 2 }}{{ 2.0 == 2 }}{{ 1.5 == 1.5 }}{{ 2 > 1.5 }}{{ 0.0 or 'zero' }}{{ 1.5 is number }}{{ 1.5 is float }}{{ 1 is float }}{{ 1.5 is integer }}{{ 2.0 in [1, 2] }}",
+    "{{ 2.5 | round }} {{ 3.5 | round }} {{ 2.675 | round(2) }} {{ 2.1 | round(method='ceil') }} {{ 2.19 | round(1, 'floor') }} {{ 3 | round }} {{ -2.7 | abs }} {{ 3.9 | int }} {{ '3.7' | int }} {{ '2.5' | float }} {{ 'x' | float }} {{ 2 | float }} {{ 'x' | float(1) }}",
+    # Lists and dicts as Python prints them.
+    "{{ [1, 2.5, none, true, 'a'] }} {{ (1,) }} {{ (1, 'b') }} {{ () }} {{ [] }} {{ {} }} {{ {'a': [1], 2: {'b': none}} }} {{ messages[0] }}",
+    "{{ [\"it's\", 'say \"x\"', \"both ' and \\\"\", 'a\\\\b', 'n\\nt\\tr\\r', '\\x01\\x7f\\xa0\\xad', 'Zürich 東京 🦉', '\\u200b\\u2028\\ue000\\u0301', x] }}",
+    "{{ {'a': 1, 'b': 2}.keys() }} {{ {'a': 1}.values() }} {{ {'a': 1}.items() }} {{ 'x' ~ [1] ~ {'a': 'b'} }} {{ [1] | string }} {{ [[1], ['a']] | join(';') }}",
+    "{% set d = {'a': 1, 'b': 2} %}{% set v = d.items() %}{% for k, x in v %}{{ k }}{% endfor %}{% for k, x in v %}{{ x }}{% endfor %}{{ v | length }}{{ d.keys() is sequence }}{{ d.copy() == d }}{{ d.keys()[0] is defined }}",
+    # JSON.
+    "{{ {'b': 1, 'a': [1.5, 'é🦉\\x7f'], 'c': {'z': 1, 'y': 2}} | tojson(separators=(',', ':'), sort_keys=true) }}{{ 'é🦉\\x7f\\x01' | tojson(ensure_ascii=true) }}{{ '<a href=\"x\">&\\'' | tojson }}",
+    "{{ {'a': [1, 2], 'b': {}} | tojson(indent=4, separators=(', ', ': ')) }}{{ [1, {'a': 2}] | tojson(indent='\\t') }}{{ [1] | tojson(indent=0) }}{{ [1, 2] | tojson(false, none, [';', '=']) }}",
+    "{{ {1: 2, true: 3, none: 4, 1.5: 5} | tojson }}{{ [1e20, 1e-7, 0.1, -0.0, 100.0] | tojson }}{{ {2: 'b', 1: 'a'} | tojson(sort_keys=true) }}",
+    # Layouts of texts.
+    "{{ '{} and {}'.format('a', 1) }} {{ '{1}{0}{1}'.format('a', 'b') }} {{ '{x} {y}'.format(x=1, y=[1, 'b']) }} {{ '{{}} {}'.format(none) }} {{ '{!r}|{!s}'.format('a', 'b') }}",
+    "{{ '{:>6}|{:<6}|{:^6}|{:*^7}|{:6}|{:.2}'.format('ab', 'cd', 'ef', 'gh', 'ij', 'klm') }} {{ '{:5d}|{:<5}|{:05d}|{:+d}|{:,}|{:x}|{:X}|{:b}|{:o}|{:_}'.format(42, 7, -42, 3, 1234567, 255, 255, 5, 8, 1234567) }}",
+    "{{ '{:.2f}|{:8.3f}|{:e}|{:.0f}|{:%}|{:.1%}|{:g}|{:08.2f}|{:,.1f}|{}|{:6}'.format(3.14159, 2.5, 12345.678, 2.5, 0.25, 0.256, 0.0001, -1.5, 1234567.89, 1.0, 2.5) }} {{ '{0[role]} {0.role} {1[1]}'.format(messages[0], ['a', 'b']) }}",
+    # Calls with a body.
+    "{% macro box(title) %}[{{ title }}: {{ caller() }}]{% endmacro %}{% call box('t') %}in {{ messages | length }}{% endcall %}{% call box(title='u') %}{% endcall %}",
+    "{% macro rows(items) %}{% for i in items %}{{ caller(i, loop.index) }};{% endfor %}{% endmacro %}{% call(item, n=0) rows(['a', 'b']) %}{{ n }}={{ item }}{% endcall %}",
+    "{% macro m() %}{{ caller() if caller else 'none' }}{{ varargs | length }}{{ kwargs | length }}{{ kwargs.x }}{% endmacro %}{{ m() }}{{ m(1, 2, x='y') }}{% call m(3) %}c{% endcall %}",
+    "{% macro s(a, b, c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ s(*[1, 2]) }}{{ s(1, **{'b': 5, 'c': 6}) }}{{ s(*[1], b=2) }}",
+    # Time.
+    "{{ strftime_now('%A %a %w %d %b %B %m %y %Y %H %I %p %M %S %f %j %U %W %c %x %X %%|%z%Z|%e %D %F %T %R %r %k %l %u %V %G %h %n %-d %-m %-H %-I %P') }}",
+    # More filters, tests and methods.
+    "{{ [3, 1, 2] | sort | join }}{{ ['b', 'A', 'c'] | sort | join }}{{ ['b', 'A'] | sort(case_sensitive=true, reverse=true) | join }}{{ messages | sort(attribute='content') | map(attribute='role') | join(',') }}{{ [1, 2, 1] | unique | join }}{{ ['a', 'A'] | unique | join }}",
+    "{{ {'b': 1, 'A': 2} | dictsort }}{{ {'a': 2, 'b': 1} | dictsort(by='value') }}{{ [1, 3, 2] | max }}{{ ['b', 'A'] | min }}{{ [] | max is defined }}{{ 'a b' | title }}",
+    "{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb\\n' | indent('> ', first=false, blank=true) }}|{{ '' | indent(2, true) }}|{{ 'a\\n' | indent }}|",
+    "{{ 'a-b-c'.partition('-') }}{{ 'a-b-c'.rpartition('-') }}{{ 'abc'.partition('x') }}{{ 'banana'.count('an') }}{{ 'banana'.rfind('an') }}{{ 'banana'.index('n') }}{{ '7'.zfill(3) }}{{ '-7'.zfill(4) }}{{ 'a'.ljust(3, '.') }}{{ 'a'.rjust(3) }}",
+    "{{ '12'.isdigit() }}{{ ''.isdigit() }}{{ 'ab'.isalpha() }}{{ 'a1'.isalnum() }}{{ ' \\t'.isspace() }}{{ 'aB'.islower() }}{{ 'AB1'.isupper() }}{{ [1, 2, 1].count(1) }}{{ ['a', 'b'].index('b') }}",
+    "{{ 'abc'['role'] is defined }}{{ [1]['x'] is defined }}{{ [1].x is defined }}{{ range is callable }}{{ 1 is callable }}{{ ('<' | safe) ~ '<' }}{{ {'a': '<'} | tojson | safe }}",
     # Mistakes.
     "{{ raise_exception('No: ' + messages[0].role) }}",
 ]

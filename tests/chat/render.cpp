@@ -1,0 +1,27 @@
+// Renders chat templates for public_templates.py: a line of JSON each, {"template", "globals", "now"}, to a line
+// {"text", "answers"} or {"error"}.
+#include <cstdio>
+#include <iostream>
+
+#include "chat/json_values.h"
+
+int main() {
+  using nlohmann::ordered_json;
+  for (std::string line; std::getline(std::cin, line);) {
+    const ordered_json in = ordered_json::parse(line);
+    const auto out =
+        bowline::text::chat::render_json(in["template"], in["globals"], in["now"].get<int64_t>());
+    ordered_json result;
+    if (out.ok()) {
+      result["text"] = out.value().text;
+      result["answers"] = ordered_json::array();
+      for (const bowline::text::Offset& answer : out.value().answers) {
+        result["answers"].push_back({answer.begin, answer.end});
+      }
+    } else {
+      result["error"] = out.status().message();
+    }
+    std::puts(result.dump().c_str());
+  }
+  return 0;
+}
