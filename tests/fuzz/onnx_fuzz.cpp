@@ -1,0 +1,36 @@
+// A stream of bytes as a graph of ONNX (onnx_graphs.h) or, behind an odd first byte, as the bytes of a file: refused with a status that
+// says why, or a model. Never a crash.
+#include "fuzz/onnx_graphs.h"
+#include "onnx/import.h"
+
+namespace {
+
+using namespace bowline;
+
+bool reached_the_end = false;
+
+bool succeeded(const Status& status) {
+  if (status.code() == Code::internal || (!status.ok() && status.message().empty())) {
+    __builtin_trap();
+  }
+  return status.ok();
+}
+
+}  // namespace
+
+extern "C" bool fuzz_reached_the_end() { return reached_the_end; }
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) {
+    return 0;
+  }
+  const std::span<const uint8_t> rest(data + 1, size - 1);
+  const std::string bytes = data[0] % 2 == 1 ? std::string(rest.begin(), rest.end())
+                                             : test::GraphMaker(rest).make().SerializeAsString();
+  const auto model = onnx::parse_model(bytes);
+  if (succeeded(model.status()) &&
+      succeeded(onnx::import_graph(*model.value(), "/nowhere", {}).status())) {
+    reached_the_end = true;
+  }
+  return 0;
+}
