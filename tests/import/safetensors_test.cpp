@@ -66,6 +66,20 @@ TEST(Safetensors, TensorsOfTheSameBytesHaveOnePlace) {
   EXPECT_EQ(read.value().tensors[0].place, read.value().tensors[1].place);
 }
 
+// A reader that walks over what it has read after each entry does not end within the time of a test.
+TEST(Safetensors, HasAsManyTensorsAsItsHeaderHolds) {
+  constexpr size_t kTensors = 300'000;
+  std::string header = "{";
+  for (size_t i = 0; i < kTensors; ++i) {
+    header += (i == 0 ? "" : ",") + entry("t" + std::to_string(i), "F32", "[0]", "[0,0]");
+  }
+  const Made file;
+  file.write(header + "}", 0);
+  const auto read = read_safetensors(file.path());
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().tensors.size(), kTensors);
+}
+
 struct Bad {
   const char* name;
   std::string header;

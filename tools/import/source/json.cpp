@@ -1,7 +1,7 @@
 #include "source/json.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
 
 #include "common/require.h"
 
@@ -38,36 +38,88 @@ Status check_depth(std::string_view what, std::string_view text) {
   return {};
 }
 
+// Builds the value of a text in one pass, and stops at the first key that an object has twice. The parser of the library with
+// a callback walks over an object again after each of its entries.
+class Builder : public json::json_sax_t {
+ public:
+  json root;
+  std::optional<std::string> twice;
+  bool is_out_of_range = false;  // a number that no double holds
+  size_t failed_at = 0;          // the byte behind which reading ends
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool x) override { return put(x); }
+  bool number_integer(json::number_integer_t x) override { return put(x); }
+  bool number_unsigned(json::number_unsigned_t x) override { return put(x); }
+  bool number_float(json::number_float_t x, const std::string&) override { return put(x); }
+  bool string(std::string& x) override { return put(std::move(x)); }
+  bool binary(json::binary_t& x) override { return put(std::move(x)); }
+  bool start_object(size_t) override { return open(json::object()); }
+  bool start_array(size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& name) override {
+    const auto [entry, is_new] =
+        open_.back()->get_ref<json::object_t&>().try_emplace(std::move(name));
+    entry_ = &entry->second;
+    if (!is_new) {
+      twice = entry->first;
+    }
+    return is_new;
+  }
+  bool parse_error(size_t position, const std::string&, const json::exception& e) override {
+    constexpr int kOutOfRange = 406;
+    is_out_of_range = e.id == kOutOfRange;
+    failed_at = position;
+    return false;
+  }
+
+ private:
+  // The new value: the root, the next one of an array, or that of the key.
+  template <class Value>
+  json* place(Value&& value) {
+    if (open_.empty()) {
+      root = std::forward<Value>(value);
+      return &root;
+    }
+    if (open_.back()->is_array()) {
+      open_.back()->push_back(std::forward<Value>(value));
+      return &open_.back()->back();
+    }
+    *entry_ = std::forward<Value>(value);
+    return entry_;
+  }
+  template <class Value>
+  bool put(Value&& value) {
+    place(json(std::forward<Value>(value)));
+    return true;
+  }
+  bool open(json&& container) {
+    open_.push_back(place(std::move(container)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<json*> open_;  // objects and arrays; only the last one grows
+  json* entry_ = nullptr;    // of the last key
+};
+
 }  // namespace
 
 Result<json> parse_json(std::string_view what, std::string_view text) {
   BOWLINE_TRY(check_depth(what, text));
-  std::vector<std::set<std::string, std::less<>>> keys;
-  std::string twice;
-  const auto see = [&](int, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start) {
-      keys.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == json::parse_event_t::key && twice.empty()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys.back().insert(key).second) {
-        twice = key.empty() ? "\"\"" : key;
-      }
-    }
-    return true;
-  };
-  try {
-    json value = json::parse(text.begin(), text.end(), see);
-    BOWLINE_REQUIRE_CODE(twice.empty(), Code::bad_file, "{} has the key {} twice in one object.",
-                         what, listed_name(twice));
-    return value;
-  } catch (const json::parse_error& e) {
-    return Status(Code::bad_file, fmt::format("{} is no JSON: reading ends at {}.", what,
-                                              place_of(text, e.byte == 0 ? 0 : e.byte - 1)));
-  } catch (const json::exception&) {  // a number that no double holds
-    return Status(Code::bad_file, fmt::format("{} has a number that cannot be read.", what));
-  }
+  Builder builder;
+  const bool read = json::sax_parse(text.begin(), text.end(), &builder);
+  BOWLINE_REQUIRE_CODE(!builder.twice, Code::bad_file, "{} has the key {} twice in one object.",
+                       what, builder.twice->empty() ? "\"\"" : listed_name(*builder.twice));
+  BOWLINE_REQUIRE_CODE(!builder.is_out_of_range, Code::bad_file,
+                       "{} has a number that cannot be read.", what);
+  BOWLINE_REQUIRE_CODE(read, Code::bad_file, "{} is no JSON: reading ends at {}.", what,
+                       place_of(text, builder.failed_at == 0 ? 0 : builder.failed_at - 1));
+  return std::move(builder.root);
 }
 
 std::string shown(const json& value) {
