@@ -93,8 +93,21 @@ class BodySplitter {
     }
   }
 
+  // A parameter in another dtype, packed, or with other dims. Plans read it as a derived copy or as the quantized values
+  // themselves, in every body: to keep it would be to copy the weights of all iterations.
+  bool is_form_of_parameter(ValueId v) const {
+    const ValueInfo& info = whole_[v];
+    if (info.kind != ValueKind::result) {
+      return info.kind == ValueKind::parameter;
+    }
+    const Node& n = whole_.nodes[info.node];
+    const OpDef& def = op_def(n.op);
+    return (def.derived_copy != DerivedCopy::none || def.is_view) &&
+           is_form_of_parameter(n.inputs[0]);
+  }
+
   void keep_or_run_again(ValueId v, uint32_t node) {
-    if (!d_.runs_again(whole_, node)) {
+    if (!is_form_of_parameter(v) && !d_.runs_again(whole_, node)) {
       d_.note_kept(whole_, v);
       out_.kept.push_back(v);
     } else if (again_.insert(node).second) {

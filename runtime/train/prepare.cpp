@@ -173,20 +173,32 @@ const std::shared_ptr<device::OpenDevice>& TrainerState::home() const {
 
 namespace {
 
-// Nodes whose results take much for little work come first.
-std::vector<graph::ForwardNode> cheapest_first(
-    const std::map<graph::ForwardNode, graph::Kept>& kept) {
-  std::vector<graph::ForwardNode> out;
-  for (const auto& [node, what] : kept) {
-    out.push_back(node);
+// Nodes in the order in which they are no longer kept, and after how many of them a plan is worth a try. What takes long is
+// spread over the graph: of its nodes in the order of the graph every second one is kept first, then every fourth, and so on. Then
+// the backward part never makes a long stretch of the forward part again at once, whose results would lie beside each other.
+// Source  Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016, section 4.1.
+struct AgainOrder {
+  std::vector<graph::ForwardNode> nodes;
+  std::vector<size_t> tries;
+
+  explicit AgainOrder(const std::map<graph::ForwardNode, graph::Kept>& kept) {
+    std::vector<graph::ForwardNode> costly;
+    for (const auto& [node, what] : kept) {
+      (what.costly ? costly : nodes).push_back(node);
+    }
+    std::ranges::stable_sort(nodes, std::greater<>(),
+                             [&](const graph::ForwardNode& node) { return kept.at(node).bytes; });
+    if (!nodes.empty()) {
+      tries.push_back(nodes.size());
+    }
+    for (size_t step = 1; !costly.empty() && step <= costly.size(); step *= 2) {
+      for (size_t i = step - 1; i < costly.size(); i += 2 * step) {
+        nodes.push_back(costly[i]);
+      }
+      tries.push_back(nodes.size());
+    }
   }
-  std::ranges::stable_sort(out, [&](const graph::ForwardNode& a, const graph::ForwardNode& b) {
-    const graph::Kept& x = kept.at(a);
-    const graph::Kept& y = kept.at(b);
-    return x.costly != y.costly ? y.costly : x.bytes > y.bytes;
-  });
-  return out;
-}
+};
 
 std::string computing_again(size_t nodes) {
   return format("While planning to compute again what {} nodes give, instead of keeping it.",
@@ -195,9 +207,10 @@ std::string computing_again(size_t nodes) {
 
 }  // namespace
 
-// The least number, of the first nodes of `order`, with which the plans have room.
+// A number of first nodes of `order` with which the plans have room: the least one between two that are tried.
 template <class Make>
 Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> order,
+                                            std::span<const size_t> tries,
                                             const params::Table& staged, device::OpenDevice& device,
                                             const Make& make, Status whole) {
   const auto fits = [&](size_t count) -> Status {
@@ -205,17 +218,21 @@ Result<size_t> TrainerState::how_many_again(std::span<const graph::ForwardNode> 
     BOWLINE_ASSIGN(const Plans plans, make({some.begin(), some.end()}));
     return require_room(plans, staged, device);
   };
-  if (order.empty()) {
-    return whole;
-  }
-  BOWLINE_TRY(fits(order.size()).at(computing_again(order.size())));
   size_t too_few = 0;
-  size_t enough = order.size();
-  while (enough - too_few > 1) {
-    const size_t middle = too_few + (enough - too_few) / 2;
-    (fits(middle).ok() ? enough : too_few) = middle;
+  for (const size_t count : tries) {
+    whole = fits(count);
+    if (!whole.ok()) {
+      too_few = count;
+      continue;
+    }
+    size_t enough = count;
+    while (enough - too_few > 1) {
+      const size_t middle = too_few + (enough - too_few) / 2;
+      (fits(middle).ok() ? enough : too_few) = middle;
+    }
+    return enough;
   }
-  return enough;
+  return order.empty() ? std::move(whole) : std::move(whole).at(computing_again(order.size()));
 }
 
 Status TrainerState::plan(params::Table staged, std::optional<const device::OpenDevice*> wanted) {
@@ -248,13 +265,14 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   BOWLINE_TRY(check_distinct(plans));
   const auto largest = std::ranges::max_element(
       plans.sets, {}, [](const PlannedSet& s) { return s.accumulate.arena_bytes; });
-  const std::vector<graph::ForwardNode> order = cheapest_first(largest->training.kept);
+  const AgainOrder again_order(largest->training.kept);
+  const std::vector<graph::ForwardNode>& order = again_order.nodes;
   const Status whole = require_room(plans, staged, *device);
   size_t again = 0;
   if (!whole.ok()) {
     // A budget is a wish that computing again can fulfil; a device without memory says how much the plan needs.
     BOWLINE_TRY(whole.code() == Code::over_budget ? Status() : Status(whole));
-    BOWLINE_ASSIGN(again, how_many_again(order, staged, *device, make, whole));
+    BOWLINE_ASSIGN(again, how_many_again(order, again_order.tries, staged, *device, make, whole));
     BOWLINE_ASSIGN(plans,
                    make({order.begin(), order.begin() + static_cast<std::ptrdiff_t>(again)}));
   }

@@ -133,8 +133,8 @@ class TrainerState final : public graph::User {
                              device::OpenDevice& device);
   template <class Make>
   static Result<size_t> how_many_again(std::span<const graph::ForwardNode> order,
-                                       const params::Table& staged, device::OpenDevice& device,
-                                       const Make& make, Status whole);
+                                       std::span<const size_t> tries, const params::Table& staged,
+                                       device::OpenDevice& device, const Make& make, Status whole);
   // Lays them out on the device and commits them with the table.
   Status record(Plans p, params::Table& staged, const std::shared_ptr<device::OpenDevice>& device);
   // The forward part up to the loss. It computes in the dtype of the options, or else in `compute`.

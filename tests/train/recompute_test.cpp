@@ -74,5 +74,87 @@ TEST_P(Recompute, GivesTheSameBitsInLessMemory) {
   EXPECT_LT(fewest, all.predicted * 9 / 10) << "hardly anything is saved";
 }
 
+// Layers that no Repeat holds: activations of 12 layers, of which a budget leaves room for some.
+struct Unrolled {
+  Model model;
+  Floats x = Floats(1024 * 64);
+  Dims shape = {1024, 64};
+};
+
+Unrolled unrolled() {
+  Unrolled u;
+  for (size_t i = 0; i < u.x.size(); ++i) {
+    u.x[i] = static_cast<float>(i % 17) * 0.1f - 0.8f;
+  }
+  std::vector<Parameter> weights;
+  for (int i = 0; i < 12; ++i) {
+    weights.push_back(must(u.model.parameter(format("w{}", i), Dims{64, 64}, Init::normal(0.2f))));
+  }
+  GraphBuilder g(u.model, "loss");
+  Value y = g.input("x", DType::f32, {1024, 64});
+  for (const Parameter& p : weights) {
+    y = g.op("Gelu", {g.op("Linear", {y, g.parameter(p)})});
+  }
+  g.output("loss", g.op("ReduceMean", {g.op("Mul", {y, y})}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(u.model.materialize(3));
+  return u;
+}
+
+Result<Recomputed> train_unrolled(const Device& device) {
+  Unrolled u = unrolled();
+  BOWLINE_TRY(u.model.to(device));
+  BOWLINE_ASSIGN(Trainer t, Trainer::create(u.model, device, TrainOptions{}));
+  Recomputed run;
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<Tensor> batch = {tensor("x", u.shape, u.x)};
+    const std::span<const Tensor> batches[] = {batch};
+    BOWLINE_ASSIGN(const StepReport report, t.step(batches));
+    run.losses.push_back(report.loss);
+  }
+  run.weights = values(u.model, "w0");
+  run.again = must(t.describe()).computed_again;
+  run.predicted = t.memory().predicted_bytes;
+  run.peak = device.counters().peak_bytes;
+  return run;
+}
+
+TEST_P(Recompute, ALongChainOfLayersFitsInThreeFifths) {
+  const Recomputed all = must(train_unrolled(open()));
+  EXPECT_EQ(all.again, 0u);
+  for (const uint64_t percent : {95, 80, 60}) {
+    SCOPED_TRACE(percent);
+    const uint64_t budget = all.predicted * percent / 100;
+    const Recomputed less = must(train_unrolled(open(budget)));
+    EXPECT_EQ(less.losses, all.losses);
+    EXPECT_EQ(less.weights, all.weights);
+    EXPECT_GT(less.again, 0u);
+    EXPECT_LE(less.peak, budget);
+  }
+}
+
+// The body of a Repeat reads quantized weights as they are in 16 bits too: no iteration keeps a copy of them.
+TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
+  const Device device = open();
+  for (const char* encoding : {"int8", "int8 block row", "int8 block row with zero points",
+                               "int4 block 16", "int4 block 16 with zero points"}) {
+    std::vector<float> losses;
+    for (const std::optional<DType> compute :
+         {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
+      SCOPED_TRACE(encoding);
+      TinyLm lm = tiny_lm(4, 0);
+      ASSERT_GT(must(lm.model.quantize(encoding, "layers.*")).storages, 0u);
+      must(lm.model.add_adapter("lora", {.rank = 2, .target = "layers.*"}));
+      ASSERT_OK(lm.model.to(device));
+      TrainOptions options = adamw(lm);
+      options.precision.compute = compute;
+      Trainer t = must(Trainer::create(lm.model, device, options));
+      losses.push_back(must(train_step(t, lm, 0)).loss);
+    }
+    EXPECT_NEAR(losses[1], losses[0], 0.02f * losses[0]);
+    EXPECT_NEAR(losses[2], losses[0], 0.02f * losses[0]);
+  }
+}
+
 }  // namespace
 }  // namespace bowline::test
