@@ -1337,8 +1337,13 @@ struct TrainOptions {
   std::vector<std::vector<BoundDim>> more_dims;
   Optimizer optimizer;
   Schedule schedule;
-  float clip_norm = 0;                // 0: not clipped
-  uint32_t accumulation = 1;          // micro-batches per step
+  float clip_norm = 0;  // 0: not clipped
+  // Micro-batches per optimizer step (gradient accumulation). The loss and the gradient of a step are the sum of all terms of its
+  // micro-batches, divided by the sum of all their weights: labels that count, class weights, masks, elements. So the split changes
+  // nothing but rounding, and a micro-batch without labels adds nothing. The weights are those by which the operators divide (the mean of
+  // a loss, ReduceMean, a Div by a number that the inputs decide). Terms that couple the rows of a batch are those of each micro-batch:
+  // the statistics of BatchNorm, negatives inside a batch, a balance of experts.
+  uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
   // The first group with a match counts. Two parameters of one storage in two groups are an error that names both, and so
@@ -1449,7 +1454,8 @@ class Trainer {
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
 
   // The gradient of a trainable parameter, through its view, into f32 of its shape: the sum over the micro-batches of the
-  // unfinished step or, between two steps, of the last one; over all uses of its storage, before the mean and the clip.
+  // unfinished step or, between two steps, of the last one; over all uses of its storage, before the mean and the clip. With
+  // accumulation a micro-batch in which only a part of the terms counts is weighted with that part.
   // Errors  bad_argument: the parameter is not trained, or no micro-batch was run since the start or the last restore.
   Status gradient(std::string_view name, const Tensor& out) const;
   // Null: none. Steps with a hook are submitted in two parts. One that is set while a hook runs counts from the next step on; what

@@ -34,6 +34,11 @@ class Differentiator {
   Status walk(size_t count);
   ValueId gradient(ValueId v) const { return v < gradients_.size() ? gradients_[v] : kNoValue; }
 
+  // Whether a value depends on an input of the graph.
+  bool from_batch(ValueId v) const;
+  // The gradient that the backward part begins with, and what `out` says of the weights of the loss.
+  Result<ValueId> seed(ValueId loss, TrainingGraph& out);
+
   // Appends a node, infers its outputs.
   Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
                                       const Attributes& attributes, std::string name);
@@ -51,6 +56,9 @@ class Differentiator {
 
  private:
   Status walk_node(size_t node);
+  Result<ValueId> scaled(ValueId v, double factor);
+  // What the mean `v` was divided by; none if no operator on the way says so. `seen` grows by the values on the way.
+  Result<std::optional<LossWeight>> loss_weight(ValueId v, std::set<ValueId>& seen);
   Marks reached(const Graph& graph, const Marks& inputs) const;
   Marks reached_inputs(const Node& repeat, const Marks& around) const;
   bool has_trainable(const ValueInfo& info) const;

@@ -22,6 +22,11 @@ class NodeGradient : public GradientContext {
   GradientValue out(int i) const override { return {node_.outputs[static_cast<size_t>(i)]}; }
   GradientValue dout(int i) const override { return {douts_[static_cast<size_t>(i)]}; }
   bool needs(int i) const override { return d_.needed(node_.inputs[static_cast<size_t>(i)]); }
+  bool from_batch(int i) const override {
+    return d_.from_batch(node_.inputs[static_cast<size_t>(i)]);
+  }
+  // Of the nodes that could not be added.
+  const Status& status() const { return status_; }
   const Shape& shape(GradientValue v) const override { return graph_[v.index].shape; }
   DType dtype(GradientValue v) const override { return graph_[v.index].dtype; }
 
@@ -256,6 +261,99 @@ Status Differentiator::walk_node(size_t index) {
   return def.gradient(context);
 }
 
+bool Differentiator::from_batch(ValueId v) const {
+  std::vector<ValueId> open = {v};
+  std::set<ValueId> seen = {v};
+  while (!open.empty()) {
+    const ValueInfo& info = graph_[open.back()];
+    open.pop_back();
+    if (info.kind == ValueKind::input) {
+      return true;
+    }
+    if (info.kind == ValueKind::result) {
+      for (const ValueId in : graph_.nodes[info.node].inputs) {
+        if (seen.insert(in).second) {
+          open.push_back(in);
+        }
+      }
+    }
+  }
+  return false;
+}
+
+Result<std::optional<LossWeight>> Differentiator::loss_weight(ValueId v, std::set<ValueId>& seen) {
+  // A loss is a handful of nodes behind its mean. A chain of thousands comes from a hostile file.
+  constexpr size_t kMostNodes = 256;
+  if (graph_[v].kind != ValueKind::result || graph_[v].shape.elements() != 1 ||
+      seen.size() >= kMostNodes || !seen.insert(v).second) {
+    return std::optional<LossWeight>();
+  }
+  const Node node = graph_.nodes[graph_[v].node];
+  const OpDef& def = op_def(node.op);
+  std::optional<LossWeight> kept;
+  for (size_t i = 0; i < node.inputs.size() && !kept; ++i) {
+    if ((def.keeps_loss_weight >> i & 1) != 0) {
+      BOWLINE_ASSIGN(kept, loss_weight(node.inputs[i], seen));
+    }
+  }
+  if (def.loss_weight == nullptr) {
+    return kept;
+  }
+  NodeGradient context(*this, graph_, node, {});
+  std::optional<LossWeight> own = def.loss_weight(context);
+  BOWLINE_TRY(Status(context.status()));
+  if (!own || !kept) {
+    return own ? own : kept;
+  }
+  // A mean of means: the sums multiply.
+  LossWeight product{{}, own->terms * kept->terms};
+  if (own->sum.valid() && kept->sum.valid()) {
+    BOWLINE_ASSIGN(const auto both,
+                   append(Op::Mul, {own->sum.index, kept->sum.index}, no_attributes(), ""));
+    product.sum = {both[0]};
+  } else if (own->sum.valid() || kept->sum.valid()) {
+    const LossWeight& counted = own->sum.valid() ? *own : *kept;
+    const LossWeight& fixed = own->sum.valid() ? *kept : *own;
+    BOWLINE_ASSIGN(const ValueId sum, scaled(counted.sum.index, fixed.terms));
+    product.sum = {sum};
+  }
+  return std::optional(product);
+}
+
+Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
+  if (factor == 1) {
+    return v;
+  }
+  ScaleAttributesT by;
+  by.factor = static_cast<float>(factor);
+  BOWLINE_ASSIGN(const auto out, append(Op::Scale, {v}, Attributes::of(by), ""));
+  return out[0];
+}
+
+Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
+  std::optional<LossWeight> found;
+  if (options_.weighs_loss) {
+    std::set<ValueId> seen;
+    BOWLINE_ASSIGN(found, loss_weight(loss, seen));
+  }
+  const LossWeight weight = found.value_or(LossWeight());
+  out.loss_terms = weight.terms;
+  out.weight_unit = options_.weight_unit != 0 ? options_.weight_unit : std::max(weight.terms, 1.0);
+  ValueId factor = kNoValue;
+  if (weight.sum.valid()) {
+    out.has_loss_weight = true;
+    graph_.outputs.push_back(weight.sum.index);
+    graph_.output_names.emplace_back("loss weight");
+    BOWLINE_ASSIGN(factor, scaled(weight.sum.index, 1 / out.weight_unit));
+  }
+  BOWLINE_ASSIGN(const auto scale, append(Op::LossScale, {}, no_attributes(), ""));
+  if (factor != kNoValue) {
+    BOWLINE_ASSIGN(const auto both, append(Op::Mul, {scale[0], factor}, no_attributes(), ""));
+    return both[0];
+  }
+  return scaled(scale[0], weight.terms / out.weight_unit);
+}
+
 namespace {
 
 // Gradient rows of which some contribution covers only a part.
@@ -371,8 +469,8 @@ Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOpt
   out.again = options.again == nullptr ? 0 : options.again->size();
   Differentiator d(graph, options, {}, 1, out.kept);
   d.find_needed({});
-  BOWLINE_ASSIGN(const std::vector<ValueId> seed, d.append(Op::LossScale, {}, no_attributes(), ""));
-  BOWLINE_TRY(d.contribute(loss, seed[0]));
+  BOWLINE_ASSIGN(const ValueId seed, d.seed(loss, out));
+  BOWLINE_TRY(d.contribute(loss, seed));
   BOWLINE_TRY(d.walk(forward));
   prune(graph);
   for (const Node& n : graph.nodes) {

@@ -28,6 +28,10 @@ struct GradientOptions {
   std::span<const uint64_t> elements;  // by tie index, of gradient rows too
   // (optional) Nodes whose results are not kept for the backward part, which runs them once more. The same kernels give the same bits.
   const std::set<ForwardNode>* again = nullptr;
+  // (optional) The gradient is that of loss * w / weight_unit. w is the sum of the weights of the terms of the loss: the rows
+  // that count, the weights of their classes, or the elements. So gradients of micro-batches add up to that of all their terms.
+  bool weighs_loss = false;
+  double weight_unit = 0;  // 0: the loss_terms of this graph, but at least 1
 };
 
 // What the backward part reads of a forward node, and so is kept from the one to the other.
@@ -38,6 +42,10 @@ struct Kept {
 
 struct TrainingGraph {
   Graph graph;  // forward and backward nodes; the outputs are those of the forward graph
+  bool has_loss_weight =
+      false;  // behind them an output more, f32 []: the w of GradientOptions::weighs_loss
+  double loss_terms = 1;             // w if every term counts with weight 1
+  double weight_unit = 1;            // what w was divided by
   size_t backward_begin = 0;         // first node of the backward part
   std::map<ForwardNode, Kept> kept;  // those that could be run again
   size_t again = 0;                  // nodes that are

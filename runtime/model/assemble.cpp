@@ -160,6 +160,7 @@ std::unique_ptr<file::TrainingStateT> table_of(const TrainingState& from) {
   to->versions = rows_of<file::SettingT>(from.versions);
   to->plan_hash = from.plan_hash;
   to->loss_log = from.loss_log;
+  to->loss_weights = from.loss_weights;
   to->applied_steps = from.applied_steps;
   to->run = rows_of<file::SettingT>(from.run);
   if (from.learning_rate) {

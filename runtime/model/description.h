@@ -117,6 +117,7 @@ struct TrainingState {
   Settings versions;
   uint64_t plan_hash = 0;
   std::vector<float> loss_log;
+  std::vector<double> loss_weights;  // empty: all alike
   uint64_t applied_steps = 0;
   Settings run;
   std::optional<float> learning_rate;

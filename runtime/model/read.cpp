@@ -193,6 +193,7 @@ std::optional<TrainingState> Tables::training() const {
   to.versions = settings_of(from->versions());
   to.plan_hash = from->plan_hash();
   to.loss_log = vector_of(from->loss_log());
+  to.loss_weights = vector_of(from->loss_weights());
   to.applied_steps = from->applied_steps();
   to.run = settings_of(from->run());
   if (const auto rate = from->learning_rate()) {

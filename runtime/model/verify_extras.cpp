@@ -98,7 +98,8 @@ Status check_training(Check& check) {
   BOWLINE_TRY(check_settings(check, training->config(), "A setting of the training state"));
   BOWLINE_TRY(check_settings(check, training->versions(), "A version of the training state"));
   BOWLINE_TRY(check_settings(check, training->run(), "An option of the run of the training state"));
-  return spend(check, training->loss_log());
+  BOWLINE_TRY(spend(check, training->loss_log()));
+  return spend(check, training->loss_weights());
 }
 
 bool safe_path(std::string_view path) {

@@ -26,6 +26,7 @@ extern const OpDef op_add;
 const OpDef op_add = [] {
   OpDef def = elementwise::binary_definition<value>("Add", tolerance, gradient, "N -> N");
   def.is_sum = true;
+  def.keeps_loss_weight = 0b11;
   return def;
 }();
 

@@ -50,6 +50,7 @@ const OpDef op_cast{
     .infer = infer,
     .counted = counted::elementwise,
     .gradient = gradient,
+    .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

@@ -30,6 +30,7 @@ const OpDef op_copy{
     .types = "A -> A",
     .infer = infer,
     .gradient = gradient,
+    .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

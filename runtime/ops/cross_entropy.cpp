@@ -39,6 +39,10 @@ Status gradient(GradientContext& c) {
       0, c.add1(Op::CrossEntropyGrad, {c.in(0), c.in(1), c.out(1), c.dout(0)}, c.attributes()));
 }
 
+std::optional<LossWeight> loss_weight(GradientContext& c) {
+  return losses::weight_of_rows<CrossEntropyAttributes>(c, {});
+}
+
 Status counted_axes(CountedContext& c) {
   return losses::counted_rows<CrossEntropyAttributes>(c, {1});
 }
@@ -97,6 +101,7 @@ const OpDef op_cross_entropy{
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
+    .loss_weight = loss_weight,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

@@ -50,11 +50,24 @@ Tolerance gradient_tolerance(ToleranceContext&) { return Tolerance::of_roundings
 
 constexpr auto gradient = elementwise::binary_gradient<Op::DivGradA, Op::DivGradB>;
 
+// The sum of a masked mean: a number that the batch decides and no weight changes.
+std::optional<LossWeight> loss_weight(GradientContext& c) {
+  const GradientValue divisor = c.in(1);
+  const bool is_sum = c.dtype(divisor) == DType::f32 && c.shape(divisor).elements() == 1 &&
+                      c.from_batch(1) && !c.needs(1);
+  return is_sum ? std::optional(LossWeight{reshaped(c, divisor, Shape{})}) : std::nullopt;
+}
+
 }  // namespace
 
 extern const OpDef op_div, op_div_grad_a, op_div_grad_b;
-const OpDef op_div =
-    definition(elementwise::binary_definition<value>("Div", tolerance, gradient, "N -> N"));
+const OpDef op_div = [] {
+  OpDef def =
+      definition(elementwise::binary_definition<value>("Div", tolerance, gradient, "N -> N"));
+  def.loss_weight = loss_weight;
+  def.keeps_loss_weight = 0b1;
+  return def;
+}();
 const OpDef op_div_grad_a =
     elementwise::binary_gradient_definition<slope_a>("DivGradA", gradient_tolerance);
 const OpDef op_div_grad_b =

@@ -61,6 +61,53 @@ inline Status counted_elements(CountedContext& c) {
   return {};
 }
 
+// The number of elements, for a loss that is their mean.
+template <class Table>
+std::optional<LossWeight> weight_of_elements(GradientContext& c) {
+  if (c.attributes<Table>().reduction() != Reduction::mean) {
+    return {};
+  }
+  return LossWeight{{}, static_cast<double>(c.shape(c.in(0)).elements())};
+}
+
+// The sum of the weights of the rows that count, for a loss of labels that is their mean. `weight` [classes], or invalid: 1 each.
+template <class Table>
+std::optional<LossWeight> weight_of_rows(GradientContext& c, GradientValue weight) {
+  const auto& t = c.attributes<Table>();
+  if (t.reduction() != Reduction::mean) {
+    return {};
+  }
+  const auto cast = [&](GradientValue v) {
+    CastAttributesT to;
+    to.to = file::DType::f32;
+    return c.dtype(v) == DType::f32 ? v : c.add1(Op::Cast, {v}, Attributes::of(to));
+  };
+  const GradientValue labels = c.in(1);
+  const double rows = static_cast<double>(c.shape(labels).elements());
+  // In two parts: a Fill holds an f32, which has 24 bits.
+  const auto whole = [&](int32_t n) {
+    return filled(c, Shape{}, DType::i32, static_cast<float>(n));
+  };
+  const int32_t high = t.ignore_index() >> 16;
+  const GradientValue upper = c.add1(Op::Mul, {whole(high), whole(1 << 16)});
+  const GradientValue ignored =
+      c.add1(Op::Add, {upper, whole(t.ignore_index() - high * (1 << 16))});
+  const GradientValue counts = c.add1(Op::NotEqual, {labels, ignored});
+  if (!counts.valid()) {
+    return LossWeight{{}, rows};
+  }
+  GradientValue each = cast(counts);
+  if (weight.valid()) {
+    // An ignored label names no class: the weight of class 0 is read for it and not counted.
+    const GradientValue safe =
+        c.add1(Op::Where, {counts, labels, filled(c, Shape{}, DType::i32, 0)});
+    GatherAttributesT first_axis;
+    const GradientValue read = c.add1(Op::Gather, {weight, safe}, Attributes::of(first_axis));
+    each = c.add1(Op::Where, {counts, cast(read), filled(c, Shape{}, DType::f32, 0)});
+  }
+  return LossWeight{c.add1(Op::ReduceSum, {each}, Attributes::of(ReduceAttributesT{})), rows};
+}
+
 // Labels of rows: what is counted passes on, and rows behind a count are not counted.
 template <class Table>
 Status counted_rows(CountedContext& c, std::initializer_list<int> outputs_of_rows) {
@@ -141,6 +188,7 @@ constexpr OpDef definition(const char* name, Status (*infer)(InferContext&),
           .infer = infer,
           .counted = counted_elements,
           .gradient = gradient,
+          .loss_weight = weight_of_elements<Table>,
           .oracle = BOWLINE_ORACLE((oracle<f, Table>)),
           .tolerance = tolerance};
 }

@@ -28,6 +28,10 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
 }  // namespace
 
 extern const OpDef op_mul;
-const OpDef op_mul = elementwise::binary_definition<value>("Mul", tolerance, gradient, "N -> N");
+const OpDef op_mul = [] {
+  OpDef def = elementwise::binary_definition<value>("Mul", tolerance, gradient, "N -> N");
+  def.keeps_loss_weight = 0b11;
+  return def;
+}();
 
 }  // namespace bowline::mul_op

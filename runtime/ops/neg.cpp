@@ -17,7 +17,10 @@ Status gradient(GradientContext& c) { return c.din(0, c.add1(Op::Neg, {c.dout(0)
 }  // namespace
 
 extern const OpDef op_neg;
-const OpDef op_neg =
-    elementwise::definition<value>("Neg", elementwise::exactly, gradient, "N -> N");
+const OpDef op_neg = [] {
+  OpDef def = elementwise::definition<value>("Neg", elementwise::exactly, gradient, "N -> N");
+  def.keeps_loss_weight = 0b1;
+  return def;
+}();
 
 }  // namespace bowline::neg_op

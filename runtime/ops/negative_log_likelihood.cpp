@@ -41,6 +41,10 @@ Status gradient(GradientContext& c) {
   return c.din(0, c.add1(Op::NegativeLogLikelihoodGrad, inputs, c.attributes()));
 }
 
+std::optional<LossWeight> loss_weight(GradientContext& c) {
+  return losses::weight_of_rows<Table>(c, c.inputs() == 3 ? c.in(2) : GradientValue{});
+}
+
 Status counted_axes(CountedContext& c) {
   if (c.inputs() == 3) {
     BOWLINE_TRY(counted::none(c, 2, "a row has all of its classes"));
@@ -86,6 +90,7 @@ const OpDef op_negative_log_likelihood{
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
+    .loss_weight = loss_weight,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

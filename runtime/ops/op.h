@@ -99,6 +99,8 @@ class GradientContext {
   virtual GradientValue dout(int i) const = 0;
   // True if a gradient of input i is of use to anybody.
   virtual bool needs(int i) const = 0;
+  // True if input i depends on an input of the graph.
+  virtual bool from_batch(int i) const = 0;
   virtual const Shape& shape(GradientValue v) const = 0;
   virtual DType dtype(GradientValue v) const = 0;
 
@@ -121,6 +123,14 @@ class GradientContext {
 
  private:
   const Attributes* attributes_;
+};
+
+// The sum of the weights of the terms of a loss, by which the loss was divided.
+struct LossWeight {
+  // An f32 scalar that the batch decides. Invalid: the sum is `terms` for every batch.
+  GradientValue sum = {};
+  // The sum for a batch in which every term counts with weight 1.
+  double terms = 1;
 };
 
 // Inputs and outputs in double precision; integers are exact, up to 2^53. Inputs have been rounded to their dtype, outputs are
@@ -323,6 +333,11 @@ struct OpDef {
   TransposedInput (*with_transposed)(const Attributes& attributes, int i) = nullptr;
   // (optional) null: the operator is not differentiable.
   Status (*gradient)(GradientContext& c) = nullptr;
+  // (optional) If output 0 is one number, a sum of terms divided by the sum of their weights: that sum. May add nodes.
+  // None: the operator divides by nothing that a batch decides.
+  std::optional<LossWeight> (*loss_weight)(GradientContext& c) = nullptr;
+  // (optional) Bit i: if input i is such a mean, so is output 0, with the same weights.
+  uint32_t keeps_loss_weight = 0;
   void (*oracle)(const OracleContext& c) = nullptr;
   Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
   // Of an operator whose input 0 is a state that may be codes (updates, encoded_inputs): whether it writes rows of the last axis as

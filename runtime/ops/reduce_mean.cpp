@@ -31,6 +31,13 @@ Status gradient(GradientContext& c) {
   return c.din(0, broadcast_to(c, reshaped(c, d, r.kept), x));
 }
 
+// The number of elements, of one number that is the mean of all.
+std::optional<LossWeight> loss_weight(GradientContext& c) {
+  return c.shape(c.out(0)).elements() == 1
+             ? std::optional(LossWeight{{}, static_cast<double>(c.shape(c.in(0)).elements())})
+             : std::nullopt;
+}
+
 Status counted_axes(CountedContext& c) {
   return count_reduced(c, [&](int axis) {
     return counted::none(c, 0, axis, axis + 1, "a mean divides by all of its elements");
@@ -66,6 +73,8 @@ const OpDef op_reduce_mean{
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
+    .loss_weight = loss_weight,
+    .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

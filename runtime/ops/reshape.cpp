@@ -101,6 +101,7 @@ const OpDef op_reshape{
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
+    .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

@@ -31,6 +31,7 @@ const OpDef op_scale{
     .name = "Scale",
     .infer = infer,
     .gradient = gradient,
+    .keeps_loss_weight = 0b1,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

@@ -29,6 +29,10 @@ Tolerance tolerance(ToleranceContext&) { return Tolerance::of_roundings(1); }
 }  // namespace
 
 extern const OpDef op_sub;
-const OpDef op_sub = elementwise::binary_definition<value>("Sub", tolerance, gradient, "N -> N");
+const OpDef op_sub = [] {
+  OpDef def = elementwise::binary_definition<value>("Sub", tolerance, gradient, "N -> N");
+  def.keeps_loss_weight = 0b11;
+  return def;
+}();
 
 }  // namespace bowline::sub_op

@@ -150,6 +150,7 @@ Status TrainerState::save(const std::string& path, const Progress& data, model::
   t.rng_seed = options_.seed;
   t.rng_counter = state_.counter;
   t.loss_log = state_.losses;
+  t.loss_weights = state_.weights;
   BOWLINE_ASSIGN(t.plan_hash, graph_hash());
   t.run = run_settings(options_);
   t.learning_rate = state_.rate;
@@ -167,6 +168,9 @@ Status TrainerState::check_record(const model::TrainingState& t, bool same_run, 
   BOWLINE_REQUIRE(t.loss_log.size() == t.micro_step,
                   "it has {} losses of {} micro-batches of the unfinished step.", t.loss_log.size(),
                   t.micro_step);
+  BOWLINE_REQUIRE(t.loss_weights.empty() || t.loss_weights.size() == t.micro_step,
+                  "it has {} weights of losses for {} micro-batches of the unfinished step.",
+                  t.loss_weights.size(), t.micro_step);
   BOWLINE_REQUIRE(t.rng_counter >= t.micro_step, "it counts {} micro-batches of {} in all.",
                   t.micro_step, t.rng_counter);
   BOWLINE_REQUIRE(!t.learning_rate || (std::isfinite(*t.learning_rate) && *t.learning_rate >= 0),
@@ -192,6 +196,7 @@ TrainerState::Position TrainerState::position_of(const model::TrainingState& t) 
   p.counter = t.rng_counter;
   p.micro_step = static_cast<uint32_t>(t.micro_step);
   p.losses = t.loss_log;
+  p.weights = t.loss_weights;
   p.rate = t.learning_rate;
   p.loss_scale = t.loss_scale;
   p.good_steps = t.loss_scale_good_steps;
@@ -216,6 +221,7 @@ Status TrainerState::adopt(Table& staged, Position& position) const {
   position.counter -= position.micro_step;
   position.micro_step = 0;
   position.losses.clear();
+  position.weights.clear();
   return {};
 }
 
@@ -272,6 +278,8 @@ Result<Progress> TrainerState::resume(const std::string& path, const ResumeOptio
   }
   BOWLINE_TRY(prepare());
   BOWLINE_TRY(write_rows(saved->table, t->micro_step > 0));
+  // A file of before the weights added the gradients of micro-batches as they were.
+  position.weights.resize(position.losses.size(), weight_unit_);
   // Nothing fails any more.
   state_ = std::move(position);
   gradients_known_ = state_.micro_step > 0;

@@ -93,6 +93,10 @@ Status check_options(const TrainOptions& o) {
   BOWLINE_REQUIRE(o.accumulation >= 1, "The accumulation is 0.");
   BOWLINE_TRY(check_not_negative("learning_rate", o.schedule.learning_rate));
   BOWLINE_TRY(check_not_negative("final_fraction", o.schedule.final_fraction));
+  BOWLINE_REQUIRE(o.schedule.kind == Schedule::Kind::constant || o.schedule.total_steps > 0,
+                  "A {} schedule ends at its last step, and total_steps is 0. Set total_steps, or "
+                  "choose a constant schedule.",
+                  name_of(o.schedule.kind));
   BOWLINE_TRY(check_not_negative("weight_decay", a.weight_decay));
   BOWLINE_TRY(check_not_negative("clip_norm", o.clip_norm));
   BOWLINE_REQUIRE(static_cast<size_t>(a.kind) < std::size(kOptimizers), "There is no optimizer {}.",

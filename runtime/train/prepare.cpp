@@ -308,7 +308,11 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
   for (const BoundLoss& b : bound) {
     PlannedSet& set = p.sets.emplace_back();
     Graph evaluated = graph::deep_copy(b.graph);
-    BOWLINE_ASSIGN(set.training, graph::differentiate(graph::deep_copy(b.graph), b.loss, options));
+    graph::GradientOptions weighted = options;
+    weighted.weighs_loss = options_.accumulation > 1;
+    weighted.weight_unit = p.sets.size() == 1 ? 0 : p.weight_unit;
+    BOWLINE_ASSIGN(set.training, graph::differentiate(graph::deep_copy(b.graph), b.loss, weighted));
+    p.weight_unit = set.training.weight_unit;
     BOWLINE_TRY(check_gradients(set.training.graph, staged));
     p.dynamic_scale =
         p.dynamic_scale || (options_.precision.loss_scale == 0 && has_f16(set.training.graph));
@@ -401,6 +405,7 @@ Status TrainerState::record(Plans p, params::Table& staged,
   std::vector<State> states = states_of(sets[0].accumulate.plan(), staged);
   // From here on nothing fails.
   dynamic_scale_ = p.dynamic_scale;
+  weight_unit_ = p.weight_unit;
   if (!state_.loss_scale) {
     state_.loss_scale = p.dynamic_scale                      ? options_.precision.first_scale
                         : options_.precision.loss_scale != 0 ? options_.precision.loss_scale

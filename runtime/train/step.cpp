@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "exec/override.h"
 #include "exec/profile.h"
@@ -67,28 +68,38 @@ void TrainerState::fill(exec::StepValues& values) const {
              state_.rate.value_or(learning_rate_at(options_.schedule, state_.step + 1)));
   const float loss_scale = state_.loss_scale.value_or(1);
   values.set("loss_scale", loss_scale);
-  values.set("gradient_scale", 1.0f / static_cast<float>(options_.accumulation) / loss_scale);
+  values.set("gradient_scale", gradient_scale(0));
   values.set("bias_correction1", bias_correction(options_.optimizer.beta1));
   values.set("bias_correction2", bias_correction(options_.optimizer.beta2));
   values.set("first_update", state_.applied == 0 ? 1u : 0u);
   values.set("update", static_cast<uint32_t>(state_.applied + 1));
 }
 
+float TrainerState::gradient_scale(double more) const {
+  const double sum = std::accumulate(state_.weights.begin(), state_.weights.end(), more);
+  const double share = sum == 0 ? 1.0 / options_.accumulation : weight_unit_ / sum;
+  return static_cast<float>(share) / state_.loss_scale.value_or(1);
+}
+
 Status TrainerState::forget_accumulation() {
   state_.counter -= state_.micro_step;
   state_.micro_step = 0;
   state_.losses.clear();
+  state_.weights.clear();
   return put_back_states();
 }
 
 StepReport TrainerState::finish_step() {
   StepReport report;
   report.step = ++state_.step;
+  double terms = 0;
   double sum = 0;
-  for (const float loss : state_.losses) {
-    sum += static_cast<double>(loss);
+  for (size_t i = 0; i < state_.losses.size(); ++i) {
+    // A micro-batch without terms adds nothing, whatever its loss is.
+    terms += state_.weights[i] == 0 ? 0 : static_cast<double>(state_.losses[i]) * state_.weights[i];
+    sum += state_.weights[i];
   }
-  report.loss = static_cast<float>(sum / static_cast<double>(state_.losses.size()));
+  report.loss = static_cast<float>(sum == 0 ? 0 : terms / sum);
   report.grad_norm = steps_->get<float>("grad_norm");
   report.learning_rate = steps_->get<float>("learning_rate");
   report.loss_scale = state_.loss_scale.value_or(1);
@@ -97,6 +108,7 @@ StepReport TrainerState::finish_step() {
   state_.applied += report.skipped ? 0 : 1;
   state_.micro_step = 0;
   state_.losses.clear();
+  state_.weights.clear();
   return report;
 }
 
@@ -121,11 +133,19 @@ void TrainerState::adapt_loss_scale(bool overflow) {
   }
 }
 
-Result<float> TrainerState::read_loss(const plan::Plan& plan) const {
-  float loss = 0;
-  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&loss, 1)),
-                                workspace_.io->buffer(), plan.outputs[0].offset));
-  return loss;
+Result<float> TrainerState::read_output(const plan::Plan& plan, size_t number) const {
+  float value = 0;
+  BOWLINE_TRY(device_->copy_out(std::as_writable_bytes(std::span(&value, 1)),
+                                workspace_.io->buffer(), plan.outputs[number].offset));
+  return value;
+}
+
+Result<double> TrainerState::read_weight(const Set& set) const {
+  if (!set.training.has_loss_weight) {
+    return set.training.loss_terms;
+  }
+  BOWLINE_ASSIGN(const float weight, read_output(set.accumulate.plan(), 1));
+  return static_cast<double>(weight);
 }
 
 Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tensor> batch,
@@ -147,12 +167,13 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   const Set& set = sets_[set_];
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
+  params::reserve_more(state_.weights, 1);
   if (next_hook_) {
     hook_ = std::move(*next_hook_);
     next_hook_.reset();
   }
   const bool last = state_.micro_step + 1 == options_.accumulation;
-  const bool hooked = last && hook_ != nullptr;
+  const bool alone = last && (hook_ != nullptr || set.training.has_loss_weight);
   params::Table seen;  // what the overrides make of the table
   if (!overrides.empty()) {
     const plan::Plan& plan = set.accumulate.plan();
@@ -163,18 +184,19 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   exec::Submission submission(overrides.empty() ? model_->table : seen);
   submission.add(overrides.empty() ? set.accumulate : *overridden_);
-  if (last && !hooked) {
+  if (last && !alone) {
     submission.add(set.update);
   }
   BOWLINE_TRY(exec::write_inputs(*device_, workspace_, set.accumulate.plan(), batch, *steps_));
   fill(*steps_);
+  steps_->set("gradient_scale", gradient_scale(set.training.loss_terms));
   BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
   if (Status s = submission.submit(*device_); !s.ok()) {
-    look_after_failed_submit(last && !hooked);
+    look_after_failed_submit(last && !alone);
     return s;
   }
-  if (hooked) {
-    BOWLINE_TRY(update_after_hook());
+  if (alone) {
+    BOWLINE_TRY(update_alone());
   }
   ++counters_.submits;
   counters_.launches = launches_of(set);
@@ -190,12 +212,15 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   return read_back(batch);
 }
 
-Status TrainerState::update_after_hook() {
+Status TrainerState::update_alone() {
   const auto before = [&]() -> Status {
     BOWLINE_TRY(device_->wait());
     BOWLINE_TRY(exec::read_steps(*device_, workspace_, *steps_));
+    BOWLINE_ASSIGN(const double weight, read_weight(sets_[set_]));
+    steps_->set("gradient_scale", gradient_scale(weight));
+    BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
     const params::Table& table = model_->table;
-    for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
+    for (uint32_t tie = 0; hook_ != nullptr && tie < table.storages.size(); ++tie) {
       const auto row = table.owned(tie, params::Role::gradient, 0);
       // After a bad index the gradients mean nothing, and the update does nothing.
       if (row && !table.storages[*row].empty && steps_->head().error == 0) {
@@ -232,9 +257,8 @@ Status TrainerState::call_hook(uint32_t tie, uint32_t row) {
   const params::Storage& storage = table.storages[row];
   BOWLINE_ASSIGN(std::vector<std::byte> bytes, params::read_bytes(storage));
   std::vector<float> gradient(bytes.size() / sizeof(float));
-  // The row is the sum over the micro-batches, times the loss scale.
-  const float share =
-      1 / (static_cast<float>(options_.accumulation) * state_.loss_scale.value_or(1));
+  // The row is the sum over the terms of all micro-batches, times the loss scale.
+  const auto share = steps_->get<float>("gradient_scale");
   std::memcpy(gradient.data(), bytes.data(), bytes.size());
   for (float& g : gradient) {
     g *= share;
@@ -270,7 +294,8 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
     const Status put_back = forget_accumulation();
     return put_back.ok() ? std::move(s) : std::move(s).at(put_back.message());
   }
-  BOWLINE_ASSIGN(const float loss, read_loss(plan));
+  BOWLINE_ASSIGN(const float loss, read_output(plan, 0));
+  BOWLINE_ASSIGN(const double weight, read_weight(sets_[set_]));
   const bool last = unread_->last;
   unread_.reset();
   exec::bump_versions(model_->table, plan);
@@ -278,6 +303,7 @@ Result<std::optional<StepReport>> TrainerState::read_back(std::span<const Tensor
   gradient_loss_scale_ = state_.loss_scale.value_or(1);
   const bool skipped = steps_->get<uint32_t>("non_finite") != 0;
   state_.losses.push_back(loss);
+  state_.weights.push_back(weight);
   const bool overflow = last && overflows();
   const bool bad = !std::isfinite(loss) || (last && skipped && !overflow);
   if (bad && options_.on_nonfinite == OnNonFinite::stop) {
@@ -372,7 +398,7 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   BOWLINE_TRY(exec::check_error(steps_->head(), plan));
-  return read_loss(plan);
+  return read_output(plan, 0);
 }
 
 Result<float> TrainerState::evaluate(std::span<const Tensor> batch,

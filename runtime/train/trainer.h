@@ -68,6 +68,7 @@ class TrainerState final : public graph::User {
     uint64_t counter = 0;             // micro-batches since the run began: the counter of Dropout
     uint32_t micro_step = 0;          // inside the accumulation
     std::vector<float> losses;        // of the unfinished accumulation
+    std::vector<double> weights;      // of these losses: the sums of the weights of their terms
     std::optional<float> rate;        // instead of the schedule's
     std::optional<float> loss_scale;  // none: not known before the first plan
     uint64_t good_steps = 0;          // since the scale changed
@@ -111,6 +112,7 @@ class TrainerState final : public graph::User {
   struct Plans {
     std::vector<PlannedSet> sets;  // by set of dims
     graph::Graph update_graph;
+    double weight_unit = 1;
     std::optional<exec::StepValues> steps;
     exec::Workspace::Sizes sizes;
     bool dynamic_scale = false;
@@ -160,8 +162,9 @@ class TrainerState final : public graph::User {
   // Errors  bad_argument: what an earlier failure left does not allow `call`.
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
   void look_after_failed_submit(bool last);
-  // The update in a submission of its own, after the hook saw what the accumulate segment left.
-  Status update_after_hook();
+  // The update in a submission of its own, after the accumulate segment: the hook sees the gradients, or the weight of the last
+  // micro-batch has to be known.
+  Status update_alone();
   Status call_hook(uint32_t tie, uint32_t row);
   // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
   // can be called again.
@@ -199,8 +202,12 @@ class TrainerState final : public graph::User {
   Status check_gradients(const graph::Graph& graph, const params::Table& table) const;
   // What the next micro-batch is submitted with, by the names that operators declare.
   void fill(exec::StepValues& values) const;
-  // The one output of the accumulate and evaluate segments.
-  Result<float> read_loss(const plan::Plan& plan) const;
+  // Output 0 of the accumulate and evaluate segments, the loss, or output 1 of accumulate, its weight.
+  Result<float> read_output(const plan::Plan& plan, size_t number) const;
+  // The sum of the weights of the terms of the micro-batch that ran last.
+  Result<double> read_weight(const Set& set) const;
+  // What the gradient rows are multiplied with, if the weights of the losses and `more` are those of the whole step.
+  float gradient_scale(double more) const;
   Result<std::string> plan_text(bool columns) const;
 
   std::shared_ptr<graph::ModelState> model_;
@@ -211,6 +218,7 @@ class TrainerState final : public graph::User {
   bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
   float gradient_loss_scale_ = 1;         // ... times this
   bool dynamic_scale_ = false;
+  double weight_unit_ = 1;  // GradientOptions::weight_unit of the plans
   std::vector<std::optional<uint64_t>>
       masters_;  // by tie: the version of the storage that its master holds
   uint32_t nonfinite_in_row_ = 0;

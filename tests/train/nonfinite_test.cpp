@@ -235,6 +235,13 @@ TEST(Options, WhatIsNoNumberOrOutsideItsRangeIsRefused) {
             "learning_rate is nan; it is a number from 0 on.");
   EXPECT_EQ(refusal([](TrainOptions& o) { o.schedule.final_fraction = -1; }),
             "final_fraction is -1; it is a number from 0 on.");
+  for (const auto& [kind, name] :
+       {std::pair(Schedule::Kind::linear, "linear"), std::pair(Schedule::Kind::cosine, "cosine")}) {
+    EXPECT_EQ(refusal([kind = kind](TrainOptions& o) { o.schedule.kind = kind; }),
+              format("A {} schedule ends at its last step, and total_steps is 0. Set total_steps, "
+                     "or choose a constant schedule.",
+                     name));
+  }
   EXPECT_EQ(refusal([](TrainOptions& o) { o.optimizer.weight_decay = kInfinity; }),
             "weight_decay is inf; it is a number from 0 on.");
   EXPECT_EQ(refusal([](TrainOptions& o) { o.clip_norm = kNaN; }),

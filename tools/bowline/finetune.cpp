@@ -45,8 +45,8 @@ void add_training(CLI::App* verb, FinetuneOptions& o) {
   verb->add_flag("--in-order", o.in_order,
                  "Rows are shown as they stand, not in an order by --seed");
   verb->add_option("--accumulate", o.accumulate,
-                   "Batches per step: the loss and the gradient are the mean of theirs, each of "
-                   "which is a mean over its labels")
+                   "Micro-batches per step (gradient accumulation): the gradient is the mean over "
+                   "the labels of all of them")
       ->check(whole_number(1, 1 << 16))
       ->capture_default_str();
   verb->add_option(

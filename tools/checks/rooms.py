@@ -2,7 +2,7 @@
 """Checks what keeps the rooms of runtime/ apart from the operators, and the functions of the planner short.
 
   runtime/api, plan, device      name no operator: what is special about one is a property in its definition (ops/op.h)
-  runtime/graph                  only those by which gradients are seeded, summed and stored, and numbers made short
+  runtime/graph                  only those by which gradients are seeded, weighted, summed and stored, and numbers made short
   runtime/plan                   functions have at most 60 lines
 
 One sentence per breach; exit code 1 if there is any.
@@ -13,7 +13,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OF_GRADIENTS = {"Fill", "Add", "AccumulateGrad", "ZeroGrad", "LossScale"}
+OF_GRADIENTS = {"Fill", "Add", "AccumulateGrad", "ZeroGrad", "LossScale", "Scale", "Mul"}
 OF_PRECISION = {"Cast"}
 ALLOWED = {"api": set(), "plan": set(), "device": set(), "graph": OF_GRADIENTS | OF_PRECISION}
 MOST_LINES = 60

@@ -75,7 +75,7 @@ TrainOptions train_options(const FinetuneOptions& o, const Task& task) {
   t.schedule.learning_rate = o.learning_rate;
   t.schedule.final_fraction = o.final_fraction;
   t.schedule.warmup_steps = o.warmup;
-  t.schedule.total_steps = o.steps;
+  t.schedule.total_steps = std::max<uint64_t>(o.steps, 1);  // of a run of no steps no rate is asked
   t.clip_norm = o.clip;
   t.precision.compute = compute_of(o.compute);
   t.precision.loss_scale = o.loss_scale;

@@ -1,0 +1,290 @@
+// A step is the mean over all terms of its micro-batches, however they are split: labels that are ignored, weights of classes,
+// masks, smoothed and multiple labels, micro-batches without terms. Compared with a formula in double precision.
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "ties/test_devices.h"
+
+namespace bowline::test::micro_batches {
+namespace {
+
+constexpr int kRows = 4, kFeatures = 3, kClasses = 5;  // of a micro-batch
+constexpr int32_t kIgnored = -100;
+constexpr float kRate = 0.5f;
+constexpr double kSmoothing = 0.1;
+
+enum class Kind { ignored, smoothed, class_weights, ignore_index_of_any_size, mask, multi_label };
+constexpr Kind kKinds[] = {Kind::ignored,       Kind::smoothed,
+                           Kind::class_weights, Kind::ignore_index_of_any_size,
+                           Kind::mask,          Kind::multi_label};
+
+const std::vector<float> kClassWeights = {1, 9, 0.25f, 3, 0};
+
+int32_t ignored_label(Kind kind) {
+  // A number that an f32 does not hold.
+  return kind == Kind::ignore_index_of_any_size ? -123456789 : kIgnored;
+}
+
+// softmax(x W) against labels.
+struct Classifier {
+  Model model;
+  explicit Classifier(Kind kind) {
+    const Parameter w = must(model.parameter("w", {kClasses, kFeatures}, Init::zeros()));
+    GraphBuilder g(model, "loss");
+    const Value x = g.input("x", DType::f32, {"batch", kFeatures});
+    const Value logits = g.op("Linear", {x, g.parameter(w)});
+    if (kind == Kind::multi_label) {
+      const Value targets = g.input("targets", DType::f32, {"batch", kClasses});
+      g.output("loss", g.op("BinaryCrossEntropy", {logits, targets}));
+    } else {
+      const Value labels = g.input("labels", DType::i32, {"batch"});
+      g.output("loss", loss(g, kind, logits, labels));
+    }
+    must(g.finish());
+    std::vector<float> start(kClasses * kFeatures);
+    for (size_t i = 0; i < start.size(); ++i) {
+      start[i] = 0.3f * std::sin(static_cast<float>(i));
+    }
+    must(model.materialize(1));
+    must(set(model, "w", {kClasses, kFeatures}, start));
+    if (kind == Kind::class_weights) {
+      must(set(model, "class weights", {kClasses}, kClassWeights));
+    }
+  }
+
+ private:
+  Value loss(GraphBuilder& g, Kind kind, Value logits, Value labels) {
+    switch (kind) {
+      case Kind::class_weights: {
+        const Parameter of_class = must(model.parameter("class weights", {kClasses}, Init::ones()));
+        must(model.freeze("class weights"));
+        // Behind a factor and a shape of one element: the mean is still that of these weights.
+        const Value mean = g.op("NegativeLogLikelihood",
+                                {g.op("LogSoftmax", {logits}), labels, g.parameter(of_class)});
+        return g.op("Neg", {g.op("Neg", {mean})});
+      }
+      case Kind::mask: {
+        const Value mask = g.input("mask", DType::f32, {"batch"});
+        const Value terms = g.op("CrossEntropy", {logits, labels}, {{"reduction", "none"}});
+        return g.op("Div", {g.op("ReduceSum", {g.op("Mul", {terms, mask})}),
+                            g.op("Clip", {g.op("ReduceSum", {mask})}, {{"min", 1e-12}})});
+      }
+      case Kind::smoothed:
+        return g.op("CrossEntropy", {logits, labels}, {{"label_smoothing", kSmoothing}});
+      default:
+        return g.op("CrossEntropy", {logits, labels}, {{"ignore_index", ignored_label(kind)}});
+    }
+  }
+};
+
+struct MicroBatch {
+  std::vector<float> x;
+  std::vector<int32_t> labels;
+  std::vector<float> mask;
+  std::vector<float> targets;
+
+  std::vector<Tensor> tensors(Kind kind) {
+    static const Dims features = {kRows, kFeatures}, rows = {kRows}, classes = {kRows, kClasses};
+    std::vector<Tensor> out = {tensor("x", features, x)};
+    if (kind == Kind::multi_label) {
+      out.push_back(tensor("targets", classes, targets));
+    } else {
+      out.push_back(tensor("labels", rows, labels));
+    }
+    if (kind == Kind::mask) {
+      out.push_back(tensor("mask", rows, mask));
+    }
+    return out;
+  }
+};
+
+// The first `counted` rows have terms.
+MicroBatch random_batch(std::mt19937& random, Kind kind, int counted) {
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
+  std::uniform_real_distribution<float> part(0.25f, 1);
+  MicroBatch b;
+  for (int r = 0; r < kRows; ++r) {
+    const bool counts = r < counted;
+    for (int f = 0; f < kFeatures; ++f) {
+      b.x.push_back(normal(random));
+    }
+    const int32_t y = label(random);
+    b.labels.push_back(counts || kind == Kind::mask ? y : ignored_label(kind));
+    b.mask.push_back(counts ? part(random) : 0);
+    for (int c = 0; c < kClasses; ++c) {
+      b.targets.push_back(label(random) % 2 == 0 ? 1.0f : 0.0f);
+    }
+  }
+  return b;
+}
+
+struct Expected {
+  double loss = 0;
+  std::vector<double> w;
+};
+
+// One step of gradient descent on the mean over all terms.
+Expected reference(Kind kind, std::span<const MicroBatch> batches, std::span<const float> w) {
+  double weights = 0;
+  double loss = 0;
+  std::vector<double> gradient(w.size());
+  for (const MicroBatch& b : batches) {
+    for (int r = 0; r < kRows; ++r) {
+      const auto row = static_cast<size_t>(r);
+      double z[kClasses] = {};
+      double exponentials = 0;
+      for (size_t c = 0; c < kClasses; ++c) {
+        for (size_t f = 0; f < kFeatures; ++f) {
+          z[c] += static_cast<double>(w[c * kFeatures + f]) *
+                  static_cast<double>(b.x[row * kFeatures + f]);
+        }
+        exponentials += std::exp(z[c]);
+      }
+      double slope[kClasses] = {};
+      double weight = 1;
+      double term = 0;
+      if (kind == Kind::multi_label) {
+        weight = kClasses;
+        for (size_t c = 0; c < kClasses; ++c) {
+          const auto t = static_cast<double>(b.targets[row * kClasses + c]);
+          const double s = 1 / (1 + std::exp(-z[c]));
+          term -= t * std::log(s) + (1 - t) * std::log(1 - s);
+          slope[c] = s - t;
+        }
+      } else if (b.labels[row] != ignored_label(kind)) {
+        const auto y = static_cast<size_t>(b.labels[row]);
+        const double smooth = kind == Kind::smoothed ? kSmoothing : 0;
+        weight = kind == Kind::class_weights ? static_cast<double>(kClassWeights[y])
+                 : kind == Kind::mask        ? static_cast<double>(b.mask[row])
+                                             : 1;
+        term = std::log(exponentials);
+        for (size_t c = 0; c < kClasses; ++c) {
+          const double hit = (c == y ? 1 - smooth : 0) + smooth / kClasses;
+          term -= hit * z[c];
+          slope[c] = (std::exp(z[c]) / exponentials - hit) * weight;
+        }
+        term *= weight;
+      } else {
+        weight = 0;
+      }
+      weights += weight;
+      loss += term;
+      for (size_t c = 0; c < kClasses; ++c) {
+        for (size_t f = 0; f < kFeatures; ++f) {
+          gradient[c * kFeatures + f] += slope[c] * static_cast<double>(b.x[row * kFeatures + f]);
+        }
+      }
+    }
+  }
+  Expected out;
+  out.loss = weights == 0 ? 0 : loss / weights;
+  for (size_t i = 0; i < w.size(); ++i) {
+    out.w.push_back(static_cast<double>(w[i]) -
+                    (weights == 0 ? 0 : static_cast<double>(kRate) * gradient[i] / weights));
+  }
+  return out;
+}
+
+class MicroBatches : public OnDevice {
+ protected:
+  static TrainOptions options(size_t micro_batches) {
+    TrainOptions o;
+    o.dims = {{"batch", kRows}};
+    o.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+    o.optimizer.weight_decay = 0;
+    o.schedule = {.kind = Schedule::Kind::constant, .learning_rate = kRate};
+    o.accumulation = static_cast<uint32_t>(micro_batches);
+    return o;
+  }
+
+  static void expect_step(const StepReport& report, const Model& after, const Expected& expected) {
+    EXPECT_NEAR(static_cast<double>(report.loss), expected.loss, 1e-5 * (1 + expected.loss));
+    const std::vector<float> w = values(after, "w");
+    for (size_t i = 0; i < w.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(w[i]), expected.w[i], 2e-6) << i;
+    }
+  }
+};
+BOWLINE_ON_ALL_DEVICES(MicroBatches);
+
+TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
+  for (const Kind kind : kKinds) {
+    std::mt19937 random(7);
+    Classifier c(kind);
+    ASSERT_OK(c.model.to(device_));
+    for (const std::vector<int>& counted :
+         {std::vector{1, 4}, {4, 0, 2}, {0, 0, 3, 1}, {0, 0}, {4, 4}, {2}}) {
+      SCOPED_TRACE(format("kind {}, {} micro-batches", static_cast<int>(kind), counted.size()));
+      Trainer t = must(Trainer::create(c.model, device_, options(counted.size())));
+      std::vector<MicroBatch> batches;
+      std::vector<std::vector<Tensor>> tensors;
+      std::vector<std::span<const Tensor>> spans;
+      for (const int n : counted) {
+        batches.push_back(random_batch(random, kind, n));
+      }
+      for (MicroBatch& b : batches) {
+        tensors.push_back(b.tensors(kind));
+      }
+      spans.assign(tensors.begin(), tensors.end());
+      const Expected expected = reference(kind, batches, values(c.model, "w"));
+      const StepReport report = must(t.step(spans));
+      expect_step(report, c.model, expected);
+    }
+  }
+}
+
+// With a hook the update is submitted alone; what the hook sees is the mean, too.
+TEST_P(MicroBatches, AHookSeesTheMeanOverAllTerms) {
+  std::mt19937 random(8);
+  Classifier c(Kind::class_weights);
+  ASSERT_OK(c.model.to(device_));
+  Trainer t = must(Trainer::create(c.model, device_, options(2)));
+  std::vector<float> seen;
+  t.set_gradient_hook([&](const GradientInfo&, std::span<float> gradient) {
+    seen.assign(gradient.begin(), gradient.end());
+    return Status();
+  });
+  std::vector<MicroBatch> batches = {random_batch(random, Kind::class_weights, 1),
+                                     random_batch(random, Kind::class_weights, 4)};
+  const std::vector<float> before = values(c.model, "w");
+  const Expected expected = reference(Kind::class_weights, batches, before);
+  EXPECT_FALSE(must(t.micro_step(batches[0].tensors(Kind::class_weights))).has_value());
+  const StepReport report = *must(t.micro_step(batches[1].tensors(Kind::class_weights)));
+  expect_step(report, c.model, expected);
+  ASSERT_EQ(seen.size(), before.size());
+  for (size_t i = 0; i < seen.size(); ++i) {
+    const double gradient = (static_cast<double>(before[i]) - expected.w[i]) / double{kRate};
+    EXPECT_NEAR(static_cast<double>(seen[i]), gradient, 5e-6) << i;
+  }
+}
+
+// The weights of the micro-batches that ran are in the checkpoint.
+TEST_P(MicroBatches, AStepGoesOnFromACheckpoint) {
+  std::mt19937 random(9);
+  std::vector<MicroBatch> batches;
+  for (const int n : {1, 4, 2}) {
+    batches.push_back(random_batch(random, Kind::smoothed, n));
+  }
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("micro_batches_" + device_.info().name)).string();
+  Classifier a(Kind::smoothed);
+  ASSERT_OK(a.model.to(device_));
+  const Expected expected = reference(Kind::smoothed, batches, values(a.model, "w"));
+  {
+    Trainer t = must(Trainer::create(a.model, device_, options(3)));
+    must(t.micro_step(batches[0].tensors(Kind::smoothed)));
+    must(t.micro_step(batches[1].tensors(Kind::smoothed)));
+    ASSERT_OK(t.save(path, {}));
+  }
+  Classifier b(Kind::smoothed);
+  ASSERT_OK(b.model.to(device_));
+  Trainer t = must(Trainer::create(b.model, device_, options(3)));
+  must(t.resume(path));
+  expect_step(*must(t.micro_step(batches[2].tensors(Kind::smoothed))), b.model, expected);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace bowline::test::micro_batches
