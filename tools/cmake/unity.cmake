@@ -1,5 +1,5 @@
-# Under CMAKE_UNITY_BUILD the files of a folder are compiled as one: their headers are read once. It is for builds from nothing, such as
-# .ci/run; others compile again only the file that changed. So what is local to a file has a name that no file beside it has.
+# Under CMAKE_UNITY_BUILD the files of a folder are compiled as one: their headers are read once. First builds of tools/test
+# and tools/demo use it. So what is local to a file has a name that no file beside it has.
 # A folder where that cannot be says so: set_source_files_properties(... SKIP_UNITY_BUILD_INCLUSION ON).
 
 # Groups the files of all targets of a folder and of those below it. Generated files stay alone.
