@@ -121,8 +121,11 @@ TEST_F(Resume, ATrainingStateThatCannotBeIsRefused) {
   EXPECT_EQ(after([](State& t) {
               t.micro_step = 2;
               t.loss_log = {1, 1};
+              t.loss_weights = {1, 1};
             }),
             "it stands at micro-batch 2 of 2 in its step.");
+  EXPECT_EQ(after([](State& t) { t.loss_weights.push_back(1); }),
+            "it has 2 weights of losses for 1 micro-batches of the unfinished step.");
   EXPECT_EQ(after([](State& t) { t.micro_step = uint64_t{1} << 32; }),
             "it has 1 losses of 4294967296 micro-batches of the unfinished step.");
   EXPECT_EQ(after([](State& t) { t.loss_log.clear(); }),
