@@ -1,6 +1,7 @@
 // Bowline: an embedded runtime that runs and fine-tunes neural networks on the CPU and on any GPU.
 //
-// This header is the public interface and its manual. It includes only the standard library.
+// This header is the public interface and its manual. It includes only the standard library. The
+// operators and their attributes are listed in operators.md, installed in share/doc/bowline.
 //
 // The idea. A model keeps its weights in a table of *storages*. A *parameter* is a named slot that
 // holds the number of a storage row, its *tie index*, and perhaps a view of it. Two parameters with
@@ -39,6 +40,25 @@
 #include <utility>
 #include <variant>
 #include <vector>
+
+// The library's own. Programs have no use for it.
+namespace bowline {
+namespace device {
+class OpenDevice;
+}
+namespace exec {
+class SessionState;
+}
+namespace graph {
+struct ModelState;
+}
+namespace train {
+class TrainerState;
+}
+}  // namespace bowline
+
+// A shared library exports what this header declares, and nothing else.
+#pragma GCC visibility push(default)
 
 namespace bowline {
 
@@ -212,8 +232,8 @@ struct Tensor {
   void* data = nullptr;
 };
 
-// A number for a step word: what an operator reads anew in every run, by the name that it declares (runtime/ops); or for a counted
-// dim that no input has, by the name of the dim.
+// A number for a step word: what an operator reads anew in every run, by the name that it declares
+// (operators.md); or for a counted dim that no input has, by the name of the dim.
 struct StepValue {
   std::string_view name;
   std::variant<uint64_t, double> number;  // a double: fractions, and what is negative
@@ -279,9 +299,6 @@ struct DeviceCounters {
   uint64_t submits = 0;
 };
 
-namespace device {
-class OpenDevice;
-}
 // The library's own way to what the public objects hold; it is not installed.
 struct Internals;
 
@@ -291,9 +308,14 @@ class Device {
   // All devices of all backends, the unusable ones with the reason.
   static std::vector<DeviceInfo> list();
   // `name` as in list(); "gpu": the best real GPU, none in software; "best": that, else the CPU. With "planning:" in front it has no memory and
-  // runs nothing: plans on it, of storages without values too, say what they would take (device/planning.h). Errors  bad_argument: no device has
+  // runs nothing: plans on it, of storages without values too, say what they would take. Errors  bad_argument: no device has
   // this name. unsupported: it cannot be used; the reason is in the message. over_budget: what it holds for copies exceeds the memory budget.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
+  ~Device();
+  Device(const Device&);
+  Device& operator=(const Device&);
+  Device(Device&&) noexcept;
+  Device& operator=(Device&&) noexcept;
 
   const DeviceInfo& info() const;
   DeviceCounters counters() const;
@@ -302,7 +324,7 @@ class Device {
 
  private:
   friend struct Internals;
-  explicit Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
+  explicit Device(std::shared_ptr<device::OpenDevice> open);
   std::shared_ptr<device::OpenDevice> open_;
 };
 
@@ -731,9 +753,6 @@ struct OpenOptions {
   bool trust_table = false;
 };
 
-namespace graph {
-struct ModelState;
-}
 class GraphBuilder;
 
 // The storage table, the parameters and the graphs; it owns the bytes. Move-only.
@@ -963,7 +982,7 @@ struct Value {
   uint32_t graph = 0;
 };
 
-// An attribute of an operator by its name in schemas/ops.fbs.
+// An attribute of an operator, by its name in the operator reference (operators.md).
 struct Attribute {
   // A text is that, or the name of an enum value, or, where a size stands, of a dim.
   using Value = std::variant<int64_t, double, std::string, std::vector<GraphDim>,
@@ -1005,7 +1024,7 @@ class GraphBuilder {
   // In the body of a Repeat: the parameter of the iteration.
   Value parameter(const ParameterList& list);
 
-  // Adds an operator by its name in schemas/ops.fbs and returns its first output.
+  // Adds an operator by its name in the operator reference and returns its first output.
   Value op(std::string_view name, const std::vector<Value>& inputs,
            const std::vector<Attribute>& attributes = {});
   // All outputs of the last op().
@@ -1025,7 +1044,7 @@ class GraphBuilder {
   Status finish();
 
  private:
-  struct State;
+  struct [[gnu::visibility("hidden")]] State;
   explicit GraphBuilder(std::unique_ptr<State> body_state);
   template <class Count>
   Value keep_last(Result<std::vector<Value>> outputs, const Count& count);
@@ -1033,10 +1052,6 @@ class GraphBuilder {
 };
 
 // ---------------------------------------------------------------------------------------- sessions
-
-namespace exec {
-class SessionState;
-}
 
 struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
@@ -1256,7 +1271,7 @@ class Session {
 // ---------------------------------------------------------------------------------------- training
 
 // What an option is for stands behind it; the others do not look at it. What each optimizer computes stands in its operator
-// (runtime/ops). In checkpoints moments keep the order in which the operator takes them.
+// (operators.md). In checkpoints moments keep the order in which the operator takes them.
 struct Optimizer {
   enum class Kind : uint8_t { adamw, sgd, adagrad, rmsprop, lion, adafactor };
   // With the defaults of PyTorch; of Lion with those of its authors.
@@ -1413,10 +1428,6 @@ struct GradientInfo {
 // ends the step, and state() says how to go on.
 using GradientHook = std::function<Status(const GradientInfo& of, std::span<float> gradient)>;
 
-namespace train {
-class TrainerState;
-}
-
 // Fine-tunes the trainable storages of a Model on one Device. Move-only. Batches have the size that TrainOptions::dims say, or one
 // of more_dims, of counted dims too. Of states the entry point may write running statistics (BatchNorm), once per micro-batch; a step that fails, is
 // skipped or begins anew puts back those of its begin, or of where a rollback() or resume() within it went on. Others are refused
@@ -1542,3 +1553,5 @@ constexpr RandomBlock philox(RandomBlock counter, std::array<uint32_t, 2> key) {
 std::string_view version();
 
 }  // namespace bowline
+
+#pragma GCC visibility pop

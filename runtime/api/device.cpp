@@ -5,6 +5,14 @@
 
 namespace bowline {
 
+// Here and not in the header: a program with RTTI and UBSan would look for types in the library's control block.
+Device::Device(std::shared_ptr<device::OpenDevice> open) : open_(std::move(open)) {}
+Device::~Device() = default;
+Device::Device(const Device&) = default;
+Device& Device::operator=(const Device&) = default;
+Device::Device(Device&&) noexcept = default;
+Device& Device::operator=(Device&&) noexcept = default;
+
 std::vector<DeviceInfo> Device::list() {
   return guarded([] { return device::list_devices(); });
 }

@@ -1,18 +1,18 @@
 # One loop over backends/*/: a backend is a folder, and nothing else names it.
 #
 # A folder's CMakeLists.txt calls, per backend in it, either
-#   bowline_add_backend(<name> SOURCES ... [LINKS ...] [PACKAGES ...] [FOR_TESTS] [NEEDS_HARDWARE])
+#   bowline_add_backend(<name> SOURCES ... [LINKS ...] [FOR_TESTS] [NEEDS_HARDWARE])
 #       one OBJECT library; it defines const device::Backend& backend_<name>()
-#       PACKAGES        that define LINKS: a consumer of the static library finds them and links the same targets
+#       LINKS           targets of static libraries, which become part of the library, and names of libraries of the system
 #       FOR_TESTS       for the programs that compare with the oracles, not for the library
 #       NEEDS_HARDWARE  ctest runs no conformance on it unless BOWLINE_CONFORM_DEVICES says so
 #   bowline_skip_backend(<name> "reason")                 it cannot be built here
-foreach(list IN ITEMS BACKENDS TEST_BACKENDS TESTED SKIPPED LINKS TEST_LINKS PACKAGES PACKAGED_LINKS)
+foreach(list IN ITEMS BACKENDS TEST_BACKENDS TESTED SKIPPED LINKS TEST_LINKS)
   set_property(GLOBAL PROPERTY BOWLINE_${list} "")
 endforeach()
 
 function(bowline_add_backend name)
-  cmake_parse_arguments(arg "FOR_TESTS;NEEDS_HARDWARE" "" "SOURCES;LINKS;PACKAGES" ${ARGN})
+  cmake_parse_arguments(arg "FOR_TESTS;NEEDS_HARDWARE" "" "SOURCES;LINKS" ${ARGN})
   add_library(bowline_backend_${name} OBJECT ${arg_SOURCES})
   target_link_libraries(bowline_backend_${name} PRIVATE bowline_options ${arg_LINKS})
   target_include_directories(bowline_backend_${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -22,10 +22,6 @@ function(bowline_add_backend name)
   else()
     set_property(GLOBAL APPEND PROPERTY BOWLINE_BACKENDS ${name})
     set_property(GLOBAL APPEND PROPERTY BOWLINE_LINKS ${arg_LINKS})
-    set_property(GLOBAL APPEND PROPERTY BOWLINE_PACKAGES ${arg_PACKAGES})
-    if(arg_PACKAGES)
-      set_property(GLOBAL APPEND PROPERTY BOWLINE_PACKAGED_LINKS ${arg_LINKS})
-    endif()
   endif()
   if(NOT arg_NEEDS_HARDWARE)
     set_property(GLOBAL APPEND PROPERTY BOWLINE_TESTED ${name})

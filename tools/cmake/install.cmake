@@ -1,96 +1,145 @@
-# cmake --install: the library, its header, bowline::text with its own where it is built, and find_package(bowline CONFIG).
+# cmake --install: the library with its header, bowline::text where it is built, find_package(bowline CONFIG), pkg-config files, the
+# operator reference and the notices of third parties.
 include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
+set(BOWLINE_INSTALL_SCRIPTS "${PROJECT_SOURCE_DIR}/tools/install")
 
-# What a consumer of a static library links besides it: names that a linker finds, and targets of BOWLINE_PACKAGES.
-function(bowline_link_names out_var)
-  get_property(packaged GLOBAL PROPERTY BOWLINE_PACKAGED_LINKS)
-  set(names "")
-  foreach(link IN LISTS ARGN)
-    if(link IN_LIST packaged)
-      # A target of a package that bowlineConfig.cmake finds.
-    elseif(TARGET ${link})
-      get_target_property(type ${link} TYPE)
-      if(type STREQUAL "INTERFACE_LIBRARY")
-        get_target_property(inner ${link} INTERFACE_LINK_LIBRARIES)
-        bowline_link_names(link ${inner})
-      else()
-        get_target_property(file ${link} LOCATION)
-        get_filename_component(link "${file}" NAME)
-        string(REGEX REPLACE "^lib(.*)\\.(a|so)[.0-9]*$" "\\1" link "${link}")
-      endif()
-    elseif(IS_ABSOLUTE "${link}")
-      get_filename_component(link "${link}" NAME)
-      string(REGEX REPLACE "^lib(.*)\\.(a|so)[.0-9]*$" "\\1" link "${link}")
-    endif()
-    list(APPEND names ${link})
+# Runs a script of tools/install with the arguments when `component` is installed.
+function(bowline_install_run component script excluded)
+  set(words "")
+  foreach(word IN LISTS ARGN)
+    string(APPEND words " \"${word}\"")
   endforeach()
-  list(REMOVE_DUPLICATES names)
-  set(${out_var} "${names}" PARENT_SCOPE)
+  install(CODE "execute_process(COMMAND \"${Python3_EXECUTABLE}\" \"${BOWLINE_INSTALL_SCRIPTS}/${script}\"${words} COMMAND_ERROR_IS_FATAL ANY)"
+    COMPONENT ${component} ${excluded})
+endfunction()
+
+# The objects of the targets, one per line, for notices.py.
+function(bowline_list_objects file)
+  set(lines "")
+  foreach(target IN LISTS ARGN)
+    if(TARGET ${target})
+      list(APPEND lines "$<TARGET_OBJECTS:${target}>" "$<TARGET_PROPERTY:${target},INTERFACE_SOURCES>")
+    endif()
+  endforeach()
+  foreach(link IN LISTS BOWLINE_BACKEND_LINKS)
+    if(TARGET ${link})
+      list(APPEND lines "$<TARGET_FILE:${link}>")
+    endif()
+  endforeach()
+  file(GENERATE OUTPUT "${file}" CONTENT "$<JOIN:${lines},\n>\n")
+endfunction()
+
+# A pkg-config file. The folders are relative to it, so that an installed tree can be moved.
+function(bowline_write_pc file name description requires libs)
+  file(RELATIVE_PATH up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  file(CONFIGURE OUTPUT "${file}" CONTENT
+"prefix=\${pcfiledir}/${up}
+libdir=\${prefix}/${CMAKE_INSTALL_LIBDIR}
+includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}
+
+Name: ${name}
+Description: ${description}
+Version: ${PROJECT_VERSION}
+Requires: ${requires}
+Cflags: -I\${includedir}/bowline
+Libs: -L\${libdir} ${libs}
+" @ONLY)
 endfunction()
 
 # Installs `target` as the package bowline.
 function(bowline_install target component)
+  cmake_parse_arguments(arg "EXCLUDE_FROM_ALL" "" "" ${ARGN})
+  set(excluded "")
+  if(arg_EXCLUDE_FROM_ALL)
+    set(excluded EXCLUDE_FROM_ALL)
+  endif()
+  set_target_properties(${target} PROPERTIES EXPORT_NAME bowline)
   get_target_property(type ${target} TYPE)
-  set(names "")
+  set(libs -lbowline)
   if(type STREQUAL "STATIC_LIBRARY")
-    bowline_link_names(names ${BOWLINE_BACKEND_LINKS} ${CMAKE_DL_LIBS})
-  endif()
-  # In this build the objects come with the target; a consumer sees the library alone.
-  get_target_property(inner ${target} INTERFACE_LINK_LIBRARIES)
-  set(interface "")
-  foreach(link IN LISTS inner)
-    list(APPEND interface "$<BUILD_INTERFACE:${link}>")
-  endforeach()
-  foreach(name IN LISTS names)
-    list(APPEND interface "$<INSTALL_INTERFACE:${name}>")
-  endforeach()
-  if(type STREQUAL "STATIC_LIBRARY")
-    list(APPEND interface "$<INSTALL_INTERFACE:Threads::Threads>")
-  endif()
-  set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${interface}" EXPORT_NAME bowline)
-
-  set(dependencies "")
-  if(type STREQUAL "STATIC_LIBRARY")
-    get_property(packages GLOBAL PROPERTY BOWLINE_PACKAGES)
-    foreach(package IN LISTS packages)
-      string(APPEND dependencies "find_dependency(${package})\n")
+    list(APPEND libs -Wl,--exclude-libs,libbowline.a -pthread)
+    foreach(link IN LISTS BOWLINE_BACKEND_LINKS)
+      if(NOT TARGET ${link})
+        list(APPEND libs -l${link})
+      endif()
     endforeach()
+    list(REMOVE_DUPLICATES libs)
   endif()
-  set(config "${PROJECT_BINARY_DIR}/package/${component}")
+  list(JOIN libs " " libs)
+
+  set(made "${PROJECT_BINARY_DIR}/package/${component}")
   set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/${component}")  # find_package(bowline) looks into bowline*
-  file(CONFIGURE OUTPUT "${config}/bowlineConfig.cmake" CONTENT
-"# Targets: bowline::bowline, and bowline::text where it was built and its libraries are found.
+  set(documents "${CMAKE_INSTALL_DOCDIR}")
+  bowline_write_pc("${made}/bowline.pc" bowline "Runs and fine-tunes neural networks" "" "${libs}")
+  file(CONFIGURE OUTPUT "${made}/bowlineConfig.cmake" CONTENT
+"# Targets: bowline::bowline, and bowline::text where it was built and its libraries are found:
+# find_package(bowline CONFIG REQUIRED COMPONENTS text) asks for it.
 include(CMakeFindDependencyMacro)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_dependency(Threads)
-@dependencies@include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
+include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTargets.cmake\")
+set(bowline_text_missing \"\")
 if(EXISTS \"\${CMAKE_CURRENT_LIST_DIR}/bowlineTextTargets.cmake\")
   find_package(simdjson QUIET)
-  if(simdjson_FOUND)
+  find_library(bowline_PCRE2 pcre2-8)
+  find_library(bowline_UTF8PROC utf8proc)
+  if(NOT simdjson_FOUND)
+    set(bowline_text_missing \"simdjson is not found (Debian: libsimdjson-dev)\")
+  elseif(NOT bowline_PCRE2)
+    set(bowline_text_missing \"pcre2-8 is not found (Debian: libpcre2-dev)\")
+  elseif(NOT bowline_UTF8PROC)
+    set(bowline_text_missing \"utf8proc is not found (Debian: libutf8proc-dev)\")
+  else()
     include(\"\${CMAKE_CURRENT_LIST_DIR}/bowlineTextTargets.cmake\")
   endif()
+else()
+  set(bowline_text_missing \"this Bowline was built without it (-DBOWLINE_TEXT=OFF)\")
+endif()
+if(bowline_text_missing)
+  set(bowline_text_FOUND FALSE)
+  if(bowline_FIND_REQUIRED_text)
+    set(bowline_FOUND FALSE)
+    set(bowline_NOT_FOUND_MESSAGE \"bowline::text cannot be used: \${bowline_text_missing}.\")
+  elseif(NOT bowline_FIND_QUIETLY)
+    message(STATUS \"bowline::text is left out: \${bowline_text_missing}.\")
+  endif()
+else()
+  set(bowline_text_FOUND TRUE)
 endif()
 " @ONLY)
-  write_basic_package_version_file("${config}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-  install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${ARGN}
+  write_basic_package_version_file("${made}/bowlineConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops ${BOWLINE_BACKEND_OBJECTS} bowline_text)
+  bowline_install_run(${component} operators.py "${excluded}" --root "${PROJECT_SOURCE_DIR}" --out "${made}/operators.md")
+  bowline_install_run(${component} notices.py "${excluded}" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
+    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices.txt")
+
+  install(TARGETS ${target} EXPORT ${component} COMPONENT ${component} ${excluded}
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     NAMELINK_COMPONENT ${component})
   install(FILES "${PROJECT_SOURCE_DIR}/runtime/bowline.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/bowline"
-    COMPONENT ${component} ${ARGN})
-  install(FILES "${config}/bowlineConfig.cmake" "${config}/bowlineConfigVersion.cmake" DESTINATION "${folder}"
-    COMPONENT ${component} ${ARGN})
+    COMPONENT ${component} ${excluded})
+  install(FILES "${made}/bowlineConfig.cmake" "${made}/bowlineConfigVersion.cmake" DESTINATION "${folder}"
+    COMPONENT ${component} ${excluded})
+  install(FILES "${made}/bowline.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${component} ${excluded})
+  install(FILES "${PROJECT_SOURCE_DIR}/schemas/ops.fbs" "${BOWLINE_INSTALL_SCRIPTS}/tsan.supp"
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/bowline" COMPONENT ${component} ${excluded})
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/operators.md" "${made}/third-party-notices.txt"
+    DESTINATION "${documents}" COMPONENT ${component} ${excluded})
   install(EXPORT ${component} NAMESPACE bowline:: FILE bowlineTargets.cmake DESTINATION "${folder}"
-    COMPONENT ${component} ${ARGN})
+    COMPONENT ${component} ${excluded})
   if(TARGET bowline_text)
+    bowline_write_pc("${made}/bowline-text.pc" bowline-text "Tokenizers, chat formats and generation for bowline"
+      "bowline = ${PROJECT_VERSION} simdjson libpcre2-8 libutf8proc" -lbowline_text)
     set_target_properties(bowline_text PROPERTIES EXPORT_NAME text)
-    install(TARGETS bowline_text EXPORT ${component}_text COMPONENT ${component} ${ARGN}
+    install(TARGETS bowline_text EXPORT ${component}_text COMPONENT ${component} ${excluded}
       ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
     install(FILES "${PROJECT_SOURCE_DIR}/runtime/text/bowline_text.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/bowline"
-      COMPONENT ${component} ${ARGN})
+      COMPONENT ${component} ${excluded})
+    install(FILES "${made}/bowline-text.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT ${component} ${excluded})
     install(EXPORT ${component}_text NAMESPACE bowline:: FILE bowlineTextTargets.cmake DESTINATION "${folder}"
-      COMPONENT ${component} ${ARGN})
+      COMPONENT ${component} ${excluded})
   endif()
 endfunction()
 

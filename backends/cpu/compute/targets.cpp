@@ -1,9 +1,70 @@
 #include "compute/targets.h"
 
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
 // targets.h comes before any Highway header.
 #include "hwy/targets.h"
 
+#if HWY_ARCH_X86
+#include <cpuid.h>
+#elif HWY_ARCH_ARM && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace bowline::cpu {
+namespace {
+
+#if HWY_ARCH_X86
+
+// What is asked of one register of one leaf.
+bool has(unsigned leaf, unsigned subleaf, int reg, unsigned bits) {
+  unsigned out[4] = {};
+  return __get_cpuid_count(leaf, subleaf, &out[0], &out[1], &out[2], &out[3]) != 0 &&
+         (out[reg] & bits) == bits;
+}
+
+// Whether the system keeps these registers of a thread.
+bool kept(unsigned states) {
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & states) == states;
+}
+
+int64_t vector_sets() {
+  constexpr int kB = 1, kC = 2;
+  constexpr unsigned kXsave = 1u << 27;
+  // PCLMULQDQ, SSSE3, FMA, SSE4.1, SSE4.2, POPCNT, AES, AVX, F16C.
+  constexpr unsigned kLeaf1 = 1u << 1 | 1u << 9 | 1u << 12 | 1u << 19 | 1u << 20 | 1u << 23 |
+                              1u << 25 | 1u << 28 | 1u << 29;
+  constexpr unsigned kAvx2 = 1u << 3 | 1u << 5 | 1u << 8;  // BMI1, AVX2, BMI2
+  constexpr unsigned kAvx512 =
+      1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31;  // F DQ CD BW VL
+  constexpr unsigned kLzcnt = 1u << 5;
+  constexpr unsigned kYmm = 0x6, kZmm = 0xE6;
+  if (!has(1, 0, kC, kXsave) || !kept(kYmm) || !has(1, 0, kC, kLeaf1) || !has(7, 0, kB, kAvx2) ||
+      !has(0x80000001, 0, kC, kLzcnt)) {
+    return 0;
+  }
+  return HWY_AVX2 | (kept(kZmm) && has(7, 0, kB, kAvx512) ? HWY_AVX3 : 0);
+}
+
+#elif HWY_ARCH_ARM && defined(__linux__) && defined(HWCAP_AES)
+
+int64_t vector_sets() { return (getauxval(AT_HWCAP) & HWCAP_AES) != 0 ? HWY_NEON : 0; }
+
+#else
+
+int64_t vector_sets() { return 0; }
+
+#endif
+
+std::atomic<int64_t> sets_for_test{0};
+
+}  // namespace
 
 const char* instruction_set() {
   const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;  // the best has the lowest bit
@@ -11,3 +72,38 @@ const char* instruction_set() {
 }
 
 }  // namespace bowline::cpu
+
+// What Highway's headers call of its library. It is defined here, in a namespace of Bowline's own (tools/cmake/library.cmake), so
+// that no program has to find libhwy.so, and none is disturbed that has its own.
+namespace hwy {
+
+int64_t SupportedTargets() {
+  const int64_t chosen = bowline::cpu::sets_for_test.load();
+  if (chosen != 0) {
+    return chosen;
+  }
+  static const int64_t all =
+      bowline::cpu::vector_sets() | HWY_ENABLED_BASELINE | HWY_STATIC_TARGET;
+  return all;
+}
+
+void SetSupportedTargetsForTest(int64_t targets) {
+  bowline::cpu::sets_for_test.store(targets);
+}
+
+ChosenTarget& GetChosenTarget() {
+  static ChosenTarget chosen;
+  return chosen;
+}
+
+// Of assertions in debug builds.
+void Abort(const char* file, int line, const char* format, ...) {
+  std::fprintf(stderr, "%s:%d: ", file, line);
+  va_list rest;
+  va_start(rest, format);
+  std::vfprintf(stderr, format, rest);
+  va_end(rest);
+  std::abort();
+}
+
+}  // namespace hwy

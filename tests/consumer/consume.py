@@ -1,0 +1,191 @@
+"""Installs one component of the build into an empty folder and uses it as a program outside the tree does.
+
+usage: consume.py --build DIR --component NAME --source DIR --work DIR --compiler FILE --generator NAME --make-program FILE
+                  [--flags TEXT] [--text] [TEST...]
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+parser = argparse.ArgumentParser()
+for flag in ("build", "component", "source", "work", "compiler", "generator", "make-program"):
+    parser.add_argument(f"--{flag}", required=True)
+parser.add_argument("--flags", default="")
+parser.add_argument("--text", action="store_true")
+args, tests = parser.parse_known_args()
+WORK = pathlib.Path(args.work)
+PREFIX = WORK / "prefix"
+SOURCE = pathlib.Path(args.source)
+ROOT = SOURCE.parents[2]
+FLAGS = args.flags.split()
+SANITIZED = any("-fsanitize" in flag for flag in FLAGS)
+# What every C++ program has.
+RUNTIME = {"libc", "libm", "libgcc_s", "libstdc++", "ld-linux-x86-64", "ld-linux-aarch64"}
+# What programs of the older C library name beside it, and a sanitizer.
+RUNTIME |= {"libpthread", "libdl", "librt"} | ({"libasan", "libubsan", "libtsan"} if SANITIZED else set())
+
+
+def run(*command, check=True, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **options)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def install():
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    run("cmake", "--install", args.build, "--prefix", PREFIX, "--component", args.component)
+
+
+def library():
+    return next(p for p in sorted(PREFIX.rglob("libbowline.*")) if p.suffix in (".a", ".so"))
+
+
+def is_shared():
+    return library().suffix == ".so"
+
+
+def configure(folder, *options, check=True):
+    return run("cmake", "-S", SOURCE, "-B", WORK / folder, "-G", args.generator, f"-DCMAKE_MAKE_PROGRAM={args.make_program}",
+               f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DCMAKE_CXX_COMPILER={args.compiler}", f"-DCMAKE_CXX_FLAGS={args.flags}", *options,
+               check=check)
+
+
+def pkg_config(*words):
+    path = next(PREFIX.rglob("bowline.pc")).parent
+    return run("pkg-config", *words, env={**os.environ, "PKG_CONFIG_PATH": str(path)}).stdout.split()
+
+
+def compiled(name, *flags, libraries=None):
+    """A program, or with -shared a library, made of one file with pkg-config alone."""
+    out = WORK / (name + "".join(f for f in flags if f in ("-static", "-shared")))
+    found = pkg_config("--cflags", "--libs", "bowline") if libraries is None else libraries
+    run(args.compiler, "-std=c++20", *FLAGS, *flags, SOURCE / f"{name}.cpp", "-o", out, *found, f"-Wl,-rpath,{library().parent}")
+    return out
+
+
+def needed(path):
+    """Names of the shared libraries that a file names: libm of libm.so.6."""
+    return {re.sub(r"\.so.*", "", n) for n in re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "-dW", path).stdout)}
+
+
+def names_of_header():
+    """Names that bowline.h declares in namespace bowline."""
+    text = re.sub(r"//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", "", (PREFIX / "include/bowline/bowline.h").read_text(), flags=re.MULTILINE)
+    names, depth, statement = set(), 0, ""
+    for c in text[text.rindex("namespace bowline {") + len("namespace bowline {"):]:
+        depth += {"{": 1, "}": -1}.get(c, 0)
+        if depth < 0:
+            break
+        if c in ";{" and depth == (c == "{"):
+            declared = re.search(r"\b(?:class|struct|enum class)\s+(?:\[\[\w+\]\]\s+)?(\w+)\s*(?::[^:]*)?$", statement) or \
+                re.search(r"\b(\w+)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:const|noexcept)?\s*$", statement)
+            if declared:
+                names.add(declared[1])
+            statement = ""
+        elif depth == 0:
+            statement = "" if c == "}" else statement + c
+    return names
+
+
+class Consumer(unittest.TestCase):
+    def test_find_package(self):
+        configure("build")
+        run("cmake", "--build", WORK / "build")
+        run(WORK / "build/program", WORK / "trained.bowline")
+        self.assertLessEqual(needed(WORK / "build/program"), RUNTIME | ({"libbowline"} if is_shared() else set()))
+        if is_shared():
+            self.assertLessEqual(needed(library()), RUNTIME)
+        if args.text:
+            run(WORK / "build/text")
+
+    def test_without_simdjson_the_text_target_is_missing_with_a_reason(self):
+        absent = "-DCMAKE_DISABLE_FIND_PACKAGE_simdjson=ON" if args.text else "-DUNUSED=1"
+        said = configure("no_text", absent).stdout
+        self.assertIn("bowline::text is left out: ", said)
+        said = configure("no_text_required", absent, "-DTEXT_REQUIRED=ON", check=False)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertRegex(re.sub(r"\s+", " ", said.stderr), "bowline::text cannot be used: (simdjson is not found|this Bowline)")
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_pkg_config(self):
+        run(compiled("program"), WORK / "with_pkg_config.bowline")
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_static_program(self):
+        if is_shared() or SANITIZED:
+            self.skipTest("of a static library, without a sanitizer")
+        program = compiled("program", "-static")
+        self.assertEqual(needed(program), set())
+        self.assertIn("loss ", run(program, WORK / "static.bowline").stdout)
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_a_plugin_is_unmapped(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer keeps what it has seen")
+        plugin = compiled("plugin", "-shared", "-fPIC", "-fno-gnu-unique", "-O2")
+        host = compiled("host", libraries=["-ldl"])
+        run(host, plugin, *(["libbowline.so"] if is_shared() else []))
+        if not is_shared():
+            offered = run("nm", "-DC", "--defined-only", plugin).stdout
+            self.assertNotIn(" bowline::Model", offered)
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_types_are_right_for_a_sanitizer(self):
+        if SANITIZED:
+            self.skipTest("the build has a sanitizer")
+        strict = ["-fsanitize=undefined,vptr", "-fno-sanitize-recover=all"]
+        probe = subprocess.run([args.compiler, *strict, "-x", "c++", "-", "-o", str(WORK / "probe")], input="int main() {}", text=True,
+                               capture_output=True, check=False)
+        if probe.returncode != 0:
+            self.skipTest("the compiler has no UBSan here")
+        run(compiled("program", *strict), WORK / "sanitized.bowline")
+
+    def test_only_the_public_api_is_visible(self):
+        declared = names_of_header()
+        header = (PREFIX / "include/bowline/bowline.h").read_text()
+        self.assertLessEqual({"Model", "Session", "Trainer", "Device", "name_of", "write_file", "version"}, declared)
+        flags = ["-D"] if is_shared() else ["-g"]
+        symbols = run("nm", *flags, "--defined-only", library()).stdout
+        names = run("nm", *flags, "-C", "--defined-only", library()).stdout
+        kinds = {line.split()[1] for line in symbols.splitlines() if len(line.split()) == 3}
+        self.assertNotIn("u", kinds, "A unique symbol keeps the library loaded after dlclose().")
+        wrong, seen = [], set()
+        for line in names.splitlines():
+            found = re.match(r"[0-9a-f]+ [A-Za-z] (.*)", line)
+            if not found:
+                continue
+            # A class in a class is public where the header says what it has.
+            name = re.match(r"bowline::(\w+)(?:::(\w+)::\w)?", found[1])
+            if name and name[1] in declared and (not name[2] or re.search(rf"\b(?:struct|class) {name[2]}\b[^;{{]*{{", header)):
+                seen.add(name[1])
+            else:
+                wrong.append(found[1])
+        self.assertEqual(wrong, [])
+        self.assertLessEqual({"Model", "Session", "Trainer", "Device", "name_of", "write_file", "version"}, seen)
+
+    def test_what_is_installed(self):
+        for name in ("LICENSE", "third-party-notices.txt", "operators.md"):
+            self.assertTrue((PREFIX / "share/doc/bowline" / name).is_file(), name)
+        notices = (PREFIX / "share/doc/bowline/third-party-notices.txt").read_text()
+        if shutil.which("dpkg-query"):
+            # The format of the file, its checksums, and what the kernels of the CPU are written with.
+            for package in ("libflatbuffers-dev ", "libxxhash-dev ", "libhwy-dev "):
+                self.assertIn(f"\n{package}", notices)
+            self.assertNotIn("\nlibstdc++", notices)
+        reference = (PREFIX / "share/doc/bowline/operators.md").read_text()
+        operators = re.findall(r"^  ([A-Z]\w+): \w+ = \d+", (ROOT / "schemas/ops.fbs").read_text(), re.MULTILINE)
+        self.assertEqual(set(operators) - set(re.findall(r"^## (\w+)$", reference, re.MULTILINE)), set())
+        self.assertTrue((PREFIX / "share/bowline/ops.fbs").is_file())
+        self.assertTrue((PREFIX / "share/bowline/tsan.supp").is_file())
+
+
+install()
+unittest.main(argv=[sys.argv[0], *tests], verbosity=2)

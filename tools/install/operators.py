@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Writes the operator reference, operators.md: what each operator of a model file computes, from the head of its file in
+runtime/ops, with the inputs that change at every step and the attributes of schemas/ops.fbs.
+
+usage: operators.py --root DIR --out FILE
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "cmake"))
+from generate_ops import read_tables, read_union, stem_of  # noqa: E402
+
+HEAD = """# Operators
+
+`GraphBuilder::op()` takes these operators by name, with the attributes that are listed. An attribute that is left out has its
+default. A size (type `long`) can be the name of a dim instead of a number. "Step values" are read anew in every run: a
+`StepValue` sets them by name.
+"""
+
+
+def comment_of(path):
+    """The text of the comment at the begin of an operator file, and its step values."""
+    text, steps = [], []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("//! step "):
+            steps.append(re.sub(r"^writes ", "", line.removeprefix("//! step ")))
+        elif line.startswith("//") and not line.startswith("//!"):
+            text.append(line.removeprefix("//").removeprefix(" "))
+        elif not line.startswith("//!"):
+            break
+    return "\n".join(text).strip(), ", ".join(steps)
+
+
+def section(root, name, table, tables, enums):
+    text, steps = comment_of(root / "runtime/ops" / f"{stem_of(name)}.cpp")
+    lines = [f"## {name}", "", "```", text, "```", ""]
+    if steps:
+        lines += [f"Step values: `{steps}`.", ""]
+    if tables[table]:
+        lines += ["| attribute | type | default |", "|---|---|---|"]
+        for f in tables[table]:
+            kind = f.kind.strip("[]")
+            values = f"{kind}: {', '.join(enums[kind])}" if kind in enums else kind
+            default = f.default
+            if kind in enums:
+                default = default if default in enums[kind] else enums[kind][int(default)]
+            listed = f.kind.startswith("[")
+            lines.append(f"| `{f.name}` | {'list of ' if listed else ''}{values} | {'' if listed or kind == 'string' else default} |")
+        lines.append("")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--root", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    schema = args.root / "schemas/ops.fbs"
+    tables, enums = read_tables([schema])
+    lines = [HEAD]
+    for name, table, _ in sorted(read_union(schema, "Op")):
+        lines += section(args.root, name, table, tables, enums)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
