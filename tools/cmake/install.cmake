@@ -1,5 +1,5 @@
 # cmake --install: the library with its header, bowline::text where it is built, find_package(bowline CONFIG), pkg-config files, the
-# operator reference and the notices of third parties.
+# operator reference and the notices of third parties; and the command with its man pages and completion.
 include_guard(GLOBAL)  # tests/consumer comes here first, for its second flavour of the library
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -143,4 +143,23 @@ endif()
   endif()
 endfunction()
 
+# Installs the command: the program, what man and bash know of it, and what is compiled into it.
+function(bowline_install_command)
+  set(made "${PROJECT_BINARY_DIR}/package/command")
+  bowline_list_objects("${made}/objects" bowline_runtime bowline_ops bowline_ops_oracles ${BOWLINE_CHECKED_BACKEND_OBJECTS}
+    bowline_command bowline_text bowline_import bowline_gguf bowline_onnx bowline_data)
+  bowline_install_run(bowline_command manual.py "" --command "$<TARGET_FILE:bowline_command>" --version "${PROJECT_VERSION}"
+    --man "${made}/man" --completion "${made}/completion/bowline" --emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+  bowline_install_run(bowline_command notices.py "" --build "${PROJECT_BINARY_DIR}" --source "${PROJECT_SOURCE_DIR}"
+    --objects "${made}/objects" --compiler "${CMAKE_CXX_COMPILER}" --out "${made}/third-party-notices-command.txt")
+  install(TARGETS bowline_command COMPONENT bowline_command)
+  install(DIRECTORY "${made}/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT bowline_command)
+  install(DIRECTORY "${made}/completion/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT bowline_command)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${made}/third-party-notices-command.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    COMPONENT bowline_command)
+endfunction()
+
 bowline_install(bowline bowline)
+if(TARGET bowline_command)
+  bowline_install_command()
+endif()

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes the man pages of the command and its completion for bash, from what its --help prints.
+
+usage: manual.py --command FILE --version TEXT --man DIR --completion FILE [--emulator COMMAND...]
+
+bowline.1 and bowline-VERB.1 in --man; every verb, every verb below it, and the flags of each in --completion.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+ROW = re.compile(r"^  (\S+(?:,-\S+)*)(?: |$)")
+
+
+class Page:
+    """What --help of the command, or of a verb, says."""
+
+    def __init__(self, run, words):
+        self.words = words
+        self.text = run([*words, "--help"])
+        rows = {"Subcommands:": [], "Options:": []}
+        title = ""
+        for line in self.text.splitlines():
+            if line.endswith(":") and not line.startswith(" "):
+                title = line
+            elif not line.strip():
+                title = ""
+            elif title in rows and (found := ROW.match(line)):
+                rows[title] += found[1].split(",")
+        if not rows["Options:"]:
+            sys.exit(f"'{' '.join(['bowline', *words])} --help' lists no options; it prints: {self.text[:200]!r}")
+        self.flags = rows["Options:"]
+        self.below = [Page(run, [*words, verb]) for verb in rows["Subcommands:"]]
+
+    def all(self):
+        return [self, *(page for below in self.below for page in below.all())]
+
+
+def roff(text):
+    """Text as it is: a backslash, and a point or a quote that begins a line, mean something to roff."""
+    return "\n".join(r"\&" + line if line[:1] in (".", "'") else line for line in text.replace("\\", r"\e").replace("-", r"\-").split("\n"))
+
+
+def man_page(page, version):
+    name = "-".join(["bowline", *page.words])
+    about, _, rest = page.text.strip().partition("\n")
+    usage, _, rest = rest.partition("\n\n") if rest.startswith("Usage: ") else ("", "", rest)
+    others = ", ".join(f"\\fB{'-'.join(['bowline', *p.words])}\\fR(1)" for p in page.below)
+    lines = [f'.TH "{name.upper()}" 1 "" "Bowline {version}" "User commands"', ".SH NAME", rf"{roff(name)} \- {roff(about)}",
+             ".SH SYNOPSIS", ".nf", roff(usage.removeprefix("Usage: ").strip()), ".fi", ".SH DESCRIPTION", ".nf", roff(rest.strip()), ".fi"]
+    if others:
+        lines += [".SH SEE ALSO", others]
+    return "\n".join([*lines, ""])
+
+
+def completion(top):
+    """A case for each verb: what may stand behind it."""
+    lines = ["# Completion of bash for bowline, made from its --help.", "_bowline() {",
+             '  local word=${COMP_WORDS[COMP_CWORD]} verb="" verbs="" flags="" i', "  for ((i = 1; i < COMP_CWORD; ++i)); do",
+             '    case "$verb ${COMP_WORDS[i]}" in']
+    paths = [" ".join(["", *page.words]) for page in top.all() if page.words]
+    known = "|".join(f'"{path}"' for path in paths)
+    lines += [f"      {known}) verb+=\" ${{COMP_WORDS[i]}}\" ;;"]
+    lines += ["    esac", "  done", '  case "$verb" in']
+    for page in top.all():
+        verbs = " ".join(below.words[-1] for below in page.below)
+        lines.append(f'    "{" ".join(["", *page.words]) if page.words else ""}") verbs="{verbs}" flags="{" ".join(page.flags)}" ;;')
+    lines += ["  esac", "  if [[ $word == -* ]]; then", '    mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")',
+              '  elif [[ $verb == "" ]]; then', '    mapfile -t COMPREPLY < <(compgen -W "$verbs" -- "$word")', "  else",
+              '    mapfile -t COMPREPLY < <(compgen -W "$verbs" -- "$word"; compgen -f -- "$word")', "  fi", "}",
+              "complete -o filenames -F _bowline bowline", ""]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--command", required=True)
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--man", type=pathlib.Path, required=True)
+    parser.add_argument("--completion", type=pathlib.Path, required=True)
+    parser.add_argument("--emulator", nargs="*", default=[])
+    args = parser.parse_args()
+
+    def run(words):
+        return subprocess.run([*args.emulator, args.command, *words], check=True, capture_output=True, text=True).stdout
+
+    top = Page(run, [])
+    args.man.mkdir(parents=True, exist_ok=True)
+    for page in top.all():
+        (args.man / f"{'-'.join(['bowline', *page.words])}.1").write_text(man_page(page, args.version), encoding="utf-8")
+    args.completion.parent.mkdir(parents=True, exist_ok=True)
+    args.completion.write_text(completion(top), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
