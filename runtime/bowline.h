@@ -23,6 +23,10 @@
 //           a failure prints the message and aborts.
 #pragma once
 
+#if defined(__cplusplus) && __cplusplus < 202002L
+#error "bowline.h needs C++20: compile with -std=c++20 (GCC 12, Clang 14 or newer)."
+#endif
+
 #include <algorithm>
 #include <array>
 #include <concepts>
@@ -217,7 +221,9 @@ class TensorShape {
   int64_t operator[](size_t axis) const { return dims_[axis]; }
   const int64_t* begin() const { return dims_.data(); }
   const int64_t* end() const { return begin() + rank_; }
-  bool operator==(const TensorShape& other) const { return std::ranges::equal(*this, other); }
+  bool operator==(const TensorShape& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
 
  private:
   std::array<int64_t, 9> dims_{};  // one more than are allowed, so that too many are noticed

@@ -186,6 +186,12 @@ class Consumer(unittest.TestCase):
         self.assertTrue((PREFIX / "share/bowline/ops.fbs").is_file())
         self.assertTrue((PREFIX / "share/bowline/tsan.supp").is_file())
 
+    def test_compilers_that_are_too_old_are_refused(self):
+        for name, version, refused in (("GNU", "11.4", True), ("GNU", "12.2", False), ("Clang", "13.0", True), ("Clang", "14.0", False)):
+            done = run("cmake", f"-DCMAKE_CXX_COMPILER_ID={name}", f"-DCMAKE_CXX_COMPILER_VERSION={version}", "-P",
+                       ROOT / "tools/cmake/compilers.cmake", check=False)
+            self.assertEqual("is too old: Bowline is written in C++20" in re.sub(r"\s+", " ", done.stderr), refused, (name, version))
+
 
 install()
 unittest.main(argv=[sys.argv[0], *tests], verbosity=2)
