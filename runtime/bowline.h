@@ -1359,11 +1359,13 @@ struct TrainOptions {
   Optimizer optimizer;
   Schedule schedule;
   float clip_norm = 0;  // 0: not clipped
-  // Micro-batches per optimizer step (gradient accumulation). The loss and the gradient of a step are the sum of all terms of its
-  // micro-batches, divided by the sum of all their weights: labels that count, class weights, masks, elements. So the split changes
-  // nothing but rounding, and a micro-batch without labels adds nothing. The weights are those by which the operators divide (the mean of
-  // a loss, ReduceMean, a Div by a number that the inputs decide). Terms that couple the rows of a batch are those of each micro-batch:
-  // the statistics of BatchNorm, negatives inside a batch, a balance of experts.
+  // Micro-batches per optimizer step (gradient accumulation). The loss and the gradient of a step
+  // are the sum of all terms of its micro-batches, divided by the sum of all their weights: labels
+  // that count, class weights, masks, elements. So the split changes nothing but rounding, and a
+  // micro-batch without labels adds nothing. The weights are those by which the operators divide
+  // (the mean of a loss, ReduceMean, a Div by a number that the inputs decide). Terms that couple
+  // the rows of a batch are those of each micro-batch: the statistics of BatchNorm, negatives
+  // inside a batch, a balance of experts.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
@@ -1486,7 +1488,8 @@ class Trainer {
   // place. Errors of rollback  bad_argument: there is no snapshot; parameters were declared since.
   Status snapshot();
   Status rollback();
-  // Lets the running or next step return `cancelled` before its next submission; weights stay. Any thread.
+  // Cancels the running step: it returns `cancelled` before its next submission, and the weights
+  // stay. While no step runs, cancel() cancels the next step. Any thread.
   void cancel();
 
   // A checkpoint: the model with moments, pending gradients and the training state. Atomic.
