@@ -46,7 +46,7 @@
 #include <vector>
 
 // The library's own. Programs have no use for it.
-namespace bowline {
+namespace bowline::detail {
 namespace device {
 class OpenDevice;
 }
@@ -59,7 +59,7 @@ struct ModelState;
 namespace train {
 class TrainerState;
 }
-}  // namespace bowline
+}  // namespace bowline::detail
 
 // A shared library exports what this header declares, and nothing else.
 #pragma GCC visibility push(default)
@@ -330,8 +330,8 @@ class Device {
 
  private:
   friend struct Internals;
-  explicit Device(std::shared_ptr<device::OpenDevice> open);
-  std::shared_ptr<device::OpenDevice> open_;
+  explicit Device(std::shared_ptr<detail::device::OpenDevice> open);
+  std::shared_ptr<detail::device::OpenDevice> open_;
 };
 
 // ------------------------------------------------------------------------------------------ models
@@ -976,8 +976,8 @@ class Model {
 
  private:
   friend struct Internals;
-  explicit Model(std::shared_ptr<graph::ModelState> state);
-  std::shared_ptr<graph::ModelState> state_;
+  explicit Model(std::shared_ptr<detail::graph::ModelState> state);
+  std::shared_ptr<detail::graph::ModelState> state_;
 };
 
 // ------------------------------------------------------------------------------------------ graphs
@@ -1270,8 +1270,8 @@ class Session {
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
  private:
-  explicit Session(std::unique_ptr<exec::SessionState> state);
-  std::unique_ptr<exec::SessionState> state_;
+  explicit Session(std::unique_ptr<detail::exec::SessionState> state);
+  std::unique_ptr<detail::exec::SessionState> state_;
 };
 
 // ---------------------------------------------------------------------------------------- training
@@ -1514,8 +1514,8 @@ class Trainer {
   Result<std::string> listing(std::string_view part, bool columns = false) const;
 
  private:
-  explicit Trainer(std::unique_ptr<train::TrainerState> state);
-  std::unique_ptr<train::TrainerState> state_;
+  explicit Trainer(std::unique_ptr<detail::train::TrainerState> state);
+  std::unique_ptr<detail::train::TrainerState> state_;
 };
 
 // --------------------------------------------------------------------------------- files and texts

@@ -14,7 +14,7 @@
 #include "core/checked.h"
 #include "kernel.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 using device::Buffer;
@@ -320,11 +320,11 @@ class CpuBackend : public device::Backend {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
-namespace bowline::device {
+namespace bowline::detail::device {
 const Backend& backend_cpu() {
   static const cpu::CpuBackend backend;
   return backend;
 }
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

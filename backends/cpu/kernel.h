@@ -7,7 +7,7 @@
 #include "device/kernel_table.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // A list operand of an optimizer, resolved.
 struct ListItem {
@@ -103,4 +103,4 @@ void parallel_blocks(Threads& threads, int64_t n, int64_t grain, F&& f) {
   });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -7,7 +7,7 @@
 #include "core/strides.h"
 #include "kernel.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // The axes of a reduction (ReduceAttributes).
 inline Axes named_axes_of(const Launch& l) {
@@ -97,4 +97,4 @@ void for_lines(Threads& threads, const Lines& lines, F&& f) {
                        });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

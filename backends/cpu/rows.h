@@ -6,7 +6,7 @@
 #include "core/strides.h"
 #include "kernel.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // f(row, at) for every row of `out`, which has out.back() elements (one if it has no axis): at[k] is where the row begins in operand
 // k, counted in its elements. Rows are spread over the threads, some `grain` elements per task.
@@ -39,4 +39,4 @@ inline int64_t row_step(const Shape& out, const Strides& strides) {
   return out.rank() == 0 ? 0 : strides[static_cast<size_t>(out.rank() - 1)];
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

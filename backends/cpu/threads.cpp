@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // About 50 us of waiting before a thread sleeps, longer than the gap between two operators of a
@@ -157,4 +157,4 @@ void Threads::finish() {
   }
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -13,7 +13,7 @@
 #include <memory>
 #include <type_traits>
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Threads   one caller at a time; parallel_for may not be called from a task.
 // Owner     the pool owns its threads and joins them when it is destroyed.
@@ -78,4 +78,4 @@ class Threads {
   std::atomic<bool> stop_{false};
 };
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

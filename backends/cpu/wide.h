@@ -8,7 +8,7 @@
 #include "core/checked.h"
 #include "kernel.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 constexpr size_t kMostWideOperands = 8;
 
@@ -82,4 +82,4 @@ uint64_t wide_workspace(const device::NodeQuery& node, const Threads& threads) {
     .run = run_wide<bf16, kRun>, .workspace = wide_workspace<kWorkspace>        \
   }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

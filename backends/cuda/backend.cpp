@@ -6,7 +6,7 @@
 #include "blas.h"
 #include "open_device.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 namespace {
 
 #ifdef BOWLINE_CUDA_EMULATED
@@ -112,9 +112,9 @@ class CudaBackend : public device::Backend {
 };
 
 }  // namespace
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
 
-namespace bowline::device {
+namespace bowline::detail::device {
 #ifdef BOWLINE_CUDA_EMULATED
 const Backend& backend_cuda_emu() {
   static const cuda_emu::CudaBackend backend;
@@ -126,4 +126,4 @@ const Backend& backend_cuda() {
   return backend;
 }
 #endif
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

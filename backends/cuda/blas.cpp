@@ -11,7 +11,7 @@
 #include "core/format.h"
 #endif
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 #ifdef BOWLINE_CUDA_EMULATED
 
@@ -274,4 +274,4 @@ std::string Blas::description() {
 
 #endif
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -9,7 +9,7 @@
 #include "core/status.h"
 #include "platform.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // y[batch, m, n] = a' b' + bias of f32, rows after rows. a' is a [m, k], or the transpose of a [k, m]; b' likewise. The bias
 // [n] is added to every row.
@@ -46,4 +46,4 @@ class Blas {
                         void* workspace, uint64_t workspace_bytes, cudaStream_t stream) const = 0;
 };
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

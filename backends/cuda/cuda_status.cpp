@@ -1,6 +1,6 @@
 #include "cuda_status.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // CUDA Runtime API, "Error handling": those after which "the process must be terminated and relaunched".
 bool is_sticky(cudaError_t error) {
@@ -39,4 +39,4 @@ Status status_of(cudaError_t error, std::string_view doing) {
               : ""));
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

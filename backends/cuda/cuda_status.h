@@ -4,7 +4,7 @@
 #include "core/status.h"
 #include "platform.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // True if the context is of no use after the error: every later call in this process fails too.
 bool is_sticky(cudaError_t error);
@@ -16,9 +16,9 @@ Status status_of(cudaError_t error, std::string_view doing);
 #define BOWLINE_CUDA(call, ...)                                                            \
   do {                                                                                     \
     if (const cudaError_t bowline_error = (call); bowline_error != cudaSuccess) {          \
-      return ::bowline::BOWLINE_CUDA_NAMESPACE::status_of(bowline_error,                   \
+      return ::bowline::detail::BOWLINE_CUDA_NAMESPACE::status_of(bowline_error,                   \
                                                           ::bowline::format(__VA_ARGS__)); \
     }                                                                                      \
   } while (false)
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -9,7 +9,7 @@
 #include "device/kernel_table.h"
 #include "platform.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 class Blas;
 
@@ -191,4 +191,4 @@ constexpr unsigned blocks_for(uint64_t n, uint64_t threads, uint64_t each = 1) {
   return static_cast<unsigned>((n + threads * each - 1) / (threads * each));
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

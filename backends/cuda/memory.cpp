@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 Result<std::unique_ptr<Memory>> Memory::allocate(uint64_t bytes, device::MemoryKind kind) {
   auto memory = std::make_unique<Memory>();
@@ -39,4 +39,4 @@ Memory::~Memory() {
   }
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -4,7 +4,7 @@
 #include "cuda_status.h"
 #include "device/backend.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // Memory of kind `io` has a twin in pinned host memory. Between submissions the twin holds the content: every graph starts with
 // copies of what it reads and ends with copies of what it wrote, so the host reads and writes without touching the device.
@@ -21,4 +21,4 @@ struct Memory {
   Memory& operator=(const Memory&) = delete;
 };
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -4,7 +4,7 @@
 
 #include "blas.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 using device::Buffer;
 using device::MemoryKind;
@@ -230,4 +230,4 @@ Result<std::vector<device::RecordTime>> CudaDevice::timestamps(Recording& record
   return times;
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include "recording.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 class CudaDevice : public device::Device {
  public:
@@ -42,4 +42,4 @@ class CudaDevice : public device::Device {
   Status poisoned_;
 };
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

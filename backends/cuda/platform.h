@@ -16,7 +16,7 @@
 #include <cuda_runtime.h>
 #endif
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 #ifndef BOWLINE_CUDA_EMULATED
 // `__shared__ Shared<float[32][33]> tile;`: an array, which the emulation watches.
@@ -44,4 +44,4 @@ cudaError_t launch(const char* name, void (*kernel)(P...), dim3 grid, dim3 block
 #endif
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

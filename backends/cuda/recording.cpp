@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 using device::kArenaSlot;
 using device::kNoTable;
@@ -293,4 +293,4 @@ Result<std::vector<RecordTime>> CudaRecording::timestamps() {
   return times;
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

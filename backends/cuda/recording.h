@@ -7,7 +7,7 @@
 #include "kernel.h"
 #include "memory.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // The graph of one segment: inputs and step words from pinned memory to the device, the kernels in the order of the
 // Program with Repeats unrolled, outputs and step words back. Replayed by one call, with no host synchronization inside.
@@ -63,4 +63,4 @@ class CudaRecording : public device::Recording {
   uint32_t launches_ = 0;
 };
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

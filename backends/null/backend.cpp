@@ -10,7 +10,7 @@
 
 #include "core/code_rows.h"
 
-namespace bowline::null {
+namespace bowline::detail::null {
 namespace {
 
 using device::Buffer;
@@ -211,11 +211,11 @@ class NullBackend : public device::Backend {
 };
 
 }  // namespace
-}  // namespace bowline::null
+}  // namespace bowline::detail::null
 
-namespace bowline::device {
+namespace bowline::detail::device {
 const Backend& backend_null() {
   static const null::NullBackend backend;
   return backend;
 }
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

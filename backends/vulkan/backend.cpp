@@ -2,13 +2,13 @@
 
 #include "open_device.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 const Backend& backend_vulkan();
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 // True if the folder has a file whose name begins so, or cannot be read. A GPU has a node in /dev, of the kernel's Direct
@@ -63,13 +63,13 @@ class VulkanBackend final : public device::Backend {
 };
 
 }  // namespace
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 const Backend& backend_vulkan() {
   static const vulkan::VulkanBackend backend;
   return backend;
 }
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

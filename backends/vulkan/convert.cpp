@@ -1,6 +1,6 @@
 #include "convert.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 // By the bytes of an element: 1, 2, 4, 8.
@@ -28,4 +28,4 @@ void convert(Launch& l, VkDeviceAddress x, DType x_type, VkDeviceAddress y, DTyp
              elements * 10, elements * static_cast<double>(size_of(x_type) + size_of(y_type)));
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

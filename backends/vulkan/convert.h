@@ -3,10 +3,10 @@
 
 #include "kernel.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // `n` elements from `x` to `y`, which do not overlap.
 void convert(Launch& l, VkDeviceAddress x, DType x_type, VkDeviceAddress y, DType y_type,
              uint64_t n);
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
@@ -271,4 +271,4 @@ VkResult Device::wait(uint64_t value) {
   return functions_.vkWaitSemaphores(device_, &info, UINT64_MAX);
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

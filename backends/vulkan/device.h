@@ -8,7 +8,7 @@
 
 #include "loader.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
@@ -76,4 +76,4 @@ class Device {
   uint64_t submitted_ = 0;
 };
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -2,7 +2,7 @@
 
 #include "kernel.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 // Rough rates, only for cutting submissions: too low costs a few more submissions, too high risks a watchdog.
@@ -213,4 +213,4 @@ void Launch::fill(const Place& to, uint64_t bytes, uint32_t word) {
   list_->commands.push_back(command);
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

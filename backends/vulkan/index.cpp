@@ -1,6 +1,6 @@
 #include "index.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 void Loops::add(int64_t dim, std::initializer_list<int64_t> strides) {
   if (dim == 1) {
@@ -70,4 +70,4 @@ void Loops::append_to(std::vector<uint32_t>* words) const {
   }
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -5,7 +5,7 @@
 
 #include "core/strides.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // Nested loops over dims, the last the innermost, with one stride per operand.
 class Loops {
@@ -32,4 +32,4 @@ class Loops {
 // Dims with the magic numbers and shifts for the division by them: how a table begins.
 void append_divisors(const std::vector<int64_t>& dims, std::vector<uint32_t>* words);
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -14,7 +14,7 @@
 #include "pipeline.h"
 #include "vulkan_shaders.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // An operand where it lies at one iteration of a Repeat.
 struct Place {
@@ -250,4 +250,4 @@ struct Kernel {
 constexpr std::string_view kBackendName = "The Vulkan backend";
 extern const device::KernelTable<Kernel> kKernels;
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 // A function pointer travels through dlsym as an object pointer; POSIX promises that this works.
@@ -89,4 +89,4 @@ bool Loader::load(VkDevice device, DeviceFunctions* functions) const {
   return complete;
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

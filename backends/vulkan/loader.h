@@ -5,7 +5,7 @@
 
 #include <vulkan/vulkan_core.h>
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 #define BOWLINE_VULKAN_GLOBAL_FUNCTIONS(X) \
   X(vkCreateInstance)                      \
@@ -103,4 +103,4 @@ class Loader {
 
 #undef BOWLINE_VULKAN_MEMBER
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

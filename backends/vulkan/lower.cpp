@@ -2,7 +2,7 @@
 
 #include "stream.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 using device::Operand;
@@ -126,4 +126,4 @@ Status lower(const PhysicalDevice& physical, const Program& program,
   return Lowering(physical, program, slots, list).run();
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -1,6 +1,6 @@
 #include "memory.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 constexpr VkMemoryPropertyFlags kHost =
@@ -117,4 +117,4 @@ MemoryBudget memory_budget(const Device& device) {
   return best;
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

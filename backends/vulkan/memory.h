@@ -5,7 +5,7 @@
 
 #include "device.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // One VkBuffer with memory of its own. The owner calls destroy(); the backend keeps few, large ones.
 struct Buffer {
@@ -33,4 +33,4 @@ VkResult create_buffer(Device& device, uint64_t bytes, MemoryUse use, Buffer* bu
 void destroy_buffer(Device& device, Buffer* buffer);
 MemoryBudget memory_budget(const Device& device);
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

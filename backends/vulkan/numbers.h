@@ -7,12 +7,12 @@
 
 // The variant of a shader for a dtype of numbers: shader::<stem>_<dtype><rest>.
 #define BOWLINE_VULKAN_OF_NUMBER(type, stem, rest)                                       \
-  ::bowline::vulkan::of_number(type, shader::stem##_f32##rest, shader::stem##_f16##rest, \
+  ::bowline::detail::vulkan::of_number(type, shader::stem##_f32##rest, shader::stem##_f16##rest, \
                                shader::stem##_bf16##rest, shader::stem##_i8##rest,       \
                                shader::stem##_u8##rest, shader::stem##_i32##rest,        \
                                shader::stem##_i64##rest)
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 constexpr uint32_t of_number(DType type, uint32_t f32, uint32_t f16, uint32_t bf16, uint32_t i8,
                              uint32_t u8, uint32_t i32, uint32_t i64) {
@@ -77,4 +77,4 @@ inline const char* too_long(const NodeView& node, uint64_t terms, uint32_t lanes
              : nullptr;
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

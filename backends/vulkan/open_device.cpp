@@ -4,7 +4,7 @@
 
 #include "vk_status.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 constexpr uint64_t kAlignment = 64;  // 8 would do for the kernels; a cache line is kinder
@@ -372,4 +372,4 @@ void OpenVulkan::trim() {
   }
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -6,7 +6,7 @@
 
 #include "stream.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 class OpenVulkan final : public device::Device {
  public:
@@ -60,4 +60,4 @@ class OpenVulkan final : public device::Device {
   bool lost_ = false;
 };
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -12,7 +12,7 @@
 #include "vulkan_shaders.h"
 #include "word_elements.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 uint64_t hash_bytes(const void* data, size_t bytes, uint64_t hash) {  // FNV-1a
@@ -210,4 +210,4 @@ void Pipelines::save() {
   dirty_ = false;
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -9,7 +9,7 @@
 
 #include "device.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 constexpr uint32_t kPushBytes = 128;  // every device has at least these
 constexpr uint32_t kMaxConstants = 7;
@@ -51,4 +51,4 @@ class Pipelines {
   std::map<PipelineKey, VkPipeline> pipelines_;
 };
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -4,7 +4,7 @@
 
 #include "spirv.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 using namespace spirv;
@@ -45,4 +45,4 @@ std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
   return out;
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // The module with only those cases of its switches that these constants reach, where a switch is on a specialization constant;
 // constants past the given ones have their defaults. A driver translates and inlines all code that can be reached before it
@@ -13,4 +13,4 @@ namespace bowline::vulkan {
 std::vector<uint32_t> chosen_cases(std::span<const uint32_t> module,
                                    std::span<const uint32_t> constants);
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

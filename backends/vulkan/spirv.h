@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace bowline::vulkan::spirv {
+namespace bowline::detail::vulkan::spirv {
 
 constexpr size_t kHeaderWords = 5;
 constexpr size_t kBound = 3;  // the word of the header that is larger than all ids
@@ -56,4 +56,4 @@ void for_each_instruction(std::span<const uint32_t> module, const Each& each) {
   }
 }
 
-}  // namespace bowline::vulkan::spirv
+}  // namespace bowline::detail::vulkan::spirv

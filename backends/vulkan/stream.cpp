@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 constexpr uint32_t kMaxGroups = 65535;  // of one axis of a dispatch, on every device
@@ -258,4 +258,4 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream,
   return result;
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

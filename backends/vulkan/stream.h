@@ -6,7 +6,7 @@
 
 #include "kernel.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // What a submission is aimed at; operating systems stop a device after 500 ms to 2 s.
 constexpr double kSubmissionNs = 100e6;
@@ -53,4 +53,4 @@ VkResult clock(Device& device, Pipelines& pipelines, const Stream& stream, std::
 // Waits for everything before it in the queue, in the stages that this backend uses.
 void full_barrier(const DeviceFunctions& vk, VkCommandBuffer buffer);
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -5,7 +5,7 @@
 
 #include "core/status.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // `doing` completes the sentence "While <doing>"; `bytes` are those asked for, if memory was.
 inline Status to_status(VkResult result, std::string_view doing, uint64_t bytes = 0) {
@@ -33,4 +33,4 @@ inline Status to_status(VkResult result, std::string_view doing, uint64_t bytes 
   }
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

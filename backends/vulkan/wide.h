@@ -9,7 +9,7 @@
 #include "core/checked.h"
 #include "kernel.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 class Wide {
  public:
@@ -81,4 +81,4 @@ class Wide {
   std::vector<VkDeviceAddress> out_;
 };
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

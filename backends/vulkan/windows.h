@@ -4,7 +4,7 @@
 #include "core/windows.h"
 #include "kernel.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 inline uint32_t window_table(Launch& l, const Windows& w) {
   std::vector<uint32_t> words;
@@ -21,4 +21,4 @@ inline int64_t window_iterations(const Windows& w) {
   return w.axis[0].window * (1 + w.axis[1].window * (1 + w.axis[2].window));
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

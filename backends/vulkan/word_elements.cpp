@@ -7,7 +7,7 @@
 
 #include "spirv.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 using namespace spirv;
@@ -210,4 +210,4 @@ std::vector<uint32_t> elements_in_words(std::span<const uint32_t> module, Lackin
   return InWords(lacking).run(module);
 }
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 
 // Which of the features storageBuffer16BitAccess and storageBuffer8BitAccess a device lacks.
 struct LackingAccess {
@@ -19,4 +19,4 @@ struct LackingAccess {
 // is. Numbers of these sizes must be loaded, stored and converted from and to 32 bits alone, as the shaders do.
 std::vector<uint32_t> elements_in_words(std::span<const uint32_t> module, LackingAccess lacking);
 
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

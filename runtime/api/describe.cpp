@@ -4,7 +4,7 @@
 
 #include "params/describe.h"
 
-namespace bowline::api {
+namespace bowline::detail::api {
 namespace {
 
 using graph::Graph;
@@ -153,4 +153,4 @@ ModelInfo describe(const graph::ModelState& state) {
   return out;
 }
 
-}  // namespace bowline::api
+}  // namespace bowline::detail::api

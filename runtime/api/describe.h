@@ -3,8 +3,8 @@
 
 #include "graph/model_state.h"
 
-namespace bowline::api {
+namespace bowline::detail::api {
 
 ModelInfo describe(const graph::ModelState& state);
 
-}  // namespace bowline::api
+}  // namespace bowline::detail::api

@@ -4,7 +4,7 @@
 #include "core/attributes.h"
 #include "core/windows.h"
 
-namespace bowline::convolutions {
+namespace bowline::detail::convolutions {
 
 using Find = Convolution (*)(const Attributes& a, const Shape& in0, const Shape& in1,
                              const Shape& out);
@@ -25,4 +25,4 @@ inline Convolution weight_grad(const Attributes& a, const Shape& x, const Shape&
   return convolution_of(a.as<ConvWeightGradAttributes>(), x, dw, dy);
 }
 
-}  // namespace bowline::convolutions
+}  // namespace bowline::detail::convolutions

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bowline.h"
+#include "core/detail.h"
 
 namespace bowline {
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "bowline.h"
+#include "core/detail.h"
 #include "core/format.h"
 
 // A false condition returns bad_argument with the sentence; while a file is loaded the caller turns

@@ -21,7 +21,7 @@
 #include "core/status.h"
 #include "device/program.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 // Grows with every change of this file or of device/program.h.
 constexpr uint32_t kContractVersion = 6;
@@ -150,4 +150,4 @@ class Backend {
   virtual int rank() const = 0;
 };
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

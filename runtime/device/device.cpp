@@ -4,7 +4,7 @@
 #include "core/checked.h"
 #include "device/planning.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 namespace {
 
 std::string device_name(const Backend& backend, size_t index) {
@@ -408,4 +408,4 @@ Result<std::unique_ptr<Recording>> record(OpenDevice& device, const Program& pro
   return device.record(parts ? in_allocations(program, slots) : program, buffers);
 }
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

@@ -5,7 +5,7 @@
 
 #include "device/backend.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 // All backends of this build, in the order of their folder names. Generated (generated/backends.cpp).
 std::span<const Backend* const> backends();
@@ -139,4 +139,4 @@ std::vector<DeviceInfo> list_devices();
 Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                                 const DeviceOptions& options);
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

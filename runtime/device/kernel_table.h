@@ -4,7 +4,7 @@
 
 #include "device/backend.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 template <class Kernel>
 using KernelTable = const Kernel* const[kOps][kDTypes];
@@ -57,4 +57,4 @@ Status require_kernel(const KernelTable<Kernel>& table, std::string_view backend
   return {};
 }
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

@@ -1,6 +1,6 @@
 #include "device/planning.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 namespace {
 
 Status refused(std::string_view what) {
@@ -52,4 +52,4 @@ std::unique_ptr<Device> planning_device(std::unique_ptr<Device> inner) {
   return std::make_unique<PlanningDevice>(std::move(inner));
 }
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

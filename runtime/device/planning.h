@@ -7,7 +7,7 @@
 
 #include "device/backend.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 // In front of the name of a device.
 constexpr std::string_view kPlanning = "planning:";
@@ -16,4 +16,4 @@ constexpr std::string_view kPlanning = "planning:";
 // others nothing is asked, and what their recordings hold is not known.
 std::unique_ptr<Device> planning_device(std::unique_ptr<Device> inner);
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

@@ -20,7 +20,7 @@
 #include "core/shape.h"
 #include "generated/step_words.h"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 constexpr uint32_t kNoTable = UINT32_MAX;
 
@@ -113,4 +113,4 @@ struct StepHead {
 };
 static_assert(sizeof(StepHead) == 20);
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

@@ -4,7 +4,7 @@
 
 #include "core/strides.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 namespace {
 
 // A number of a dim, and who says so.
@@ -163,4 +163,4 @@ void gather(const plan::IoRange& range, const Shape& shape, std::span<const std:
   });
 }
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

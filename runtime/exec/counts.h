@@ -3,7 +3,7 @@
 
 #include "exec/step_values.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 // Gives `values` the number of every counted dim: that of the inputs, else the one that was given, else the capacity.
 // Errors  bad_argument: a number lies outside the limits of the dim, or two of them differ; both are named.
@@ -26,4 +26,4 @@ void spread(const plan::IoRange& range, const Shape& shape, const std::byte* fro
 void gather(const plan::IoRange& range, const Shape& shape, std::span<const std::byte> from,
             std::byte* to);
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

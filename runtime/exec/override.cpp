@@ -4,7 +4,7 @@
 #include "params/verbs.h"
 #include "params/view.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 namespace {
 
 using params::ParameterRow;
@@ -71,4 +71,4 @@ Result<params::Table> overridden(const params::Table& table, std::span<const Ten
   return seen;
 }
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -3,7 +3,7 @@
 
 #include "params/table.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 // The table as a run sees it in which parameters have these values, by name: their storages have blocks of their own on `device`, and
 // no derived copies yet. What records a plan with it reads them by every name of the tie; the table itself is left alone. `writes`:
@@ -14,4 +14,4 @@ Result<params::Table> overridden(const params::Table& table, std::span<const Ten
                                  std::span<const uint32_t> writes,
                                  const std::shared_ptr<device::OpenDevice>& device);
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -1,6 +1,6 @@
 #include "exec/profile.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 namespace {
 
 // By record how often one submission runs it: the counts of the Repeats around it.
@@ -68,4 +68,4 @@ void Clock::add(const plan::Plan& plan, const device::Recording* recording,
   }
 }
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -3,7 +3,7 @@
 
 #include "exec/segment.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 // While it lives, submissions of the device run with a clock around every record.
 class Clock {
@@ -25,4 +25,4 @@ class Clock {
   std::unique_ptr<std::vector<device::RecordingTimes>> times_;
 };
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

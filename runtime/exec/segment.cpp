@@ -6,7 +6,7 @@
 #include "params/home.h"
 #include "plan/describe.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 void Workspace::Sizes::cover(const plan::Plan& plan, const plan::StepLayout& layout) {
   arena = std::max(arena, plan.arena_bytes);
@@ -381,4 +381,4 @@ Status require_on_device(const device::OpenDevice* here, const device::OpenDevic
   return {};
 }
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -3,7 +3,7 @@
 
 #include "exec/counts.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 // The arena, io and step buffers that the segments of one session share.
 struct Workspace {
@@ -143,4 +143,4 @@ Result<std::shared_ptr<device::OpenDevice>> reading_device(
 // moved from.
 Status require_on_device(const device::OpenDevice* here, const device::OpenDevice* device);
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -9,7 +9,7 @@
 #include "params/weight_format.h"
 #include "plan/listing.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device) {
   for (const params::Storage& s : table.storages) {
@@ -308,4 +308,4 @@ Result<PlanInfo> SessionState::describe() const {
   return out;
 }
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -4,7 +4,7 @@
 #include "exec/segment.h"
 #include "graph/bind.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 class SessionState final : public graph::User {
  public:
@@ -77,4 +77,4 @@ class SessionState final : public graph::User {
 // What lies on the device besides the plans: storages, derived copies and staging. Then the sum of all.
 void complete(MemoryReport& report, const params::Table& table, const device::OpenDevice* device);
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

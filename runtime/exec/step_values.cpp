@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 namespace {
 
 std::string known_words(const plan::StepLayout& layout) {
@@ -94,4 +94,4 @@ Status StepValues::check(const plan::Plan& plan) const {
   return {};
 }
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -5,7 +5,7 @@
 
 #include "plan/plan.h"
 
-namespace bowline::exec {
+namespace bowline::detail::exec {
 
 // The bits of a caller's number as the type of the word.
 // Errors  bad_argument: the type does not hold it.
@@ -58,4 +58,4 @@ class StepValues {
   std::vector<char> given_;  // by place of the layout
 };
 
-}  // namespace bowline::exec
+}  // namespace bowline::detail::exec

@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 #include "params/adapter.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // By parameter, over the generic graphs of a model.
 std::vector<params::Reading> readings(std::span<const Graph> graphs, const params::Table& table);
@@ -18,4 +18,4 @@ Status add_adapters(Graph& graph, const params::Table& table);
 // Parameters get other numbers, in bodies too.
 void renumber_parameters(Graph& graph, std::span<const uint32_t> numbers);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -8,7 +8,7 @@
 #include "graph/precision.h"
 #include "graph/updates.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 // The part of the storage that parameter `index` shows.
@@ -344,4 +344,4 @@ std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims) {
   return out;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

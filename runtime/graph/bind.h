@@ -5,7 +5,7 @@
 #include "graph/infer.h"
 #include "graph/model_state.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // A copy that shares nothing: bodies too.
 Graph deep_copy(const Graph& graph);
@@ -29,4 +29,4 @@ Status check_orientation(const Graph& graph, const params::Table& table, uint32_
 Result<std::vector<Graph>> inferred(const ModelState& model, const params::Table& table,
                                     std::optional<DType> inputs = {});
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 // A request of a rule: input `input` holds `fill` behind the count of an axis.
@@ -234,4 +234,4 @@ Status count(Graph& graph, const std::vector<NamedDim>& dims, Dims capacities) {
   return Counting(graph, graph.counted, true).run();
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -9,11 +9,11 @@
 #include "graph/infer.h"
 #include "graph/model_state.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // Marks the values of a graph that bind() made (ValueInfo::counted, Graph::counted, Node::read_counts) and adds the nodes that
 // mask. `capacities` are the dims that it was bound to. Without counted dims nothing changes.
 // Errors  unsupported: an operator cannot take a counted axis, or has no rule for it; the node, the axis and the dim are named.
 Status count(Graph& graph, const std::vector<NamedDim>& dims, Dims capacities);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -3,7 +3,7 @@
 
 #include "graph/gradient.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // One for each value of a graph, or for each input of a node: not 0 if it is meant.
 using Marks = std::vector<char>;
@@ -78,4 +78,4 @@ class Differentiator {
 Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
                    const GradientOptions& options);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -1,6 +1,6 @@
 #include "graph/fuse.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 Result<bool> fuse(Graph& graph, const device::OpenDevice& device) {
   const bool dropped = drop_what_trains(graph);
@@ -20,4 +20,4 @@ bool fusion_allows(const StepValue& value) {
          std::visit([](auto number) { return number == 0; }, value.number);
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

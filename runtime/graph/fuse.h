@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // All rewrites, in bodies too. Returns whether there was anything to fuse.
 Result<bool> fuse(Graph& graph, const device::OpenDevice& device);
@@ -21,4 +21,4 @@ bool drop_what_trains(Graph& graph);
 // to the next. Right only while `training` is 0: the running statistics are read, and written no more.
 Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -5,7 +5,7 @@
 #include "graph/differentiator.h"
 #include "ops/build.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 class NodeGradient : public GradientContext {
@@ -485,4 +485,4 @@ Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOpt
   return out;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

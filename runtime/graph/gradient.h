@@ -11,7 +11,7 @@
 
 #include "graph/infer.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // The gradient row (role gradient) of a trainable storage; none for a frozen one.
 using GradientRow = std::optional<uint32_t>;
@@ -56,4 +56,4 @@ struct TrainingGraph {
 // operator without a gradient (the node is named).
 Result<TrainingGraph> differentiate(Graph graph, ValueId loss, const GradientOptions& options);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -6,7 +6,7 @@
 
 #include "graph/differentiator.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 // What the backward body of a Repeat needs of the forward one, and how it gets it.
@@ -334,4 +334,4 @@ Status walk_repeat(Differentiator& outer, Graph& graph, size_t index,
   return RepeatGradient(outer, graph, index, options).run();
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 std::string describe(const Graph& graph, size_t node) {
   const Node& n = graph.nodes[node];
@@ -86,4 +86,4 @@ void prune(Graph& graph) {
   renumber(graph);
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

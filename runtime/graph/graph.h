@@ -12,7 +12,7 @@
 #include "graph/op_table.h"
 #include "params/residency.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 using ValueId = uint32_t;
 constexpr ValueId kNoValue = UINT32_MAX;
@@ -115,4 +115,4 @@ void renumber(Graph& graph);
 // Drops nodes that neither reach an output nor write a storage, and values nobody uses.
 void prune(Graph& graph);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -1,6 +1,6 @@
 #include "graph/infer.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 class NodeInfer : public InferContext {
@@ -115,4 +115,4 @@ Status infer(Graph& graph, Dims bound) {
   return {};
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -3,7 +3,7 @@
 
 #include "graph/graph.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 using Dims = std::span<const BoundDim>;
 
@@ -17,4 +17,4 @@ Status infer_node(Graph& graph, size_t node, Dims bound);
 // All nodes; the inputs and parameters have their shapes already.
 Status infer(Graph& graph, Dims bound);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

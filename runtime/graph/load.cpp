@@ -6,7 +6,7 @@
 #include "graph/updates.h"
 #include "params/file.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 // What a row or a node takes in memory, with its blocks of the allocator.
@@ -221,4 +221,4 @@ Result<std::shared_ptr<ModelState>> load_model(const std::string& path, const Op
   return state;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

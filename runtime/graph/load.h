@@ -5,7 +5,7 @@
 #include "graph/model_state.h"
 #include "model/verify.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // Errors  io_error: the file cannot be read. bad_file: what and where. unsupported: a Repeat in the
 // body of another. over_budget: it costs more than the options allow.
@@ -16,4 +16,4 @@ Result<std::shared_ptr<ModelState>> load_model(
 // As load_model(), of a file that is verified already.
 Result<std::shared_ptr<ModelState>> load_model(std::shared_ptr<const model::VerifiedFile> file);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -11,7 +11,7 @@
 #include "params/table.h"
 #include "params/weight_format.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 using NamedDim = DimInfo;
 static_assert(DimLimits{}.max == kMaxDim);
@@ -91,4 +91,4 @@ class Running {
 // Values that stand for the named dims while a generic graph is checked: small primes, one per dim, inside its limits.
 std::vector<BoundDim> probe_dims(const std::vector<NamedDim>& dims);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -4,7 +4,7 @@
 
 #include "graph/infer.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 constexpr bool is_short(DType t) { return t == DType::f16 || t == DType::bf16; }
@@ -158,4 +158,4 @@ Result<ValueId> in_f32(Graph& graph, ValueId value) {
   return is_short(graph[value].dtype) ? append_cast(graph, value, DType::f32, {}) : value;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

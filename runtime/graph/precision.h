@@ -3,7 +3,7 @@
 
 #include "graph/infer.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // Operators read 16-bit copies of f32 numbers and give such, those that stay in f32 (OpDef::stays_f32) copies in f32 of what others
 // made. What only moves elements follows its operands; a state keeps its dtype; outputs keep theirs. Each value is copied at most once
@@ -14,4 +14,4 @@ Status compute_in(Graph& graph, DType compute, Dims dims);
 // `value` in f32, by a Cast behind all nodes unless it is that.
 Result<ValueId> in_f32(Graph& graph, ValueId value);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

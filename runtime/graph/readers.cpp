@@ -2,7 +2,7 @@
 
 #include "graph/op_table.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 class Readers {
@@ -97,4 +97,4 @@ std::map<uint32_t, std::string> plain_readers(const ModelState& model) {
   return std::move(readers.found);
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

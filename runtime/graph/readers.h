@@ -5,10 +5,10 @@
 
 #include "graph/model_state.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // By tie index: 'is read by node 3 (Add) of "forward", which takes no codes'. Storages that are not there are read by operators that
 // take codes (OpDef::encoded_inputs), or by nobody.
 std::map<uint32_t, std::string> plain_readers(const ModelState& model);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -8,7 +8,7 @@
 #include "model/assemble.h"
 #include "params/file.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 constexpr uint32_t kNoNumber = UINT32_MAX;
@@ -173,4 +173,4 @@ Status save_model(const ModelState& state, const std::string& path,
   return status;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -3,7 +3,7 @@
 
 #include "graph/model_state.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // Writes the model atomically. With a training state the file is a checkpoint: rows of optimizers
 // are in it, and gradients inside an accumulation (micro_step > 0); without one both are left out.
@@ -15,4 +15,4 @@ Status save_model(const ModelState& state, const std::string& path,
                   const model::TrainingState* training,
                   model::FileSystem& files = model::real_file_system());
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -4,7 +4,7 @@
 
 #include "graph/op_table.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 constexpr std::string_view kTiedTo = "tied_to.";
@@ -103,4 +103,4 @@ Settings true_metadata(const ModelState& model) {
   return out;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -8,7 +8,7 @@
 
 #include "graph/model_state.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // Errors  bad_file: an entry contradicts the table, with the parameters and what to do.
 Status check_tie_metadata(const ModelState& model);
@@ -16,4 +16,4 @@ Status check_tie_metadata(const ModelState& model);
 // The metadata, with such entries as the table has them.
 Settings true_metadata(const ModelState& model);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -2,7 +2,7 @@
 
 #include <map>
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 // A node of the entry point, or of the body that its node `outer` runs.
@@ -186,4 +186,4 @@ Result<std::vector<uint32_t>> written_storages(const Graph& graph, const params:
   return Updates(graph, table).find();
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 #include "params/table.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 // The storages that the nodes of a generic entry point write, ascending: the ties of `table` decide. A node writes through a
 // parameter: who reads that stands in front of the node and sees the state before, who reads the node's output sees it after.
@@ -14,4 +14,4 @@ namespace bowline::graph {
 //         writes it.
 Result<std::vector<uint32_t>> written_storages(const Graph& graph, const params::Table& table);
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -6,7 +6,7 @@
 #include "model/encoding.h"
 #include "model/write.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 std::unique_ptr<file::InitT> init_of(const Init& from) {
@@ -302,4 +302,4 @@ Status write_model(const std::string& path, const Description& model, const Acce
   return write_file(path, assembly.tables(), assembly.payloads(), acceptance, files);
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -4,7 +4,7 @@
 #include "model/description.h"
 #include "model/verify.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // What a reader says of the file; of one that it refuses nothing is committed.
 using Acceptance = std::function<Status(std::shared_ptr<const VerifiedFile>)>;
@@ -16,4 +16,4 @@ using Acceptance = std::function<Status(std::shared_ptr<const VerifiedFile>)>;
 Status write_model(const std::string& path, const Description& model, const Acceptance& acceptance,
                    FileSystem& files = real_file_system());
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -6,7 +6,7 @@
 
 #include "model/map.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 // A name that nobody gives to a file of his own: "folder/out" is written as "folder/.out.bowline-write".
@@ -149,4 +149,4 @@ Status AtomicFile::commit() {
   return status;
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -8,7 +8,7 @@
 #include "core/status.h"
 #include "model/file_system.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // Writes a temporary file in the folder of `path`; commit() puts it in its place. A writer that
 // ends without commit removes it; one that a killed process left is reused by the next. One writer
@@ -45,4 +45,4 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

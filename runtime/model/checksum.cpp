@@ -3,7 +3,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 struct StreamHash::State {
   XXH3_state_t xxh;
@@ -40,4 +40,4 @@ Hash128 StreamHash::value() const {
   return {h.low64, h.high64};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 uint64_t checksum(std::span<const std::byte> bytes);
 
@@ -46,4 +46,4 @@ class StreamHash {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

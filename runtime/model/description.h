@@ -15,7 +15,7 @@
 #include "core/encoding.h"
 #include "model/map.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 constexpr int32_t kNoOwner = -1;
 
@@ -141,4 +141,4 @@ struct Description {
       bytes;
 };
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -7,7 +7,7 @@
 #include "core/encoding.h"
 #include "generated/model_generated.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // Plain where there is no table; nothing where its name is in no registry. It need not fit anything.
 inline std::optional<Encoding> encoding_of(const file::Encoding* from) {
@@ -37,4 +37,4 @@ inline std::unique_ptr<file::EncodingT> table_of(const Encoding& encoding) {
   return out;
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -16,7 +16,7 @@
 #include <linux/openat2.h>
 #endif
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW;
@@ -102,4 +102,4 @@ FileSystem& real_file_system() {
   return system;
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 class FileSystem {
  public:
@@ -41,4 +41,4 @@ class FileSystem {
 // The system itself.
 FileSystem& real_file_system();
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

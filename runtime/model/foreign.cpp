@@ -5,7 +5,7 @@
 
 #include "core/utf8.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 using namespace std::string_view_literals;
@@ -105,4 +105,4 @@ std::string_view foreign_format(std::span<const std::byte> bytes) {
                               : "";
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -5,9 +5,9 @@
 #include <span>
 #include <string_view>
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // "a GGUF file" by how the file begins; empty where nothing is recognised. The bytes are the whole file or its begin.
 std::string_view foreign_format(std::span<const std::byte> file);
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -8,7 +8,7 @@
 
 #include "core/checked.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 constexpr std::array<char, 8> kMagic = {'B', 'O', 'W', 'L', 'I', 'N', 'E', '1'};
 constexpr std::array<char, 8> kTrailerMagic = {'B', 'W', 'L', 'N', 'T', 'A', 'I', 'L'};
@@ -51,4 +51,4 @@ T read_as(std::span<const std::byte> bytes, uint64_t offset) {
   return out;
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -8,7 +8,7 @@
 
 #include "model/checksum.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -192,4 +192,4 @@ Status FileRange::each_piece(
   return for_each_piece(*this, part);
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

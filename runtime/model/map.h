@@ -11,7 +11,7 @@
 #include "core/status.h"
 #include "model/file_system.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // A whole file, mapped read-only, or read where others may write it meanwhile.
 class MappedFile {
@@ -79,4 +79,4 @@ std::string folder_of(const std::string& path);
 // The text of errno.
 std::string error_text(int error);
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -3,7 +3,7 @@
 #include "model/encoding.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 static_assert(static_cast<int>(file::Role::moment) == static_cast<int>(StorageRole::moment));
@@ -202,4 +202,4 @@ std::optional<TrainingState> Tables::training() const {
   return to;
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

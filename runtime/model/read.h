@@ -8,7 +8,7 @@ namespace bowline::file {
 struct Graph;
 }
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // One graph of a file, an entry point or the body of a Repeat.
 class GraphTable {
@@ -53,4 +53,4 @@ class Tables {
   const VerifiedFile& file_;
 };
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

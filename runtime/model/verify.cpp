@@ -10,7 +10,7 @@
 #include "model/layout.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -193,4 +193,4 @@ Status VerifiedFile::verify_all() const {
   return {};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

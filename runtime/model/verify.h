@@ -17,7 +17,7 @@ struct Range;
 struct RangeT;
 }  // namespace bowline::file
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 class VerifiedFile {
  public:
@@ -55,4 +55,4 @@ class VerifiedFile {
   Budget budget_;
 };
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -2,7 +2,7 @@
 
 #include "generated/attribute_fields.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 template <class T>
@@ -156,4 +156,4 @@ Status check_attributes(Check& check, const file::Node& node) {
   });
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -4,7 +4,7 @@
 #include "core/dtype.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 Status check_range(Check& check, const file::Range* range, std::string name) {
@@ -155,4 +155,4 @@ Status check_extras(Check& check) {
   return {};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -2,7 +2,7 @@
 #include "model/verify_attributes.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 // What is known of a Repeat body before it is checked: the node that runs it.
@@ -214,4 +214,4 @@ Status check_graphs(Check& check) {
   return {};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -13,7 +13,7 @@
 #include "generated/model_generated.h"
 #include "model/map.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 constexpr uint32_t kMaxNodeOutputs = 1024;
 constexpr uint32_t kMaxSlots = 16;
@@ -102,4 +102,4 @@ Status check_ranges(std::vector<NamedRange> ranges, std::span<const DataFile> fi
 Status check_zeros(std::span<const std::byte> bytes, uint64_t begin, uint64_t end,
                    uint64_t file_offset);
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -3,7 +3,7 @@
 #include "model/layout.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 Status check_place(const NamedRange& r, const DataFile& file) {
@@ -58,4 +58,4 @@ Status check_ranges(std::vector<NamedRange> ranges, std::span<const DataFile> fi
   return {};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

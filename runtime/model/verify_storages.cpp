@@ -7,7 +7,7 @@
 #include "model/layout.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 bool is_owned(file::Role role) {
@@ -186,4 +186,4 @@ Status check_parameters(Check& check) {
   return {};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -4,7 +4,7 @@
 #include "generated/attribute_fields.h"
 #include "model/verify_parts.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 Status Check::spend(uint64_t bytes) {
   BOWLINE_REQUIRE(bytes <= content_left,
@@ -72,4 +72,4 @@ Status check_dims(Check& check) {
   return {};
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

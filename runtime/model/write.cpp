@@ -4,7 +4,7 @@
 
 #include "model/checksum.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 namespace {
 
 using Emit = std::function<Status(std::span<const std::byte>)>;
@@ -129,4 +129,4 @@ Result<std::vector<std::byte>> write_bytes(file::ModelT& tables,
   return out;
 }
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -9,7 +9,7 @@
 #include "model/atomic_file.h"
 #include "model/layout.h"
 
-namespace bowline::model {
+namespace bowline::detail::model {
 
 // The bytes of one range. They are asked for twice, for the checksum and to be written, each time in runs of at most kRunBytes from the
 // first byte on; both answers are equal.
@@ -33,4 +33,4 @@ Status write_file(const std::string& path, file::ModelT& tables, std::span<const
 // The same bytes in memory.
 Result<std::vector<std::byte>> write_bytes(file::ModelT& tables, std::span<const Payload> payloads);
 
-}  // namespace bowline::model
+}  // namespace bowline::detail::model

@@ -7,7 +7,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::abs_op {
+namespace bowline::detail::abs_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {std::abs(x), 0}; }
@@ -24,4 +24,4 @@ const OpDef op_abs =
     elementwise::definition<value, Op::AbsGrad>("Abs", elementwise::exactly, "N -> N");
 const OpDef op_abs_grad = elementwise::gradient_definition<slope>("AbsGrad", elementwise::exactly);
 
-}  // namespace bowline::abs_op
+}  // namespace bowline::detail::abs_op

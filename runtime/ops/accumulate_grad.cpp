@@ -9,7 +9,7 @@
 // Gradient  none.
 #include "ops/op.h"
 
-namespace bowline::accumulate_grad_op {
+namespace bowline::detail::accumulate_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -42,4 +42,4 @@ const OpDef op_accumulate_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::accumulate_grad_op
+}  // namespace bowline::detail::accumulate_grad_op

@@ -23,7 +23,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::adafactor_op {
+namespace bowline::detail::adafactor_op {
 namespace {
 
 // Lists have no shape of their own.
@@ -164,4 +164,4 @@ const OpDef op_adafactor{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::adafactor_op
+}  // namespace bowline::detail::adafactor_op

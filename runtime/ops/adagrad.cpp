@@ -16,7 +16,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::adagrad_op {
+namespace bowline::detail::adagrad_op {
 namespace {
 
 // Lists have no shape of their own.
@@ -77,4 +77,4 @@ const OpDef op_adagrad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::adagrad_op
+}  // namespace bowline::detail::adagrad_op

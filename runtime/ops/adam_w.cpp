@@ -16,7 +16,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::adam_w_op {
+namespace bowline::detail::adam_w_op {
 namespace {
 
 // Lists have no shape of their own.
@@ -77,4 +77,4 @@ const OpDef op_adam_w{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::adam_w_op
+}  // namespace bowline::detail::adam_w_op

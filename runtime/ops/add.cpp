@@ -8,7 +8,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::add_op {
+namespace bowline::detail::add_op {
 namespace {
 
 Status gradient(GradientContext& c) {
@@ -30,4 +30,4 @@ const OpDef op_add = [] {
   return def;
 }();
 
-}  // namespace bowline::add_op
+}  // namespace bowline::detail::add_op

@@ -7,7 +7,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::and_op {
+namespace bowline::detail::and_op {
 namespace {
 
 elementwise::Point value(double a, double b) { return {a != 0 && b != 0 ? 1.0 : 0.0, 0}; }
@@ -18,4 +18,4 @@ extern const OpDef op_and;
 const OpDef op_and =
     elementwise::binary_definition<value>("And", elementwise::exactly, nullptr, "T -> T");
 
-}  // namespace bowline::and_op
+}  // namespace bowline::detail::and_op

@@ -9,9 +9,9 @@
 // Gradient  none.
 #include "ops/extreme.h"
 
-namespace bowline::arg_max_op {
+namespace bowline::detail::arg_max_op {
 
 extern const OpDef op_arg_max;
 const OpDef op_arg_max = extreme::position<true>("ArgMax");
 
-}  // namespace bowline::arg_max_op
+}  // namespace bowline::detail::arg_max_op

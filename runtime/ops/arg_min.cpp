@@ -9,9 +9,9 @@
 // Gradient  none.
 #include "ops/extreme.h"
 
-namespace bowline::arg_min_op {
+namespace bowline::detail::arg_min_op {
 
 extern const OpDef op_arg_min;
 const OpDef op_arg_min = extreme::position<false>("ArgMin");
 
-}  // namespace bowline::arg_min_op
+}  // namespace bowline::detail::arg_min_op

@@ -37,7 +37,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::attention_op {
+namespace bowline::detail::attention_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -177,4 +177,4 @@ const OpDef op_attention{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::attention_op
+}  // namespace bowline::detail::attention_op

@@ -7,7 +7,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::attention {
+namespace bowline::detail::attention {
 
 inline Status check_scores(const InferContext& c) {
   const auto& t = c.attributes<AttentionAttributes>();
@@ -125,4 +125,4 @@ class Mask {
   Shape scores_;
 };
 
-}  // namespace bowline::attention
+}  // namespace bowline::detail::attention

@@ -19,7 +19,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::attention_grad_op {
+namespace bowline::detail::attention_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -125,4 +125,4 @@ const OpDef op_attention_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::attention_grad_op
+}  // namespace bowline::detail::attention_grad_op

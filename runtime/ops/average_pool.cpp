@@ -16,7 +16,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::average_pool_op {
+namespace bowline::detail::average_pool_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -76,4 +76,4 @@ const OpDef op_average_pool{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::average_pool_op
+}  // namespace bowline::detail::average_pool_op

@@ -9,7 +9,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::average_pool_grad_op {
+namespace bowline::detail::average_pool_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -55,4 +55,4 @@ const OpDef op_average_pool_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::average_pool_grad_op
+}  // namespace bowline::detail::average_pool_grad_op

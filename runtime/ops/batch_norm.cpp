@@ -24,7 +24,7 @@
 #include "ops/channels.h"
 #include "ops/counted.h"
 
-namespace bowline::batch_norm_op {
+namespace bowline::detail::batch_norm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -125,4 +125,4 @@ const OpDef op_batch_norm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::batch_norm_op
+}  // namespace bowline::detail::batch_norm_op

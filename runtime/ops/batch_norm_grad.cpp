@@ -15,7 +15,7 @@
 
 #include "ops/channels.h"
 
-namespace bowline::batch_norm_grad_op {
+namespace bowline::detail::batch_norm_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -91,4 +91,4 @@ const OpDef op_batch_norm_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::batch_norm_grad_op
+}  // namespace bowline::detail::batch_norm_grad_op

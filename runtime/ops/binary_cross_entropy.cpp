@@ -12,7 +12,7 @@
 // Source    torch.nn.BCEWithLogitsLoss.
 #include "ops/losses.h"
 
-namespace bowline::binary_cross_entropy_op {
+namespace bowline::detail::binary_cross_entropy_op {
 namespace {
 
 using Table = LossAttributes;
@@ -51,4 +51,4 @@ extern const OpDef op_binary_cross_entropy;
 const OpDef op_binary_cross_entropy = losses::definition<value, Table>(
     "BinaryCrossEntropy", losses::infer<Table>, gradient, tolerance);
 
-}  // namespace bowline::binary_cross_entropy_op
+}  // namespace bowline::detail::binary_cross_entropy_op

@@ -7,7 +7,7 @@
 // In place  on x or the target.
 #include "ops/losses.h"
 
-namespace bowline::binary_cross_entropy_grad_op {
+namespace bowline::detail::binary_cross_entropy_grad_op {
 namespace {
 
 [[maybe_unused]] losses::Point slope(double x, double t, const Attributes&) {
@@ -24,4 +24,4 @@ extern const OpDef op_binary_cross_entropy_grad;
 const OpDef op_binary_cross_entropy_grad =
     losses::gradient_definition<slope, LossAttributes>("BinaryCrossEntropyGrad", tolerance);
 
-}  // namespace bowline::binary_cross_entropy_grad_op
+}  // namespace bowline::detail::binary_cross_entropy_grad_op

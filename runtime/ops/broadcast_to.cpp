@@ -8,7 +8,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::broadcast_to_op {
+namespace bowline::detail::broadcast_to_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -41,4 +41,4 @@ const OpDef op_broadcast_to{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::broadcast_to_op
+}  // namespace bowline::detail::broadcast_to_op

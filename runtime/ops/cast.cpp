@@ -15,7 +15,7 @@
 #include "ops/elementwise.h"
 #include "ops/op.h"
 
-namespace bowline::cast_op {
+namespace bowline::detail::cast_op {
 namespace {
 
 DType target(const Attributes& attributes) {
@@ -55,4 +55,4 @@ const OpDef op_cast{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::cast_op
+}  // namespace bowline::detail::cast_op

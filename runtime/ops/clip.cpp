@@ -7,7 +7,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::clip_op {
+namespace bowline::detail::clip_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes& a) {
@@ -40,4 +40,4 @@ const OpDef op_clip = [] {
 const OpDef op_clip_grad =
     elementwise::gradient_definition<slope, true>("ClipGrad", elementwise::exactly);
 
-}  // namespace bowline::clip_op
+}  // namespace bowline::detail::clip_op

@@ -15,7 +15,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::clip_by_global_norm_op {
+namespace bowline::detail::clip_by_global_norm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -58,4 +58,4 @@ const OpDef op_clip_by_global_norm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::clip_by_global_norm_op
+}  // namespace bowline::detail::clip_by_global_norm_op

@@ -8,7 +8,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::concat_op {
+namespace bowline::detail::concat_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -93,4 +93,4 @@ const OpDef op_concat{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::concat_op
+}  // namespace bowline::detail::concat_op

@@ -14,7 +14,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::conv_op {
+namespace bowline::detail::conv_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -83,4 +83,4 @@ const OpDef op_conv{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::conv_op
+}  // namespace bowline::detail::conv_op

@@ -11,7 +11,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::conv_input_grad_op {
+namespace bowline::detail::conv_input_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -51,4 +51,4 @@ const OpDef op_conv_input_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::conv_input_grad_op
+}  // namespace bowline::detail::conv_input_grad_op

@@ -15,7 +15,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::conv_transpose_op {
+namespace bowline::detail::conv_transpose_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -125,4 +125,4 @@ const OpDef op_conv_transpose{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::conv_transpose_op
+}  // namespace bowline::detail::conv_transpose_op

@@ -11,7 +11,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::conv_weight_grad_op {
+namespace bowline::detail::conv_weight_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -50,4 +50,4 @@ const OpDef op_conv_weight_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::conv_weight_grad_op
+}  // namespace bowline::detail::conv_weight_grad_op

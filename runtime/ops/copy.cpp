@@ -6,7 +6,7 @@
 // Gradient  dx = dy.
 #include "ops/op.h"
 
-namespace bowline::copy_op {
+namespace bowline::detail::copy_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
@@ -35,4 +35,4 @@ const OpDef op_copy{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::copy_op
+}  // namespace bowline::detail::copy_op

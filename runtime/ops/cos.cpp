@@ -8,7 +8,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::cos_op {
+namespace bowline::detail::cos_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {std::cos(x), 1}; }
@@ -27,4 +27,4 @@ extern const OpDef op_cos, op_cos_grad;
 const OpDef op_cos = elementwise::definition<value, Op::CosGrad>("Cos", tolerance);
 const OpDef op_cos_grad = elementwise::gradient_definition<slope>("CosGrad", tolerance);
 
-}  // namespace bowline::cos_op
+}  // namespace bowline::detail::cos_op

@@ -5,7 +5,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::counted {
+namespace bowline::detail::counted {
 
 struct Axis {
   int input = 0;
@@ -90,4 +90,4 @@ inline Status rows(CountedContext& c) {
   return {};
 }
 
-}  // namespace bowline::counted
+}  // namespace bowline::detail::counted

@@ -16,7 +16,7 @@
 
 #include "ops/losses.h"
 
-namespace bowline::cross_entropy_op {
+namespace bowline::detail::cross_entropy_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -106,4 +106,4 @@ const OpDef op_cross_entropy{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::cross_entropy_op
+}  // namespace bowline::detail::cross_entropy_op

@@ -12,7 +12,7 @@
 
 #include "ops/losses.h"
 
-namespace bowline::cross_entropy_grad_op {
+namespace bowline::detail::cross_entropy_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -78,4 +78,4 @@ const OpDef op_cross_entropy_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::cross_entropy_grad_op
+}  // namespace bowline::detail::cross_entropy_grad_op

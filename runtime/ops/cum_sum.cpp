@@ -13,7 +13,7 @@
 #include "ops/lines.h"
 #include "ops/op.h"
 
-namespace bowline::cum_sum_op {
+namespace bowline::detail::cum_sum_op {
 namespace {
 
 int axis_of(const Attributes& attributes, const Shape& x) {
@@ -84,4 +84,4 @@ const OpDef op_cum_sum{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::cum_sum_op
+}  // namespace bowline::detail::cum_sum_op

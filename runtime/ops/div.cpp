@@ -10,7 +10,7 @@
 // Source    ONNX operators, Div, which leaves quotients by 0 open; torch.div with rounding_mode="trunc", which stops at them.
 #include "ops/elementwise.h"
 
-namespace bowline::div_op {
+namespace bowline::detail::div_op {
 namespace {
 
 elementwise::Point value(double a, double b) { return {a / b, std::abs(a / b)}; }
@@ -73,4 +73,4 @@ const OpDef op_div_grad_a =
 const OpDef op_div_grad_b =
     elementwise::binary_gradient_definition<slope_b>("DivGradB", gradient_tolerance);
 
-}  // namespace bowline::div_op
+}  // namespace bowline::detail::div_op

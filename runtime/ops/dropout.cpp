@@ -14,7 +14,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::dropout_op {
+namespace bowline::detail::dropout_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -62,4 +62,4 @@ const OpDef op_dropout{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::dropout_op
+}  // namespace bowline::detail::dropout_op

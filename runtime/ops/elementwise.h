@@ -7,7 +7,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::elementwise {
+namespace bowline::detail::elementwise {
 
 // A value, and what its rounding errors are measured against.
 struct Point {
@@ -216,4 +216,4 @@ constexpr OpDef gradient_definition(const char* name, Tolerance (*tolerance)(Tol
           .tolerance = tolerance};
 }
 
-}  // namespace bowline::elementwise
+}  // namespace bowline::detail::elementwise

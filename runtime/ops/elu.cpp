@@ -9,7 +9,7 @@
 // Source    Clevert, Unterthiner, Hochreiter, "Fast and Accurate Deep Network Learning by Exponential Linear Units (ELUs)", 2016.
 #include "ops/elementwise.h"
 
-namespace bowline::elu_op {
+namespace bowline::detail::elu_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes& a) {
@@ -31,4 +31,4 @@ extern const OpDef op_elu, op_elu_grad;
 const OpDef op_elu = elementwise::definition<value, Op::EluGrad>("Elu", tolerance);
 const OpDef op_elu_grad = elementwise::gradient_definition<slope>("EluGrad", tolerance);
 
-}  // namespace bowline::elu_op
+}  // namespace bowline::detail::elu_op

@@ -9,7 +9,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::embedding_op {
+namespace bowline::detail::embedding_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -67,4 +67,4 @@ const OpDef op_embedding{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::embedding_op
+}  // namespace bowline::detail::embedding_op

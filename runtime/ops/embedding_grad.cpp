@@ -9,7 +9,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::embedding_grad_op {
+namespace bowline::detail::embedding_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -55,4 +55,4 @@ const OpDef op_embedding_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::embedding_grad_op
+}  // namespace bowline::detail::embedding_grad_op

@@ -8,7 +8,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::erf_op {
+namespace bowline::detail::erf_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -33,4 +33,4 @@ extern const OpDef op_erf, op_erf_grad;
 const OpDef op_erf = elementwise::definition<value, Op::ErfGrad>("Erf", tolerance);
 const OpDef op_erf_grad = elementwise::gradient_definition<slope>("ErfGrad", gradient_tolerance);
 
-}  // namespace bowline::erf_op
+}  // namespace bowline::detail::erf_op

@@ -7,7 +7,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline::exp_op {
+namespace bowline::detail::exp_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -26,4 +26,4 @@ extern const OpDef op_exp;
 const OpDef op_exp =
     elementwise::in_f32(elementwise::definition<value>("Exp", tolerance, gradient));
 
-}  // namespace bowline::exp_op
+}  // namespace bowline::detail::exp_op

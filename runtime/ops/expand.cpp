@@ -10,7 +10,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::expand_op {
+namespace bowline::detail::expand_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -54,4 +54,4 @@ const OpDef op_expand{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::expand_op
+}  // namespace bowline::detail::expand_op

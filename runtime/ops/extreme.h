@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "ops/reduced.h"
 
-namespace bowline::extreme {
+namespace bowline::detail::extreme {
 
 // True if a is larger (smaller) than b. NaN comes before every number, whichever is asked for.
 inline bool beats(bool largest, double a, double b) {
@@ -158,4 +158,4 @@ constexpr OpDef position(const char* name) {
           .tolerance = exactly};
 }
 
-}  // namespace bowline::extreme
+}  // namespace bowline::detail::extreme

@@ -7,7 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/op.h"
 
-namespace bowline::fill_op {
+namespace bowline::detail::fill_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -40,4 +40,4 @@ const OpDef op_fill{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::fill_op
+}  // namespace bowline::detail::fill_op

@@ -7,7 +7,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline::floor_op {
+namespace bowline::detail::floor_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {std::floor(x), 0}; }
@@ -19,4 +19,4 @@ constexpr auto gradient = elementwise::zero_gradient;
 extern const OpDef op_floor;
 const OpDef op_floor = elementwise::definition<value>("Floor", elementwise::exactly, gradient);
 
-}  // namespace bowline::floor_op
+}  // namespace bowline::detail::floor_op

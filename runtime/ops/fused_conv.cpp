@@ -16,7 +16,7 @@
 #include "core/packed_conv.h"
 #include "ops/window.h"
 
-namespace bowline::fused_conv_op {
+namespace bowline::detail::fused_conv_op {
 namespace {
 
 // The shape of y with the channels first.
@@ -108,4 +108,4 @@ const OpDef op_fused_conv{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::fused_conv_op
+}  // namespace bowline::detail::fused_conv_op

@@ -10,7 +10,7 @@
 
 #include "ops/counted.h"
 
-namespace bowline::gather_op {
+namespace bowline::detail::gather_op {
 namespace {
 
 template <class Context>
@@ -108,4 +108,4 @@ const OpDef op_gather{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::gather_op
+}  // namespace bowline::detail::gather_op

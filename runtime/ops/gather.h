@@ -7,7 +7,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::gather {
+namespace bowline::detail::gather {
 
 // The element of an axis of n that an index means.
 inline std::optional<int64_t> element(double index, int64_t n) {
@@ -53,4 +53,4 @@ inline GradientValue gathered(GradientContext& c, GradientValue data, GradientVa
   return c.add1(Op::GatherElements, {data, indices}, Attributes::of(t));
 }
 
-}  // namespace bowline::gather
+}  // namespace bowline::detail::gather

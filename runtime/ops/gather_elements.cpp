@@ -8,7 +8,7 @@
 // Source    ONNX operators, GatherElements; torch.gather, which takes no negative indices.
 #include "ops/gather.h"
 
-namespace bowline::gather_elements_op {
+namespace bowline::detail::gather_elements_op {
 namespace {
 
 template <class Context>
@@ -73,4 +73,4 @@ const OpDef op_gather_elements{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::gather_elements_op
+}  // namespace bowline::detail::gather_elements_op

@@ -11,7 +11,7 @@
 // Source    Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016.
 #include "ops/elementwise.h"
 
-namespace bowline::gelu_op {
+namespace bowline::detail::gelu_op {
 namespace {
 
 bool is_erf(const Attributes& a) { return a.as<GeluAttributes>().form() == GeluForm::erf; }
@@ -49,4 +49,4 @@ extern const OpDef op_gelu, op_gelu_grad;
 const OpDef op_gelu = elementwise::definition<value, Op::GeluGrad>("Gelu", tolerance);
 const OpDef op_gelu_grad = elementwise::gradient_definition<slope>("GeluGrad", tolerance);
 
-}  // namespace bowline::gelu_op
+}  // namespace bowline::detail::gelu_op

@@ -11,7 +11,7 @@
 #include "ops/build.h"
 #include "ops/counted.h"
 
-namespace bowline::global_average_pool_op {
+namespace bowline::detail::global_average_pool_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -67,4 +67,4 @@ const OpDef op_global_average_pool{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::global_average_pool_op
+}  // namespace bowline::detail::global_average_pool_op

@@ -7,7 +7,7 @@
 // Gradient  none comes back from truth values.
 #include "ops/elementwise.h"
 
-namespace bowline::greater_or_equal_op {
+namespace bowline::detail::greater_or_equal_op {
 namespace {
 
 elementwise::Point value(double a, double b) { return {a >= b ? 1.0 : 0.0, 0}; }
@@ -17,4 +17,4 @@ elementwise::Point value(double a, double b) { return {a >= b ? 1.0 : 0.0, 0}; }
 extern const OpDef op_greater_or_equal;
 const OpDef op_greater_or_equal = elementwise::comparison<value>("GreaterOrEqual", "N -> bool");
 
-}  // namespace bowline::greater_or_equal_op
+}  // namespace bowline::detail::greater_or_equal_op

@@ -13,7 +13,7 @@
 #include "ops/counted.h"
 #include "ops/groups.h"
 
-namespace bowline::group_norm_op {
+namespace bowline::detail::group_norm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -49,4 +49,4 @@ const OpDef op_group_norm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::group_norm_op
+}  // namespace bowline::detail::group_norm_op

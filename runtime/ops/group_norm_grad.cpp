@@ -9,7 +9,7 @@
 // Gradient  none.
 #include "ops/groups.h"
 
-namespace bowline::group_norm_grad_op {
+namespace bowline::detail::group_norm_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -82,4 +82,4 @@ const OpDef op_group_norm_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::group_norm_grad_op
+}  // namespace bowline::detail::group_norm_grad_op

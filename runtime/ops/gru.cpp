@@ -17,7 +17,7 @@
 // Source    Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014.
 #include "ops/recurrent.h"
 
-namespace bowline::gru_op {
+namespace bowline::detail::gru_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -138,4 +138,4 @@ const OpDef op_gru{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::gru_op
+}  // namespace bowline::detail::gru_op

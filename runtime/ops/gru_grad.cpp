@@ -13,7 +13,7 @@
 // In place  dgates on the activations.
 #include "ops/recurrent.h"
 
-namespace bowline::gru_grad_op {
+namespace bowline::detail::gru_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -107,4 +107,4 @@ const OpDef op_gru_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::gru_grad_op
+}  // namespace bowline::detail::gru_grad_op

@@ -8,7 +8,7 @@
 // Source    Howard et al., "Searching for MobileNetV3", 2019.
 #include "ops/elementwise.h"
 
-namespace bowline::hard_swish_op {
+namespace bowline::detail::hard_swish_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -34,4 +34,4 @@ const OpDef op_hard_swish =
 const OpDef op_hard_swish_grad =
     elementwise::gradient_definition<slope, true>("HardSwishGrad", tolerance);
 
-}  // namespace bowline::hard_swish_op
+}  // namespace bowline::detail::hard_swish_op

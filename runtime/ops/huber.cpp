@@ -10,7 +10,7 @@
 //           with delta = beta, divided by beta.
 #include "ops/losses.h"
 
-namespace bowline::huber_op {
+namespace bowline::detail::huber_op {
 namespace {
 
 using Table = HuberAttributes;
@@ -37,4 +37,4 @@ extern const OpDef op_huber;
 const OpDef op_huber = losses::definition<value, Table>(
     "Huber", infer, losses::gradient_of_difference<Op::HuberGrad>, tolerance);
 
-}  // namespace bowline::huber_op
+}  // namespace bowline::detail::huber_op

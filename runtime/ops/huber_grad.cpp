@@ -7,7 +7,7 @@
 // In place  on x or the target.
 #include "ops/losses.h"
 
-namespace bowline::huber_grad_op {
+namespace bowline::detail::huber_grad_op {
 namespace {
 
 [[maybe_unused]] losses::Point slope(double x, double t, const Attributes& attributes) {
@@ -25,4 +25,4 @@ extern const OpDef op_huber_grad;
 const OpDef op_huber_grad =
     losses::gradient_definition<slope, HuberAttributes>("HuberGrad", tolerance);
 
-}  // namespace bowline::huber_grad_op
+}  // namespace bowline::detail::huber_grad_op

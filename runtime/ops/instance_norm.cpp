@@ -10,7 +10,7 @@
 // Source    Ulyanov, Vedaldi, Lempitsky, "Instance Normalization", 2016; ONNX operators, InstanceNormalization.
 #include "ops/groups.h"
 
-namespace bowline::instance_norm_op {
+namespace bowline::detail::instance_norm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -48,4 +48,4 @@ const OpDef op_instance_norm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::instance_norm_op
+}  // namespace bowline::detail::instance_norm_op

@@ -14,7 +14,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::layer_norm_op {
+namespace bowline::detail::layer_norm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -80,4 +80,4 @@ const OpDef op_layer_norm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::layer_norm_op
+}  // namespace bowline::detail::layer_norm_op

@@ -11,7 +11,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::layer_norm_grad_op {
+namespace bowline::detail::layer_norm_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -104,4 +104,4 @@ const OpDef op_layer_norm_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::layer_norm_grad_op
+}  // namespace bowline::detail::layer_norm_grad_op

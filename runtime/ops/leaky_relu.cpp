@@ -8,7 +8,7 @@
 // Source    Maas, Hannun, Ng, "Rectifier Nonlinearities Improve Neural Network Acoustic Models", 2013.
 #include "ops/elementwise.h"
 
-namespace bowline::leaky_relu_op {
+namespace bowline::detail::leaky_relu_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes& a) {
@@ -32,4 +32,4 @@ const OpDef op_leaky_relu =
 const OpDef op_leaky_relu_grad =
     elementwise::gradient_definition<slope>("LeakyReluGrad", tolerance);
 
-}  // namespace bowline::leaky_relu_op
+}  // namespace bowline::detail::leaky_relu_op

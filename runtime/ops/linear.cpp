@@ -12,7 +12,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::linear_op {
+namespace bowline::detail::linear_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -97,4 +97,4 @@ const OpDef op_linear{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::linear_op
+}  // namespace bowline::detail::linear_op

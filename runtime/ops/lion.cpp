@@ -17,7 +17,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::lion_op {
+namespace bowline::detail::lion_op {
 namespace {
 
 constexpr double kRoundings = 8;
@@ -80,4 +80,4 @@ const OpDef op_lion{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::lion_op
+}  // namespace bowline::detail::lion_op

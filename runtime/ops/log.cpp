@@ -8,7 +8,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline::log_op {
+namespace bowline::detail::log_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -27,4 +27,4 @@ extern const OpDef op_log;
 const OpDef op_log =
     elementwise::in_f32(elementwise::definition<value>("Log", tolerance, gradient));
 
-}  // namespace bowline::log_op
+}  // namespace bowline::detail::log_op

@@ -12,7 +12,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::log_softmax_op {
+namespace bowline::detail::log_softmax_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -69,4 +69,4 @@ const OpDef op_log_softmax{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::log_softmax_op
+}  // namespace bowline::detail::log_softmax_op

@@ -8,7 +8,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::log_softmax_grad_op {
+namespace bowline::detail::log_softmax_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -55,4 +55,4 @@ const OpDef op_log_softmax_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::log_softmax_grad_op
+}  // namespace bowline::detail::log_softmax_grad_op

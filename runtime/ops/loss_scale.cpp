@@ -9,7 +9,7 @@
 //! step loss_scale: f32 = 1
 #include "ops/op.h"
 
-namespace bowline::loss_scale_op {
+namespace bowline::detail::loss_scale_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, Shape{}); }
@@ -32,4 +32,4 @@ const OpDef op_loss_scale{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::loss_scale_op
+}  // namespace bowline::detail::loss_scale_op

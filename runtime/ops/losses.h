@@ -6,7 +6,7 @@
 #include "ops/elementwise.h"
 #include "ops/op.h"
 
-namespace bowline::losses {
+namespace bowline::detail::losses {
 
 // The shape of a loss, and of its gradient, whose terms have the shape `terms`.
 inline Shape reduced(Reduction reduction, const Shape& terms) {
@@ -205,4 +205,4 @@ constexpr OpDef gradient_definition(const char* name, Tolerance (*tolerance)(Tol
           .tolerance = tolerance};
 }
 
-}  // namespace bowline::losses
+}  // namespace bowline::detail::losses

@@ -15,7 +15,7 @@
 //           the gates is that of PyTorch and cuDNN.
 #include "ops/recurrent.h"
 
-namespace bowline::lstm_op {
+namespace bowline::detail::lstm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -112,4 +112,4 @@ const OpDef op_lstm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::lstm_op
+}  // namespace bowline::detail::lstm_op

@@ -11,7 +11,7 @@
 // In place  dgates on the activations.
 #include "ops/recurrent.h"
 
-namespace bowline::lstm_grad_op {
+namespace bowline::detail::lstm_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -99,4 +99,4 @@ const OpDef op_lstm_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::lstm_grad_op
+}  // namespace bowline::detail::lstm_grad_op

@@ -11,7 +11,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::mask_tail_op {
+namespace bowline::detail::mask_tail_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -48,4 +48,4 @@ const OpDef op_mask_tail{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::mask_tail_op
+}  // namespace bowline::detail::mask_tail_op

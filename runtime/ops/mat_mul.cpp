@@ -16,7 +16,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::mat_mul_op {
+namespace bowline::detail::mat_mul_op {
 namespace {
 
 struct Sizes {
@@ -150,4 +150,4 @@ const OpDef op_mat_mul{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::mat_mul_op
+}  // namespace bowline::detail::mat_mul_op

@@ -9,7 +9,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::max_op {
+namespace bowline::detail::max_op {
 namespace {
 
 elementwise::Point value(double a, double b) { return {std::isnan(b) || a < b ? b : a, 0}; }
@@ -30,4 +30,4 @@ const OpDef op_max_grad_a =
 const OpDef op_max_grad_b =
     elementwise::binary_gradient_definition<slope_b, true>("MaxGradB", elementwise::exactly);
 
-}  // namespace bowline::max_op
+}  // namespace bowline::detail::max_op

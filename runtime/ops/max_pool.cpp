@@ -14,7 +14,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::max_pool_op {
+namespace bowline::detail::max_pool_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -57,4 +57,4 @@ const OpDef op_max_pool{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::max_pool_op
+}  // namespace bowline::detail::max_pool_op

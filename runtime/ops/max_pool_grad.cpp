@@ -10,7 +10,7 @@
 
 #include "ops/window.h"
 
-namespace bowline::max_pool_grad_op {
+namespace bowline::detail::max_pool_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -60,4 +60,4 @@ const OpDef op_max_pool_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::max_pool_grad_op
+}  // namespace bowline::detail::max_pool_grad_op

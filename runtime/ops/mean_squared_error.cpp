@@ -8,7 +8,7 @@
 // Source    torch.nn.MSELoss.
 #include "ops/losses.h"
 
-namespace bowline::mean_squared_error_op {
+namespace bowline::detail::mean_squared_error_op {
 namespace {
 
 using Table = LossAttributes;
@@ -27,4 +27,4 @@ const OpDef op_mean_squared_error = losses::definition<value, Table>(
     "MeanSquaredError", losses::infer<Table>,
     losses::gradient_of_difference<Op::MeanSquaredErrorGrad>, tolerance);
 
-}  // namespace bowline::mean_squared_error_op
+}  // namespace bowline::detail::mean_squared_error_op

@@ -7,7 +7,7 @@
 // In place  on x or the target.
 #include "ops/losses.h"
 
-namespace bowline::mean_squared_error_grad_op {
+namespace bowline::detail::mean_squared_error_grad_op {
 namespace {
 
 [[maybe_unused]] losses::Point slope(double x, double t, const Attributes&) {
@@ -22,4 +22,4 @@ extern const OpDef op_mean_squared_error_grad;
 const OpDef op_mean_squared_error_grad =
     losses::gradient_definition<slope, LossAttributes>("MeanSquaredErrorGrad", tolerance);
 
-}  // namespace bowline::mean_squared_error_grad_op
+}  // namespace bowline::detail::mean_squared_error_grad_op

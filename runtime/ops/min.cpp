@@ -9,7 +9,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::min_op {
+namespace bowline::detail::min_op {
 namespace {
 
 elementwise::Point value(double a, double b) { return {std::isnan(b) || b < a ? b : a, 0}; }
@@ -30,4 +30,4 @@ const OpDef op_min_grad_a =
 const OpDef op_min_grad_b =
     elementwise::binary_gradient_definition<slope_b, true>("MinGradB", elementwise::exactly);
 
-}  // namespace bowline::min_op
+}  // namespace bowline::detail::min_op

@@ -8,7 +8,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::mul_op {
+namespace bowline::detail::mul_op {
 namespace {
 
 Status gradient(GradientContext& c) {
@@ -34,4 +34,4 @@ const OpDef op_mul = [] {
   return def;
 }();
 
-}  // namespace bowline::mul_op
+}  // namespace bowline::detail::mul_op

@@ -7,7 +7,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline::neg_op {
+namespace bowline::detail::neg_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {-x, 0}; }
@@ -23,4 +23,4 @@ const OpDef op_neg = [] {
   return def;
 }();
 
-}  // namespace bowline::neg_op
+}  // namespace bowline::detail::neg_op

@@ -13,7 +13,7 @@
 // Source    torch.nn.NLLLoss; NegativeLogLikelihoodLoss of ONNX.
 #include "ops/losses.h"
 
-namespace bowline::negative_log_likelihood_op {
+namespace bowline::detail::negative_log_likelihood_op {
 namespace {
 
 using Table = NegativeLogLikelihoodAttributes;
@@ -95,4 +95,4 @@ const OpDef op_negative_log_likelihood{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::negative_log_likelihood_op
+}  // namespace bowline::detail::negative_log_likelihood_op

@@ -10,7 +10,7 @@
 // In place  on log_probs.
 #include "ops/losses.h"
 
-namespace bowline::negative_log_likelihood_grad_op {
+namespace bowline::detail::negative_log_likelihood_grad_op {
 namespace {
 
 using Table = NegativeLogLikelihoodAttributes;
@@ -71,4 +71,4 @@ const OpDef op_negative_log_likelihood_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::negative_log_likelihood_grad_op
+}  // namespace bowline::detail::negative_log_likelihood_grad_op

@@ -7,7 +7,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::not_op {
+namespace bowline::detail::not_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {x != 0 ? 0.0 : 1.0, 0}; }
@@ -17,4 +17,4 @@ elementwise::Point value(double x, const Attributes&) { return {x != 0 ? 0.0 : 1
 extern const OpDef op_not;
 const OpDef op_not = elementwise::definition<value>("Not", elementwise::exactly, nullptr, "T -> T");
 
-}  // namespace bowline::not_op
+}  // namespace bowline::detail::not_op

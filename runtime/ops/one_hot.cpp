@@ -9,7 +9,7 @@
 // Source    ONNX operators, OneHot, with the values 0 and 1. torch.nn.functional.one_hot refuses what lies outside [0, depth).
 #include "ops/gather.h"
 
-namespace bowline::one_hot_op {
+namespace bowline::detail::one_hot_op {
 namespace {
 
 template <class Context>
@@ -67,4 +67,4 @@ const OpDef op_one_hot{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::one_hot_op
+}  // namespace bowline::detail::one_hot_op

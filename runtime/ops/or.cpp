@@ -7,7 +7,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::or_op {
+namespace bowline::detail::or_op {
 namespace {
 
 elementwise::Point value(double a, double b) { return {a != 0 || b != 0 ? 1.0 : 0.0, 0}; }
@@ -18,4 +18,4 @@ extern const OpDef op_or;
 const OpDef op_or =
     elementwise::binary_definition<value>("Or", elementwise::exactly, nullptr, "T -> T");
 
-}  // namespace bowline::or_op
+}  // namespace bowline::detail::or_op

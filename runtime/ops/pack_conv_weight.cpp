@@ -7,7 +7,7 @@
 #include "core/packed_conv.h"
 #include "ops/op.h"
 
-namespace bowline::pack_conv_weight_op {
+namespace bowline::detail::pack_conv_weight_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -53,4 +53,4 @@ const OpDef op_pack_conv_weight{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::pack_conv_weight_op
+}  // namespace bowline::detail::pack_conv_weight_op

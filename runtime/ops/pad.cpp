@@ -17,7 +17,7 @@
 #include "ops/elementwise.h"
 #include "ops/padding.h"
 
-namespace bowline::pad_op {
+namespace bowline::detail::pad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -83,4 +83,4 @@ const OpDef op_pad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::pad_op
+}  // namespace bowline::detail::pad_op

@@ -9,7 +9,7 @@
 
 #include "ops/padding.h"
 
-namespace bowline::pad_grad_op {
+namespace bowline::detail::pad_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -63,4 +63,4 @@ const OpDef op_pad_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::pad_grad_op
+}  // namespace bowline::detail::pad_grad_op

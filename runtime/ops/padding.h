@@ -5,7 +5,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::padding {
+namespace bowline::detail::padding {
 
 // The axes of Pad of a tensor of shape `source`. Errors  bad_argument: these pads are not possible.
 inline Result<std::vector<PaddedAxis>> axes_of(const PadAttributes& t, const Shape& source) {
@@ -70,4 +70,4 @@ inline GradientValue gradient_of(GradientContext& c, const PadAttributesT& t) {
   return c.add1(Op::PadGrad, {c.dout(0)}, Attributes::of(t));
 }
 
-}  // namespace bowline::padding
+}  // namespace bowline::detail::padding

@@ -9,7 +9,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::pow_op {
+namespace bowline::detail::pow_op {
 namespace {
 
 // The exponent of e is rounded, which costs |b log a| roundings of the result; that of a costs |b| of them.
@@ -51,4 +51,4 @@ const OpDef op_pow_grad_a =
 const OpDef op_pow_grad_b =
     elementwise::binary_gradient_definition<slope_b, true>("PowGradB", gradient_tolerance);
 
-}  // namespace bowline::pow_op
+}  // namespace bowline::detail::pow_op

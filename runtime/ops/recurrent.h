@@ -7,7 +7,7 @@
 #include "ops/build.h"
 #include "ops/counted.h"
 
-namespace bowline::recurrent {
+namespace bowline::detail::recurrent {
 
 // gates [T, B, gates * H] and w [gates * H, H].
 struct Layer {
@@ -123,4 +123,4 @@ inline Number dot(Number sum, std::span<const double> w, size_t at, size_t step,
 // Step number `i` of those that run.
 inline size_t step_at(size_t i, size_t steps, bool reverse) { return reverse ? steps - 1 - i : i; }
 
-}  // namespace bowline::recurrent
+}  // namespace bowline::detail::recurrent

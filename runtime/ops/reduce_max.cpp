@@ -9,9 +9,9 @@
 // Source    ONNX operators, ReduceMax (which gives the least number for a maximum of nothing).
 #include "ops/extreme.h"
 
-namespace bowline::reduce_max_op {
+namespace bowline::detail::reduce_max_op {
 
 extern const OpDef op_reduce_max;
 const OpDef op_reduce_max = extreme::reduction<true>("ReduceMax");
 
-}  // namespace bowline::reduce_max_op
+}  // namespace bowline::detail::reduce_max_op

@@ -14,7 +14,7 @@
 #include "ops/op.h"
 #include "ops/reduced.h"
 
-namespace bowline::reduce_mean_op {
+namespace bowline::detail::reduce_mean_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -79,4 +79,4 @@ const OpDef op_reduce_mean{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::reduce_mean_op
+}  // namespace bowline::detail::reduce_mean_op

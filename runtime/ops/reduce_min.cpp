@@ -9,9 +9,9 @@
 // Source    ONNX operators, ReduceMin (which gives the greatest number for a minimum of nothing).
 #include "ops/extreme.h"
 
-namespace bowline::reduce_min_op {
+namespace bowline::detail::reduce_min_op {
 
 extern const OpDef op_reduce_min;
 const OpDef op_reduce_min = extreme::reduction<false>("ReduceMin");
 
-}  // namespace bowline::reduce_min_op
+}  // namespace bowline::detail::reduce_min_op

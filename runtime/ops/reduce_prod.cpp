@@ -14,7 +14,7 @@
 #include "ops/op.h"
 #include "ops/reduced.h"
 
-namespace bowline::reduce_prod_op {
+namespace bowline::detail::reduce_prod_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -61,4 +61,4 @@ const OpDef op_reduce_prod{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::reduce_prod_op
+}  // namespace bowline::detail::reduce_prod_op

@@ -11,7 +11,7 @@
 #include "ops/op.h"
 #include "ops/reduced.h"
 
-namespace bowline::reduce_prod_grad_op {
+namespace bowline::detail::reduce_prod_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -55,4 +55,4 @@ const OpDef op_reduce_prod_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::reduce_prod_grad_op
+}  // namespace bowline::detail::reduce_prod_grad_op

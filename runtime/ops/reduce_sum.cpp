@@ -14,7 +14,7 @@
 #include "ops/op.h"
 #include "ops/reduced.h"
 
-namespace bowline::reduce_sum_op {
+namespace bowline::detail::reduce_sum_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -64,4 +64,4 @@ const OpDef op_reduce_sum{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::reduce_sum_op
+}  // namespace bowline::detail::reduce_sum_op

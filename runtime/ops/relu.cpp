@@ -7,7 +7,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::relu_op {
+namespace bowline::detail::relu_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {x < 0 ? 0 : x, 0}; }
@@ -21,4 +21,4 @@ const OpDef op_relu = elementwise::definition<value, Op::ReluGrad>("Relu", eleme
 const OpDef op_relu_grad =
     elementwise::gradient_definition<slope, true>("ReluGrad", elementwise::exactly);
 
-}  // namespace bowline::relu_op
+}  // namespace bowline::detail::relu_op

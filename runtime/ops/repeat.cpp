@@ -9,7 +9,7 @@
 //           Program, checked by running other operators inside one.
 #include "ops/op.h"
 
-namespace bowline::repeat_op {
+namespace bowline::detail::repeat_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -38,4 +38,4 @@ const OpDef op_repeat{
     .infer = infer,
 };
 
-}  // namespace bowline::repeat_op
+}  // namespace bowline::detail::repeat_op

@@ -8,7 +8,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::reshape_op {
+namespace bowline::detail::reshape_op {
 namespace {
 
 // The one dim given as -1, from the elements that the others leave.
@@ -106,4 +106,4 @@ const OpDef op_reshape{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::reshape_op
+}  // namespace bowline::detail::reshape_op

@@ -12,7 +12,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::rms_norm_op {
+namespace bowline::detail::rms_norm_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -64,4 +64,4 @@ const OpDef op_rms_norm{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::rms_norm_op
+}  // namespace bowline::detail::rms_norm_op

@@ -10,7 +10,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::rms_norm_grad_op {
+namespace bowline::detail::rms_norm_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -65,4 +65,4 @@ const OpDef op_rms_norm_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::rms_norm_grad_op
+}  // namespace bowline::detail::rms_norm_grad_op

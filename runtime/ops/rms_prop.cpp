@@ -19,7 +19,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::rms_prop_op {
+namespace bowline::detail::rms_prop_op {
 namespace {
 
 // Lists have no shape of their own.
@@ -108,4 +108,4 @@ const OpDef op_rms_prop{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::rms_prop_op
+}  // namespace bowline::detail::rms_prop_op

@@ -23,7 +23,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::rope_op {
+namespace bowline::detail::rope_op {
 namespace {
 
 int64_t rotated(const RopeAttributes& t, const Shape& x) {
@@ -160,4 +160,4 @@ const OpDef op_rope{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::rope_op
+}  // namespace bowline::detail::rope_op

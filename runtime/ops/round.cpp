@@ -7,7 +7,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline::round_op {
+namespace bowline::detail::round_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {std::nearbyint(x), 0}; }
@@ -19,4 +19,4 @@ constexpr auto gradient = elementwise::zero_gradient;
 extern const OpDef op_round;
 const OpDef op_round = elementwise::definition<value>("Round", elementwise::exactly, gradient);
 
-}  // namespace bowline::round_op
+}  // namespace bowline::detail::round_op

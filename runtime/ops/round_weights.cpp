@@ -9,7 +9,7 @@
 #include "ops/elementwise.h"
 #include "ops/op.h"
 
-namespace bowline::round_weights_op {
+namespace bowline::detail::round_weights_op {
 namespace {
 
 // Lists have no shape of their own.
@@ -38,4 +38,4 @@ const OpDef op_round_weights{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::round_weights_op
+}  // namespace bowline::detail::round_weights_op

@@ -8,7 +8,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::rsqrt_op {
+namespace bowline::detail::rsqrt_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -34,4 +34,4 @@ const OpDef op_rsqrt = elementwise::definition<value, Op::RsqrtGrad>("Rsqrt", to
 const OpDef op_rsqrt_grad =
     elementwise::gradient_definition<slope>("RsqrtGrad", gradient_tolerance);
 
-}  // namespace bowline::rsqrt_op
+}  // namespace bowline::detail::rsqrt_op

@@ -6,7 +6,7 @@
 // Gradient  dx = factor * dy.
 #include "ops/op.h"
 
-namespace bowline::scale_op {
+namespace bowline::detail::scale_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
@@ -36,4 +36,4 @@ const OpDef op_scale{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::scale_op
+}  // namespace bowline::detail::scale_op

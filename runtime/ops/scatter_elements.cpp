@@ -18,7 +18,7 @@
 #include "ops/elementwise.h"
 #include "ops/gather.h"
 
-namespace bowline::scatter_elements_op {
+namespace bowline::detail::scatter_elements_op {
 namespace {
 
 template <class Context>
@@ -172,4 +172,4 @@ const OpDef op_scatter_elements{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::scatter_elements_op
+}  // namespace bowline::detail::scatter_elements_op

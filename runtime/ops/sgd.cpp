@@ -15,7 +15,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::sgd_op {
+namespace bowline::detail::sgd_op {
 namespace {
 
 // Lists have no shape of their own.
@@ -81,4 +81,4 @@ const OpDef op_sgd{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::sgd_op
+}  // namespace bowline::detail::sgd_op

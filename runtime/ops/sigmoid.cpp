@@ -8,7 +8,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::sigmoid_op {
+namespace bowline::detail::sigmoid_op {
 namespace {
 
 // The argument of exp may be rounded, which costs |x| roundings of exp(x) where x is negative.
@@ -34,4 +34,4 @@ extern const OpDef op_sigmoid, op_sigmoid_grad;
 const OpDef op_sigmoid = elementwise::definition<value, Op::SigmoidGrad>("Sigmoid", tolerance);
 const OpDef op_sigmoid_grad = elementwise::gradient_definition<slope>("SigmoidGrad", tolerance);
 
-}  // namespace bowline::sigmoid_op
+}  // namespace bowline::detail::sigmoid_op

@@ -7,7 +7,7 @@
 // In place  on x.
 #include "ops/elementwise.h"
 
-namespace bowline::sign_op {
+namespace bowline::detail::sign_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {x > 0 ? 1 : x < 0 ? -1 : x, 0}; }
@@ -20,4 +20,4 @@ extern const OpDef op_sign;
 const OpDef op_sign =
     elementwise::definition<value>("Sign", elementwise::exactly, gradient, "N -> N");
 
-}  // namespace bowline::sign_op
+}  // namespace bowline::detail::sign_op

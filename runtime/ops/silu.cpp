@@ -8,7 +8,7 @@
 // Source    Elfwing, Uchibe, Doya, "Sigmoid-Weighted Linear Units", 2018.
 #include "ops/elementwise.h"
 
-namespace bowline::silu_op {
+namespace bowline::detail::silu_op {
 namespace {
 
 // The argument of exp is rounded, which costs |x| roundings of exp(x) where x is negative.
@@ -33,4 +33,4 @@ extern const OpDef op_silu, op_silu_grad;
 const OpDef op_silu = elementwise::definition<value, Op::SiluGrad>("Silu", tolerance);
 const OpDef op_silu_grad = elementwise::gradient_definition<slope>("SiluGrad", tolerance);
 
-}  // namespace bowline::silu_op
+}  // namespace bowline::detail::silu_op

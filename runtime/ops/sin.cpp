@@ -8,7 +8,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::sin_op {
+namespace bowline::detail::sin_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -27,4 +27,4 @@ extern const OpDef op_sin, op_sin_grad;
 const OpDef op_sin = elementwise::definition<value, Op::SinGrad>("Sin", tolerance);
 const OpDef op_sin_grad = elementwise::gradient_definition<slope>("SinGrad", tolerance);
 
-}  // namespace bowline::sin_op
+}  // namespace bowline::detail::sin_op

@@ -9,7 +9,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::slice_op {
+namespace bowline::detail::slice_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -86,4 +86,4 @@ const OpDef op_slice{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::slice_op
+}  // namespace bowline::detail::slice_op

@@ -7,7 +7,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::slice_grad_op {
+namespace bowline::detail::slice_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -46,4 +46,4 @@ const OpDef op_slice_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::slice_grad_op
+}  // namespace bowline::detail::slice_grad_op

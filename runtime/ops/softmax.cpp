@@ -12,7 +12,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::softmax_op {
+namespace bowline::detail::softmax_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -70,4 +70,4 @@ const OpDef op_softmax{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::softmax_op
+}  // namespace bowline::detail::softmax_op

@@ -8,7 +8,7 @@
 
 #include "ops/op.h"
 
-namespace bowline::softmax_grad_op {
+namespace bowline::detail::softmax_grad_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -54,4 +54,4 @@ const OpDef op_softmax_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::softmax_grad_op
+}  // namespace bowline::detail::softmax_grad_op

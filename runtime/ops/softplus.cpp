@@ -9,7 +9,7 @@
 // Source    Dugas et al., "Incorporating Second-Order Functional Knowledge for Better Option Pricing", 2001.
 #include "ops/elementwise.h"
 
-namespace bowline::softplus_op {
+namespace bowline::detail::softplus_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -31,4 +31,4 @@ extern const OpDef op_softplus, op_softplus_grad;
 const OpDef op_softplus = elementwise::definition<value, Op::SoftplusGrad>("Softplus", tolerance);
 const OpDef op_softplus_grad = elementwise::gradient_definition<slope>("SoftplusGrad", tolerance);
 
-}  // namespace bowline::softplus_op
+}  // namespace bowline::detail::softplus_op

@@ -9,7 +9,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::split_op {
+namespace bowline::detail::split_op {
 namespace {
 
 int count_outputs(const Attributes& attributes) {
@@ -92,4 +92,4 @@ const OpDef op_split{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::split_op
+}  // namespace bowline::detail::split_op

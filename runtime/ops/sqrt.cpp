@@ -8,7 +8,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::sqrt_op {
+namespace bowline::detail::sqrt_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) {
@@ -33,4 +33,4 @@ extern const OpDef op_sqrt, op_sqrt_grad;
 const OpDef op_sqrt = elementwise::definition<value, Op::SqrtGrad>("Sqrt", tolerance);
 const OpDef op_sqrt_grad = elementwise::gradient_definition<slope>("SqrtGrad", gradient_tolerance);
 
-}  // namespace bowline::sqrt_op
+}  // namespace bowline::detail::sqrt_op

@@ -7,7 +7,7 @@
 // In place  on x; the gradient on x or dy.
 #include "ops/elementwise.h"
 
-namespace bowline::square_op {
+namespace bowline::detail::square_op {
 namespace {
 
 elementwise::Point value(double x, const Attributes&) { return {x * x, x * x}; }
@@ -24,4 +24,4 @@ const OpDef op_square =
     elementwise::definition<value, Op::SquareGrad>("Square", tolerance, "N -> N");
 const OpDef op_square_grad = elementwise::gradient_definition<slope>("SquareGrad", tolerance);
 
-}  // namespace bowline::square_op
+}  // namespace bowline::detail::square_op

@@ -8,7 +8,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::stop_gradient_op {
+namespace bowline::detail::stop_gradient_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
@@ -35,4 +35,4 @@ const OpDef op_stop_gradient{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::stop_gradient_op
+}  // namespace bowline::detail::stop_gradient_op

@@ -8,7 +8,7 @@
 // In place  on an input of the shape of the output.
 #include "ops/elementwise.h"
 
-namespace bowline::sub_op {
+namespace bowline::detail::sub_op {
 namespace {
 
 Status gradient(GradientContext& c) {
@@ -35,4 +35,4 @@ const OpDef op_sub = [] {
   return def;
 }();
 
-}  // namespace bowline::sub_op
+}  // namespace bowline::detail::sub_op

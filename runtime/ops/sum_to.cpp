@@ -11,7 +11,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::sum_to_op {
+namespace bowline::detail::sum_to_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -55,4 +55,4 @@ const OpDef op_sum_to{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::sum_to_op
+}  // namespace bowline::detail::sum_to_op

@@ -11,7 +11,7 @@
 #include "ops/counted.h"
 #include "ops/op.h"
 
-namespace bowline::tanh_op {
+namespace bowline::detail::tanh_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
@@ -45,4 +45,4 @@ const OpDef op_tanh{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::tanh_op
+}  // namespace bowline::detail::tanh_op

@@ -8,7 +8,7 @@
 #include "ops/counted.h"
 #include "ops/padding.h"
 
-namespace bowline::tile_op {
+namespace bowline::detail::tile_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -75,4 +75,4 @@ const OpDef op_tile{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::tile_op
+}  // namespace bowline::detail::tile_op

@@ -11,7 +11,7 @@
 #include "ops/extreme.h"
 #include "ops/lines.h"
 
-namespace bowline::top_k_op {
+namespace bowline::detail::top_k_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -85,4 +85,4 @@ const OpDef op_top_k{
     .tolerance = extreme::exactly,
 };
 
-}  // namespace bowline::top_k_op
+}  // namespace bowline::detail::top_k_op

@@ -8,7 +8,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::transpose_op {
+namespace bowline::detail::transpose_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -82,4 +82,4 @@ const OpDef op_transpose{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::transpose_op
+}  // namespace bowline::detail::transpose_op

@@ -8,7 +8,7 @@
 // Gradient  da = Where(condition, dy, 0), db = Where(condition, 0, dy); summed over the axes that were broadcast.
 #include "ops/elementwise.h"
 
-namespace bowline::where_op {
+namespace bowline::detail::where_op {
 namespace {
 
 Status infer(InferContext& c) {
@@ -52,4 +52,4 @@ const OpDef op_where{
     .tolerance = elementwise::exactly,
 };
 
-}  // namespace bowline::where_op
+}  // namespace bowline::detail::where_op

@@ -18,7 +18,7 @@
 #include "ops/index.h"
 #include "ops/op.h"
 
-namespace bowline::write_rows_op {
+namespace bowline::detail::write_rows_op {
 namespace {
 
 template <class Context>
@@ -105,4 +105,4 @@ const OpDef op_write_rows{
     .writes_rows = writes_rows,
 };
 
-}  // namespace bowline::write_rows_op
+}  // namespace bowline::detail::write_rows_op

@@ -6,7 +6,7 @@
 // Gradient  none.
 #include "ops/op.h"
 
-namespace bowline::zero_grad_op {
+namespace bowline::detail::zero_grad_op {
 namespace {
 
 Status infer(InferContext& c) { return c.out(0, c.in(0)); }
@@ -33,4 +33,4 @@ const OpDef op_zero_grad{
     .tolerance = tolerance,
 };
 
-}  // namespace bowline::zero_grad_op
+}  // namespace bowline::detail::zero_grad_op

@@ -11,7 +11,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
@@ -268,7 +268,7 @@ class Adding {
       const auto tie = static_cast<uint32_t>(table_.storages.size());
       BOWLINE_ASSIGN(const auto bytes, initial_bytes(row, options_.seed, tie));
       BOWLINE_ASSIGN(Home home, make_home(device_of(base), bytes));
-      bowline::params::install(row, std::move(home));
+      bowline::detail::params::install(row, std::move(home));
     }
     report_.bytes += row.bytes();
     return table_.add(std::move(row));
@@ -286,7 +286,7 @@ class Adding {
     row.trainable = false;
     row.shape = {1};
     BOWLINE_ASSIGN(Home home, make_home(device, std::as_bytes(std::span(&value, 1))));
-    bowline::params::install(row, std::move(home));
+    bowline::detail::params::install(row, std::move(home));
     report_.bytes += row.bytes();
     const uint32_t tie = table_.add(std::move(row));
     return enter({format("{}{}", name_, end), tie, {}, target});
@@ -551,4 +551,4 @@ Result<std::string> install_adapter(Table& table, const Table& adapter, int busy
   return names[0];
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -8,7 +8,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // How the graphs read a parameter.
 enum class Reading : uint8_t { none, matrix, bias, other };
@@ -50,4 +50,4 @@ Result<std::string> install_adapter(Table& table, const Table& adapter, int busy
 // Of the values that the parameters of weights and constants show, by their names, but for adapters: whatever is tied to what.
 Result<std::vector<uint8_t>> digest(const Table& table);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -4,7 +4,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 Status check_new_name(const Table& table, std::string_view name) {
@@ -65,4 +65,4 @@ Result<uint32_t> add_tied_parameter(Table& table, std::string_view name, uint32_
   return index;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

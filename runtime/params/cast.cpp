@@ -6,7 +6,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // Why a storage keeps its dtype under a cast of its parameters, or nothing.
@@ -105,4 +105,4 @@ Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int bu
   return report;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -4,7 +4,7 @@
 
 #include "core/pattern.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern) {
   BOWLINE_ASSIGN(const std::vector<std::string> patterns, alternatives(pattern));
@@ -23,4 +23,4 @@ Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern)
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

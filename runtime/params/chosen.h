@@ -3,7 +3,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 struct Chosen {
   uint32_t tie = 0;
@@ -14,4 +14,4 @@ struct Chosen {
 // Errors  bad_argument: there are none, or the pattern is none.
 Result<std::vector<Chosen>> chosen(const Table& table, std::string_view pattern);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

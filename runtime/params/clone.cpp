@@ -1,6 +1,6 @@
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // Host memory and files are never written in place (a write makes new bytes), so only device blocks
 // are copied.
@@ -57,4 +57,4 @@ Table skeleton(const Table& table) {
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,6 +1,6 @@
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 Compacted compacted(const Table& table) {
   Compacted out;
@@ -31,4 +31,4 @@ Compacted compacted(const Table& table) {
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

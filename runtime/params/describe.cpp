@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 std::string where(const Home& home) {
@@ -113,4 +113,4 @@ std::vector<TieInfo> describe_ties(const Table& table) {
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -3,7 +3,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // By their numbers.
 std::vector<ParameterInfo> describe_parameters(const Table& table);
@@ -13,4 +13,4 @@ std::vector<StorageInfo> describe_storages(const Table& table);
 // The storages with more than one parameter, ascending.
 std::vector<TieInfo> describe_ties(const Table& table);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

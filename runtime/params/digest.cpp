@@ -7,7 +7,7 @@
 #include "params/home.h"
 #include "params/view.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 void add_text(model::StreamHash& hash, std::string_view text) {
@@ -67,4 +67,4 @@ Result<std::vector<uint8_t>> digest(const Table& table) {
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

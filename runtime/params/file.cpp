@@ -2,7 +2,7 @@
 
 #include "params/home.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 static_assert(kNoOwner == model::kNoOwner);
@@ -82,4 +82,4 @@ void describe_table(const Table& table, const std::vector<bool>& keep, model::De
   };
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

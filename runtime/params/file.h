@@ -4,7 +4,7 @@
 #include "model/read.h"
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // The rows of a verified file; the bytes stay in the file until they are read.
 Table read_table(const model::Tables& file);
@@ -13,4 +13,4 @@ Table read_table(const model::Tables& file);
 // that the others keep their tie index. `out` refers to `table`, which outlives it.
 void describe_table(const Table& table, const std::vector<bool>& keep, model::Description& out);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,7 +1,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 std::string others_of(const Table& table, uint32_t index) {
@@ -40,4 +40,4 @@ Status freeze(Table& table, std::string_view name, bool frozen, bool all, int bu
   return {};
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // Room for more elements, so that adding them cannot fail; grows by doubling.
 template <class T>
@@ -118,4 +118,4 @@ inline std::vector<uint32_t> sorted(Groups::Members members) {
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -7,7 +7,7 @@
 
 #include "core/element_types.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 Status require_host_memory(uint64_t bytes) {
   const auto pages = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES));
@@ -170,4 +170,4 @@ void install(Storage& storage, Home home) {
   ++storage.generation;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -3,7 +3,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 using Bytes = std::span<const std::byte>;
 
@@ -53,4 +53,4 @@ Result<Home> make_shards(std::span<const std::shared_ptr<device::OpenDevice>> de
 // The values of a storage change their home: version and generation grow.
 void install(Storage& storage, Home home);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,7 +1,7 @@
 // The listings of a table: a line per item of its description.
 #include "params/describe.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // " rows 2..5 as [2,3] transposed"; nothing for the whole storage.
@@ -78,4 +78,4 @@ std::string Table::list_ties() const {
   return out;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

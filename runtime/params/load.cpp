@@ -6,7 +6,7 @@
 #include "params/verbs.h"
 #include "params/view.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 bool is_whole(const View& view) { return view == View{}; }
@@ -290,4 +290,4 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
   return std::move(report);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -7,7 +7,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // Tells these random numbers apart from those of Dropout, whose counters have small second words.
@@ -83,4 +83,4 @@ Status materialize(Table& table, uint64_t seed, int busy) {
   return {};
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

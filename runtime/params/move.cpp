@@ -5,7 +5,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 bool is_there(const Home& home, const std::shared_ptr<device::OpenDevice>& device) {
@@ -105,4 +105,4 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
   return move_rows(table, rows, device, table.device(), busy);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 class Names {
  public:
@@ -85,4 +85,4 @@ class Names {
   size_t used_ = 0;
 };
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -3,7 +3,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 using Floats = std::vector<float>;
@@ -167,4 +167,4 @@ Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view patte
   return std::move(recoding.report);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

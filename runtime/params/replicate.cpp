@@ -3,7 +3,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // Storages of the pattern, which have bytes.
@@ -107,4 +107,4 @@ Result<PlacementReport> shard(Table& table,
   return report;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

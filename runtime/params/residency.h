@@ -10,7 +10,7 @@
 #include "core/attributes.h"
 #include "device/device.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // Made of what a view of all of a storage shows.
 struct Packing {
@@ -81,4 +81,4 @@ class Residency {
   std::optional<uint64_t> version_;
 };
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

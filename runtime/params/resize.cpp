@@ -5,7 +5,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // Whether rows can be added to codes, and cut, without a look at the others.
@@ -127,4 +127,4 @@ Result<ResizeReport> resize(Table& table, std::string_view pattern, int64_t rows
   return report;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -3,7 +3,7 @@
 #include "params/verbs.h"
 #include "params/view.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 Status check_codes(const Table& table, uint32_t tie, const Encoding& encoding) {
@@ -48,4 +48,4 @@ Status set_source(Table& table, std::string_view name, ValueSource source, const
   return {};
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,6 +1,6 @@
 #include "params/stage.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 Status require_idle(int busy, std::string_view verb) {
   BOWLINE_REQUIRE(busy == 0, "The model is busy: {} would change storages that are read now.",
@@ -87,4 +87,4 @@ void Stage::commit() {
   target_.set_counters(counters_);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -6,7 +6,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // Errors  bad_argument: `busy` is not 0, so somebody reads the storages now.
 Status require_idle(int busy, std::string_view verb);
@@ -57,4 +57,4 @@ class Stage {
   ModelCounters counters_;
 };
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -3,7 +3,7 @@
 #include "params/home.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 class Substitution {
@@ -140,4 +140,4 @@ Result<Table> substituted(const Table& table, const Table& source, const LoadOpt
   return Substitution(table, source, options).run();
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,7 +1,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // Every view of the storage still shows a part of what it will be.
@@ -55,4 +55,4 @@ Status swap(Table& table, std::string_view a, std::string_view b, int busy) {
   return {};
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

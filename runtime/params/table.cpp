@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 std::optional<DType> floor_dtype(Role role) {
   switch (role) {
@@ -198,4 +198,4 @@ std::optional<uint32_t> Table::owned(uint32_t owner, Role role, uint32_t slot) c
   return std::nullopt;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -18,7 +18,7 @@
 #include "params/names.h"
 #include "params/residency.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 using Role = StorageRole;
 using bowline::is_training;
@@ -183,4 +183,4 @@ using bowline::view_shape;
 // Bytes of the values of one storage, wherever they lie; checks a file range against its checksum.
 Result<std::vector<std::byte>> read_bytes(const Storage& storage);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

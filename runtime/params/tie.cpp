@@ -6,7 +6,7 @@
 #include "params/stage.h"
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // By their numbers, whatever zeros stand in front of them.
@@ -138,4 +138,4 @@ Result<TieReport> tie(Table& table, std::string_view a, std::string_view b,
   return tie(table, {&pair, 1}, busy);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,6 +1,6 @@
 #include "params/verbs.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 void drop_training(Table& table) {
   for (uint32_t tie = 0; tie < table.storages.size(); ++tie) {
@@ -15,4 +15,4 @@ void drop_training(Table& table) {
   table.shrink(rows, table.parameters.size());
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -6,7 +6,7 @@
 #include "params/verbs.h"
 #include "params/view.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // A part of codes is not a run of bytes.
@@ -119,4 +119,4 @@ Result<uint64_t> untie_cost(const Table& table, std::string_view name) {
   return cost;
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -5,7 +5,7 @@
 #include "params/verbs.h"
 #include "params/view.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 Status check_tensor(std::string_view name, const Tensor& tensor, const Shape& shape, DType dtype) {
@@ -133,4 +133,4 @@ Status read_values(const ParameterRow& parameter, const Storage& storage, const 
   return {};
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -9,7 +9,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // Declares a storage and its first parameter; the bytes come later.
 Result<uint32_t> add_parameter(Table& table, std::string_view name, DType dtype,
@@ -112,4 +112,4 @@ Result<Table> substituted(const Table& table, const Table& source, const LoadOpt
 // unexpected.
 Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool partial, int busy);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

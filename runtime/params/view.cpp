@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 // Swaps the last two axes of `outer` matrices of rows x columns.
@@ -56,4 +56,4 @@ std::vector<std::byte> to_storage_order(std::span<const std::byte> values, const
   return transpose(values, shape.elements(0, r - 2), shape[r - 2], shape[r - 1], element_bytes);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -5,7 +5,7 @@
 #include "core/view.h"
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // What a parameter shows of its storage, in bytes.
 struct Window {
@@ -25,4 +25,4 @@ std::vector<std::byte> to_parameter_order(std::span<const std::byte> run, const 
 std::vector<std::byte> to_storage_order(std::span<const std::byte> values, const Shape& shape,
                                         size_t element_bytes);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

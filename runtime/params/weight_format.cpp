@@ -7,7 +7,7 @@
 #include "params/home.h"
 #include "params/stage.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -252,4 +252,4 @@ void keep_formats(Table& table) {
   table.set_counters(counters);
 }
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -7,7 +7,7 @@
 
 #include "params/table.h"
 
-namespace bowline::params {
+namespace bowline::detail::params {
 
 // "flat": the matrices and vectors of a recurrent network one after the other. Where there are fewer vectors than matrices, as many
 // zeros stand for the biases that are not there (as libraries of such kernels want them).
@@ -29,4 +29,4 @@ uint64_t padding_of_formats(const Table& table, const device::OpenDevice* device
 // cannot be is given up, and its storages stay as they are.
 void keep_formats(Table& table);
 
-}  // namespace bowline::params
+}  // namespace bowline::detail::params

@@ -1,7 +1,7 @@
 // Which contribution to a gradient overwrites what the last step left: the first that the device executes.
 #include "plan/plan.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 namespace {
 
 using device::Program;
@@ -68,4 +68,4 @@ class Contributions {
 
 void mark_first_contributions(Program& program) { Contributions(program).mark(); }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

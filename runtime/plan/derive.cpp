@@ -1,7 +1,7 @@
 // Derived copies: what a plan makes of a storage alone is made once per version, not once per run.
 #include "plan/lowering.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 using device::Operand;
 using device::Record;
@@ -109,4 +109,4 @@ Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
   return plan;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -1,6 +1,6 @@
 #include "plan/describe.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 namespace {
 
 using OperandSlot = OperandInfo::Slot;
@@ -173,4 +173,4 @@ std::vector<RepeatListInfo> describe_repeat_lists(const graph::Graph& graph) {
   return out;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

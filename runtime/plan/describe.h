@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 // Without launches, which the device counts when it records the plan.
 SegmentInfo describe(const Plan& plan);
@@ -11,4 +11,4 @@ SegmentInfo describe(const Plan& plan);
 // The parameters of the bodies of Repeats of a bound graph.
 std::vector<RepeatListInfo> describe_repeat_lists(const graph::Graph& graph);
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

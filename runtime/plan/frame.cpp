@@ -1,6 +1,6 @@
 #include "plan/lowering.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 namespace {
 
 using graph::Graph;
@@ -120,4 +120,4 @@ void Frame::move_into(uint32_t from, uint32_t region) {
   moved_into_[from - first_item_] = region;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

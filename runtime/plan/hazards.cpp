@@ -2,7 +2,7 @@
 
 #include "plan/plan.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 namespace {
 
 using device::Operand;
@@ -126,4 +126,4 @@ void assign_levels(Program& program) {
   }
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -1,6 +1,6 @@
 #include "plan/listing.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 namespace {
 
 using graph::Graph;
@@ -222,4 +222,4 @@ std::string list_repeat_lists(const std::vector<RepeatListInfo>& lists) {
   return out;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

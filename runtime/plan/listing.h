@@ -4,7 +4,7 @@
 
 #include "plan/describe.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 struct ListingColumns {
   bool names = false;  // the names of nodes
@@ -25,4 +25,4 @@ std::string list_copies(const SegmentInfo& segment);
 // Lists the parameters of the bodies of Repeats: one line per list, the items by tie index.
 std::string list_repeat_lists(const std::vector<RepeatListInfo>& lists);
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -1,7 +1,7 @@
 #include "core/checked.h"
 #include "plan/lowering.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 using device::Operand;
 using device::Record;
@@ -369,4 +369,4 @@ Result<Plan> lower(Graph graph, std::string name, const device::OpenDevice& devi
   return plan;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -4,7 +4,7 @@
 #include "core/checked.h"
 #include "plan/lowering.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 using device::Operand;
 using device::Record;
@@ -207,4 +207,4 @@ Status Lowering::lower_repeat(Frame& f, uint32_t n) {
   return lower_body(f, inner, n);
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -8,7 +8,7 @@
 #include "plan/memory.h"
 #include "plan/plan.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 constexpr uint32_t kNoItem = UINT32_MAX;
 constexpr uint32_t kNoSlot = UINT32_MAX;
@@ -141,4 +141,4 @@ class Lowering {
   std::vector<uint32_t> accumulates_;        // by record: outputs that may be gradients
 };
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

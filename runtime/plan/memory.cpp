@@ -11,7 +11,7 @@
 
 #include "core/checked.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 namespace {
 
 // Comparisons of two items that an order in n squared may take: some thousand items.
@@ -208,4 +208,4 @@ Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment) {
   return layout;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

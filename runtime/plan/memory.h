@@ -9,7 +9,7 @@
 
 #include "core/status.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 // A block that lives while positions [first, last] are executed; `offset` is the result.
 struct MemoryItem {
@@ -29,4 +29,4 @@ struct MemoryLayout {
 // Errors  out_of_memory: the items together have more than 2^64 - 1 bytes.
 Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment);
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -5,7 +5,7 @@
 #include "graph/bind.h"
 #include "plan/step_layout.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 // An input or output of the graph in the io buffer.
 struct IoRange {
@@ -79,4 +79,4 @@ void mark_first_contributions(device::Program& program);
 // wrote, or writes what it touches, begins a new level.
 void assign_levels(device::Program& program);
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

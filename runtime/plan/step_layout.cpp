@@ -4,7 +4,7 @@
 
 #include "core/checked.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 size_t StepLayout::index_of(std::string_view name) const {
   const auto at = std::ranges::find(places_, name, [](const Place& p) { return p.word->name; });
@@ -60,4 +60,4 @@ Result<uint32_t> StepLayout::add_count(const std::string& dim, int64_t capacity)
   return place.offset;
 }
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

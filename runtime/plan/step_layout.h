@@ -7,7 +7,7 @@
 #include "core/status.h"
 #include "device/program.h"
 
-namespace bowline::plan {
+namespace bowline::detail::plan {
 
 // The words of all segments that share a step buffer: what one of them writes, the next one reads.
 class StepLayout {
@@ -48,4 +48,4 @@ class StepLayout {
   uint32_t bytes_ = sizeof(device::StepHead);
 };
 
-}  // namespace bowline::plan
+}  // namespace bowline::detail::plan

@@ -13,7 +13,7 @@
 #include "train/options.h"
 #include "train/trainer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 namespace {
 
 using params::Role;
@@ -322,4 +322,4 @@ Status TrainerState::write_rows(const Table& saved, bool pending) {
   return {};
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -6,7 +6,7 @@
 #include "train/options.h"
 #include "train/trainer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 namespace {
 
 using graph::Graph;
@@ -206,4 +206,4 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
   return std::string();
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -6,7 +6,7 @@
 #include "params/home.h"
 #include "train/options.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 namespace {
 
 using graph::Graph;
@@ -312,4 +312,4 @@ Result<Graph> update_graph(const params::Table& table, const TrainOptions& optio
   return b.take();
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 #include "params/table.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 
 // Tie indices of the storages that are trained, ascending; one without elements has nothing to train.
 std::vector<uint32_t> trained(const params::Table& table);
@@ -35,4 +35,4 @@ Status place_waiting(params::Table& table);
 // into the step words.
 Result<graph::Graph> update_graph(const params::Table& table, const TrainOptions& options);
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

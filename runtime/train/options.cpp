@@ -6,7 +6,7 @@
 #include "core/pattern.h"
 #include "train/optimizer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 namespace {
 
 Status check_range(std::string_view name, float value, float low, float end) {
@@ -229,7 +229,7 @@ Status check_groups(const params::Table& table, const TrainOptions& options) {
   return {};
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train
 
 namespace bowline {
 

@@ -3,7 +3,7 @@
 
 #include "params/table.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 
 // Errors  bad_argument: an option is not a number or outside its range; its name and value.
 Status check_options(const TrainOptions& options);
@@ -28,4 +28,4 @@ Result<UpdateRule> rule_of(uint32_t tie, const params::Table& table, const Train
 // Errors  bad_argument: a pattern matches no parameter of a trainable storage.
 Status check_groups(const params::Table& table, const TrainOptions& options);
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -9,7 +9,7 @@
 #include "train/options.h"
 #include "train/trainer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 namespace {
 
 using graph::Graph;
@@ -537,4 +537,4 @@ Result<std::string> TrainerState::plan_text(bool columns) const {
   return out + plan::list_repeat_lists(plan.repeat_lists);
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -2,7 +2,7 @@
 #include "params/stage.h"
 #include "train/trainer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 namespace {
 
 using params::ParameterRow;
@@ -118,4 +118,4 @@ Status TrainerState::restore() {
   return {};
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -5,7 +5,7 @@
 // trace in them, not of what is not finite either. After a rollback or resume in the middle of a step its begin is where that went on.
 #include "train/trainer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 
 Status TrainerState::check_states(const graph::Graph& graph,
                                   std::span<const uint32_t> states) const {
@@ -60,4 +60,4 @@ Status TrainerState::put_back_states() {
   return {};
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

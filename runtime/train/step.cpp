@@ -10,7 +10,7 @@
 #include "train/options.h"
 #include "train/trainer.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 
 namespace {
 
@@ -420,4 +420,4 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch,
   return loss;
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -6,7 +6,7 @@
 #include "params/verbs.h"
 #include "train/options.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 
 TrainerState::TrainerState(std::shared_ptr<graph::ModelState> model, TrainOptions options)
     : model_(std::move(model)), options_(std::move(options)) {
@@ -85,4 +85,4 @@ Status TrainerState::set_learning_rate(std::optional<float> rate) {
   return {};
 }
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -6,7 +6,7 @@
 #include "exec/session.h"
 #include "graph/gradient.h"
 
-namespace bowline::train {
+namespace bowline::detail::train {
 
 // True while it lives.
 class Inside {
@@ -246,4 +246,4 @@ class TrainerState final : public graph::User {
   bool states_kept_ = false;   // they are those of the begin of the unfinished step
 };
 
-}  // namespace bowline::train
+}  // namespace bowline::detail::train

@@ -119,6 +119,10 @@ class Consumer(unittest.TestCase):
         run(compiled("program"), WORK / "with_pkg_config.bowline")
 
     @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
+    def test_a_program_has_names_of_its_own(self):
+        self.assertEqual(run(compiled("names")).stdout, "cpu 170\n")
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "pkg-config is not installed")
     def test_static_program(self):
         if is_shared() or SANITIZED:
             self.skipTest("of a static library, without a sanitizer")

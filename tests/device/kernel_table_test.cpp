@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace bowline::device {
+namespace bowline::detail::device {
 namespace {
 
 struct FakeKernel {
@@ -36,4 +36,4 @@ TEST_F(KernelTables, NameWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace bowline::device
+}  // namespace bowline::detail::device

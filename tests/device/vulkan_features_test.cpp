@@ -12,7 +12,7 @@
 #include "vulkan_shaders.h"
 #include "word_elements.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 using test::must;
@@ -237,4 +237,4 @@ TEST(VulkanWithoutSmallElements, AModelOf16BitsIsTrained) {
 }
 
 }  // namespace
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

@@ -10,7 +10,7 @@
 #include "stream.h"
 #include "word_elements.h"
 
-namespace bowline::vulkan {
+namespace bowline::detail::vulkan {
 namespace {
 
 int destroyed = 0;
@@ -178,4 +178,4 @@ TEST(Vulkan, ATransferInsideOfWordsRunsAloneWhereShadersWriteWords) {
 }
 
 }  // namespace
-}  // namespace bowline::vulkan
+}  // namespace bowline::detail::vulkan

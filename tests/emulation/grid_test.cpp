@@ -6,7 +6,7 @@
 
 #include "platform.h"
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 namespace {
 
 constexpr unsigned kAll = 0xFFFFFFFF;
@@ -304,4 +304,4 @@ TEST(Half, ConversionsRoundToNearestEven) {
 }
 
 }  // namespace
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

@@ -3,7 +3,7 @@
 #include "emu/runtime.h"
 #include "train/tiny_lm.h"
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 bool runs_on(std::string_view architectures, int major, int minor);
 }
 

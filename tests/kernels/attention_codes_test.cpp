@@ -6,7 +6,7 @@
 #include "compute/attention.h"
 #include "kernels/instruction_sets.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kHeads = 3;
@@ -115,4 +115,4 @@ TEST_P(AttentionCodes, AreWhatTheyStandFor) {
 BOWLINE_ON_ALL_INSTRUCTION_SETS(AttentionCodes);
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -9,7 +9,7 @@
 #include "compute/row.h"
 #include "kernels/instruction_sets.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 struct Edge : EdgeOf<float> {
@@ -231,4 +231,4 @@ TEST_P(Bounds, OfAttention) {
 BOWLINE_ON_ALL_INSTRUCTION_SETS(Bounds);
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -10,7 +10,7 @@
 #include "core/float16.h"
 #include "kernels/instruction_sets.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kBlock = 32;
@@ -242,4 +242,4 @@ TEST_P(CodeProducts, InfinitiesAndNaNStay) {
 BOWLINE_ON_ALL_INSTRUCTION_SETS(CodeProducts);
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -6,7 +6,7 @@
 
 #include "kernels/instruction_sets.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 using Convert = OnInstructionSet;
@@ -57,4 +57,4 @@ TEST_P(Convert, TouchesNothingElse) {
 BOWLINE_ON_ALL_INSTRUCTION_SETS(Convert);
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -13,7 +13,7 @@
 #include "compute/targets.h"
 #include "hwy/targets.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // `n` numbers that end where a page begins that nobody may read or write.
 template <class T>
@@ -68,4 +68,4 @@ class OnInstructionSet : public testing::TestWithParam<int64_t> {
                              return std::string(hwy::TargetName(set.param));  \
                            })
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

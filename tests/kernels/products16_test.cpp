@@ -8,7 +8,7 @@
 #include "compute/gemm16.h"
 #include "kernels/instruction_sets.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kGap = 3;  // elements between the rows of operands that have some
@@ -243,4 +243,4 @@ TEST_P(Products16, AreThoseOfTheSet) {
 BOWLINE_ON_ALL_INSTRUCTION_SETS(Products16);
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

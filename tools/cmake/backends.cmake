@@ -71,7 +71,7 @@ function(bowline_list_backends list objects_var)
 
 #include \"device/device.h\"
 
-namespace bowline::device {
+namespace bowline::detail::device {
 
 @declarations@
 std::span<const Backend* const> backends() {
@@ -80,7 +80,7 @@ std::span<const Backend* const> backends() {
   return all;
 }
 
-}  // namespace bowline::device
+}  // namespace bowline::detail::device
 " @ONLY)
   add_library(bowline_${list} OBJECT "${file}")
   target_link_libraries(bowline_${list} PRIVATE bowline_options)

@@ -389,11 +389,11 @@ def attribute_fields(ops, tables, enums):
 
 
 def op_table(ops, derived):
-    """Each op file is a namespace, bowline::<stem>_op: what is local to it may have the names of its neighbours."""
+    """Each op file is a namespace, bowline::detail::<stem>_op: what is local to it may have the names of its neighbours."""
     def space(name):
         return f"{stem_of(derived.get(name, name))}_op"
     lines = [HEADER, "#include <array>\n", '#include "graph/op_table.h"\n', "namespace bowline {\n"]
-    lines += [f"namespace {space(n)} {{\nextern const OpDef op_{stem_of(n)};\n}}" for n, _, _ in ops]
+    lines += [f"namespace detail::{space(n)} {{\nextern const OpDef op_{stem_of(n)};\n}}" for n, _, _ in ops]
     lines += ["namespace {\n", "constexpr std::array<std::string_view, kOps> kNames = {"]
     lines += [f'    "{n}",' for n, _, _ in ops]
     lines += ["};\n", "}  // namespace\n",
@@ -403,7 +403,7 @@ def op_table(ops, derived):
               "    if (kNames[static_cast<size_t>(i)] == name) {", "      return op_at(i);", "    }", "  }",
               "  return Op::Invalid;", "}\n",
               "const OpDef& op_def(Op op) {", "  static constexpr std::array<const OpDef*, kOps> table = {"]
-    lines += [f"      &{space(n)}::op_{stem_of(n)}," for n, _, _ in ops]
+    lines += [f"      &detail::{space(n)}::op_{stem_of(n)}," for n, _, _ in ops]
     lines += ["  };", "  return *table[static_cast<size_t>(index_of(op))];", "}\n", "}  // namespace bowline\n"]
     return "\n".join(lines)
 
@@ -445,7 +445,7 @@ def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
             if (name, dtype) in claims:
                 fail(f"{path}: claims {name} in {dtype}, which {claims[name, dtype][0]} claims too.")
             claims[name, dtype] = (path, symbol)
-    lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::{backend} {{\n"]
+    lines = [HEADER, '#include "kernel.h"\n', f"namespace bowline::detail::{backend} {{\n"]
     for space, symbol in dict.fromkeys((path.stem, symbol) for path, symbol in claims.values()):
         lines += [f"namespace {space}_kernels {{", f"extern const Kernel kernel_{symbol};", "}"]
     lines += ["\nconst device::KernelTable<Kernel> kKernels = {"]
@@ -455,7 +455,7 @@ def kernel_table(backend, folder, extra, ops, elementwise, dtypes):
         while len(row) > 1 and row[-1] == "nullptr":
             row.pop()
         lines += [f"    {{{', '.join(row)}}},  // {n}"]
-    lines += ["};\n", f"}}  // namespace bowline::{backend}\n"]
+    lines += ["};\n", f"}}  // namespace bowline::detail::{backend}\n"]
     return "\n".join(lines)
 
 

@@ -66,7 +66,7 @@ function(bowline_compile_shaders target)
   add_custom_command(
     OUTPUT ${out}/vulkan_shaders.h ${out}/vulkan_shaders.cpp
     COMMAND ${python} ${BOWLINE_SHADER_SCRIPT} index --output ${out}/vulkan_shaders
-            --namespace bowline::vulkan ${binaries}
+            --namespace bowline::detail::vulkan ${binaries}
     DEPENDS ${binaries} ${BOWLINE_SHADER_SCRIPT}
     COMMENT "Shader index"
     VERBATIM)

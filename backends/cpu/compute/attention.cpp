@@ -26,7 +26,7 @@
 
 #ifndef BOWLINE_CPU_ATTENTION_ONCE
 #define BOWLINE_CPU_ATTENTION_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // Queries and keys of a block; the blocks of keys decide the order of the sums.
@@ -161,11 +161,11 @@ struct AttentionBlocks {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // Lanes that hold `queries`, in whole vectors.
@@ -860,11 +860,11 @@ AttentionBlocks<f16> blocks_f16() { return blocks<f16>(); }
 AttentionBlocks<bf16> blocks_bf16() { return blocks<bf16>(); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(blocks_f32);
@@ -1055,5 +1055,5 @@ BOWLINE_ATTENTION(f16);
 BOWLINE_ATTENTION(bf16);
 #undef BOWLINE_ATTENTION
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

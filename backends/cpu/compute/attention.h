@@ -33,7 +33,7 @@
 #include "core/float16.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // At most one of the three.
 struct AttentionMask {
@@ -110,4 +110,4 @@ template <class T = float>
 void attention_backward(Threads& threads, const AttentionShape& shape,
                         const AttentionBackward<T>& operands, void* scratch);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -15,7 +15,7 @@
 #include "compute/dots-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // How a block of 32 lies: a byte each, or two to a byte, as neighbours or as halves.
@@ -171,7 +171,7 @@ inline void dots_by_fours(CodeDots dots, const Codes& codes, size_t first, size_
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -16,7 +16,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 void decode_a_run(const Codes& codes, size_t row, size_t first, size_t count, float* out) {
@@ -86,11 +86,11 @@ void encode_bf16(const CodeLayout& l, const bf16* from, size_t row, std::byte* c
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 HWY_EXPORT(decode_a_run);
 
@@ -117,5 +117,5 @@ template void encode(const CodeLayout&, const float*, size_t, std::byte*, std::b
 template void encode(const CodeLayout&, const f16*, size_t, std::byte*, std::byte*);
 template void encode(const CodeLayout&, const bf16*, size_t, std::byte*, std::byte*);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

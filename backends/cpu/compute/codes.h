@@ -5,7 +5,7 @@
 
 #include "core/encoding.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Where the parts of a row begin.
 struct CodeRow {
@@ -39,4 +39,4 @@ template <class T>
 void encode(const CodeLayout& layout, const T* from, size_t row, std::byte* codes,
             std::byte* scales);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

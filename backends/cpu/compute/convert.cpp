@@ -13,7 +13,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 template <class From, class To>
@@ -27,11 +27,11 @@ void narrow_f16(size_t n, const float* x, f16* y) { convert(n, x, y); }
 void narrow_bf16(size_t n, const float* x, bf16* y) { convert(n, x, y); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 HWY_EXPORT(widen_f16);
 HWY_EXPORT(widen_bf16);
@@ -43,5 +43,5 @@ void widen(size_t n, const bf16* x, float* y) { HWY_DYNAMIC_DISPATCH(widen_bf16)
 void narrow(size_t n, const float* x, f16* y) { HWY_DYNAMIC_DISPATCH(narrow_f16)(n, x, y); }
 void narrow(size_t n, const float* x, bf16* y) { HWY_DYNAMIC_DISPATCH(narrow_bf16)(n, x, y); }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

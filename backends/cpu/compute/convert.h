@@ -6,7 +6,7 @@
 #include "core/float16.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 void widen(size_t n, const f16* x, float* y);
 void widen(size_t n, const bf16* x, float* y);
@@ -31,4 +31,4 @@ void narrow(Threads& threads, size_t n, const float* x, T* y) {
   });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

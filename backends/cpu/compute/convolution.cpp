@@ -18,7 +18,7 @@
 
 #ifndef BOWLINE_CPU_CONVOLUTION_ONCE
 #define BOWLINE_CPU_CONVOLUTION_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
@@ -72,11 +72,11 @@ struct DirectJob {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows of n elements, which lie apart from each other here and there.
@@ -194,11 +194,11 @@ void add_run(size_t n, const float* from, float* to) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(copy_rows);
@@ -805,5 +805,5 @@ void convolve_weights(Threads& threads, const Convolution& c, const float* x, co
   });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

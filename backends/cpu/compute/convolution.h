@@ -13,7 +13,7 @@
 #include "core/windows.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Bytes of scratch, aligned to 64, for any of the functions below.
 uint64_t convolution_scratch_bytes(const Convolution& c, const Threads& threads);
@@ -29,4 +29,4 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
 void convolve_weights(Threads& threads, const Convolution& c, const float* x, const float* dy,
                       float* dweight, void* scratch);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -17,7 +17,7 @@
 #include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows of A and rows of B at a time: their sums fill the registers.
@@ -159,7 +159,7 @@ inline void add_dots(size_t rows, const DotOperands& o, size_t depth) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

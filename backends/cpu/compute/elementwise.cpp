@@ -19,7 +19,7 @@
 
 #ifndef BOWLINE_CPU_ELEMENTWISE_ONCE
 #define BOWLINE_CPU_ELEMENTWISE_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // One task; also the unit of the sum of squares, so it decides its order.
@@ -37,11 +37,11 @@ struct AdamWFactors {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 using formulas::F;
@@ -195,11 +195,11 @@ double sum_of_squares_block(size_t n, const float* x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(function_block);
@@ -301,5 +301,5 @@ double sum_of_squares(Threads& threads, size_t n, const float* x, void* scratch)
   return sum;
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

@@ -11,7 +11,7 @@
 #include "generated/functions.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // One operand of a row: it steps by 1, or by 0, the same number for all.
 template <class T>
@@ -89,4 +89,4 @@ bool sgd(Threads& threads, size_t n, const SgdStep& step, const float* g, float*
 size_t sum_of_squares_scratch_bytes(size_t n);
 double sum_of_squares(Threads& threads, size_t n, const float* x, void* scratch);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

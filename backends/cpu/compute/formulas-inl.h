@@ -15,7 +15,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 namespace formulas {
 
@@ -92,7 +92,7 @@ HWY_INLINE F normal_cdf(F x, F& density) {
 
 }  // namespace formulas
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -19,7 +19,7 @@
 
 #ifndef BOWLINE_CPU_FUSED_CONV_ONCE
 #define BOWLINE_CPU_FUSED_CONV_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kPanel = kPackedOutputs;
@@ -74,11 +74,11 @@ struct SlideJob {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr size_t kLanes = hn::MaxLanes(FloatTag());
@@ -356,11 +356,11 @@ void fold_statistics(const FusedConvolution& f, size_t channels, float* scale, f
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(multiply_panels);
@@ -519,5 +519,5 @@ void pack_outputs(Threads& threads, size_t outputs, size_t inputs, size_t window
   });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

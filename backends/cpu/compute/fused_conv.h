@@ -10,7 +10,7 @@
 #include "core/packed_conv.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // The operands of FusedConv.
 struct FusedConvolution {
@@ -35,4 +35,4 @@ void convolve_fused(Threads& threads, const FusedConvolution& f, void* scratch);
 void pack_outputs(Threads& threads, size_t outputs, size_t inputs, size_t window, const float* x,
                   float* y);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

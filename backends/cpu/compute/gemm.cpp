@@ -25,7 +25,7 @@
 
 #ifndef BOWLINE_CPU_GEMM_ONCE
 #define BOWLINE_CPU_GEMM_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // Depth of a block of k: fixed, because it decides the order of the sum.
@@ -59,11 +59,11 @@ size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
 }
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows k of B [k, n] to a panel [depth][tile_columns], zeros beyond `width`.
@@ -355,11 +355,11 @@ void direct_columns(const Job& job, Range columns, float* scratch) {
 size_t panel_columns() { return tile_columns(); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(multiply_part);
@@ -456,5 +456,5 @@ void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const 
   });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

@@ -16,7 +16,7 @@
 #include "compute/integer_dots.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // First letter for A, second for B: n as it stands in the formula, t stored transposed (A [k, m], B
 // [n, k]).
@@ -56,4 +56,4 @@ void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const 
                   size_t stride_a, const float* b, size_t stride_b, float* c, size_t stride_c,
                   const GemmOptions& options, void* scratch);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

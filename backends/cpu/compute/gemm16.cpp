@@ -21,7 +21,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 template <class T>
@@ -174,11 +174,11 @@ Blocks16 wide_blocks_bf16() { return blocks_of<bf16>(); }
 bool is_avx512() { return HWY_TARGET == HWY_AVX3; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(wide_blocks_f16);
@@ -307,5 +307,5 @@ void gemm(Threads& threads, const GemmShape& shape, const bf16* a, const bf16* b
   gemm16(threads, HWY_DYNAMIC_DISPATCH(wide_blocks_bf16)(), job, scratch);
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

@@ -14,7 +14,7 @@
 #include "compute/gemm.h"
 #include "core/float16.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Bytes of scratch, aligned to 64, for any product of this shape with this pool.
 size_t gemm16_scratch_bytes(const GemmShape& shape, const Threads& threads);
@@ -30,4 +30,4 @@ bool bf16_products();
 // For tests: false does without it.
 void allow_bf16_products(bool allow);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

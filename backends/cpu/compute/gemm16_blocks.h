@@ -6,7 +6,7 @@
 
 #include "compute/gemm_grid.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Operands as bits.
 struct Job16 {
@@ -43,4 +43,4 @@ struct Blocks16 {
 // Null: the machine does not have the instruction, or the compiler not.
 const Blocks16* bf16_blocks();
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -11,7 +11,7 @@
 
 #define BOWLINE_BF16 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kTileRows = kTileRowsOfAll;
@@ -369,12 +369,12 @@ const Blocks16* bf16_blocks() {
   return there ? &kBlocks : nullptr;
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
 #else
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 const Blocks16* bf16_blocks() { return nullptr; }
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "compute/gemm.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Below this many multiply-adds one thread is faster than two.
 inline constexpr size_t kSerialWork = 100'000;
@@ -82,4 +82,4 @@ inline Range part(size_t size, size_t unit, size_t parts, size_t index) {
           std::min(size, units * (index + 1) / parts * unit)};
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 constexpr size_t kBlock = 32;
@@ -32,7 +32,7 @@ bool has_blocks(const CodeLayout& l) {
 
 void allow_integer_dots(bool allow) { allowed = allow; }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #include <algorithm>
@@ -46,7 +46,7 @@ void allow_integer_dots(bool allow) { allowed = allow; }
 #define BOWLINE_VNNI \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // How the numbers of a row become integers: digits of so many bits with a sign, and the bits of the largest number without its sign. What
@@ -495,11 +495,11 @@ IntegerDots integer_dots(IntegersOf of) {
   return of == IntegersOf::bf16 ? integer_dots_of<OfBf16> : integer_dots_of<OfF32>;
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
 #else
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 size_t integer_row_floats(size_t) { return 0; }
 bool has_integer_dots(const CodeLayout& layout) {
@@ -510,6 +510,6 @@ bool has_integer_dots(const CodeLayout& layout) {
 bool to_integers(const CodeLayout&, IntegersOf, const float*, float*) { return false; }
 IntegerDots integer_dots(IntegersOf) { return nullptr; }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
 #endif

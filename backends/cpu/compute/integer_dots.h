@@ -14,7 +14,7 @@
 
 #include "compute/codes.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // Floats of a row of `columns` as integers.
 size_t integer_row_floats(size_t columns);
@@ -36,4 +36,4 @@ IntegerDots integer_dots(IntegersOf of);
 // Without: products in f32, as on other machines. For tests.
 void allow_integer_dots(bool allow);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

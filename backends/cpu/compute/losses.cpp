@@ -14,7 +14,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 namespace formulas {
 
@@ -80,11 +80,11 @@ void slopes_of_each(const LossCall& call, size_t n, const float* x, const float*
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(losses);
@@ -112,5 +112,5 @@ void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, con
   HWY_DYNAMIC_DISPATCH(slopes_of_each)(f, n, x, t, dloss, dx);
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 enum class ElementLoss { mean_squared_error, binary_cross_entropy, huber };
 
@@ -30,4 +30,4 @@ void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, flo
 void loss_slope(const LossCall& f, size_t n, const float* x, const float* t, const float* dloss,
                 float* dx);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -13,7 +13,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 float sum_run(size_t n, const float* x) {
@@ -62,11 +62,11 @@ void mix_each(size_t n, const float* x, const float* dy, float mean, float a, fl
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(sum_run);
@@ -102,5 +102,5 @@ void mix_run(size_t n, const float* x, const float* dy, float mean, float a, flo
   HWY_DYNAMIC_DISPATCH(mix_each)(n, x, dy, mean, a, b, c, dx);
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

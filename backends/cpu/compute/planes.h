@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 float sum_of(size_t n, const float* x);
 // sum of (x - mean)^2
@@ -21,4 +21,4 @@ void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
              float* dx);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

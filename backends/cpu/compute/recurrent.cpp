@@ -18,7 +18,7 @@
 
 #ifndef BOWLINE_CPU_RECURRENT_ONCE
 #define BOWLINE_CPU_RECURRENT_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // Depth of a block of a sum: it decides the order, so it is fixed.
@@ -42,11 +42,11 @@ struct Part {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 using V = FloatVector;
@@ -334,11 +334,11 @@ void gru_backward_end(const RecurrentShape& s, const GruBackward& x, const Part&
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(columns_of_panel);
@@ -486,5 +486,5 @@ void gru_backward(Threads& threads, const RecurrentShape& shape, const GruBackwa
   steps.run(0, [&](const Part& p) { HWY_DYNAMIC_DISPATCH(gru_backward_end)(shape, x, p); });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

@@ -11,7 +11,7 @@
 
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 struct RecurrentShape {
   size_t gates = 0;  // 4 of an LSTM, 3 of a GRU
@@ -76,4 +76,4 @@ struct GruBackward {
 void gru_backward(Threads& threads, const RecurrentShape& shape, const GruBackward& x,
                   void* scratch);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -18,7 +18,7 @@
 
 #ifndef BOWLINE_CPU_ROPE_ONCE
 #define BOWLINE_CPU_ROPE_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 template <class T>
@@ -26,11 +26,11 @@ using Rotation = void (*)(size_t half, const T* x, const float* cosine, const fl
                           float sign, T* y);
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // `half` pairs (x[i], x[i + half]); sign is -1 for the inverse.
@@ -70,11 +70,11 @@ Rotation<f16> rotation_f16(bool interleaved) { return rotation<f16>(interleaved)
 Rotation<bf16> rotation_bf16(bool interleaved) { return rotation<bf16>(interleaved); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(rotation_f32);
@@ -151,5 +151,5 @@ template void rope(Threads&, const RopeShape&, const float*, float*, const void*
 template void rope(Threads&, const RopeShape&, const f16*, f16*, const void*);
 template void rope(Threads&, const RopeShape&, const bf16*, bf16*, const void*);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

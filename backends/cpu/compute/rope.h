@@ -20,7 +20,7 @@
 #include "core/float16.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 struct RopeShape {
   size_t outer = 0;
@@ -46,4 +46,4 @@ void rope_table(Threads& threads, const RopeShape& shape, const double* frequenc
 template <class T>
 void rope(Threads& threads, const RopeShape& shape, const T* x, T* y, const void* table);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

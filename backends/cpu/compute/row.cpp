@@ -21,7 +21,7 @@
 
 #ifndef BOWLINE_CPU_ROW_ONCE
 #define BOWLINE_CPU_ROW_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 // Elements that are worth a task of their own.
@@ -42,11 +42,11 @@ struct NormRows {
 };
 
 }  // namespace
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 struct NormStatistics {
@@ -307,11 +307,11 @@ float row_sum(size_t n, const float* x) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(norm_rows_f32);
@@ -519,5 +519,5 @@ void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float
 
 float sum_of_row(size_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(row_sum)(n, x); }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

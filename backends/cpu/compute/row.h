@@ -13,7 +13,7 @@
 #include "core/float16.h"
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // y = (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta, var biased. y may be x.
 template <class T>
@@ -93,4 +93,4 @@ void cross_entropy_backward(Threads& threads, size_t rows, size_t n, const float
 // The sum of one row.
 float sum_of_row(size_t n, const float* x);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

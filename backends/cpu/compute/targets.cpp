@@ -15,7 +15,7 @@
 #include <sys/auxv.h>
 #endif
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 #if HWY_ARCH_X86
@@ -71,24 +71,24 @@ const char* instruction_set() {
   return hwy::TargetName(usable & -usable);
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 
 // What Highway's headers call of its library. It is defined here, in a namespace of Bowline's own (tools/cmake/library.cmake), so
 // that no program has to find libhwy.so, and none is disturbed that has its own.
 namespace hwy {
 
 int64_t SupportedTargets() {
-  const int64_t chosen = bowline::cpu::sets_for_test.load();
+  const int64_t chosen = bowline::detail::cpu::sets_for_test.load();
   if (chosen != 0) {
     return chosen;
   }
   static const int64_t all =
-      bowline::cpu::vector_sets() | HWY_ENABLED_BASELINE | HWY_STATIC_TARGET;
+      bowline::detail::cpu::vector_sets() | HWY_ENABLED_BASELINE | HWY_STATIC_TARGET;
   return all;
 }
 
 void SetSupportedTargetsForTest(int64_t targets) {
-  bowline::cpu::sets_for_test.store(targets);
+  bowline::detail::cpu::sets_for_test.store(targets);
 }
 
 ChosenTarget& GetChosenTarget() {

@@ -11,9 +11,9 @@
   (0xFFLL | (1LL << 11) | (1LL << 12) | (0xFLL << 24) | (1LL << 18) | (1LL << 19) | (1LL << 23) | \
    (1LL << 37))
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 // The set that the kernels use on this machine, by Highway's name ("AVX3", "AVX2", "SSE2", "NEON").
 const char* instruction_set();
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

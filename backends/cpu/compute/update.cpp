@@ -18,7 +18,7 @@
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
 // The blocks return 0 times the sum of the new weights: NaN if one is not finite.
@@ -100,11 +100,11 @@ float lion_block(size_t n, const LionStep& s, const float* g, float* w, float* m
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(adagrad_block);
@@ -238,5 +238,5 @@ bool adafactor(Threads& threads, const AdafactorShape& shape, const AdafactorSte
   });
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu
 #endif  // HWY_ONCE

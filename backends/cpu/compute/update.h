@@ -8,7 +8,7 @@
 
 #include "threads.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 
 struct AdagradStep {
   float learning_rate = 0;  // of this update
@@ -64,4 +64,4 @@ bool adafactor(Threads& threads, const AdafactorShape& shape, const AdafactorSte
                const float* g, float* w, float* row, float* column, void* scratch);
 size_t adafactor_scratch_bytes(size_t n);
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

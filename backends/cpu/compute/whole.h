@@ -7,7 +7,7 @@
 #include "compute/elementwise.h"
 #include "core/element_types.h"
 
-namespace bowline::cpu {
+namespace bowline::detail::cpu {
 namespace whole {
 
 struct F {
@@ -99,4 +99,4 @@ void whole_row(const FunctionCall& call, size_t n, const Operands<In>& in, Out* 
   }
 }
 
-}  // namespace bowline::cpu
+}  // namespace bowline::detail::cpu

@@ -11,7 +11,7 @@
 #include "core/strides.h"
 #include "kernel.h"
 
-namespace bowline::cpu::attention_kernels {
+namespace bowline::detail::cpu::attention_kernels {
 namespace {
 
 AttentionShape shape_of(const AttentionAttributes& t, const Shape& q, const Shape& k) {
@@ -171,4 +171,4 @@ BOWLINE_CPU_ATTENTION(_f16, f16);
 BOWLINE_CPU_ATTENTION(_bf16, bf16);
 #undef BOWLINE_CPU_ATTENTION
 
-}  // namespace bowline::cpu::attention_kernels
+}  // namespace bowline::detail::cpu::attention_kernels

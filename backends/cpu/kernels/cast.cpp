@@ -3,7 +3,7 @@
 #include "core/element_types.h"
 #include "kernel.h"
 
-namespace bowline::cpu::cast_kernels {
+namespace bowline::detail::cpu::cast_kernels {
 namespace {
 
 template <class To>
@@ -54,4 +54,4 @@ void run(const Launch& l) {
 extern const Kernel kernel_cast;
 const Kernel kernel_cast{.run = run};
 
-}  // namespace bowline::cpu::cast_kernels
+}  // namespace bowline::detail::cpu::cast_kernels

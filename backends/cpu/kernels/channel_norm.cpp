@@ -6,7 +6,7 @@
 #include "compute/planes.h"
 #include "wide.h"
 
-namespace bowline::cpu::channel_norm_kernels {
+namespace bowline::detail::cpu::channel_norm_kernels {
 namespace {
 
 // [batch, channels, elements of a plane].
@@ -228,4 +228,4 @@ const Kernel kernel_group_norm_grad_f16{.run = run_wide<f16, run_group_norm_grad
 const Kernel kernel_group_norm_grad_bf16{.run = run_wide<bf16, run_group_norm_grad>,
                                          .workspace = wide_workspace<group_norm_grad_workspace>};
 
-}  // namespace bowline::cpu::channel_norm_kernels
+}  // namespace bowline::detail::cpu::channel_norm_kernels

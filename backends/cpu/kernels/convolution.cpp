@@ -5,7 +5,7 @@
 #include "core/convolutions.h"
 #include "wide.h"
 
-namespace bowline::cpu::convolution_kernels {
+namespace bowline::detail::cpu::convolution_kernels {
 namespace {
 
 using namespace convolutions;
@@ -60,4 +60,4 @@ BOWLINE_CONVOLUTION(conv_input_grad, run_input_grad, input_grad);
 BOWLINE_CONVOLUTION(conv_weight_grad, run_weight_grad, weight_grad);
 #undef BOWLINE_CONVOLUTION
 
-}  // namespace bowline::cpu::convolution_kernels
+}  // namespace bowline::detail::cpu::convolution_kernels

@@ -9,7 +9,7 @@
 #include "core/element_types.h"
 #include "kernel.h"
 
-namespace bowline::cpu::cross_entropy_kernels {
+namespace bowline::detail::cpu::cross_entropy_kernels {
 namespace {
 
 struct Rows {
@@ -220,4 +220,4 @@ BOWLINE_KERNELS(negative_log_likelihood, kLikelihood);
 BOWLINE_KERNELS(negative_log_likelihood_grad, kLikelihoodGrad);
 #undef BOWLINE_KERNELS
 
-}  // namespace bowline::cpu::cross_entropy_kernels
+}  // namespace bowline::detail::cpu::cross_entropy_kernels

@@ -7,7 +7,7 @@
 #include "core/random.h"
 #include "kernel.h"
 
-namespace bowline::cpu::dropout_kernels {
+namespace bowline::detail::cpu::dropout_kernels {
 namespace {
 
 float scaled(float x, float scale) { return x * scale; }
@@ -53,4 +53,4 @@ const Kernel kernel_dropout{.run = run<float>};
 const Kernel kernel_dropout_f16{.run = run<f16>};
 const Kernel kernel_dropout_bf16{.run = run<bf16>};
 
-}  // namespace bowline::cpu::dropout_kernels
+}  // namespace bowline::detail::cpu::dropout_kernels

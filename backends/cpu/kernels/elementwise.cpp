@@ -11,7 +11,7 @@
 #include "compute/whole.h"
 #include "rows.h"
 
-namespace bowline::cpu::elementwise_kernels {
+namespace bowline::detail::cpu::elementwise_kernels {
 namespace {
 
 template <class T>
@@ -152,4 +152,4 @@ const Kernel kernel_elementwise_i32{.run = run<int32_t>};
 const Kernel kernel_elementwise_i64{.run = run<int64_t>};
 const Kernel kernel_elementwise_boolean{.run = run<Truth>};
 
-}  // namespace bowline::cpu::elementwise_kernels
+}  // namespace bowline::detail::cpu::elementwise_kernels

@@ -8,7 +8,7 @@
 #include "kernel.h"
 #include "reduction.h"
 
-namespace bowline::cpu::extreme_kernels {
+namespace bowline::detail::cpu::extreme_kernels {
 namespace {
 
 // True if a stands before b where the largest, or the smallest, comes first.
@@ -175,4 +175,4 @@ BOWLINE_CPU_EXTREMES(_i32, int32_t);
 BOWLINE_CPU_EXTREMES(_i64, int64_t);
 #undef BOWLINE_CPU_EXTREMES
 
-}  // namespace bowline::cpu::extreme_kernels
+}  // namespace bowline::detail::cpu::extreme_kernels

@@ -6,7 +6,7 @@
 #include "kernel.h"
 #include "reduction.h"
 
-namespace bowline::cpu::fold_kernels {
+namespace bowline::detail::cpu::fold_kernels {
 namespace {
 
 // What sums and products are made of: floats in double precision, integers in 64 bits.
@@ -131,4 +131,4 @@ const Kernel kernel_reduce_prod_grad_f16{.run = run_prod_grad<f16>,
 const Kernel kernel_reduce_prod_grad_bf16{.run = run_prod_grad<bf16>,
                                           .workspace = prod_grad_workspace};
 
-}  // namespace bowline::cpu::fold_kernels
+}  // namespace bowline::detail::cpu::fold_kernels

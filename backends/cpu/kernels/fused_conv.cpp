@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-namespace bowline::cpu::fused_conv_kernels {
+namespace bowline::detail::cpu::fused_conv_kernels {
 namespace {
 
 uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
@@ -36,4 +36,4 @@ extern const Kernel kernel_fused_conv, kernel_pack_conv_weight;
 const Kernel kernel_fused_conv{.run = run_fused_conv, .workspace = workspace};
 const Kernel kernel_pack_conv_weight{.run = run_pack};
 
-}  // namespace bowline::cpu::fused_conv_kernels
+}  // namespace bowline::detail::cpu::fused_conv_kernels

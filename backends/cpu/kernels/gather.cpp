@@ -7,7 +7,7 @@
 #include "core/element_types.h"
 #include "rows.h"
 
-namespace bowline::cpu::gather_kernels {
+namespace bowline::detail::cpu::gather_kernels {
 namespace {
 
 constexpr int64_t kGrain = 16384;
@@ -236,4 +236,4 @@ const Kernel kernel_gather_elements{.run = run_gather_elements};
 const Kernel kernel_one_hot{.run = run_one_hot};
 const Kernel kernel_scatter_elements{.run = run_scatter, .workspace = scatter_workspace};
 
-}  // namespace bowline::cpu::gather_kernels
+}  // namespace bowline::detail::cpu::gather_kernels

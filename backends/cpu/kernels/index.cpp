@@ -6,7 +6,7 @@
 #include "compute/elementwise.h"
 #include "wide.h"
 
-namespace bowline::cpu::index_kernels {
+namespace bowline::detail::cpu::index_kernels {
 namespace {
 
 // `copy` writes row ids[i] of the table to row i of y.
@@ -94,4 +94,4 @@ const Kernel kernel_embedding_f16{.run = run_embedding<f16>, .encoded = 0b1};
 const Kernel kernel_embedding_bf16{.run = run_embedding<bf16>, .encoded = 0b1};
 BOWLINE_CPU_WIDE_KERNELS(embedding_grad, run_embedding_grad, no_workspace);
 
-}  // namespace bowline::cpu::index_kernels
+}  // namespace bowline::detail::cpu::index_kernels

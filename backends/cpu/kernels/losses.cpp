@@ -10,7 +10,7 @@
 #include "core/element_types.h"
 #include "kernel.h"
 
-namespace bowline::cpu::losses_kernels {
+namespace bowline::detail::cpu::losses_kernels {
 namespace {
 
 constexpr int64_t kBlock = 2048;
@@ -128,4 +128,4 @@ BOWLINE_LOSS(binary_cross_entropy);
 BOWLINE_LOSS(huber);
 #undef BOWLINE_LOSS
 
-}  // namespace bowline::cpu::losses_kernels
+}  // namespace bowline::detail::cpu::losses_kernels

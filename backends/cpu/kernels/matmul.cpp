@@ -5,7 +5,7 @@
 #include "core/element_types.h"
 #include "wide.h"
 
-namespace bowline::cpu::matmul_kernels {
+namespace bowline::detail::cpu::matmul_kernels {
 namespace {
 
 GemmLayout layout_of(bool transpose_a, bool transpose_b) {
@@ -177,4 +177,4 @@ const Kernel kernel_linear_f16{
 const Kernel kernel_linear_bf16{
     .run = run_linear<bf16>, .workspace = linear_workspace, .encoded = 0b10};
 
-}  // namespace bowline::cpu::matmul_kernels
+}  // namespace bowline::detail::cpu::matmul_kernels

@@ -8,7 +8,7 @@
 #include "core/padding.h"
 #include "kernel.h"
 
-namespace bowline::cpu::pad_kernels {
+namespace bowline::detail::cpu::pad_kernels {
 namespace {
 
 constexpr int64_t kGrain = 16384;
@@ -175,4 +175,4 @@ const Kernel kernel_pad_grad{.run = run_pad_grad<float>};
 const Kernel kernel_pad_grad_f16{.run = run_pad_grad<f16>};
 const Kernel kernel_pad_grad_bf16{.run = run_pad_grad<bf16>};
 
-}  // namespace bowline::cpu::pad_kernels
+}  // namespace bowline::detail::cpu::pad_kernels

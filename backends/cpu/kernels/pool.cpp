@@ -8,7 +8,7 @@
 #include "core/windows.h"
 #include "wide.h"
 
-namespace bowline::cpu::pool_kernels {
+namespace bowline::detail::cpu::pool_kernels {
 namespace {
 
 // f(plane) for all of them; `work` is the elements that one of them touches.
@@ -182,4 +182,4 @@ BOWLINE_POOL(average_pool_grad);
 BOWLINE_POOL(global_average_pool);
 #undef BOWLINE_POOL
 
-}  // namespace bowline::cpu::pool_kernels
+}  // namespace bowline::detail::cpu::pool_kernels

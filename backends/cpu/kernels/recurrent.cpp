@@ -4,7 +4,7 @@
 
 #include "wide.h"
 
-namespace bowline::cpu::recurrent_kernels {
+namespace bowline::detail::cpu::recurrent_kernels {
 namespace {
 
 // From the gates, or their gradient, and the weight.
@@ -65,4 +65,4 @@ BOWLINE_CPU_WIDE_KERNELS(lstm_grad, run_lstm_grad, workspace<1>);
 BOWLINE_CPU_WIDE_KERNELS(gru, run_gru, workspace<1>);
 BOWLINE_CPU_WIDE_KERNELS(gru_grad, run_gru_grad, workspace<2>);
 
-}  // namespace bowline::cpu::recurrent_kernels
+}  // namespace bowline::detail::cpu::recurrent_kernels

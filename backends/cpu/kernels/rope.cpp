@@ -6,7 +6,7 @@
 #include "core/rope.h"
 #include "kernel.h"
 
-namespace bowline::cpu::rope_kernels {
+namespace bowline::detail::cpu::rope_kernels {
 namespace {
 
 RopeShape shape_of(const RopeAttributes& t, const Shape& x) {
@@ -81,4 +81,4 @@ const Kernel kernel_rope = made(run<float>);
 const Kernel kernel_rope_f16 = made(run<f16>);
 const Kernel kernel_rope_bf16 = made(run<bf16>);
 
-}  // namespace bowline::cpu::rope_kernels
+}  // namespace bowline::detail::cpu::rope_kernels

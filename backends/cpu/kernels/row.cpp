@@ -4,7 +4,7 @@
 
 #include "kernel.h"
 
-namespace bowline::cpu::row_kernels {
+namespace bowline::detail::cpu::row_kernels {
 namespace {
 
 size_t rows(const Arg& a) { return static_cast<size_t>(a.shape->rows()); }
@@ -60,4 +60,4 @@ BOWLINE_CPU_NORMS(_f16, f16);
 BOWLINE_CPU_NORMS(_bf16, bf16);
 #undef BOWLINE_CPU_NORMS
 
-}  // namespace bowline::cpu::row_kernels
+}  // namespace bowline::detail::cpu::row_kernels

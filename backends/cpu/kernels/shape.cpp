@@ -10,7 +10,7 @@
 #include "core/float16.h"
 #include "rows.h"
 
-namespace bowline::cpu::shape_kernels {
+namespace bowline::detail::cpu::shape_kernels {
 namespace {
 
 constexpr int64_t kGrain = 16384;
@@ -397,4 +397,4 @@ const Kernel kernel_reduce_mean{.run = run_reduce_mean<float>};
 const Kernel kernel_reduce_mean_f16{.run = run_reduce_mean<f16>};
 const Kernel kernel_reduce_mean_bf16{.run = run_reduce_mean<bf16>};
 
-}  // namespace bowline::cpu::shape_kernels
+}  // namespace bowline::detail::cpu::shape_kernels

@@ -4,7 +4,7 @@
 #include "compute/row.h"
 #include "kernel.h"
 
-namespace bowline::cpu::softmax_kernels {
+namespace bowline::detail::cpu::softmax_kernels {
 namespace {
 
 size_t rows(const Arg& a) { return a.elements() == 0 ? 0 : static_cast<size_t>(a.shape->rows()); }
@@ -77,4 +77,4 @@ const Kernel kernel_log_softmax_grad_f16{.run = run_grad_narrow<f16, log_softmax
 const Kernel kernel_log_softmax_grad_bf16{.run = run_grad_narrow<bf16, log_softmax_backward>,
                                           .workspace = workspace};
 
-}  // namespace bowline::cpu::softmax_kernels
+}  // namespace bowline::detail::cpu::softmax_kernels

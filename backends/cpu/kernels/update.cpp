@@ -11,7 +11,7 @@
 #include "core/element_types.h"
 #include "kernel.h"
 
-namespace bowline::cpu::update_kernels {
+namespace bowline::detail::cpu::update_kernels {
 namespace {
 
 void run_zero(const Launch& l) {
@@ -273,4 +273,4 @@ const Kernel kernel_accumulate_grad_bf16{.run = run_accumulate_narrow<bf16>};
 const Kernel kernel_round_weights_f16{.run = run_round<f16>};
 const Kernel kernel_round_weights_bf16{.run = run_round<bf16>};
 
-}  // namespace bowline::cpu::update_kernels
+}  // namespace bowline::detail::cpu::update_kernels

@@ -3,7 +3,7 @@
 #include "core/element_types.h"
 #include "rows.h"
 
-namespace bowline::cpu::where_kernels {
+namespace bowline::detail::cpu::where_kernels {
 namespace {
 
 void run(const Launch& l) {
@@ -33,4 +33,4 @@ void run(const Launch& l) {
 extern const Kernel kernel_where;
 const Kernel kernel_where{.run = run};
 
-}  // namespace bowline::cpu::where_kernels
+}  // namespace bowline::detail::cpu::where_kernels

@@ -3,7 +3,7 @@
 
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // Rows of codes in device memory; `codes` null: the operand is plain.
 struct Codes {
@@ -119,4 +119,4 @@ __device__ inline void decode4(const Codes& c, int64_t row, uint32_t column, uin
   }
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include "kernel.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 constexpr unsigned kElementThreads = 256;
 constexpr unsigned kElementsEach = 4;
@@ -44,4 +44,4 @@ __device__ inline void bad_index(device::StepHead* head, uint32_t node, int32_t 
   }
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

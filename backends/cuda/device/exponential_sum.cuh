@@ -6,7 +6,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 struct ExponentialSum {
   float top;  // the maximum
@@ -70,4 +70,4 @@ __device__ ExponentialSum exponential_sum(const T* x, uint64_t n) {
   return {highest, team_sum<kTeam>(sum * expf(top - highest))};
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

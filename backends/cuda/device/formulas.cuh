@@ -19,7 +19,7 @@
   __device__ inline F name##_gradient_b([[maybe_unused]] F a, [[maybe_unused]] F b, F dy)
 #define COMPARE(name) __device__ inline M name##_compare(F a, F b)
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 namespace formulas {
 
 using F = float;
@@ -118,7 +118,7 @@ template <class T>
 __device__ inline void write(T* at, whole::F x) {
   *at = static_cast<T>(x.v);
 }
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
 
 #undef FORWARD
 #undef GRADIENT

@@ -3,7 +3,7 @@
 
 #include "device/elements.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // The element that an index means, -1 of one outside the axis.
 __device__ inline int64_t element_of(int32_t index, int64_t n) {
@@ -11,4 +11,4 @@ __device__ inline int64_t element_of(int32_t index, int64_t n) {
   return at >= 0 && at < n ? at : -1;
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -6,7 +6,7 @@
 #include "core/strides.h"
 #include "kernel.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // The axes of a loop over elements, slowest first, with the strides of N operands. Passed to kernels by value.
 template <int N>
@@ -57,4 +57,4 @@ struct Loops {
   }
 };
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include "platform.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // 1 / (1 + e^-x), and 1 minus it; by e^-|x|, so that small results keep their relative error.
 __device__ inline float sigmoid(float x, float& rest) {
@@ -20,4 +20,4 @@ __device__ inline float normal_cdf(float x, float& density) {
   return 0.5f * erfcf(-x * 0.70710678118654752f);
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

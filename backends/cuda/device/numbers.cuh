@@ -7,7 +7,7 @@
 #include "core/dtype.h"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 template <class T>
 constexpr bool kIsWhole = std::is_integral_v<T>;
@@ -77,4 +77,4 @@ void with_number(DType type, F&& f) {
   }
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -3,7 +3,7 @@
 
 #include "device/loops.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // `outputs` results of `length` elements each.
 struct Groups {
@@ -46,4 +46,4 @@ inline Groups groups_along(const Shape& x, int axis) {
   return groups_of(x, one);
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -6,7 +6,7 @@
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 constexpr unsigned kLanes = 32;
 constexpr unsigned kRowThreads = 256;
@@ -129,4 +129,4 @@ inline uint64_t rows_of(const Shape& shape) {
   return shape.elements() == 0 ? 0 : static_cast<uint64_t>(shape.rows());
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

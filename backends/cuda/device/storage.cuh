@@ -3,7 +3,7 @@
 
 #include "kernel.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 // A truth value from outside is any byte.
 struct Truth {
@@ -43,4 +43,4 @@ __device__ void write_some(T* at, const float (&v)[kWidth]) {
 // compute in f32 on operands of another dtype.
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -8,7 +8,7 @@
 #include "core/checked.h"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 class Wide {
  public:
@@ -77,4 +77,4 @@ class Wide {
   std::vector<float*> out_;
 };
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -4,7 +4,7 @@
 #include "core/windows.h"
 #include "kernel.h"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 struct DeviceAxis {
   uint32_t size;  // of the input
@@ -69,4 +69,4 @@ __device__ inline Place place_of(uint64_t i, uint32_t z, uint32_t y, uint32_t x)
   return p;
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

@@ -17,12 +17,12 @@
 #define __restrict__
 #define __launch_bounds__(...)
 #define __shared__ static
-#define threadIdx (::bowline::cuda_emu::running.thread->index)
-#define blockIdx (::bowline::cuda_emu::running.block_index)
-#define blockDim (::bowline::cuda_emu::running.block_dim)
-#define gridDim (::bowline::cuda_emu::running.grid_dim)
+#define threadIdx (::bowline::detail::cuda_emu::running.thread->index)
+#define blockIdx (::bowline::detail::cuda_emu::running.block_index)
+#define blockDim (::bowline::detail::cuda_emu::running.block_dim)
+#define gridDim (::bowline::detail::cuda_emu::running.grid_dim)
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 constexpr int warpSize = static_cast<int>(kWarp);
 
@@ -155,4 +155,4 @@ constexpr T max(T a, T b) {
   return a < b ? b : a;
 }
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

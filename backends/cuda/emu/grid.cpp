@@ -34,7 +34,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 Running running;
 
@@ -460,4 +460,4 @@ void AccessLog::race(const char* does, unsigned other, const char* did) {
 
 void AccessLog::unwritten() { fail("It reads shared memory that the block has not written."); }
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

@@ -18,7 +18,7 @@
 
 #include "emu/types.h"
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 constexpr unsigned kWarp = 32;
 
@@ -65,4 +65,4 @@ uint64_t warp_exchange(Collective kind, uint32_t mask, uint64_t value, unsigned 
 // The lanes of the mask whose value is not zero.
 uint32_t warp_vote(uint32_t mask, bool value, Where where);
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

@@ -4,7 +4,7 @@
 
 #include "core/float16.h"
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 struct __half {
   uint16_t bits;
@@ -24,4 +24,4 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
 }
 inline __half __float2half_rn(float x) { return {x != x ? kNan : from_f32<f16>(x).bits}; }
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

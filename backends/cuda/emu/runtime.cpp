@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 using Work = std::function<cudaError_t()>;
 
@@ -308,4 +308,4 @@ cudaError_t launch_kernel(const char* name, dim3 grid, dim3 block, cudaStream_t 
   });
 }
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

@@ -11,7 +11,7 @@
 
 #include "emu/device.h"
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 // The numbers are those of driver_types.h.
 enum cudaError_t {
@@ -116,4 +116,4 @@ Machine& machine();
 // Ends the sticky error: a new process.
 void restart();
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

@@ -9,7 +9,7 @@
 
 #include "emu/grid.h"
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 // Accesses to one element since the block wrote it first.
 class AccessLog {
@@ -107,4 +107,4 @@ struct SharedType<T[N]> {
 template <class T>
 using Shared = typename SharedType<T>::type;
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

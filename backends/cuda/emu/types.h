@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace bowline::cuda_emu {
+namespace bowline::detail::cuda_emu {
 
 struct uint3 {
   unsigned x, y, z;
@@ -35,4 +35,4 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-}  // namespace bowline::cuda_emu
+}  // namespace bowline::detail::cuda_emu

@@ -13,7 +13,7 @@
 #include "device/elements.cuh"
 #include "device/wide.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::attention_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels {
 namespace {
 
 constexpr int kThreads = 128;
@@ -836,4 +836,4 @@ BOWLINE_CUDA_KERNELS(attention, .run = attention, .workspace = attention_workspa
 BOWLINE_CUDA_KERNELS(attention_grad, .run = attention_grad, .workspace = grad_workspace,
                      .refusal = refusal);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::attention_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::attention_kernels

@@ -4,7 +4,7 @@
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels {
 namespace {
 
 // A number on its way: a float, or an integer of 64 bits.
@@ -84,9 +84,9 @@ void cast(Launch& l) {
 }
 
 }  // namespace
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE {
 
 void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint64_t n) {
   using cast_kernels::launch_cast;
@@ -110,10 +110,10 @@ void convert(Launch& l, const void* x, DType x_type, void* y, DType y_type, uint
   }
 }
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels {
 
 BOWLINE_CUDA_KERNEL(cast, .run = cast);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::cast_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cast_kernels

@@ -3,7 +3,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::channel_norm_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::channel_norm_kernels {
 namespace {
 
 // [batch, channels, elements of a plane].
@@ -264,4 +264,4 @@ BOWLINE_CUDA_KERNEL(group_norm_grad_f16, .run = group_norm_grad<__half>,
 BOWLINE_CUDA_KERNEL(group_norm_grad_bf16, .run = group_norm_grad<__nv_bfloat16>,
                     .workspace = group_norm_grad_workspace);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::channel_norm_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::channel_norm_kernels

@@ -7,7 +7,7 @@
 #include "device/storage.cuh"
 #include "device/windows.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::convolution_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::convolution_kernels {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -187,4 +187,4 @@ BOWLINE_CONVOLUTION(conv_input_grad, input_grad);
 BOWLINE_CONVOLUTION(conv_weight_grad, weight_grad);
 #undef BOWLINE_CONVOLUTION
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::convolution_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::convolution_kernels

@@ -2,7 +2,7 @@
 // Losses of labels, a team per row. A label equal to ignore_index is not counted; another one outside [0, classes) sets the error word.
 #include "device/exponential_sum.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels {
 namespace {
 
 struct Labels {
@@ -285,4 +285,4 @@ BOWLINE_KERNELS(negative_log_likelihood, terms_workspace);
 BOWLINE_KERNELS(negative_log_likelihood_grad, grad_workspace);
 #undef BOWLINE_KERNELS
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::cross_entropy_kernels

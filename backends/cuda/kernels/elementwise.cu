@@ -9,7 +9,7 @@
 #include "device/formulas.cuh"
 #include "device/loops.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::elementwise_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::elementwise_kernels {
 namespace {
 
 template <class In, class Out>
@@ -215,4 +215,4 @@ BOWLINE_CUDA_KERNEL(elementwise_i32, .run = run_any<int32_t, AnyWhole>);
 BOWLINE_CUDA_KERNEL(elementwise_i64, .run = run_any<int64_t, AnyWhole>);
 BOWLINE_CUDA_KERNEL(elementwise_boolean, .run = run_any<Truth, AnyWhole>);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::elementwise_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::elementwise_kernels

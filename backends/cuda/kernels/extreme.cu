@@ -5,7 +5,7 @@
 #include "device/reductions.cuh"
 #include "device/rows.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::extreme_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::extreme_kernels {
 namespace {
 
 // An element of a group by its rank: of equal ones the first, or the last, comes first.
@@ -205,4 +205,4 @@ BOWLINE_CUDA_EXTREMES(_i32, int32_t);
 BOWLINE_CUDA_EXTREMES(_i64, int64_t);
 #undef BOWLINE_CUDA_EXTREMES
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::extreme_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::extreme_kernels

@@ -6,7 +6,7 @@
 #include "device/reductions.cuh"
 #include "device/rows.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::fold_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::fold_kernels {
 namespace {
 
 template <bool kProduct, class A>
@@ -206,4 +206,4 @@ BOWLINE_CUDA_KERNEL(reduce_prod_grad_f16, .run = prod_grad<__half>,
 BOWLINE_CUDA_KERNEL(reduce_prod_grad_bf16, .run = prod_grad<__nv_bfloat16>,
                     .workspace = prod_grad_workspace);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::fold_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::fold_kernels

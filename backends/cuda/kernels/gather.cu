@@ -6,7 +6,7 @@
 #include "device/loops.cuh"
 #include "device/numbers.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::gather_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::gather_kernels {
 namespace {
 
 // y[i] = data[i . strides 0 + element(indices[i . strides 1]) * stride], 0 where there is no such element.
@@ -222,4 +222,4 @@ BOWLINE_CUDA_KERNEL(gather_elements, .run = gather_elements);
 BOWLINE_CUDA_KERNEL(one_hot, .run = one_hot);
 BOWLINE_CUDA_KERNEL(scatter_elements, .run = scatter_elements, .workspace = scatter_workspace);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::gather_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::gather_kernels

@@ -6,7 +6,7 @@
 #include "device/loops.cuh"
 #include "device/rows.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::layout_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::layout_kernels {
 namespace {
 
 constexpr unsigned kCopyThreads = 256;
@@ -446,4 +446,4 @@ BOWLINE_CUDA_KERNEL(mask_tail, .run = mask_tail);
 BOWLINE_CUDA_KERNEL(write_rows, .run = write_rows, .encoded = 0b1);
 BOWLINE_CUDA_KERNEL(fill, .run = fill);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::layout_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::layout_kernels

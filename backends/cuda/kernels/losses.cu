@@ -7,7 +7,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::formulas {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::formulas {
 
 #define LOSS(name) __device__ inline F name##_loss(F x, F t, [[maybe_unused]] F p)
 #define SLOPE(name) __device__ inline F name##_slope(F x, F t, [[maybe_unused]] F p)
@@ -15,9 +15,9 @@ namespace bowline::BOWLINE_CUDA_NAMESPACE::formulas {
 #undef LOSS
 #undef SLOPE
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::formulas
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::formulas
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::losses_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::losses_kernels {
 namespace {
 
 // A sum has at most so many parts; how many depends on its length alone.
@@ -152,4 +152,4 @@ BOWLINE_LOSS(binary_cross_entropy);
 BOWLINE_LOSS(huber);
 #undef BOWLINE_LOSS
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::losses_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::losses_kernels

@@ -11,7 +11,7 @@
 #include "device/loops.cuh"
 #include "device/wide.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels {
 namespace {
 
 // y[batch, m, n] = a b + bias, where the rows of an operand are those of y that it makes (m of a, n of b), and `along_k` says
@@ -581,4 +581,4 @@ BOWLINE_CUDA_KERNEL(mat_mul_bf16, .run = product, .workspace = workspace, .refus
 BOWLINE_CUDA_KERNELS(linear, .run = product, .workspace = workspace, .refusal = refusal,
                      .encoded = 0b10);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::matmul_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::matmul_kernels

@@ -5,7 +5,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::norm_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels {
 namespace {
 
 constexpr unsigned kGroup = kRowThreads / kLanes;  // rows that a block takes at once
@@ -255,4 +255,4 @@ BOWLINE_CUDA_NORM(, float);
 BOWLINE_CUDA_NORM(_f16, __half);
 BOWLINE_CUDA_NORM(_bf16, __nv_bfloat16);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::norm_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::norm_kernels

@@ -7,7 +7,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::optimize_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::optimize_kernels {
 namespace {
 
 using device::StepHead;
@@ -722,4 +722,4 @@ BOWLINE_CUDA_KERNEL(accumulate_grad_bf16, .run = accumulate_narrow<__nv_bfloat16
 BOWLINE_CUDA_KERNEL(round_weights_f16, .run = round_weights<__half>);
 BOWLINE_CUDA_KERNEL(round_weights_bf16, .run = round_weights<__nv_bfloat16>);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::optimize_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::optimize_kernels

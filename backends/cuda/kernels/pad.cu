@@ -7,7 +7,7 @@
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::pad_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::pad_kernels {
 namespace {
 
 // Passed to kernels by value.
@@ -168,4 +168,4 @@ BOWLINE_CUDA_KERNEL(pad_grad, .run = pad_grad<float>);
 BOWLINE_CUDA_KERNEL(pad_grad_f16, .run = pad_grad<__half>);
 BOWLINE_CUDA_KERNEL(pad_grad_bf16, .run = pad_grad<__nv_bfloat16>);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::pad_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::pad_kernels

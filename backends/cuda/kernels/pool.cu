@@ -5,7 +5,7 @@
 #include "device/storage.cuh"
 #include "device/windows.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::pool_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::pool_kernels {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -165,4 +165,4 @@ BOWLINE_POOL(average_pool);
 BOWLINE_POOL(average_pool_grad);
 #undef BOWLINE_POOL
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::pool_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::pool_kernels

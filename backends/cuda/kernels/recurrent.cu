@@ -7,7 +7,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::recurrent_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::recurrent_kernels {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -454,4 +454,4 @@ BOWLINE_CUDA_RECURRENT(gru, states_workspace, 1);
 BOWLINE_CUDA_RECURRENT(lstm_grad, grad_workspace<4>, 1);
 BOWLINE_CUDA_RECURRENT(gru_grad, grad_workspace<3>, 2);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::recurrent_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::recurrent_kernels

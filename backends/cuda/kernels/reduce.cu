@@ -6,7 +6,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::reduce_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::reduce_kernels {
 namespace {
 
 constexpr uint64_t kShortSum = 8;  // one thread adds it up
@@ -225,4 +225,4 @@ BOWLINE_CUDA_KERNEL(sum_to, .run = sum_to<float>, .workspace = sum_to_workspace)
 BOWLINE_CUDA_KERNEL(sum_to_f16, .run = sum_to<__half>, .workspace = sum_to_workspace);
 BOWLINE_CUDA_KERNEL(sum_to_bf16, .run = sum_to<__nv_bfloat16>, .workspace = sum_to_workspace);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::reduce_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::reduce_kernels

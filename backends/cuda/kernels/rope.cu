@@ -8,7 +8,7 @@
 #include "device/elements.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::rope_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::rope_kernels {
 namespace {
 
 constexpr int kPairs = 256;  // of one launch: a head of 512
@@ -149,4 +149,4 @@ BOWLINE_CUDA_KERNEL(rope, .run = rope<float>);
 BOWLINE_CUDA_KERNEL(rope_f16, .run = rope<__half>);
 BOWLINE_CUDA_KERNEL(rope_bf16, .run = rope<__nv_bfloat16>);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::rope_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::rope_kernels

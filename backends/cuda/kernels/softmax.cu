@@ -4,7 +4,7 @@
 
 #include "device/exponential_sum.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::softmax_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::softmax_kernels {
 namespace {
 
 // y = e^(x - top) / sum; kLog: x - top - log(sum)
@@ -109,4 +109,4 @@ BOWLINE_CUDA_KERNEL(log_softmax_grad, .run = softmax_grad<float, true>);
 BOWLINE_CUDA_KERNEL(log_softmax_grad_f16, .run = softmax_grad<__half, true>);
 BOWLINE_CUDA_KERNEL(log_softmax_grad_bf16, .run = softmax_grad<__nv_bfloat16, true>);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::softmax_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::softmax_kernels

@@ -7,7 +7,7 @@
 #include "device/rows.cuh"
 #include "device/storage.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::tokens_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels {
 namespace {
 
 constexpr unsigned kAllLanes = 0xFFFFFFFF;
@@ -201,4 +201,4 @@ BOWLINE_CUDA_KERNEL(dropout, .run = dropout<float>);
 BOWLINE_CUDA_KERNEL(dropout_f16, .run = dropout<__half>);
 BOWLINE_CUDA_KERNEL(dropout_bf16, .run = dropout<__nv_bfloat16>);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::tokens_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::tokens_kernels

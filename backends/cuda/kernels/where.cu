@@ -4,7 +4,7 @@
 #include "device/elements.cuh"
 #include "device/loops.cuh"
 
-namespace bowline::BOWLINE_CUDA_NAMESPACE::where_kernels {
+namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::where_kernels {
 namespace {
 
 template <class T>
@@ -41,4 +41,4 @@ void where(Launch& l) {
 
 BOWLINE_CUDA_KERNEL(where, .run = where);
 
-}  // namespace bowline::BOWLINE_CUDA_NAMESPACE::where_kernels
+}  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE::where_kernels

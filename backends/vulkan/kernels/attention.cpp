@@ -8,7 +8,7 @@
 #include "index.h"
 #include "wide.h"
 
-namespace bowline::vulkan::attention_kernels {
+namespace bowline::detail::vulkan::attention_kernels {
 namespace {
 
 // The loops over the head are unrolled; above this the compiled kernels grow too large.
@@ -230,4 +230,4 @@ BOWLINE_VULKAN_KERNELS(attention_grad, .launch = attention_grad, .workspace = gr
                        .refusal = refusal);
 BOWLINE_VULKAN_KERNELS(rope, .launch = rope);
 
-}  // namespace bowline::vulkan::attention_kernels
+}  // namespace bowline::detail::vulkan::attention_kernels

@@ -1,7 +1,7 @@
 //! ops(any) Cast
 #include "convert.h"
 
-namespace bowline::vulkan::cast_kernels {
+namespace bowline::detail::vulkan::cast_kernels {
 namespace {
 
 void cast(Launch& l) {
@@ -13,4 +13,4 @@ void cast(Launch& l) {
 
 BOWLINE_VULKAN_KERNEL(cast, .launch = cast);
 
-}  // namespace bowline::vulkan::cast_kernels
+}  // namespace bowline::detail::vulkan::cast_kernels

@@ -3,7 +3,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::channel_norm_kernels {
+namespace bowline::detail::vulkan::channel_norm_kernels {
 namespace {
 
 // [batch, channels, elements of a plane].
@@ -171,4 +171,4 @@ BOWLINE_NORM(group_norm_grad, .launch = group_norm_grad, .workspace = group_norm
              .refusal = group_refusal);
 #undef BOWLINE_NORM
 
-}  // namespace bowline::vulkan::channel_norm_kernels
+}  // namespace bowline::detail::vulkan::channel_norm_kernels

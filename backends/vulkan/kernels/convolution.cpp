@@ -3,7 +3,7 @@
 #include "core/convolutions.h"
 #include "windows.h"
 
-namespace bowline::vulkan::convolution_kernels {
+namespace bowline::detail::vulkan::convolution_kernels {
 namespace {
 
 using namespace convolutions;
@@ -101,4 +101,4 @@ BOWLINE_CONVOLUTION(conv_input_grad, conv_input_grad, back_refusal<input_grad>);
 BOWLINE_CONVOLUTION(conv_weight_grad, conv_weight_grad, weights_refusal);
 #undef BOWLINE_CONVOLUTION
 
-}  // namespace bowline::vulkan::convolution_kernels
+}  // namespace bowline::detail::vulkan::convolution_kernels

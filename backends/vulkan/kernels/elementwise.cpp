@@ -7,7 +7,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::elementwise_kernels {
+namespace bowline::detail::vulkan::elementwise_kernels {
 namespace {
 
 // For the estimate of the time: most of it where a function computes.
@@ -149,4 +149,4 @@ BOWLINE_VULKAN_KERNEL(elementwise_i32, .launch = whole);
 BOWLINE_VULKAN_KERNEL(elementwise_i64, .launch = whole, .refusal = without_int64);
 BOWLINE_VULKAN_KERNEL(elementwise_boolean, .launch = whole);
 
-}  // namespace bowline::vulkan::elementwise_kernels
+}  // namespace bowline::detail::vulkan::elementwise_kernels

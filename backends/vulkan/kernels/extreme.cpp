@@ -6,7 +6,7 @@
 #include "kernel.h"
 #include "numbers.h"
 
-namespace bowline::vulkan::extreme_kernels {
+namespace bowline::detail::vulkan::extreme_kernels {
 namespace {
 
 struct Extreme {
@@ -131,4 +131,4 @@ BOWLINE_VULKAN_EXTREMES(_i32);
 BOWLINE_VULKAN_EXTREMES(_i64);
 #undef BOWLINE_VULKAN_EXTREMES
 
-}  // namespace bowline::vulkan::extreme_kernels
+}  // namespace bowline::detail::vulkan::extreme_kernels

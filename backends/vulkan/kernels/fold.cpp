@@ -6,7 +6,7 @@
 #include "kernel.h"
 #include "numbers.h"
 
-namespace bowline::vulkan::fold_kernels {
+namespace bowline::detail::vulkan::fold_kernels {
 namespace {
 
 void fold(Launch& l, bool product) {
@@ -118,4 +118,4 @@ BOWLINE_VULKAN_KERNEL(reduce_prod_grad_f16, .launch = prod_grad, .workspace = pr
 BOWLINE_VULKAN_KERNEL(reduce_prod_grad_bf16, .launch = prod_grad, .workspace = prod_grad_workspace,
                       .refusal = prod_grad_refusal);
 
-}  // namespace bowline::vulkan::fold_kernels
+}  // namespace bowline::detail::vulkan::fold_kernels

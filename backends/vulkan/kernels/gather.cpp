@@ -7,7 +7,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::gather_kernels {
+namespace bowline::detail::vulkan::gather_kernels {
 namespace {
 
 // `axis` of the data is the one that indices name; the loops are over y, with the strides of data and indices.
@@ -183,4 +183,4 @@ BOWLINE_VULKAN_KERNEL(gather_elements, .launch = gather_elements);
 BOWLINE_VULKAN_KERNEL(one_hot, .launch = one_hot);
 BOWLINE_VULKAN_KERNEL(scatter_elements, .launch = scatter_elements, .workspace = scatter_workspace);
 
-}  // namespace bowline::vulkan::gather_kernels
+}  // namespace bowline::detail::vulkan::gather_kernels

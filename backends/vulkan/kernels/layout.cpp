@@ -6,7 +6,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::layout_kernels {
+namespace bowline::detail::vulkan::layout_kernels {
 namespace {
 
 // Output 0 = these bits everywhere. Whole words need no shader.
@@ -229,4 +229,4 @@ BOWLINE_VULKAN_KERNEL(mask_tail, .launch = mask_tail);
 BOWLINE_VULKAN_KERNEL(write_rows, .launch = write_rows, .refusal = write_refusal, .encoded = 0b1);
 BOWLINE_VULKAN_KERNEL(fill, .launch = fill);
 
-}  // namespace bowline::vulkan::layout_kernels
+}  // namespace bowline::detail::vulkan::layout_kernels

@@ -4,7 +4,7 @@
 // Losses: terms and their weights side by side, then their sums by one subgroup, in a fixed order.
 #include "kernel.h"
 
-namespace bowline::vulkan::losses_kernels {
+namespace bowline::detail::vulkan::losses_kernels {
 namespace {
 
 constexpr uint64_t kTermBytes = 8;  // a loss and a weight
@@ -238,4 +238,4 @@ BOWLINE_ELEMENT_LOSS(huber);
 #undef BOWLINE_KERNELS
 #undef BOWLINE_ELEMENT_LOSS
 
-}  // namespace bowline::vulkan::losses_kernels
+}  // namespace bowline::detail::vulkan::losses_kernels

@@ -5,7 +5,7 @@
 #include "index.h"
 #include "wide.h"
 
-namespace bowline::vulkan::matmul_kernels {
+namespace bowline::detail::vulkan::matmul_kernels {
 namespace {
 
 // C[m, n] = op(A)[m, k] op(B)[k, n] + bias, for every batch index.
@@ -203,4 +203,4 @@ BOWLINE_VULKAN_KERNELS(mat_mul, .launch = matmul, .workspace = Wide::bytes, .ref
 BOWLINE_VULKAN_KERNELS(linear, .launch = linear, .workspace = Wide::bytes, .refusal = refusal,
                        .encoded = 0b10);
 
-}  // namespace bowline::vulkan::matmul_kernels
+}  // namespace bowline::detail::vulkan::matmul_kernels

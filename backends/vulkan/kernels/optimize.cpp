@@ -7,7 +7,7 @@
 #include "convert.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::optimize_kernels {
+namespace bowline::detail::vulkan::optimize_kernels {
 namespace {
 
 constexpr uint64_t kChunk = 4096;    // elements per workgroup
@@ -276,4 +276,4 @@ BOWLINE_VULKAN_KERNEL(accumulate_grad_bf16, .launch = accumulate_grad);
 BOWLINE_VULKAN_KERNEL(round_weights_f16, .launch = round_weights);
 BOWLINE_VULKAN_KERNEL(round_weights_bf16, .launch = round_weights);
 
-}  // namespace bowline::vulkan::optimize_kernels
+}  // namespace bowline::detail::vulkan::optimize_kernels

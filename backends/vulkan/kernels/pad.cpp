@@ -6,7 +6,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::pad_kernels {
+namespace bowline::detail::vulkan::pad_kernels {
 namespace {
 
 // `dim` of each axis and the numbers for the division by it, then the others of each axis.
@@ -110,4 +110,4 @@ BOWLINE_VULKAN_KERNEL(pad_grad, .launch = pad_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(pad_grad_f16, .launch = pad_grad, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(pad_grad_bf16, .launch = pad_grad, .refusal = refusal);
 
-}  // namespace bowline::vulkan::pad_kernels
+}  // namespace bowline::detail::vulkan::pad_kernels

@@ -2,7 +2,7 @@
 // Pools, each element by itself.
 #include "windows.h"
 
-namespace bowline::vulkan::pool_kernels {
+namespace bowline::detail::vulkan::pool_kernels {
 namespace {
 
 template <class Table>
@@ -86,4 +86,4 @@ BOWLINE_POOL(average_pool, kOfWindow);
 BOWLINE_POOL(average_pool_grad, kOfAverageGradient);
 #undef BOWLINE_POOL
 
-}  // namespace bowline::vulkan::pool_kernels
+}  // namespace bowline::detail::vulkan::pool_kernels

@@ -6,7 +6,7 @@
 #include "core/checked.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::recurrent_kernels {
+namespace bowline::detail::vulkan::recurrent_kernels {
 namespace {
 
 constexpr uint64_t kRows = 4;  // of the batch that a subgroup, or an invocation, takes at once
@@ -239,4 +239,4 @@ BOWLINE_VULKAN_KERNELS(lstm_grad, .launch = lstm_grad, .workspace = grad_workspa
 BOWLINE_VULKAN_KERNELS(gru_grad, .launch = gru_grad, .workspace = grad_workspace<3>,
                        .refusal = refusal<2>);
 
-}  // namespace bowline::vulkan::recurrent_kernels
+}  // namespace bowline::detail::vulkan::recurrent_kernels

@@ -5,7 +5,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::reduce_kernels {
+namespace bowline::detail::vulkan::reduce_kernels {
 namespace {
 
 // Sums over the axes for which `reduced` is set; the kept ones form the output in their order.
@@ -83,4 +83,4 @@ BOWLINE_VULKAN_KERNEL(sum_to, .launch = sum_to, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to_f16, .launch = sum_to, .refusal = refusal);
 BOWLINE_VULKAN_KERNEL(sum_to_bf16, .launch = sum_to, .refusal = refusal);
 
-}  // namespace bowline::vulkan::reduce_kernels
+}  // namespace bowline::detail::vulkan::reduce_kernels

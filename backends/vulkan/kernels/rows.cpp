@@ -6,7 +6,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::rows_kernels {
+namespace bowline::detail::vulkan::rows_kernels {
 namespace {
 
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
@@ -187,4 +187,4 @@ BOWLINE_VULKAN_KERNELS(rms_norm, .launch = rms_norm, .refusal = refusal);
 BOWLINE_VULKAN_KERNELS(rms_norm_grad, .launch = rms_norm_grad, .workspace = norm_grad_workspace,
                        .refusal = refusal);
 
-}  // namespace bowline::vulkan::rows_kernels
+}  // namespace bowline::detail::vulkan::rows_kernels

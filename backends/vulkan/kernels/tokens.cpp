@@ -5,7 +5,7 @@
 #include "core/random.h"
 #include "wide.h"
 
-namespace bowline::vulkan::tokens_kernels {
+namespace bowline::detail::vulkan::tokens_kernels {
 namespace {
 
 uint64_t elements(const Shape& shape) { return static_cast<uint64_t>(shape.elements()); }
@@ -111,4 +111,4 @@ BOWLINE_VULKAN_KERNELS(embedding, .launch = embedding, .refusal = refusal, .enco
 BOWLINE_VULKAN_KERNELS(embedding_grad, .launch = embedding_grad, .workspace = Wide::bytes);
 BOWLINE_VULKAN_KERNELS(dropout, .launch = dropout);
 
-}  // namespace bowline::vulkan::tokens_kernels
+}  // namespace bowline::detail::vulkan::tokens_kernels

@@ -3,7 +3,7 @@
 #include "index.h"
 #include "kernel.h"
 
-namespace bowline::vulkan::where_kernels {
+namespace bowline::detail::vulkan::where_kernels {
 namespace {
 
 void where(Launch& l) {
@@ -33,4 +33,4 @@ void where(Launch& l) {
 
 BOWLINE_VULKAN_KERNEL(where, .launch = where);
 
-}  // namespace bowline::vulkan::where_kernels
+}  // namespace bowline::detail::vulkan::where_kernels

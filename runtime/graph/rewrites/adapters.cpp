@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 using file::CastAttributesT;
@@ -304,4 +304,4 @@ void renumber_parameters(Graph& graph, std::span<const uint32_t> numbers) {
   }
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

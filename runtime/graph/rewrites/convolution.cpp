@@ -6,7 +6,7 @@
 #include "graph/fuse.h"
 #include "graph/infer.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 namespace {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
@@ -257,4 +257,4 @@ Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device) {
   return Convolutions(graph, device).rewrite();
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

@@ -2,7 +2,7 @@
 
 #include "graph/fuse.h"
 
-namespace bowline::graph {
+namespace bowline::detail::graph {
 
 bool drop_what_trains(Graph& graph) {
   std::vector<ValueId> same(graph.values.size());
@@ -29,4 +29,4 @@ bool drop_what_trains(Graph& graph) {
   return any;
 }
 
-}  // namespace bowline::graph
+}  // namespace bowline::detail::graph

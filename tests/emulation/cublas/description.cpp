@@ -4,6 +4,6 @@
 #include "blas.h"
 
 int main() {
-  const bool used = bowline::cuda::Blas::open() != nullptr;
-  std::printf("%s (%s)\n", bowline::cuda::Blas::description().c_str(), used ? "used" : "not used");
+  const bool used = bowline::detail::cuda::Blas::open() != nullptr;
+  std::printf("%s (%s)\n", bowline::detail::cuda::Blas::description().c_str(), used ? "used" : "not used");
 }
