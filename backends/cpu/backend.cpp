@@ -308,6 +308,7 @@ class CpuBackend : public device::Backend {
   int rank() const override { return 1; }
   std::vector<DeviceInfo> enumerate() const override {
     DeviceInfo info;
+    info.unusable = restrict_instruction_set();
     info.description =
         format("{} cores, {}", std::thread::hardware_concurrency(), instruction_set());
     return {info};

@@ -188,6 +188,28 @@ class Usage(harness.Case):
         self.assertNotIn("null", self.expect(run("devices"), OK).stdout)
         self.assertIn("null", self.expect(run("devices", "--all"), OK).stdout)
 
+    def test_instruction_sets(self):
+        """BOWLINE_CPU_TARGET chooses the set of the CPU kernels; a wrong name is refused with the names that there are."""
+        def cpu(name):
+            shown = run("devices", "-o", "json", env={**os.environ, "BOWLINE_CPU_TARGET": name})
+            return next(d for d in json.loads(self.expect(shown, OK).stdout) if d["name"] == "cpu")
+
+        refused = cpu("avx9")
+        self.assertFalse(refused["usable"])
+        names = re.fullmatch(r"BOWLINE_CPU_TARGET is 'avx9'\. This build on this machine has: (.+), baseline\. Set the variable "
+                             r"to one of them, or unset it for the best\.", refused["reason"]).group(1).split(", ")
+        for name in names:
+            for spelled in (name, name.lower()):
+                row = cpu(spelled)
+                self.assertEqual((row["usable"], row["description"].split(", ")[-1]), (True, name))
+        self.assertIn(f", {names[0]}", cpu("")["description"])
+        self.assertIn(f", {names[-1]}", cpu("baseline")["description"])
+        wrong = run("inspect", self.model, env={**os.environ, "BOWLINE_CPU_TARGET": "avx9"})
+        self.expect(wrong, OK)
+        wrong = self.finetune("--steps", 1, "--out", self.folder / "out.bowline", "--device", "cpu",
+                              env={**os.environ, "BOWLINE_CPU_TARGET": "avx9"})
+        self.expect(wrong, BAD_DEVICE, "Device cpu cannot be used: BOWLINE_CPU_TARGET is 'avx9'")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,9 +1,14 @@
 #include "compute/targets.h"
 
+#include <strings.h>
+
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
+
+#include "core/format.h"
 
 // targets.h comes before any Highway header.
 #include "hwy/targets.h"
@@ -63,13 +68,40 @@ int64_t vector_sets() { return 0; }
 #endif
 
 std::atomic<int64_t> sets_for_test{0};
+std::atomic<int64_t> disabled_sets{0};
+
+// The best has the lowest bit.
+int64_t usable() { return hwy::SupportedTargets() & HWY_TARGETS; }
+
+std::string restrict_to(const char* wanted) {
+  std::string names;
+  for (int64_t left = usable(); left != 0; left &= left - 1) {
+    const int64_t set = left & -left;
+    const bool last = set == left;
+    const char* const name = hwy::TargetName(set);
+    if (strcasecmp(wanted, name) == 0 || (last && strcasecmp(wanted, "baseline") == 0)) {
+      hwy::DisableTargets(~set);
+      return {};
+    }
+    names += format("{}, ", name);
+  }
+  return format(
+      "BOWLINE_CPU_TARGET is '{}'. This build on this machine has: {}baseline. Set the variable to "
+      "one of them, or unset it for the best.",
+      wanted, names);
+}
 
 }  // namespace
 
-const char* instruction_set() {
-  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;  // the best has the lowest bit
-  return hwy::TargetName(usable & -usable);
+const std::string& restrict_instruction_set() {
+  static const std::string reason = [] {
+    const char* const wanted = std::getenv("BOWLINE_CPU_TARGET");
+    return wanted == nullptr || *wanted == 0 ? std::string() : restrict_to(wanted);
+  }();
+  return reason;
 }
+
+const char* instruction_set() { return hwy::TargetName(usable() & -usable()); }
 
 }  // namespace bowline::detail::cpu
 
@@ -84,8 +116,10 @@ int64_t SupportedTargets() {
   }
   static const int64_t all =
       bowline::detail::cpu::vector_sets() | HWY_ENABLED_BASELINE | HWY_STATIC_TARGET;
-  return all;
+  return all & ~bowline::detail::cpu::disabled_sets.load();
 }
+
+void DisableTargets(int64_t targets) { bowline::detail::cpu::disabled_sets.store(targets); }
 
 void SetSupportedTargetsForTest(int64_t targets) {
   bowline::detail::cpu::sets_for_test.store(targets);

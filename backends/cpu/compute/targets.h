@@ -5,6 +5,8 @@
 // vectors in arrays.
 #pragma once
 
+#include <string>
+
 // By bit, because older releases of Highway do not name all of them: x86 sets newer than AVX-512 or
 // between the three, then SVE, then RVV.
 #define HWY_DISABLED_TARGETS                                                                      \
@@ -12,6 +14,10 @@
    (1LL << 37))
 
 namespace bowline::detail::cpu {
+
+// Restricts the kernels to the set that the environment variable BOWLINE_CPU_TARGET names. The first call decides for
+// the process; it comes before the first kernel runs. Returns "", or the reason why the set cannot be used.
+const std::string& restrict_instruction_set();
 
 // The set that the kernels use on this machine, by Highway's name ("AVX3", "AVX2", "SSE2", "NEON").
 const char* instruction_set();
