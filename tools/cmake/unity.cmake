@@ -1,8 +1,10 @@
-# Under CMAKE_UNITY_BUILD the files of a folder are compiled as one: their headers are read once. First builds of tools/test
-# and tools/demo use it. So what is local to a file has a name that no file beside it has.
+# Under CMAKE_UNITY_BUILD up to BOWLINE_UNITY_FILES files of a folder are compiled as one: their headers are read once. First
+# builds of tools/test and tools/demo use it. So what is local to a file has a name that no file beside it has.
 # A folder where that cannot be says so: set_source_files_properties(... SKIP_UNITY_BUILD_INCLUSION ON).
+set(BOWLINE_UNITY_FILES 40)
 
-# Groups the files of all targets of a folder and of those below it. Generated files stay alone.
+# Groups the files of all targets of a folder and of those below it. Generated files stay alone. A folder with more files than
+# a group may have is split evenly, in the order of the names: an edit compiles one group again, and no core waits for one long group.
 function(bowline_group_folders folder)
   get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
@@ -13,15 +15,34 @@ function(bowline_group_folders folder)
     set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
     get_target_property(sources ${target} SOURCES)
     list(FILTER sources INCLUDE REGEX "\\.(cpp|cu)$")
+    set(folders "")
     foreach(source IN LISTS sources)
       get_filename_component(path "${source}" ABSOLUTE BASE_DIR "${folder}")
       cmake_path(IS_PREFIX PROJECT_BINARY_DIR "${path}" NORMALIZE generated)
       if(NOT generated)
-        file(RELATIVE_PATH group "${PROJECT_SOURCE_DIR}" "${path}")
-        get_filename_component(group "${group}" DIRECTORY)
-        string(MAKE_C_IDENTIFIER "${group}" group)
-        set_property(SOURCE "${path}" TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP "${group}")
+        file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}" "${path}")
+        get_filename_component(name "${name}" DIRECTORY)
+        string(MAKE_C_IDENTIFIER "${name}" name)
+        list(APPEND folders "${name}")
+        list(APPEND files_${name} "${path}")
       endif()
+    endforeach()
+    list(REMOVE_DUPLICATES folders)
+    foreach(name IN LISTS folders)
+      list(SORT files_${name})
+      list(LENGTH files_${name} count)
+      math(EXPR groups "(${count} + ${BOWLINE_UNITY_FILES} - 1) / ${BOWLINE_UNITY_FILES}")
+      set(index 0)
+      foreach(path IN LISTS files_${name})
+        set(group "${name}")
+        if(groups GREATER 1)
+          math(EXPR number "${index} * ${groups} / ${count}")
+          string(APPEND group "_${number}")
+        endif()
+        set_property(SOURCE "${path}" TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP "${group}")
+        math(EXPR index "${index} + 1")
+      endforeach()
+      unset(files_${name})
     endforeach()
   endforeach()
   get_property(below DIRECTORY "${folder}" PROPERTY SUBDIRECTORIES)
