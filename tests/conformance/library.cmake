@@ -28,6 +28,7 @@ list(FILTER conformance_sources EXCLUDE REGEX "_test\\.cpp$")
 add_library(bowline_conformance STATIC EXCLUDE_FROM_ALL ${conformance_sources} ${gap_files}
   "${conformance_generated}/generated/cases.cpp" "${conformance_generated}/generated/gaps.h")
 target_compile_options(bowline_conformance PRIVATE ${BOWLINE_WARNINGS} -fno-exceptions -fno-rtti)
+bowline_hot(bowline_conformance)
 target_compile_definitions(bowline_conformance PUBLIC BOWLINE_ORACLES)
 target_include_directories(bowline_conformance PUBLIC "${PROJECT_SOURCE_DIR}/tests" PRIVATE "${conformance_generated}")
 target_precompile_headers(bowline_conformance PRIVATE <cmath> <conformance/suite.h>)
