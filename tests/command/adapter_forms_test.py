@@ -82,8 +82,10 @@ class AdapterForms(harness.Case):
         copy = self.folder / "copy"
         shutil.copytree(DATA / "llama_qv", copy)
         config = json.loads((copy / "adapter_config.json").read_text())
-        (copy / "adapter_config.json").write_text(json.dumps(config | {"use_dora": True}))
-        self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, "\"use_dora\"")
+        for key, value in (("use_dora", True), ("init_lora_weights", "pissa"), ("loftq_config", {"loftq_bits": 4}), ("another_key", 2)):
+            with self.subTest(key):
+                (copy / "adapter_config.json").write_text(json.dumps(config | {key: value}))
+                self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, f'"{key}"')
         self.nothing_is_left("copy")
 
     def test_one_adapter_is_written(self):

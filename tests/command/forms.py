@@ -62,11 +62,28 @@ class Gguf:
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing
         return head + bytes(-len(head) % 32) + self.data
 
-    def with_flags(self, flags):
-        """The bytes of a file with more keys, each true or false."""
-        entries = self.entries | {key: struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I?", 7, value)
-                                  for key, value in flags.items()}
+    def with_values(self, values):
+        """The bytes of a file with more keys: flags, whole numbers, reals and texts."""
+        def packed(value):
+            if isinstance(value, str):
+                return struct.pack("<IQ", 8, len(value)) + value.encode()
+            return struct.pack(*(("<I?", 7) if isinstance(value, bool) else ("<II", 4) if isinstance(value, int) else ("<If", 6)), value)
+        entries = self.entries | {key: struct.pack("<Q", len(key)) + key.encode() + packed(value) for key, value in values.items()}
         head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(entries)) + b"".join(entries.values()) + self.listing
+        return head + bytes(-len(head) % 32) + self.data
+
+    def with_places(self, place_of):
+        """The bytes of a file whose tensors lie where the tensor of another name lies."""
+        listing, at = bytearray(self.listing), 0
+        places, offsets = {}, {}
+        for name in self.tensors:
+            at += 8 + len(name.encode())
+            at += 4 + 8 * len(self.tensors[name][1]) + 4
+            offsets[name], places[name] = struct.unpack_from("<Q", listing, at)[0], at
+            at += 8
+        for name, place in places.items():
+            struct.pack_into("<Q", listing, place, offsets[place_of(name)])
+        head = self.content[:24] + b"".join(self.entries.values()) + bytes(listing)
         return head + bytes(-len(head) % 32) + self.data
 
     def take(self, form):

@@ -156,7 +156,7 @@ class TokenizerForms(harness.Case):
             with self.subTest(lowercase=lowercase, strips=strips):
                 given = {f"tokenizer.ggml.normalizer.{key}": value
                          for key, value in (("lowercase", lowercase), ("strip_accents", strips)) if value is not None}
-                path.write_bytes(Gguf(DATA / "bert.gguf").with_flags(given))
+                path.write_bytes(Gguf(DATA / "bert.gguf").with_values(given))
                 normalizer = tokenizer["normalizer"] | {"lowercase": lowercase in (None, True), "strip_accents": strips}
                 changed = self.folder / "tokenizer.json"
                 changed.write_text(json.dumps(tokenizer | {"normalizer": normalizer}, ensure_ascii=False))

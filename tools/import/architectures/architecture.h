@@ -1,11 +1,13 @@
 // What makes a model of a source: one file for each architecture, which the build finds.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "source/keys.h"
 #include "source/source.h"
 
 namespace bowline::import {
@@ -55,6 +57,8 @@ struct Built {
 struct Architecture {
   std::string_view type;  // "llama": model_type in config.json
   Result<Built> (*build)(const Source& source, const BuildOptions& options);
+  // Of config.json: its own, and those of its family. build_model() adds what all configs have.
+  std::array<std::span<const KeyRule>, 2> keys = {};
 };
 
 // Those of all files of architectures/, in their order. Each defines `std::span<const Architecture> architectures_of_<file>()`.

@@ -17,7 +17,18 @@ Result<Built> build_bert(const Source& source, const BuildOptions& options) {
                         .other_heads = {"cls.*", "qa_outputs.*"}});
 }
 
-constexpr Architecture kBertArchitectures[] = {{"bert", build_bert}};
+// Source  transformers, configuration_bert.py.
+constexpr KeyRule kBertKeys[] = {
+    {"directionality", KeyUse::harmless},
+    {"pooler_fc_size", KeyUse::harmless},
+    {"pooler_num_attention_heads", KeyUse::harmless},
+    {"pooler_num_fc_layers", KeyUse::harmless},
+    {"pooler_size_per_head", KeyUse::harmless},
+    {"pooler_type", KeyUse::harmless},
+};
+
+constexpr Architecture kBertArchitectures[] = {
+    {"bert", build_bert, {{kBertKeys, kBertFamilyKeys}}}};
 
 }  // namespace
 

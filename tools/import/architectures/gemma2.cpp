@@ -50,7 +50,22 @@ Result<Built> build_gemma2(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kGemma2Architectures[] = {{"gemma2", build_gemma2}};
+// Source  transformers, configuration_gemma2.py.
+constexpr KeyRule kGemma2Keys[] = {
+    {"hidden_activation"},
+    {"hidden_act", KeyUse::harmless},
+    {"attention_bias"},
+    {"query_pre_attn_scalar"},
+    {"sliding_window"},
+    {"layer_types"},
+    {"final_logit_softcapping"},
+    {"attn_logit_softcapping"},
+    {"use_bidirectional_attention"},
+    {"cache_implementation", KeyUse::harmless},
+};
+
+constexpr Architecture kGemma2Architectures[] = {
+    {"gemma2", build_gemma2, {{kGemma2Keys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

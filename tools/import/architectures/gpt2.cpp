@@ -8,21 +8,8 @@
 namespace bowline::import {
 namespace {
 
-Status check_form(Fields& config) {
-  const bool plain = config.boolean_or("scale_attn_weights", true) &&
-                     !config.boolean_or("scale_attn_by_inverse_layer_idx", false) &&
-                     !config.boolean_or("add_cross_attention", false);
-  BOWLINE_TRY(Status(config.status()));
-  BOWLINE_REQUIRE_CODE(plain, Code::unsupported,
-                       "The config asks for another attention than that of GPT-2 "
-                       "(\"scale_attn_weights\", \"scale_attn_by_inverse_layer_idx\" or "
-                       "\"add_cross_attention\").");
-  return {};
-}
-
 Result<DecoderParts> declare_gpt2(Weights& weights, Fields& config) {
   constexpr int64_t kMost = int64_t{1} << 24;
-  BOWLINE_TRY(check_form(config));
   DecoderParts p;
   DecoderSizes& s = p.sizes;
   s.layers = config.integer("n_layer", 1, 4096);
@@ -80,7 +67,36 @@ Result<Built> build_gpt2(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kGpt2Architectures[] = {{"gpt2", build_gpt2}};
+// Source  transformers, configuration_gpt2.py.
+constexpr KeyRule kGpt2Keys[] = {
+    {"architectures", KeyUse::harmless},  // a decoder has its one head
+    {"n_layer"},
+    {"n_embd"},
+    {"n_head"},
+    {"n_inner"},
+    {"n_positions"},
+    {"layer_norm_epsilon"},
+    {"activation_function"},
+    {"embd_pdrop"},
+    {"resid_pdrop"},
+    {"attn_pdrop", KeyUse::harmless},
+    {"tie_word_embeddings"},
+    {"scale_attn_weights", KeyUse::fixed, "[true]"},
+    {"scale_attn_by_inverse_layer_idx", KeyUse::fixed, "[false, null]"},
+    {"reorder_and_upcast_attn", KeyUse::harmless},
+    {"is_causal", KeyUse::fixed, "[true]"},
+    {"n_ctx", KeyUse::harmless},
+    {"n_special", KeyUse::harmless},
+    {"predict_special_tokens", KeyUse::harmless},
+    {"summary_type", KeyUse::harmless},
+    {"summary_use_proj", KeyUse::harmless},
+    {"summary_activation", KeyUse::harmless},
+    {"summary_proj_to_labels", KeyUse::harmless},
+    {"summary_first_dropout", KeyUse::harmless},
+    {"summary_last_dropout", KeyUse::harmless},
+};
+
+constexpr Architecture kGpt2Architectures[] = {{"gpt2", build_gpt2, {{kGpt2Keys}}}};
 
 }  // namespace
 

@@ -17,7 +17,17 @@ Result<Built> build_llama(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kLlamaArchitectures[] = {{"llama", build_llama}};
+// Source  transformers, configuration_llama.py.
+constexpr KeyRule kLlamaKeys[] = {
+    {"attention_bias"},
+    {"mlp_bias"},
+    {"sliding_window", KeyUse::fixed, "[null]"},
+    {"rope_interleaved", KeyUse::fixed, "[false, null]"},
+    {"is_llama_config", KeyUse::harmless},
+};
+
+constexpr Architecture kLlamaArchitectures[] = {
+    {"llama", build_llama, {{kLlamaKeys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

@@ -1,19 +1,51 @@
 // Mistral: a Llama of which attention sees a window of tokens.
 //
 // Source  transformers, models/mistral/modeling_mistral.py.
+#include <algorithm>
+
 #include "blocks/llama_family.h"
+#include "common/require.h"
 
 namespace bowline::import {
 namespace {
 
+// All layers of Mistral see the window, or none: keys that say another thing are those of another architecture.
+Status check_windows(Fields& config) {
+  const bool windowed = !config.is_null("sliding_window");
+  const std::string_view type = windowed ? "sliding_attention" : "full_attention";
+  const std::vector<std::string> types = config.texts("layer_types");
+  const bool used = config.boolean_or("use_sliding_window", windowed);
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_REQUIRE_CODE(std::ranges::all_of(types, [&](const auto& t) { return t == type; }),
+                       Code::unsupported,
+                       "The config has \"layer_types\", and all layers of a Mistral with this "
+                       "\"sliding_window\" are of the type {}.",
+                       type);
+  BOWLINE_REQUIRE_CODE(used == windowed, Code::unsupported,
+                       "The config has \"use_sliding_window\": {}, which a Mistral does not know. "
+                       "A \"sliding_window\" that is null is none.",
+                       used);
+  return {};
+}
+
 Result<Built> build_mistral(const Source& source, const BuildOptions& options) {
   return build_decoder(source, options, [&](Weights& weights) -> Result<DecoderParts> {
     Fields config("The config", source.config);
+    BOWLINE_TRY(check_windows(config));
     return declare_llama(weights, config, {.is_windowed = [](Fields&, int64_t) { return true; }});
   });
 }
 
-constexpr Architecture kMistralArchitectures[] = {{"mistral", build_mistral}};
+// Source  transformers, configuration_mistral.py.
+constexpr KeyRule kMistralKeys[] = {
+    {"sliding_window"},
+    {"layer_types"},
+    {"use_sliding_window"},
+    {"attention_bias", KeyUse::fixed, "[false, null]"},
+};
+
+constexpr Architecture kMistralArchitectures[] = {
+    {"mistral", build_mistral, {{kMistralKeys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

@@ -15,7 +15,17 @@ Result<Built> build_qwen2(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kQwen2Architectures[] = {{"qwen2", build_qwen2}};
+// Source  transformers, configuration_qwen2.py.
+constexpr KeyRule kQwen2Keys[] = {
+    {"use_sliding_window"},
+    {"sliding_window"},
+    {"max_window_layers"},
+    {"layer_types"},
+    {"use_mrope", KeyUse::fixed, "[false, null]"},
+};
+
+constexpr Architecture kQwen2Architectures[] = {
+    {"qwen2", build_qwen2, {{kQwen2Keys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

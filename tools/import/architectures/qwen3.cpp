@@ -20,7 +20,14 @@ Result<Built> build_qwen3(const Source& source, const BuildOptions& options) {
   });
 }
 
-constexpr Architecture kQwen3Architectures[] = {{"qwen3", build_qwen3}};
+// Source  transformers, configuration_qwen3.py.
+constexpr KeyRule kQwen3Keys[] = {
+    {"attention_bias"},    {"use_sliding_window"}, {"sliding_window"},
+    {"max_window_layers"}, {"layer_types"},
+};
+
+constexpr Architecture kQwen3Architectures[] = {
+    {"qwen3", build_qwen3, {{kQwen3Keys, kLlamaFamilyKeys}}}};
 
 }  // namespace
 

@@ -22,8 +22,9 @@ Result<Built> build_roberta(const Source& source, const BuildOptions& options) {
                         .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"}});
 }
 
-constexpr Architecture kRobertaArchitectures[] = {{"roberta", build_roberta},
-                                                  {"xlm-roberta", build_roberta}};
+constexpr Architecture kRobertaArchitectures[] = {
+    {"roberta", build_roberta, {{std::span<const KeyRule>(), kBertFamilyKeys}}},
+    {"xlm-roberta", build_roberta, {{std::span<const KeyRule>(), kBertFamilyKeys}}}};
 
 }  // namespace
 

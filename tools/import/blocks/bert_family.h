@@ -2,8 +2,28 @@
 #pragma once
 
 #include "blocks/encoder.h"
+#include "source/keys.h"
 
 namespace bowline::import {
+
+// Keys of config.json that all of the family have. Source  transformers, configuration_bert.py, 2 to 5.
+inline constexpr KeyRule kBertFamilyKeys[] = {
+    {"num_hidden_layers"},
+    {"hidden_size"},
+    {"num_attention_heads"},
+    {"intermediate_size"},
+    {"max_position_embeddings"},
+    {"layer_norm_eps"},
+    {"hidden_act"},
+    {"hidden_dropout_prob"},
+    {"classifier_dropout"},
+    {"position_embedding_type"},
+    {"is_decoder"},
+    {"type_vocab_size", KeyUse::harmless},  // of which the table has rows; all tokens are of type 0
+    {"attention_probs_dropout_prob",
+     KeyUse::harmless},                         // of training, where --dropout leaves it out
+    {"tie_word_embeddings", KeyUse::harmless},  // of the head of another task
+};
 
 // `prefix` is what a model with a head puts in front of the names ("bert."). `first_position` is the row of the first token.
 Result<EncoderParts> declare_bert(Weights& weights, Fields& config, std::string_view prefix,

@@ -27,6 +27,82 @@ Result<std::string> ids_text(const nlohmann::json& config, const char* key) {
   return text;
 }
 
+// Keys of every config. Source  transformers, configuration_utils.py (PreTrainedConfig), of versions 2 to 5, which keep here what
+// generation and training use; a key of generation does not change logits.
+constexpr KeyRule kConfigKeys[] = {
+    {"model_type"},
+    {"architectures"},
+    {"dtype"},
+    {"torch_dtype"},
+    {"bos_token_id"},
+    {"eos_token_id"},
+    {"pad_token_id"},
+    {"vocab_size"},
+    {"id2label"},
+    {"problem_type"},
+    {"transformers_version", KeyUse::harmless},
+    {"transformers.js_config", KeyUse::harmless},
+    {"name_or_path", KeyUse::harmless},
+    {"return_dict", KeyUse::harmless},
+    {"output_hidden_states", KeyUse::harmless},
+    {"output_attentions", KeyUse::harmless},
+    {"output_past", KeyUse::harmless},
+    {"use_cache", KeyUse::harmless},
+    {"label2id", KeyUse::harmless},
+    {"num_labels", KeyUse::harmless},               // of which the head has rows
+    {"chunk_size_feed_forward", KeyUse::harmless},  // splits rows, which are computed alike
+    {"initializer_range", KeyUse::harmless},
+    {"initializer_factor", KeyUse::harmless},
+    {"gradient_checkpointing", KeyUse::harmless},
+    {"finetuning_task", KeyUse::harmless},
+    {"task_specific_params", KeyUse::harmless},
+    {"torchscript", KeyUse::harmless},
+    {"use_bfloat16", KeyUse::harmless},
+    {"auto_map", KeyUse::harmless},  // names code that runs where the caller asks for it
+    {"attn_implementation", KeyUse::harmless},
+    {"unsloth_version", KeyUse::harmless},
+    {"unsloth_fixed", KeyUse::harmless},
+    {"sep_token_id", KeyUse::harmless},
+    {"cls_token_id", KeyUse::harmless},
+    {"mask_token_id", KeyUse::harmless},
+    {"unk_token_id", KeyUse::harmless},
+    {"decoder_start_token_id", KeyUse::harmless},
+    {"forced_bos_token_id", KeyUse::harmless},
+    {"forced_eos_token_id", KeyUse::harmless},
+    {"begin_suppress_tokens", KeyUse::harmless},
+    {"suppress_tokens", KeyUse::harmless},
+    {"bad_words_ids", KeyUse::harmless},
+    {"max_length", KeyUse::harmless},
+    {"min_length", KeyUse::harmless},
+    {"max_new_tokens", KeyUse::harmless},
+    {"do_sample", KeyUse::harmless},
+    {"early_stopping", KeyUse::harmless},
+    {"num_beams", KeyUse::harmless},
+    {"num_beam_groups", KeyUse::harmless},
+    {"diversity_penalty", KeyUse::harmless},
+    {"temperature", KeyUse::harmless},
+    {"top_k", KeyUse::harmless},
+    {"top_p", KeyUse::harmless},
+    {"typical_p", KeyUse::harmless},
+    {"repetition_penalty", KeyUse::harmless},
+    {"length_penalty", KeyUse::harmless},
+    {"no_repeat_ngram_size", KeyUse::harmless},
+    {"encoder_no_repeat_ngram_size", KeyUse::harmless},
+    {"num_return_sequences", KeyUse::harmless},
+    {"output_scores", KeyUse::harmless},
+    {"return_dict_in_generate", KeyUse::harmless},
+    {"remove_invalid_values", KeyUse::harmless},
+    {"exponential_decay_length_penalty", KeyUse::harmless},
+    {"prefix", KeyUse::harmless},
+    {"tokenizer_class", KeyUse::harmless},
+    {"is_encoder_decoder", KeyUse::fixed, "[false, null]"},
+    {"add_cross_attention", KeyUse::fixed, "[false, null]"},
+    {"cross_attention_hidden_size", KeyUse::fixed, "[null]"},
+    {"tie_encoder_decoder", KeyUse::fixed, "[false, null]"},
+    {"pruned_heads", KeyUse::fixed, "[{}, null]"},
+    {"quantization_config", KeyUse::fixed, "[null]"},
+};
+
 Status add_metadata(const Source& source, std::string_view type, Built& built) {
   Model& model = built.model;
   BOWLINE_TRY(model.set_metadata("task", name_of(built.task)));
@@ -74,6 +150,8 @@ Result<Built> build_model(const Source& source, const BuildOptions& options) {
                   fmt::format("The architecture \"{}\" is not known. Known are {}.", escaped(type),
                               fmt::join(names, ", ")));
   }
+  BOWLINE_TRY(
+      check_keys(config.what(), source.config, {found->keys[0], found->keys[1], kConfigKeys}));
   BOWLINE_ASSIGN(Built built, found->build(source, options));
   built.notes.insert(built.notes.begin(), source.notes.begin(), source.notes.end());
   BOWLINE_TRY(add_metadata(source, type, built));

@@ -10,6 +10,18 @@ namespace {
 constexpr int64_t kMost = int64_t{1}
                           << 24;  // of any size; a product of three fits in 64 bits twice
 
+// Of rope_scaling and rope_parameters. Source  transformers, modeling_rope_utils.py.
+constexpr KeyRule kRotationKeys[] = {
+    {"rope_theta"},
+    {"rope_type"},
+    {"type"},
+    {"factor"},
+    {"low_freq_factor"},
+    {"high_freq_factor"},
+    {"original_max_position_embeddings"},
+    {"partial_rotary_factor", KeyUse::fixed, "[1, null]"},
+};
+
 // Without a key the head is its own where the source has one; "tie_word_embeddings" of a Llama is false then.
 Weight head_of(Weights& weights, Fields& config, const Weight& embedding,
                const std::vector<int64_t>& shape) {
@@ -115,6 +127,7 @@ Result<Rotation> rotation_of(Fields& config, double otherwise) {
                               "linear, llama3.",
                               fields.what(), escaped(type)));
   }
+  BOWLINE_TRY(check_keys(fields.what(), *scaling, {kRotationKeys}));
   BOWLINE_TRY(Status(fields.status()));
   return r;
 }

@@ -3,8 +3,32 @@
 
 #include "blocks/decoder.h"
 #include "source/json.h"
+#include "source/keys.h"
 
 namespace bowline::import {
+
+// Keys of config.json that all of the family have. Source  transformers, configuration_llama.py and modeling_rope_utils.py, 4 and 5.
+inline constexpr KeyRule kLlamaFamilyKeys[] = {
+    {"architectures", KeyUse::harmless},  // a decoder has its one head
+    {"num_hidden_layers"},
+    {"hidden_size"},
+    {"num_attention_heads"},
+    {"num_key_value_heads"},
+    {"head_dim"},
+    {"intermediate_size"},
+    {"max_position_embeddings"},
+    {"rms_norm_eps"},
+    {"tie_word_embeddings"},
+    {"rope_theta"},
+    {"rope_scaling"},
+    {"rope_parameters"},
+    {"hidden_act"},
+    {"attention_dropout", KeyUse::harmless},  // of training, where --dropout leaves it out
+    {"pretraining_tp", KeyUse::harmless},     // splits products, which are computed alike
+    {"is_causal", KeyUse::fixed, "[true]"},
+    {"is_decoder", KeyUse::fixed, "[true, false, null]"},
+    {"partial_rotary_factor", KeyUse::fixed, "[1, null]"},
+};
 
 struct LlamaForm {
   bool qkv_bias = false;

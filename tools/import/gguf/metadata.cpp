@@ -1,5 +1,6 @@
 #include "gguf/metadata.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -83,19 +84,24 @@ const TensorEntry* find_tensor(const File& file, std::string_view name) {
   return found == file.tensors.end() ? nullptr : &*found;
 }
 
-constexpr KeyTerm kScalingFactor{"rope.scaling.factor", "factor", KeyTerm::Kind::real};
+constexpr KeyTerm kScalingFactor{"rope.scaling.factor", "factor", KeyTerm::Kind::real, false};
+constexpr KeyTerm kLinearFactor{"rope.scale_linear", "factor", KeyTerm::Kind::real, false};
 constexpr KeyTerm kScalingContext{"rope.scaling.original_context_length",
                                   "original_max_position_embeddings", KeyTerm::Kind::whole, false};
 
 // rope.scaling.*: null where there is none.
 Result<json> key_scaling(const Keys& keys) {
-  BOWLINE_ASSIGN(const std::string type, keys.text("rope.scaling.type", "none"));
-  if (type == "none") {
+  // As llama.cpp does it: a factor without a type is linear, and "scale_linear" is the factor of older files.
+  BOWLINE_ASSIGN(const std::string type, keys.text("rope.scaling.type", "linear"));
+  BOWLINE_REQUIRE_CODE(type == "none" || type == "linear" || type == "yarn", Code::unsupported,
+                       "Its scaling of RoPE is \"{}\", which is not known.", escaped(type));
+  BOWLINE_ASSIGN(json factor, keys.number(kScalingFactor));
+  if (factor.is_null()) {
+    BOWLINE_ASSIGN(factor, keys.number(kLinearFactor));
+  }
+  if (type == "none" || factor.is_null() || factor == 0 || factor == 1) {
     return json();
   }
-  BOWLINE_REQUIRE_CODE(type == "linear" || type == "yarn", Code::unsupported,
-                       "Its scaling of RoPE is \"{}\", which is not known.", escaped(type));
-  BOWLINE_ASSIGN(const json factor, keys.number(kScalingFactor));
   BOWLINE_ASSIGN(const json context, keys.number(kScalingContext));
   json out = {{"rope_type", type}, {"factor", factor}};
   if (!context.is_null()) {
@@ -158,6 +164,22 @@ Status add_tokens(const File& file, json& config) {
       BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "Its key \"{}\" is no whole number.",
                            key);
       config[name] = *id;
+    }
+  }
+  // Tokens that end a turn end an answer too.
+  for (const char* const key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
+    const Entry* const entry = file.find(key);
+    if (entry == nullptr) {
+      continue;
+    }
+    const std::optional<int64_t> id = entry->value.integer();
+    BOWLINE_REQUIRE_CODE(id.has_value(), Code::bad_file, "Its key \"{}\" is no whole number.", key);
+    json& ends = config["eos_token_id"];
+    if (!ends.is_array()) {
+      ends = ends.is_null() ? json::array() : json::array({ends});
+    }
+    if (std::find(ends.begin(), ends.end(), *id) == ends.end()) {
+      ends.push_back(*id);
     }
   }
   return {};

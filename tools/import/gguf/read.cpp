@@ -7,6 +7,7 @@
 
 #include "common/float16.h"
 #include "common/require.h"
+#include "gguf/keys.h"
 #include "gguf/metadata.h"
 #include "gguf/terms.h"
 #include "gguf/values.h"
@@ -128,6 +129,7 @@ class Reading {
 
   Result<Source> run() {
     BOWLINE_TRY(find_architecture());
+    BOWLINE_TRY(check_file_keys(*file_, *terms_));
     BOWLINE_ASSIGN(out_.config, config_of(*file_, *terms_));
     short_ = short_dtype(*file_);
     for (const TensorEntry& tensor : file_->tensors) {
@@ -139,6 +141,7 @@ class Reading {
     add_notes();
     BOWLINE_TRY(add_assets());
     BOWLINE_TRY(add_special_tokens());
+    BOWLINE_TRY(add_pooling());
     return std::move(out_);
   }
 
@@ -185,10 +188,8 @@ class Reading {
       t.encoding = tensor.type->encoding;
     }
     BOWLINE_TRY(shorten(tensor, t));
-    const bool as_it_is = named.order == Order::same || named.order == Order::numbers;
-    if (as_it_is && stays_encoded(laid)) {
-      t.place = fmt::format("{}:{}", out_.path, tensor.bytes.data() - file_->bytes.data());
-    }
+    t.place = fmt::format("{}:{}:{}:{}", out_.path, tensor.bytes.data() - file_->bytes.data(),
+                          static_cast<int>(laid.order), laid.heads);
     return {};
   }
 
@@ -255,6 +256,24 @@ class Reading {
     }
     const std::string config = out_.config.dump(2) + "\n";
     add_asset("config.json", "application/json", std::as_bytes(std::span(config)));
+    return {};
+  }
+
+  // How an encoder pools. Source  llama.cpp, llama.h (llama_pooling_type).
+  Status add_pooling() {
+    const Entry* const entry = file_->find(fmt::format("{}.pooling_type", terms_->architecture));
+    if (entry == nullptr || !terms_->head.empty()) {
+      return {};
+    }
+    constexpr std::string_view kModes[] = {"", "mean", "cls"};
+    const int64_t mode = entry->value.integer().value_or(-1);
+    BOWLINE_REQUIRE_CODE(mode >= 0 && mode < std::ssize(kModes), Code::unsupported,
+                         "Its key \"{}\" is {}, a way of pooling that is not known: 0 (none), 1 "
+                         "(mean) and 2 (cls) are.",
+                         escaped(std::string(entry->key)), mode);
+    if (mode != 0) {
+      out_.metadata.emplace_back("pooling", std::string(kModes[mode]));
+    }
     return {};
   }
 

@@ -10,6 +10,7 @@
 
 #include "bowline.h"
 #include "gguf/file.h"
+#include "source/keys.h"
 
 namespace bowline::gguf {
 
@@ -59,6 +60,8 @@ struct Terms {
       "";  // the tensor of Hugging Face that is tied to `table` where it is absent; empty: none
   std::string_view table = "";
   std::vector<ImpliedTerm> implied = {};
+  // Keys behind "<architecture>." that become no setting, where it differs from others (keys.cpp).
+  std::vector<import::KeyRule> more_keys = {};
 };
 
 // Null: there is none. Generated from the files of terms/.

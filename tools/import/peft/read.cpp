@@ -10,11 +10,14 @@
 #include "peft/head.h"
 #include "source/file.h"
 #include "source/json.h"
+#include "source/keys.h"
 
 namespace bowline::peft {
 namespace {
 
 using import::Fields;
+using import::KeyRule;
+using import::KeyUse;
 using import::SourceTensor;
 using nlohmann::json;
 
@@ -25,21 +28,58 @@ std::string path_in(const std::string& folder, std::string_view file) {
   return (std::filesystem::path(folder) / file).string();
 }
 
-// Settings that change what an adapter computes, and that one of Bowline has not.
-constexpr std::string_view kUnsupported[] = {
-    "use_dora",      "rank_pattern",      "alpha_pattern",           "lora_bias",
-    "use_qalora",    "layer_replication", "alora_invocation_tokens", "use_bdlora",
-    "arrow_config",  "kasa_config",       "trainable_token_indices", "target_parameters",
-    "velora_config", "monteclora_config", "megatron_config"};
+constexpr std::string_view kNone = "[null, false, {}, []]";
 
-bool asks(const json& value) {
-  return !value.is_null() && value != json(false) && !(value.is_structured() && value.empty());
-}
+// Source  peft, tuners/lora/config.py (LoraConfig) and config.py (PeftConfigMixin).
+constexpr KeyRule kKeys[] = {
+    {"peft_type"},
+    {"r"},
+    {"lora_alpha"},
+    {"lora_dropout"},
+    {"use_rslora"},
+    {"bias"},
+    {"modules_to_save"},
+    {"task_type", KeyUse::harmless},
+    {"auto_mapping", KeyUse::harmless},
+    {"peft_version", KeyUse::harmless},
+    {"base_model_name_or_path", KeyUse::harmless},
+    {"revision", KeyUse::harmless},
+    {"inference_mode", KeyUse::harmless},
+    {"target_modules", KeyUse::harmless},  // of which there are tensors
+    {"exclude_modules", KeyUse::harmless},
+    {"layers_to_transform", KeyUse::harmless},
+    {"layers_pattern", KeyUse::harmless},
+    {"fan_in_fan_out", KeyUse::harmless},  // how the base keeps its matrices
+    {"megatron_core", KeyUse::harmless},
+    {"qalora_group_size", KeyUse::harmless},
+    {"eva_config", KeyUse::harmless},  // of how the factors began
+    // Other ways change the weights of the base too.
+    {"init_lora_weights", KeyUse::fixed, R"([null, true, false, "gaussian", "orthogonal", "eva"])"},
+    {"loftq_config", KeyUse::fixed, kNone},
+    {"corda_config", KeyUse::fixed, kNone},
+    {"lora_ga_config", KeyUse::fixed, kNone},
+    {"use_dora", KeyUse::fixed, kNone},
+    {"rank_pattern", KeyUse::fixed, kNone},
+    {"alpha_pattern", KeyUse::fixed, kNone},
+    {"lora_bias", KeyUse::fixed, kNone},
+    {"use_qalora", KeyUse::fixed, kNone},
+    {"layer_replication", KeyUse::fixed, kNone},
+    {"alora_invocation_tokens", KeyUse::fixed, kNone},
+    {"use_bdlora", KeyUse::fixed, kNone},
+    {"arrow_config", KeyUse::fixed, kNone},
+    {"kasa_config", KeyUse::fixed, kNone},
+    {"trainable_token_indices", KeyUse::fixed, kNone},
+    {"target_parameters", KeyUse::fixed, kNone},
+    {"velora_config", KeyUse::fixed, kNone},
+    {"monteclora_config", KeyUse::fixed, kNone},
+    {"megatron_config", KeyUse::fixed, kNone},
+    {"ensure_weight_tying", KeyUse::fixed, kNone},
+};
 
 // Modules that are saved whole: of a classifier its head, and no others. peft lists names that some models have ("score").
 Status check_saved(const Model& model, const json& config) {
   const auto found = config.find("modules_to_save");
-  if (found == config.end() || !asks(*found)) {
+  if (found == config.end() || !import::asks(*found)) {
     return {};
   }
   const bool known = model.metadata("task") == "classify" && found->is_array() &&
@@ -70,12 +110,7 @@ Result<LowRank> read_config(const Model& model, const std::string& folder) {
   BOWLINE_TRY(Status(fields.status()));
   BOWLINE_REQUIRE_CODE(type == "LORA", Code::unsupported,
                        "The adapter is of the kind {}; LORA alone is read.", listed_name(type));
-  for (const std::string_view key : kUnsupported) {
-    const auto found = config.find(key);
-    BOWLINE_REQUIRE_CODE(found == config.end() || !asks(*found), Code::unsupported,
-                         "{} asks for \"{}\" ({}), which an adapter has not.", kConfig, key,
-                         import::shown(*found));
-  }
+  BOWLINE_TRY(import::check_keys(kConfig, config, {kKeys}));
   BOWLINE_TRY(check_saved(model, config));
   BOWLINE_REQUIRE_CODE(bias == "none", Code::unsupported,
                        "{} asks for trained biases (\"bias\": {}), which an adapter has not.",

@@ -45,6 +45,7 @@ Terms terms_of_bert() {
           },
       .fixed = {{"hidden_act", "gelu"}},
       .rows = {{"token_embd.weight", "vocab_size"}, {"token_types.weight", "type_vocab_size"}},
+      .more_keys = {{"attention.causal", import::KeyUse::fixed, "[false]"}, {"pooling_type"}},
   };
 }
 
