@@ -9,6 +9,7 @@ import struct
 import unittest
 
 import harness
+from forms import Gguf, read_safetensors, write_safetensors
 from harness import BAD_FILE, OK, USAGE, run
 
 
@@ -164,6 +165,64 @@ class ImportOfHuggingFace(harness.Case):
         (self.folder / "labels.txt").write_text("admin\nadmin\n")
         self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), USAGE,
                     "label admin stands twice")
+
+    def make_layers_equal(self, path):
+        """The second layer of a model gets the values of the first; its norms are ones, as they are before a training."""
+        tensors = read_safetensors(path)
+        for name in tensors:
+            dtype, shape, data = tensors[name.replace(".layers.1.", ".layers.0.")]
+            if ".layers." in name and "norm" in name:
+                data = struct.pack("<f", 1) * (len(data) // 4)
+            tensors[name] = (dtype, shape, data)
+        write_safetensors(path, {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()})
+
+    def ties(self):
+        report = json.loads(self.expect(run("inspect", self.out, "-o", "json"), OK).stdout)
+        return sorted(sorted(p["name"] for p in report["parameters"] if p["tie"] == tie and "layers" in p["name"])
+                      for tie in {p["tie"] for p in report["parameters"] if "layers" in p["name"]})
+
+    def logits(self):
+        (self.folder / "x.npy").write_bytes(harness.npy("<i4", (1, 4), struct.pack("<4i", 3, 9, 27, 17)))
+        self.expect(run("run", self.out, "--entry", "forward", "--input", f"tokens=@{self.folder / 'x.npy'}", "--output",
+                        f"logits=@{self.folder / 'y.npy'}", "--force", "--device", "cpu"), OK)
+        return harness.read_npy(self.folder / "y.npy")
+
+    def test_equal_layers_become_one(self):
+        self.expect(self.call("llama"), OK)
+        self.make_layers_equal(self.source / "model.safetensors")
+        self.expect(self.again(), OK, "--tie-equal")
+        apart, logits = self.ties(), self.logits()
+        self.assertEqual({len(names) for names in apart}, {1})
+        self.expect(self.again("--tie-equal"), OK)
+        tied = self.ties()
+        self.assertEqual({len(names) for names in tied}, {2})
+        self.assertTrue(all(a.replace(".0.", ".1.") == b for a, b in tied), tied)
+        self.assertEqual(self.logits(), logits)
+        for form in ("hf", "gguf"):
+            with self.subTest(form):
+                written = self.folder / f"written.{form}"
+                note = "share the storage of others"
+                self.expect(run("export", self.out, "--to", form, "--out", written), OK, note)
+                model = self.folder / "back.bowline"
+                self.expect(run("import", written, "--out", model, "--tie-equal", "--force"), OK)
+                names = [p["name"] for p in json.loads(run("inspect", model, "-o", "json").stdout)["parameters"]]
+                report = json.loads(run("inspect", model, "-o", "json").stdout)["parameters"]
+                self.assertEqual(len({p["tie"] for p in report if "layers" in p["name"]}), sum("layers" in name for name in names) // 2)
+
+    def test_tensors_of_gguf_at_one_place_are_tied(self):
+        data = pathlib.Path(__file__).resolve().parents[1] / "gguf/data/llama_f32.gguf"
+        path = self.folder / "m.gguf"
+        path.write_bytes(Gguf(data).with_places(lambda name: name.replace("blk.1.", "blk.0.")))
+        self.expect(run("import", path, "--out", self.out), OK, "both have the same bytes of the file")
+        self.assertEqual({len(names) for names in self.ties()}, {2})
+
+    def test_a_classifier_over_a_decoder_is_named(self):
+        self.expect(self.call("llama"), OK)
+        tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data))
+                   for name, (_, shape, data) in read_safetensors(self.source / "model.safetensors").items()}
+        tensors["score.weight"] = tensors.pop("lm_head.weight")
+        write_safetensors(self.source / "model.safetensors", tensors)
+        self.expect(self.again(), BAD_FILE, "score.weight", "bowline import ENCODER --task classify")
 
     def edit(self, name, **keys):
         path = self.source / name

@@ -73,6 +73,7 @@ struct ImportFlags {
   std::string kv_dtype = "f32";
   std::string pooling;
   std::vector<std::string> ties;
+  bool tie_equal = false;
   bool multi_label = false;
   double label_smoothing = 0;
   bool dropout = false;
@@ -338,6 +339,7 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
   options.pooling = o.pooling;
   options.multi_label = o.multi_label;
   options.label_smoothing = o.label_smoothing;
+  options.tie_equal = o.tie_equal;
   options.dropout = o.dropout;
   options.seed = o.seed;
   options.skeleton = o.skeleton;
@@ -687,6 +689,9 @@ void add_import(CLI::App& app, Context& context) {
                        "their values are equal"),
       kTextModels)
       ->type_size(2);
+  use(verb->add_flag("--tie-equal", o->tie_equal,
+                     "Tensors of equal values become one weight, and equal layers one layer"),
+      kTextModels);
   use(verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels"),
       kTextModels, kClassifies);
   use(verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes"),

@@ -100,6 +100,32 @@ Result<std::optional<std::string>> text_asset(const Model& model, std::string_vi
   return std::optional(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
+namespace {
+
+// The forms have the tie of the head alone.
+void note_ties(ExportedModel& model) {
+  std::map<uint32_t, const ExportedTensor*> first;
+  std::string example;
+  size_t copies = 0;
+  for (const ExportedTensor& t : model.tensors) {
+    const auto [at, is_new] = first.emplace(t.tie, &t);
+    if (!is_new) {
+      ++copies;
+      example = example.empty()
+                    ? fmt::format("{} and {}", listed_name(at->second->name), listed_name(t.name))
+                    : example;
+    }
+  }
+  if (copies > 0) {
+    model.notes.push_back(
+        fmt::format("{} tensors share the storage of others ({}). The form has no such ties, so "
+                    "each is written on its own; import --tie-equal ties them again.",
+                    copies, example));
+  }
+}
+
+}  // namespace
+
 Result<ExportedModel> exported(const Model& model) {
   ExportedModel out;
   BOWLINE_ASSIGN(out.config, config_of(model));
@@ -134,6 +160,7 @@ Result<ExportedModel> exported(const Model& model) {
                            storage.encoding,
                            p.view == View{}});
   }
+  note_ties(out);
   if (table != nullptr) {
     out.config["vocab_size"] = table->shape[0];
   }

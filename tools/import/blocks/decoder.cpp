@@ -239,6 +239,15 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
                             const std::function<Result<DecoderParts>(Weights&)>& declare) {
   BOWLINE_REQUIRE_CODE(options.task.value_or(Task::generate) == Task::generate, Code::unsupported,
                        "A decoder generates; it does not {}.", name_of(*options.task));
+  const auto head = std::ranges::find_if(source.tensors, [](const SourceTensor& t) {
+    return t.name == "score.weight" || t.name == "classifier.weight";
+  });
+  BOWLINE_REQUIRE_CODE(head == source.tensors.end(), Code::unsupported,
+                       "The source is a decoder with a head of classes ({}), which is not read. To "
+                       "tell texts apart, train an encoder: bowline import ENCODER --task classify "
+                       "--labels FILE --out MODEL. To generate, import the language model that the "
+                       "source was made from.",
+                       head == source.tensors.end() ? "" : listed_name(head->name));
   Built out;
   Weights weights(source, options, out.model);
   BOWLINE_ASSIGN(const DecoderParts parts, declare(weights));

@@ -41,6 +41,33 @@ Result<bool> equal_tensors(const SourceTensor& a, const SourceTensor& b) {
   return true;
 }
 
+// The first bytes of a tensor.
+Status begin_of(const SourceTensor& tensor, std::string& out) {
+  out.resize(std::min<uint64_t>(tensor.bytes, 4096));
+  return tensor.read(0, std::as_writable_bytes(std::span(out)));
+}
+
+// One number again and again, as far as `begin` tells.
+bool is_constant(const SourceTensor& tensor, std::string_view begin) {
+  const size_t element = size_of(tensor.dtype);
+  return tensor.encoding == "plain" &&
+         std::memcmp(begin.data(), begin.data() + element, begin.size() - element) == 0;
+}
+
+// "model.layers.3" and ".mlp.up_proj.weight"; of a tensor of no layer two empty texts.
+struct LayerName {
+  std::string layer, part;
+};
+LayerName layer_name(const std::string& name) {
+  for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+    const size_t end = name.find_first_not_of("0123456789", dot + 1);
+    if (end != std::string::npos && end > dot + 1 && name[end] == '.') {
+      return {name.substr(0, end), name.substr(end)};
+    }
+  }
+  return {};
+}
+
 // "*" stands for any characters.
 bool matches(std::string_view pattern, std::string_view text) {
   const size_t star = pattern.find('*');
@@ -384,35 +411,83 @@ Status Weights::tie_asked() {
 }
 
 // Only matrices that are not one number again and again: those are alike without meaning it.
-Status Weights::report_equal() {
-  std::map<std::string, std::vector<const Tensor*>> alike;
+Status Weights::find_equal() {
+  std::map<std::string, std::vector<Tensor*>> alike;
   std::string begin;
-  for (const Tensor& t : tensors_) {
-    if (t.report.use != TensorReport::Use::taken || t.source->shape.size() < 2 ||
-        t.source->bytes == 0) {
+  for (Tensor& t : tensors_) {
+    const bool counts = t.source->shape.size() >= 2 || options_.tie_equal;
+    if (t.report.use != TensorReport::Use::taken || !counts || t.source->bytes == 0) {
       continue;
     }
-    begin.resize(std::min<uint64_t>(t.source->bytes, 4096));
-    BOWLINE_TRY(t.source->read(0, std::as_writable_bytes(std::span(begin))));
-    const size_t element = size_of(t.source->dtype);
-    const bool is_constant =
-        t.source->encoding == "plain" &&
-        std::memcmp(begin.data(), begin.data() + element, begin.size() - element) == 0;
-    if (is_constant) {
+    BOWLINE_TRY(begin_of(*t.source, begin));
+    if (is_constant(*t.source, begin)) {
       continue;
     }
-    std::vector<const Tensor*>& group = alike[begin];
-    for (const Tensor* other : group) {
+    std::vector<Tensor*>& group = alike[begin];
+    for (Tensor* other : group) {
       BOWLINE_ASSIGN(const bool same, equal_tensors(*other->source, *t.source));
+      if (same && options_.tie_equal) {
+        BOWLINE_TRY(tie_equal(*other, t));
+        break;
+      }
       if (same) {
         notes_.push_back(fmt::format(
             "{0} and {1} have the same values; the source does not tie them, so they are two "
-            "weights. --tie {0} {1} makes them one.",
+            "weights. --tie {0} {1} makes them one, --tie-equal all such.",
             listed_name(other->report.name), listed_name(t.report.name)));
         break;
       }
     }
-    group.push_back(&t);
+    if (t.report.use == TensorReport::Use::taken) {
+      group.push_back(&t);
+    }
+  }
+  return options_.tie_equal ? tie_equal_layers() : Status();
+}
+
+Status Weights::tie_equal(Tensor& to, Tensor& tensor) {
+  BOWLINE_TRY(tie(to, tensor, "both have the same values (--tie-equal)"));
+  equal_.emplace_back(&tensor, &to);
+  return {};
+}
+
+Status Weights::tie_equal_layers() {
+  // For each layer the layer that its tensors are tied to; nothing where one of them is not, or to several.
+  std::map<std::string, std::optional<std::string>> twins;
+  for (const auto& [tensor, to] : equal_) {
+    const LayerName of = layer_name(tensor->name), other = layer_name(to->name);
+    const bool same_part = !of.layer.empty() && of.part == other.part;
+    const auto [at, is_new] =
+        twins.emplace(of.layer, same_part ? std::optional(other.layer) : std::nullopt);
+    if (!is_new && (!same_part || at->second != other.layer)) {
+      at->second.reset();
+    }
+  }
+  std::string begin;
+  std::vector<Tensor*> constants;
+  for (Tensor& t : tensors_) {
+    if (t.report.use != TensorReport::Use::taken || t.source->bytes == 0) {
+      continue;
+    }
+    BOWLINE_TRY(begin_of(*t.source, begin));
+    if (is_constant(*t.source, begin)) {
+      constants.push_back(&t);
+    } else if (const auto twin = twins.find(layer_name(t.name).layer); twin != twins.end()) {
+      twin->second.reset();
+    }
+  }
+  for (Tensor* t : constants) {
+    const LayerName of = layer_name(t->name);
+    const auto twin = twins.find(of.layer);
+    Tensor* const other =
+        twin == twins.end() || !twin->second ? nullptr : find(*twin->second + of.part);
+    if (other == nullptr || other->report.use != TensorReport::Use::taken) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const bool same, equal_tensors(*other->source, *t->source));
+    if (same) {
+      BOWLINE_TRY(tie_equal(*other, *t));
+    }
   }
   return {};
 }
@@ -450,7 +525,7 @@ Status Weights::finish(Built& out) {
   BOWLINE_TRY(check_unexpected());
   BOWLINE_TRY(tie_shared());
   BOWLINE_TRY(tie_asked());
-  BOWLINE_TRY(report_equal());
+  BOWLINE_TRY(find_equal());
   BOWLINE_TRY(options_.skeleton ? Status() : model_.materialize(options_.seed));
   for (Tensor& t : tensors_) {
     out.tensors.push_back(std::move(t.report));

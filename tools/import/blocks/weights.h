@@ -83,7 +83,11 @@ class Weights {
   Status tie_shared();
   Result<Tensor*> asked(const std::string& name);
   Status tie_asked();
-  Status report_equal();
+  // Ties what is equal, or says so in a note.
+  Status find_equal();
+  // Vectors that are one number again and again, of layers whose other tensors are tied to those of another layer.
+  Status tie_equal_layers();
+  Status tie_equal(Tensor& to, Tensor& tensor);
   Status check_unexpected() const;
   // Gives what the tensor has to its parameter, of this dtype. It comes before the graphs: those of one list are codes together.
   void fill(const Tensor& tensor, DType dtype);
@@ -96,6 +100,8 @@ class Weights {
   std::vector<Tensor> tensors_;
   std::map<std::string, size_t, std::less<>> by_name_;
   std::vector<std::string> notes_;
+  std::vector<std::pair<const Tensor*, const Tensor*>>
+      equal_;  // tied by tie_equal(): which, and to which
   Status status_;
 };
 

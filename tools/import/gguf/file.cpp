@@ -158,7 +158,8 @@ Status read_tensor(Reader& in, Placed& out) {
   return read_shape(in, out).at(fmt::format("Of tensor \"{}\".", escaped(out.tensor.name)));
 }
 
-// Gives each tensor its bytes. None lies outside the file or shares bytes with another one.
+// Gives each tensor its bytes. None lies outside the file. Two lie apart, or at one place with one form, which is
+// a tie.
 Status place_tensors(std::vector<Placed>& placed, std::span<const std::byte> data,
                      uint64_t alignment) {
   std::vector<Placed*> order;
@@ -175,8 +176,12 @@ Status place_tensors(std::vector<Placed>& placed, std::span<const std::byte> dat
   }
   std::ranges::sort(order, {}, &Placed::offset);
   for (size_t i = 1; i < order.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(order[i]->offset - order[i - 1]->offset >= order[i - 1]->bytes,
-                         Code::bad_file, "Tensors \"{}\" and \"{}\" share bytes of the file.",
+    const bool tied = order[i]->offset == order[i - 1]->offset &&
+                      order[i]->tensor.type == order[i - 1]->tensor.type &&
+                      order[i]->tensor.shape == order[i - 1]->tensor.shape;
+    const bool apart = order[i]->offset - order[i - 1]->offset >= order[i - 1]->bytes;
+    BOWLINE_REQUIRE_CODE(tied || apart, Code::bad_file,
+                         "Tensors \"{}\" and \"{}\" share bytes of the file.",
                          escaped(order[i - 1]->tensor.name), escaped(order[i]->tensor.name));
   }
   return {};

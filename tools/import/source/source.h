@@ -22,7 +22,7 @@ struct SourceTensor {
   // Any run of the bytes, any number of times, from any thread; it keeps the file open.
   ValueSource read;
   std::string stored;  // how the file has it: "F16", "Q4_K"; for the report
-  // Tensors with equal ones lie at the same place of the same file. Empty: the bytes are made while they are read.
+  // Tensors with equal ones are made of the same bytes of the same file in the same way. Empty: it is not known.
   std::string place;
 };
 
