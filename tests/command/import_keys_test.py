@@ -14,7 +14,7 @@ from harness import BAD_FILE, OK, run
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 FIXTURES, IMPORT = TESTS / "import/fixtures", TESTS.parent / "tools/import"
-HARMLESS = re.compile(r'\{"([^"]+)", KeyUse::harmless\}')
+HARMLESS = re.compile(r'\{"([^"]+)",\s*KeyUse::harmless\}')
 # What a folder of the architecture is that a key means something in.
 FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "qwen2": ["qwen2_window", "qwen2"],
            "qwen3": ["qwen3_window"], "gemma2": ["gemma2"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
@@ -34,6 +34,8 @@ def others(key, value):
         return ["relu" if value != "relu" else "gelu"]
     if isinstance(value, bool):
         return [not value]
+    if key == "max_window_layers":
+        return [1 if value != 1 else 2]
     if isinstance(value, int):
         return [value + 1]
     if isinstance(value, float):
@@ -97,9 +99,9 @@ class ImportKeys(harness.Case):
                     self.assertIsNotNone(right, name)
                     for other in others(key, value) if key not in ("dtype", "torch_dtype") else ["bfloat16"]:
                         made = self.imported(base | {key: other}, *flags)
-                        effects.setdefault((key, repr(other)), set()).add("refused" if made is None else "same" if made == right else "changed")
-            for (key, other), seen in effects.items():
-                with self.subTest(kind, key=key, value=other):
+                        effects.setdefault(key, set()).add("refused" if made is None else "same" if made == right else "changed")
+            for key, seen in effects.items():
+                with self.subTest(kind, key=key):
                     if key in own or key in common:
                         self.assertEqual(seen, {"same"})
                     elif key not in ("dtype", "torch_dtype") or kind not in ("bert", "roberta", "distilbert"):

@@ -327,6 +327,7 @@ FLAGS = {
     "--tie": (["a", "b"], "folder gguf"),
     "--multi-label": ([], "folder gguf"),
     "--label-smoothing": (["0.1"], "folder gguf"),
+    "--tie-equal": ([], "folder gguf"),
     "--dropout": ([], "folder gguf skeleton"),
     "--seed": (["7"], "folder gguf"),
 }
