@@ -18,7 +18,7 @@ HARMLESS = re.compile(r'\{"([^"]+)",\s*KeyUse::harmless\}')
 # What a folder of the architecture is that a key means something in.
 FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "qwen2": ["qwen2_window", "qwen2"],
            "qwen3": ["qwen3_window"], "gemma2": ["gemma2"], "gpt2": ["gpt2"], "bert": ["bert_classes"], "roberta": ["roberta_classes"],
-           "distilbert": ["distilbert_classes"]}
+           "distilbert": ["distilbert_classes"], "albert": ["albert_classes"]}
 FAMILIES = {"llama": "llama_family", "mistral": "llama_family", "qwen2": "llama_family", "qwen3": "llama_family", "gemma2": "llama_family",
             "bert": "bert_family", "roberta": "bert_family"}
 SIZE = 8192  # of config.json, so that models differ in its text alone
@@ -93,7 +93,7 @@ class ImportKeys(harness.Case):
                 config = self.folder_of(name)
                 for key, value in config.items():
                     base = {k: v for k, v in config.items() if key != "max_window_layers" or k != "layer_types"}
-                    flags = ["--skeleton"] if key in ("dtype", "torch_dtype") and kind not in ("bert", "roberta", "distilbert") else []
+                    flags = ["--skeleton"] if key in ("dtype", "torch_dtype") and kind not in ("bert", "roberta", "distilbert", "albert") else []
                     self.find_digests(base, *flags)
                     right = self.imported(base, *flags)
                     self.assertIsNotNone(right, name)
@@ -104,7 +104,7 @@ class ImportKeys(harness.Case):
                 with self.subTest(kind, key=key):
                     if key in own or key in common:
                         self.assertEqual(seen, {"same"})
-                    elif key not in ("dtype", "torch_dtype") or kind not in ("bert", "roberta", "distilbert"):
+                    elif key not in ("dtype", "torch_dtype") or kind not in ("bert", "roberta", "distilbert", "albert"):
                         self.assertTrue(seen - {"same"}, "The key changes nothing, is not refused, and no table says that it is harmless.")
 
     def test_what_a_table_calls_harmless(self):

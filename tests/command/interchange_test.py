@@ -159,7 +159,7 @@ class Interchange(harness.Case):
                 self.assertEqual(self.weights(again), self.weights(model))
 
     def test_a_classifier_is_the_one_that_was_imported(self):
-        for name in ("bert_classes", "roberta_classes", "distilbert_classes"):
+        for name in ("bert_classes", "roberta_classes", "distilbert_classes", "albert_classes"):
             with self.subTest(name):
                 model = self.imported(FIXTURES / name)
                 self.expect(self.export(model, "hf", "--force"), OK)

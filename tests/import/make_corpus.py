@@ -45,6 +45,18 @@ def distilbert():
     return out
 
 
+def albert():
+    layer = "encoder.albert_layer_groups.0.albert_layers.0."
+    out = {"embeddings.word_embeddings.weight": [V, 2], "embeddings.position_embeddings.weight": [P, 2],
+           "embeddings.token_type_embeddings.weight": [2, 2], "embeddings.LayerNorm.weight": [2], "embeddings.LayerNorm.bias": [2],
+           **linear("encoder.embedding_hidden_mapping_in", W, 2)}
+    for part in ("attention.query", "attention.key", "attention.value", "attention.dense"):
+        out.update(linear(layer + part, W, W))
+    out.update({**norm(layer + "attention.LayerNorm"), **linear(layer + "ffn", F, W), **linear(layer + "ffn_output", W, F),
+                **norm(layer + "full_layer_layer_norm")})
+    return out
+
+
 def llama(qkv_bias=False, head_norms=False):
     layer = "model.layers.0."
     out = {"model.embed_tokens.weight": [V, W], "model.norm.weight": [W], layer + "input_layernorm.weight": [W],
@@ -77,6 +89,7 @@ MODELS = {
                 {**bert("roberta."), **linear("classifier.dense", W, W), **linear("classifier.out_proj", 2, W)}, "F32"),
     "distilbert": ({"model_type": "distilbert", "dim": W, "n_layers": 1, "n_heads": 2, "hidden_dim": F, "vocab_size": V,
                     "max_position_embeddings": P}, distilbert(), "F16"),
+    "albert": ({"model_type": "albert", **ENCODER, "num_hidden_layers": 2, "embedding_size": 2}, albert(), "F32"),
     "llama": ({"model_type": "llama", **LLAMA, "rope_scaling": {"type": "linear", "factor": 2.0}}, llama(), "BF16"),
     "qwen2": ({"model_type": "qwen2", **LLAMA, "tie_word_embeddings": True}, llama(qkv_bias=True), "F32"),
     "qwen3": ({"model_type": "qwen3", **LLAMA, "head_dim": 2, "eos_token_id": [1, 2]},

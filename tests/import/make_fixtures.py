@@ -8,6 +8,7 @@ Each folder is one of Hugging Face. Beside it lies <name>.expected.safetensors:
   decoders   tokens, labels [2, n], logits, loss; greedy [1, 256]: tokens that follow on the first 8 of row 0
   encoders   tokens, lengths, hidden; mean, cls, max: pooled hidden rows
              with a head: labels, logits, loss
+             with shared layers and a head: step.<tensor>, weights after a step of SGD at a rate of RATE
 
 Everything is random, and so nobody's: the files are under the licence of the project. Weights are drawn wide, and no bias is zero and no
 scale one, so that what is left out shows in the numbers.
@@ -24,6 +25,7 @@ from safetensors.torch import save_file
 
 HERE = pathlib.Path(__file__).resolve().parent / "fixtures"
 VOCABULARY, WIDTH, LAYERS, HEADS, INNER = 64, 32, 2, 4, 48
+RATE = 0.25
 
 DECODER = dict(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=INNER,
                max_position_embeddings=320, bos_token_id=1, eos_token_id=2, pad_token_id=None)
@@ -62,6 +64,10 @@ MODELS = {
     "bert_sentences": lambda: t.BertModel(t.BertConfig(**ENCODER, hidden_act="gelu_new")),
     "roberta": lambda: t.RobertaModel(t.RobertaConfig(**ENCODER, pad_token_id=1)),
     "roberta_classes": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**ENCODER, **THREE, pad_token_id=1)),
+    # Layers that share their weights: by groups, each of one layer or of two.
+    "albert": lambda: t.AlbertModel(t.AlbertConfig(**ENCODER | dict(num_hidden_layers=4), embedding_size=16)),
+    "albert_classes": lambda: t.AlbertForSequenceClassification(t.AlbertConfig(
+        **ENCODER | dict(num_hidden_layers=3), embedding_size=16, num_hidden_groups=2, inner_group_num=2, classifier_dropout_prob=0.0, **THREE)),
     "distilbert_classes": lambda: t.DistilBertForSequenceClassification(t.DistilBertConfig(
         vocab_size=VOCABULARY, dim=WIDTH, n_layers=LAYERS, n_heads=HEADS, hidden_dim=INNER, max_position_embeddings=40, dropout=0.0,
         attention_dropout=0.0, seq_classif_dropout=0.0, **THREE)),
@@ -117,7 +123,18 @@ def encoder_numbers(model, generator, has_head):
         labels = torch.tensor([2, 0, 1])
         logits = model(tokens, attention_mask=mask.long()).logits
         out.update(labels=labels, logits=logits, loss=torch.nn.functional.cross_entropy(logits, labels))
+        if model.config.model_type == "albert":
+            out.update(stepped(model, tokens, mask.long(), labels))
     return out
+
+
+def stepped(model, tokens, mask, labels):
+    """Weights of two layers that the model runs more than once. The model keeps its own."""
+    with torch.enable_grad():
+        torch.nn.functional.cross_entropy(model(tokens, attention_mask=mask).logits, labels).backward()
+    names = ("encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "encoder.albert_layer_groups.0.albert_layers.1.attention.query.bias")
+    weights = {name: model.albert.get_parameter(name) for name in names}
+    return {f"step.{name}": w.data - RATE * w.grad for name, w in weights.items()}
 
 
 def write_json(path, value):

@@ -13,7 +13,8 @@ const char* const kDecoders[] = {"llama",          "llama_biased", "llama3",    
                                  "mistral_window", "qwen2",        "qwen2_window", "qwen3",
                                  "qwen3_window",   "gpt2",         "gemma2",       "gemma2_biased"};
 const char* const kEncoders[] = {"bert",    "bert_classes",    "bert_sentences",
-                                 "roberta", "roberta_classes", "distilbert_classes"};
+                                 "roberta", "roberta_classes", "distilbert_classes",
+                                 "albert",  "albert_classes"};
 const char* const kDevices[] = {"cpu", "vulkan:0"};
 
 using ModelCase = std::tuple<const char*, const char*>;  // model, device
@@ -266,6 +267,37 @@ TEST_P(Encoders, ATrainingLowersTheLoss) {
   if (has_head()) {
     expect_training({"tokens", "lengths", "labels"}, kClose);
   }
+}
+
+// A layer that runs several times gets the sum of the gradients of all its runs.
+TEST_P(Encoders, AStepChangesSharedLayersAsPyTorchDoes) {
+  const std::vector<int64_t>& tokens = expected("tokens").shape;
+  TrainOptions options;
+  options.dims = {{"batch", tokens[0]}, {"seq", tokens[1]}};
+  options.optimizer.kind = Optimizer::Kind::sgd;
+  options.optimizer.weight_decay = 0;
+  options.schedule.learning_rate = 0.25f;
+  std::optional<Trainer> trainer;
+  for (const auto& [key, right] : expected_) {
+    if (!key.starts_with("step.")) {
+      continue;
+    }
+    if (!trainer) {
+      auto made = Trainer::create(model(), *device_, options);
+      ASSERT_TRUE(made.ok()) << made.status().message();
+      trainer = std::move(made).value();
+      const Tensor batch[] = {expected("tokens").tensor("tokens"),
+                              expected("lengths").tensor("lengths"),
+                              expected("labels").tensor("labels")};
+      const auto step = trainer->micro_step(batch);
+      ASSERT_TRUE(step.ok()) << step.status().message();
+    }
+    const std::string parameter = key.substr(std::string_view("step.").size());
+    std::vector<float> given(right.floats().size());
+    ASSERT_FINE(model().get_value(parameter, {parameter, DType::f32, right.shape, given.data()}));
+    EXPECT_LT(difference(given, right.floats()), kClose) << parameter;
+  }
+  EXPECT_EQ(trainer.has_value(), name() == "albert_classes");
 }
 
 TEST_P(Encoders, PooledRowsAreThoseOfTransformers) {

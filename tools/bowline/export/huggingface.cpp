@@ -56,6 +56,7 @@ constexpr ClassHead kClassHeads[] = {
     {"bert", "BertForSequenceClassification", "pooler.dense.", "bert."},
     {"roberta", "RobertaForSequenceClassification", "classifier.dense.", "roberta."},
     {"xlm-roberta", "XLMRobertaForSequenceClassification", "classifier.dense.", "roberta."},
+    {"albert", "AlbertForSequenceClassification", "pooler.", "albert."},
     {"distilbert", "DistilBertForSequenceClassification", "pre_classifier.", "distilbert."},
 };
 

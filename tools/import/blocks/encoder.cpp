@@ -1,6 +1,7 @@
 #include "blocks/encoder.h"
 
 #include <algorithm>
+#include <map>
 
 #include "blocks/pooling.h"
 #include "common/require.h"
@@ -90,6 +91,9 @@ class Encoder {
     }
     x = l.add(x, position_rows(l, r.tokens));
     x = l.dropout(l.norm(x, p_.embedding_norm), rates_.embedding, 0);
+    if (p_.embedding_projection) {
+      x = l.linear(x, *p_.embedding_projection);
+    }
     x = g.repeat(static_cast<int>(s_.layers), {x},
                  [&](GraphBuilder& body, const std::vector<Value>& carried) {
                    return std::vector{layer(body, carried[0], body.capture(r.lengths))};
@@ -316,6 +320,25 @@ Status set_limits(const Source& source, const EncoderSizes& s, Model& model) {
   return model.set_metadata("vocabulary", std::to_string(s.vocabulary));
 }
 
+// A parameter for each beginning, which all layers of this beginning read.
+Weight shared_list(Weights& weights, const std::vector<std::string>& of_layer,
+                   const std::string& part, const std::vector<int64_t>& shape) {
+  std::map<std::string, Weight> made;
+  std::vector<Parameter> all;
+  for (const std::string& begin : of_layer) {
+    const auto [at, is_new] = made.try_emplace(begin);
+    if (is_new) {
+      at->second = weights.one(begin + part, shape);
+    }
+    if (at->second.dtype != made.begin()->second.dtype) {
+      weights.fail(Status(Code::unsupported, fmt::format("The tensors of {} are of several dtypes.",
+                                                         listed_name(part))));
+    }
+    all.push_back(std::get<Parameter>(at->second.of));
+  }
+  return {ParameterList{std::move(all)}, made.begin()->second.dtype};
+}
+
 }  // namespace
 
 EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const EncoderNames& names,
@@ -324,17 +347,20 @@ EncoderParts declare_encoder(Weights& weights, const EncoderSizes& sizes, const 
   p.sizes = sizes;
   p.activation = std::move(activation);
   const int64_t width = sizes.width, inner = sizes.inner;
-  p.words = weights.one("embeddings.word_embeddings.weight", {sizes.vocabulary, width});
-  p.positions = weights.one("embeddings.position_embeddings.weight", {sizes.positions, width});
+  const int64_t narrow = sizes.embedding_width != 0 ? sizes.embedding_width : width;
+  p.words = weights.one("embeddings.word_embeddings.weight", {sizes.vocabulary, narrow});
+  p.positions = weights.one("embeddings.position_embeddings.weight", {sizes.positions, narrow});
   if (has_types) {
     const std::string types = "embeddings.token_type_embeddings.weight";
-    p.types = weights.one(types, {std::max<int64_t>(weights.rows_of(types), 1), width});
+    p.types = weights.one(types, {std::max<int64_t>(weights.rows_of(types), 1), narrow});
   }
-  p.embedding_norm = {Norm::Kind::layer, weights.one("embeddings.LayerNorm.weight", {width}),
-                      weights.one("embeddings.LayerNorm.bias", {width}), eps};
+  p.embedding_norm = {Norm::Kind::layer, weights.one("embeddings.LayerNorm.weight", {narrow}),
+                      weights.one("embeddings.LayerNorm.bias", {narrow}), eps};
   const auto list = [&](const char* name, const char* part, std::vector<int64_t> shape) {
-    return weights.list(fmt::format("{}.{{}}.{}.{}", names.layers, name, part), sizes.layers,
-                        std::move(shape));
+    return names.of_layer.empty()
+               ? weights.list(fmt::format("{}.{{}}.{}.{}", names.layers, name, part), sizes.layers,
+                              std::move(shape))
+               : shared_list(weights, names.of_layer, fmt::format(".{}.{}", name, part), shape);
   };
   const auto linear = [&](const char* name, int64_t out, int64_t in) {
     return Linear{list(name, "weight", {out, in}), list(name, "bias", {out})};

@@ -11,6 +11,7 @@ namespace bowline::import {
 struct EncoderSizes {
   int64_t layers = 0;
   int64_t width = 0;
+  int64_t embedding_width = 0;  // 0: the width
   int64_t heads = 0;
   int64_t inner = 0;
   int64_t vocabulary = 0;
@@ -25,6 +26,7 @@ struct EncoderParts {
   // (optional) The id of padding, f32 [1]. Padding within a text has the row in front of the first position, and is not counted.
   std::optional<Weight> padding;
   Norm embedding_norm;
+  std::optional<Linear> embedding_projection;  // to the width
   Linear q, k, v, out;
   Norm attention_norm;  // behind the sum
   Linear up, down;
@@ -44,6 +46,8 @@ struct EncoderParts {
 struct EncoderNames {
   const char* layers;
   const char *q, *k, *v, *out, *attention_norm, *up, *down, *feed_forward_norm;
+  // (optional) For each layer the begin of its tensors, instead of `layers`: layers with the same one share them.
+  std::vector<std::string> of_layer = {};
 };
 
 // What stands between a pooled token and the classes.

@@ -1,0 +1,103 @@
+// ALBERT: a BERT whose layers share the weights of their group, and whose embeddings are narrower than its rows.
+//
+// Source  transformers, models/albert/modeling_albert.py.
+#include "blocks/encoder.h"
+#include "common/require.h"
+
+namespace bowline::import {
+namespace {
+
+// For each layer the begin of its tensors. The group of a layer is computed as transformers does it, in doubles.
+std::vector<std::string> albert_layers(int64_t layers, int64_t groups, int64_t inner) {
+  const double layers_per_group = static_cast<double>(layers) / static_cast<double>(groups);
+  std::vector<std::string> out;
+  for (int64_t i = 0; i < layers; ++i) {
+    const auto group = static_cast<int64_t>(static_cast<double>(i) / layers_per_group);
+    for (int64_t j = 0; j < inner; ++j) {
+      out.push_back(fmt::format("encoder.albert_layer_groups.{}.albert_layers.{}", group, j));
+    }
+  }
+  return out;
+}
+
+Result<EncoderParts> declare_albert(Weights& weights, Fields& config) {
+  constexpr int64_t kMost = int64_t{1} << 24;
+  EncoderSizes s;
+  const int64_t layers = config.integer("num_hidden_layers", 1, 4096);
+  const int64_t groups = config.integer_or("num_hidden_groups", 1, layers, 1);
+  const int64_t inner = config.integer_or("inner_group_num", 1, 64, 1);
+  s.layers = layers * inner;
+  s.width = config.integer("hidden_size", 1, kMost);
+  s.embedding_width = config.integer_or("embedding_size", 1, kMost, 128);
+  s.heads = config.integer("num_attention_heads", 1, 65536);
+  s.inner = config.integer("intermediate_size", 1, kMost);
+  s.vocabulary = config.integer("vocab_size", 1, kMost);
+  s.positions = config.integer("max_position_embeddings", 1, kMost);
+  const double eps = config.number_or("layer_norm_eps", 1e-12, 1, 1e-12);
+  const std::string activation = config.text_or("hidden_act", "gelu_new");
+  const double hidden = config.number_or("hidden_dropout_prob", 0, 0.999, 0);
+  const double pooled = config.number_or("classifier_dropout_prob", 0, 0.999, 0.1);
+  BOWLINE_TRY(Status(config.status()));
+  BOWLINE_ASSIGN(Activation known, activation_of(activation));
+  weights.strip_prefix("albert.");
+  const EncoderNames names = {"",
+                              "attention.query",
+                              "attention.key",
+                              "attention.value",
+                              "attention.dense",
+                              "attention.LayerNorm",
+                              "ffn",
+                              "ffn_output",
+                              "full_layer_layer_norm",
+                              albert_layers(layers, groups, inner)};
+  EncoderParts parts = declare_encoder(weights, s, names, true, eps, std::move(known));
+  const std::string mapping = "encoder.embedding_hidden_mapping_in";
+  parts.embedding_projection =
+      Linear{weights.one(mapping + ".weight", {s.width, s.embedding_width}),
+             weights.one(mapping + ".bias", {s.width})};
+  parts.dropout = {hidden, hidden, 0, pooled};
+  return parts;
+}
+
+Result<Built> build_albert(const Source& source, const BuildOptions& options) {
+  const auto declared = [&](Weights& weights) {
+    Fields config("The config", source.config);
+    return declare_albert(weights, config);
+  };
+  return build_encoder(source, options,
+                       {.declare = declared,
+                        .projection = {"pooler", "tanh"},
+                        .other_heads = {"predictions.*", "sop_classifier.*", "qa_outputs.*"}});
+}
+
+// Source  transformers, configuration_albert.py, 2 to 5.
+constexpr KeyRule kAlbertKeys[] = {
+    {"num_hidden_layers"},
+    {"num_hidden_groups"},
+    {"inner_group_num"},
+    {"hidden_size"},
+    {"embedding_size"},
+    {"num_attention_heads"},
+    {"intermediate_size"},
+    {"max_position_embeddings"},
+    {"layer_norm_eps"},
+    {"hidden_act"},
+    {"hidden_dropout_prob"},
+    {"classifier_dropout_prob"},
+    {"position_embedding_type", KeyUse::fixed, R"(["absolute", null])"},
+    {"type_vocab_size", KeyUse::harmless},
+    {"attention_probs_dropout_prob", KeyUse::harmless},
+    {"tie_word_embeddings", KeyUse::harmless},
+    {"down_scale_factor", KeyUse::harmless},
+    {"gap_size", KeyUse::harmless},
+    {"net_structure_type", KeyUse::harmless},
+    {"num_memory_blocks", KeyUse::harmless},
+};
+
+constexpr Architecture kAlbertArchitectures[] = {{"albert", build_albert, {{kAlbertKeys}}}};
+
+}  // namespace
+
+std::span<const Architecture> architectures_of_albert() { return kAlbertArchitectures; }
+
+}  // namespace bowline::import
