@@ -88,6 +88,30 @@ class AdapterForms(harness.Case):
                 self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, f'"{key}"')
         self.nothing_is_left("copy")
 
+    def test_values_that_are_not_finite_are_refused(self):
+        copy = self.folder / "copy"
+        shutil.copytree(DATA / "llama_qv", copy)
+        path = copy / "adapter_model.safetensors"
+        tensors = {name: (shape, list(struct.unpack(f"<{len(data) // 4}f", data))) for name, (_, shape, data) in read_safetensors(path).items()}
+        for at, (name, (shape, values)) in enumerate(tensors.items()):
+            values[at + 1], before = float("nan") if at % 2 else float("-inf"), values[at + 1]
+            write_safetensors(path, tensors)
+            self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, name,
+                        f"{'nan' if at % 2 else '-inf'} at element {at + 1}", "earlier checkpoint")
+            values[at + 1] = before
+        self.nothing_is_left("copy")
+
+    def test_links_lead_to_no_file_outside(self):
+        copy = self.folder / "copy"
+        shutil.copytree(DATA / "llama_qv", copy)
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            (copy / name).unlink()
+            (copy / name).symlink_to(DATA / "llama_qv" / name)
+            self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, name, "outside of the folder")
+            (copy / name).unlink()
+            shutil.copy(DATA / "llama_qv" / name, copy / name)
+        self.nothing_is_left("copy")
+
     def test_one_adapter_is_written(self):
         model, adapter = self.adapter("llama_qv")
         _, other = self.adapter("llama_tables")

@@ -1,12 +1,26 @@
 #include "peft/changes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
+#include "common/float16.h"
 #include "common/require.h"
 
 namespace bowline::peft {
+
+std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
+  const size_t size = size_of(dtype);
+  std::vector<float> out;
+  for (size_t at = 0; at < bytes.size(); at += size) {
+    const std::byte* const from = bytes.data() + at;
+    out.push_back(dtype == DType::f32   ? numbers::load<float>(from)
+                  : dtype == DType::f16 ? numbers::f32_of_f16(numbers::load<uint16_t>(from))
+                                        : numbers::f32_of_bf16(numbers::load<uint16_t>(from)));
+  }
+  return out;
+}
 
 Layout layout_of(const Model& model, std::string_view parameter) {
   const std::string_view module = module_of(parameter);
@@ -100,6 +114,17 @@ Status check_dtype(const Factor& factor, const Factor& first) {
   return {};
 }
 
+// Values that are not finite would make every output NaN.
+Status check_finite(const Factor& factor) {
+  const std::vector<float> values = floats_of(factor.dtype, factor.bytes);
+  const auto at = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+  BOWLINE_REQUIRE_CODE(at == values.end(), Code::bad_file,
+                       "The tensor {} has the value {} at element {}. The training of the adapter "
+                       "diverged, or the file is damaged: take an earlier checkpoint of it.",
+                       listed_name(factor.name), at == values.end() ? 0 : *at, at - values.begin());
+  return {};
+}
+
 Status check(const ModelInfo& info, const LowRank& from) {
   std::set<std::string_view> seen;
   for (const Change& c : from.changes) {
@@ -109,6 +134,8 @@ Status check(const ModelInfo& info, const LowRank& from) {
     BOWLINE_TRY(check_shapes(c, *target, from.rank));
     BOWLINE_TRY(check_dtype(c.a, from.changes[0].a));
     BOWLINE_TRY(check_dtype(c.b, from.changes[0].a));
+    BOWLINE_TRY(check_finite(c.a));
+    BOWLINE_TRY(check_finite(c.b));
   }
   return {};
 }

@@ -29,6 +29,8 @@ struct Factor {
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
 };
+// The values of f32, f16 or bf16.
+std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes);
 // The bytes of a matrix as those of its transpose.
 Factor transposed(const Factor& factor);
 
@@ -49,7 +51,8 @@ struct LowRank {
 };
 
 // Adds them to a model as an adapter, all or nothing. Errors  bad_file: a factor is not of the rank and the parameter's shape, or a
-// parameter is none that an adapter can change. unsupported: factors of integers, or of two dtypes. bad_argument: as add_adapter().
+// parameter is none that an adapter can change. a factor has a value that is not finite. unsupported: factors of
+// integers, or of two dtypes. bad_argument: as add_adapter().
 Result<AdapterReport> add_changes(Model& model, std::string_view name, const LowRank& from);
 
 // Those of an adapter of a model, in the order of the parameters. What the adapter is multiplied by is in their scaling. Errors

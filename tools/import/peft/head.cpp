@@ -1,9 +1,7 @@
 #include "peft/head.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "common/float16.h"
 #include "common/require.h"
 
 namespace bowline::peft {
@@ -22,18 +20,6 @@ std::string name_in_transformers(const Model& model, const std::string& paramete
   const bool is_last = parameter == "classifier.weight" || parameter == "classifier.bias";
   return is_last && is_roberta(model) ? std::string(kOutProj) + parameter.substr(kClassifier.size())
                                       : parameter;
-}
-
-std::vector<float> floats_of(DType dtype, std::span<const std::byte> bytes) {
-  const size_t size = size_of(dtype);
-  std::vector<float> out;
-  for (size_t at = 0; at < bytes.size(); at += size) {
-    const std::byte* const from = bytes.data() + at;
-    out.push_back(dtype == DType::f32   ? numbers::load<float>(from)
-                  : dtype == DType::f16 ? numbers::f32_of_f16(numbers::load<uint16_t>(from))
-                                        : numbers::f32_of_bf16(numbers::load<uint16_t>(from)));
-  }
-  return out;
 }
 
 Factor factor_of(std::string name, std::vector<int64_t> shape, const std::vector<float>& values) {

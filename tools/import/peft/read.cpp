@@ -252,8 +252,10 @@ Result<Change> change_of(const Model& model, const ModelInfo& info, const std::s
 }
 
 Result<AdapterReport> read(Model& model, const std::string& folder, std::string_view name) {
+  BOWLINE_TRY(import::check_inside(folder, path_in(folder, kConfig)));
   BOWLINE_ASSIGN(LowRank from, read_config(model, folder));
   const std::string path = path_in(folder, kTensors);
+  BOWLINE_TRY(import::check_inside(folder, path));
   std::error_code error;
   BOWLINE_REQUIRE_CODE(std::filesystem::exists(path, error), Code::bad_file,
                        "It has no {}; other forms of the weights are not read.", kTensors);

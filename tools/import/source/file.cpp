@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "common/require.h"
 
@@ -65,6 +67,26 @@ Result<std::string> read_whole(const std::string& path, uint64_t most) {
   std::string out(file->bytes(), '\0');
   BOWLINE_TRY(file->read(0, std::as_writable_bytes(std::span(out))));
   return out;
+}
+
+Status check_inside(const std::string& folder, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path root = fs::canonical(folder, error);
+  const fs::path file = error ? fs::path() : fs::canonical(path, error);
+  if (error) {
+    return {};
+  }
+  const auto is_in = [&](const fs::path& parent) {
+    return std::ranges::mismatch(parent, file).in1 == parent.end();
+  };
+  const bool is_cached = root.parent_path().filename() == "snapshots" &&
+                         is_in(root.parent_path().parent_path() / "blobs");
+  BOWLINE_REQUIRE_CODE(is_in(root) || is_cached, Code::bad_file,
+                       "\"{}\" is a link to \"{}\", which is outside of the folder. If you trust "
+                       "it, replace the link with a copy of the file.",
+                       escaped(path), escaped(file.string()));
+  return {};
 }
 
 }  // namespace bowline::import
