@@ -222,7 +222,16 @@ class ImportOfHuggingFace(harness.Case):
                    for name, (_, shape, data) in read_safetensors(self.source / "model.safetensors").items()}
         tensors["score.weight"] = tensors.pop("lm_head.weight")
         write_safetensors(self.source / "model.safetensors", tensors)
-        self.expect(self.again(), BAD_FILE, "score.weight", "bowline import ENCODER --task classify")
+        labels = self.folder / "labels.txt"
+        labels.write_text("a\nb\n")
+        for flags in ([], ["--task", "classify", "--labels", labels], ["--task", "generate"]):
+            with self.subTest(flags=flags):
+                self.expect(self.again(*flags), BAD_FILE, "score.weight", "bowline import ENCODER --task classify --labels FILE --out MODEL")
+        self.expect(self.call("llama", "--force", "--task", "classify", "--labels", labels), BAD_FILE,
+                    "does not classify", "bowline import ENCODER --task classify --labels FILE --out MODEL")
+        # What the messages advise works.
+        self.expect(run("import", FIXTURES / "bert", "--task", "classify", "--labels", labels, "--out", self.out, "--force"), OK)
+        self.assertEqual(json.loads(run("inspect", self.out, "-o", "json").stdout)["metadata"]["task"], "classify")
 
     def edit(self, name, **keys):
         path = self.source / name

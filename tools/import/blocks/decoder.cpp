@@ -237,8 +237,6 @@ Status add_decoder(Model& model, Weights& weights, const DecoderParts& parts,
 
 Result<Built> build_decoder(const Source& source, const BuildOptions& options,
                             const std::function<Result<DecoderParts>(Weights&)>& declare) {
-  BOWLINE_REQUIRE_CODE(options.task.value_or(Task::generate) == Task::generate, Code::unsupported,
-                       "A decoder generates; it does not {}.", name_of(*options.task));
   const auto head = std::ranges::find_if(source.tensors, [](const SourceTensor& t) {
     return t.name == "score.weight" || t.name == "classifier.weight";
   });
@@ -248,6 +246,11 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
                        "--labels FILE --out MODEL. To generate, import the language model that the "
                        "source was made from.",
                        head == source.tensors.end() ? "" : listed_name(head->name));
+  const Task task = options.task.value_or(Task::generate);
+  BOWLINE_REQUIRE_CODE(task == Task::generate, Code::unsupported,
+                       "A decoder generates; it does not {0}. Import an encoder for that: bowline "
+                       "import ENCODER --task {0}{1} --out MODEL.",
+                       name_of(task), task == Task::classify ? " --labels FILE" : "");
   Built out;
   Weights weights(source, options, out.model);
   BOWLINE_ASSIGN(const DecoderParts parts, declare(weights));
