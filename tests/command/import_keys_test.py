@@ -22,6 +22,47 @@ FOLDERS = {"llama": ["llama", "llama_biased"], "mistral": ["mistral_window"], "q
 FAMILIES = {"llama": "llama_family", "mistral": "llama_family", "qwen2": "llama_family", "qwen3": "llama_family", "gemma2": "llama_family",
             "bert": "bert_family", "roberta": "bert_family"}
 SIZE = 8192  # of config.json, so that models differ in its text alone
+ROWS = re.compile(r'\{"([^"]+)"(?:\}|,\s*KeyUse::(\w+))')
+ENCODERS = ("bert", "roberta", "distilbert", "albert")
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "A", "e", "\u00e9", "\u6771"]
+MARKS = [{"id": i, "content": PIECES[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+         for i in range(5)]
+
+
+def piece(name):
+    return {"SpecialToken": {"id": name, "type_id": 0}}
+
+
+# What it does with case is not what TOKENIZER_CONFIG says.
+WORD_PIECES = {
+    "version": "1.0", "truncation": None, "padding": None, "added_tokens": MARKS,
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "TemplateProcessing", "single": [piece("[CLS]"), {"Sequence": {"id": "A", "type_id": 0}}, piece("[SEP]")],
+                       "pair": [piece("[CLS]"), {"Sequence": {"id": "A", "type_id": 0}}, piece("[SEP]"),
+                                {"Sequence": {"id": "B", "type_id": 1}}, piece("[SEP]")],
+                       "special_tokens": {t: {"id": t, "ids": [PIECES.index(t)], "tokens": [t]} for t in ("[CLS]", "[SEP]")}},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
+              "vocab": {p: i for i, p in enumerate(PIECES)}}}
+# As transformers 5 writes it, with the keys that older versions wrote.
+TOKENIZER_CONFIG = {
+    "tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True,
+    "bos_token": "[CLS]", "eos_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]", "sep_token": "[SEP]", "cls_token": "[CLS]",
+    "mask_token": {"content": "[MASK]"}, "added_tokens_decoder": {str(t["id"]): {k: t[k] for k in t if k != "id"} for t in MARKS},
+    "additional_special_tokens": ["[MASK]"], "extra_special_tokens": ["[MASK]"], "model_specific_special_tokens": {"image_token": "[MASK]"},
+    "add_bos_token": True, "add_eos_token": True, "model_max_length": 16, "truncation_side": "right", "split_special_tokens": False,
+    "fix_mistral_regex": False, "padding_side": "right", "max_length": 16, "stride": 0, "truncation_strategy": "longest_first",
+    "clean_up_tokenization_spaces": False, "clean_text": True, "never_split": None, "do_basic_tokenize": True, "legacy": False, "backend": "tokenizers",
+    "is_local": True, "name_or_path": "x", "chat_template": "{{ messages }}"}
+# Bytes, with a space in front of a text where the tokenizer says so.
+BYTE_PIECES = {
+    "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, "post_processor": None,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+    "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+              "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": {"a": 0, "b": 1, "\u0120": 2, "<s>": 3}, "merges": []}}
 
 
 def harmless_keys(*files):
@@ -44,9 +85,18 @@ def others(key, value):
         return ["another"]
     if isinstance(value, list):
         return [value[::-1] if value[::-1] != value else ["another"] if all(isinstance(v, str) for v in value) else [63]]
+    if value == {}:
+        return [{"another": 3}]
     if isinstance(value, dict):
         return [{k: other for k, v in value.items() for other in others(k, v)[:1]}]
     return [True, 3]
+
+
+def uses(file, table):
+    """The keys of a table in a file of C++, and what is done with each."""
+    text = (IMPORT / file).read_text()
+    begin = text.index(f"constexpr KeyRule {table}[]")
+    return {key: use or "read" for key, use in ROWS.findall(text[begin:text.index("};", begin)])}
 
 
 class ImportKeys(harness.Case):
@@ -93,7 +143,7 @@ class ImportKeys(harness.Case):
                 config = self.folder_of(name)
                 for key, value in config.items():
                     base = {k: v for k, v in config.items() if key != "max_window_layers" or k != "layer_types"}
-                    flags = ["--skeleton"] if key in ("dtype", "torch_dtype") and kind not in ("bert", "roberta", "distilbert", "albert") else []
+                    flags = ["--skeleton"] if key in ("dtype", "torch_dtype") and kind not in ENCODERS else []
                     self.find_digests(base, *flags)
                     right = self.imported(base, *flags)
                     self.assertIsNotNone(right, name)
@@ -104,7 +154,7 @@ class ImportKeys(harness.Case):
                 with self.subTest(kind, key=key):
                     if key in own or key in common:
                         self.assertEqual(seen, {"same"})
-                    elif key not in ("dtype", "torch_dtype") or kind not in ("bert", "roberta", "distilbert", "albert"):
+                    elif key not in ("dtype", "torch_dtype") or kind not in ENCODERS:
                         self.assertTrue(seen - {"same"}, "The key changes nothing, is not refused, and no table says that it is harmless.")
 
     def test_what_a_table_calls_harmless(self):
@@ -131,6 +181,191 @@ class ImportKeys(harness.Case):
                 (self.source / "config.json").write_text(json.dumps(config | changes))
                 key = "partial_rotary_factor" if "rope_parameters" in changes else next(iter(changes))
                 self.expect(run("import", self.source, "--out", self.out), BAD_FILE, f'"{key}"')
+
+    def metadata(self):
+        return json.loads(run("inspect", self.out, "-o", "json").stdout)["metadata"]
+
+    def effect(self, right, *flags):
+        done = run("import", self.source, "--out", self.out, "--force", *flags)
+        self.assertIn(done.returncode, (OK, BAD_FILE), done.stderr)
+        return done.stdout, "refused" if done.returncode != OK else "same" if self.out.read_bytes() == right else "changed"
+
+    def each_key(self, path, base, table, within=lambda value: value, known=()):
+        """Gives each key of a file another value. `within` makes the file of the object that has the keys."""
+        def write(value):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(within(value)))
+        write(base)
+        self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
+        right = self.out.read_bytes()
+        for key, value in base.items():
+            for other in others(key, value):
+                write(base | {key: other})
+                stdout, seen = self.effect(right)
+                with self.subTest(path.name, key=key, value=other):
+                    if table.get(key) == "harmless" or key in known:
+                        self.assertEqual(seen, "same")
+                    else:
+                        self.assertNotEqual(seen, "same", stdout)
+        for other in ({"another_key": 3}, {key: 3 for key, use in table.items() if use == "harmless"}):
+            write(base | other)
+            self.assertEqual(self.effect(right)[1], "refused" if "another_key" in other else "same", other)
+        write(base)
+
+    def test_keys_of_sentence_transformers(self):
+        reader = "huggingface/read.cpp"
+        self.folder_of("bert_sentences")
+        prompts = self.source / "config_sentence_transformers.json"
+        prompts.write_text(json.dumps({"prompts": {"q": "query: "}, "default_prompt_name": "q"}))
+        older = {f"pooling_mode_{mode}": mode == "mean_tokens" for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens",
+                                                                          "weightedmean_tokens", "lasttoken")}
+        pooling = self.source / "1_Pooling/config.json"
+        self.each_key(pooling, older | {"word_embedding_dimension": 32, "include_prompt": True}, uses(reader, "kPoolingKeys"))
+        self.each_key(pooling, {"pooling_mode": "mean", "embedding_dimension": 32, "include_prompt": True}, uses(reader, "kPoolingKeys"))
+        self.each_key(self.source / "2_Normalize/config.json", {"module_input_name": "sentence_embedding", "module_output_name": None},
+                      uses(reader, "kNormalizeKeys"))
+        self.each_key(prompts, {"prompts": {"q": "query: "}, "default_prompt_name": "q", "similarity_fn_name": "cosine", "truncate_dim": None,
+                                "model_type": "SentenceTransformer", "__version__": {"transformers": "5"}}, uses(reader, "kSentenceKeys"))
+        text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+        table = uses(reader, "kTransformerKeys")
+        base = {"max_seq_length": 32, "do_lower_case": False, "transformer_task": "feature-extraction", "modality_config": text,
+                "module_output_name": "token_embeddings"}
+        self.assertLessEqual(set(base), set(table))
+        self.each_key(self.source / "sentence_bert_config.json", {key: None for key, use in table.items() if use == "fixed"} | base, table)
+        modules = json.loads((self.source / "modules.json").read_text())
+        for at, module in enumerate(modules):
+            # Normalize has no settings but the usual ones, wherever its folder is.
+            self.each_key(self.source / "modules.json", module, uses(reader, "kModuleKeys"),
+                          lambda value, at=at: modules[:at] + [value] + modules[at + 1:], known=("path",) if at == 2 else ())
+
+    def test_the_settings_of_an_older_sentence_transformer(self):
+        """The file of a RoBERTa has another name."""
+        self.folder_of("bert_sentences")
+        (self.source / "sentence_bert_config.json").rename(self.source / "sentence_roberta_config.json")
+        (self.source / "sentence_roberta_config.json").write_text(json.dumps({"max_seq_length": 9}))
+        self.expect(run("import", self.source, "--out", self.out), OK, "max_tokens = 9")
+
+    def write_tokenizer(self, tokenizer, config):
+        (self.source / "tokenizer.json").write_text(json.dumps(tokenizer))
+        (self.source / "tokenizer_config.json").write_text(json.dumps(config))
+
+    def test_keys_of_tokenizer_config(self):
+        table = uses("huggingface/tokenizer_config.cpp", "kKeys")
+        elsewhere = {"add_prefix_space", "keep_accents", "max_len"}  # tested below
+        self.assertLessEqual({key for key, use in table.items() if use != "harmless"} - elsewhere, set(TOKENIZER_CONFIG))
+        self.folder_of("bert_classes")
+
+        def made(config, digests=()):
+            """The bytes of the model but for those of tokenizer_config.json, which it keeps."""
+            self.write_tokenizer(WORD_PIECES, {})
+            text = json.dumps(config, sort_keys=True)
+            text += " " * (SIZE - len(text))
+            (self.source / "tokenizer_config.json").write_text(text)
+            done = run("import", self.source, "--out", self.out, "--force")
+            self.assertIn(done.returncode, (OK, BAD_FILE), done.stderr)
+            if done.returncode != OK:
+                return None
+            content = self.out.read_bytes()
+            self.assertEqual(content.count(text.encode()), 1)
+            content = bytearray(content.replace(text.encode(), b""))
+            for at in digests:
+                content[at:at + 8] = bytes(8)
+            return content
+        first, second = (made(TOKENIZER_CONFIG | {"_note": n}) for n in range(2))
+        digests = sorted({i // 8 * 8 for i, (a, b) in enumerate(zip(first, second)) if a != b})
+        self.assertLessEqual(len(digests), 8)
+        right = made(TOKENIZER_CONFIG, digests)
+        for key, value in TOKENIZER_CONFIG.items():
+            for other in others(key, value):
+                with self.subTest(key, value=other):
+                    self.assertEqual(made(TOKENIZER_CONFIG | {key: other}, digests) == right, table[key] == "harmless")
+        self.assertEqual(made(TOKENIZER_CONFIG | {key: 3 for key, use in table.items() if use == "harmless"}, digests), right)
+        self.write_tokenizer(WORD_PIECES, TOKENIZER_CONFIG | {"another_key": 3})
+        self.expect(run("import", self.source, "--out", self.out, "--force"), BAD_FILE, '"another_key"')
+
+    def ids(self, text):
+        done = self.expect(run("tokenize", self.out, text, "-o", "json"), OK)
+        return json.loads(done.stdout)["ids"]
+
+    def test_what_tokenizer_config_changes(self):
+        """The ids are those of transformers 5."""
+        self.folder_of("bert_classes")
+        usual = {"tokenizer_class": "BertTokenizer", "bos_token": "[CLS]", "eos_token": "[SEP]"}
+        for changes, right in (({}, [2, 5, 8, 10, 5, 3]), ({"do_lower_case": False}, [2, 7, 9, 10, 5, 3]), ({"do_lower_case": True}, [2, 5, 8, 10, 5, 3]),
+                               ({"do_lower_case": True, "strip_accents": False}, [2, 5, 9, 10, 5, 3]),
+                               ({"do_lower_case": True, "tokenizer_class": "PreTrainedTokenizerFast"}, [2, 7, 9, 10, 5, 3]),
+                               ({"do_lower_case": False, "strip_accents": True}, [2, 7, 8, 10, 5, 3]),
+                               ({"do_lower_case": False, "tokenize_chinese_chars": False}, [2, 7, 9, 1, 3]),
+                               ({"tokenizer_class": None}, [2, 7, 9, 10, 5, 3])):
+            with self.subTest(**changes):
+                self.write_tokenizer(WORD_PIECES, usual | changes)
+                self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
+                self.assertEqual(self.ids("A \u00e9 \u6771a"), right)
+        self.folder_of("llama")
+        ends = {"bos_token": "<s>", "eos_token": "<s>", "add_prefix_space": False}
+        for before, behind in ((False, False), (True, False), (False, True), (True, True)):
+            text = [{"Sequence": {"id": "A", "type_id": 0}}]
+            single = before * [piece("<s>")] + text + behind * [piece("<s>")]
+            tokenizer = BYTE_PIECES | {"post_processor": {
+                "type": "TemplateProcessing", "single": single, "pair": single + [{"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<s>": {"id": "<s>", "ids": [3], "tokens": ["<s>"]}}}}
+            for key, adds in (("add_bos_token", before), ("add_eos_token", behind)):
+                for wants in (False, True):
+                    with self.subTest(before=before, behind=behind, **{key: wants}):
+                        self.write_tokenizer(tokenizer, ends | {key: wants})
+                        done = run("import", self.source, "--out", self.out, "--force")
+                        if wants != adds:
+                            self.expect(done, BAD_FILE, f'"{key}": {str(wants).lower()}', "adds" if adds else "does not add")
+                        else:
+                            self.expect(done, OK)
+                            self.assertEqual(self.ids("ab"), before * [3] + [0, 1] + behind * [3])
+
+    def test_what_tokenizer_config_contradicts(self):
+        for name, tokenizer, config in (
+                ("llama", BYTE_PIECES, {"add_prefix_space": True}),
+                ("bert_classes", BYTE_PIECES, {"do_lower_case": True, "tokenizer_class": "AlbertTokenizer"}),
+                ("bert_classes", BYTE_PIECES | {"normalizer": {"type": "StripAccents"}}, {"keep_accents": True, "tokenizer_class": "AlbertTokenizer"}),
+                ("bert_classes", BYTE_PIECES, {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}),
+                ("llama", BYTE_PIECES, {"added_tokens_decoder": {"3": {"content": "<s>"}}}),
+                ("llama", BYTE_PIECES, {"additional_special_tokens": ["<s>"]}),
+                ("llama", BYTE_PIECES, {"add_bos_token": "yes"}),
+                ("bert_classes", WORD_PIECES, {"truncation_side": "left"}),
+                ("llama", BYTE_PIECES, {"max_len": 0})):
+            with self.subTest(name, **config):
+                self.folder_of(name)
+                self.write_tokenizer(tokenizer, config)
+                self.expect(run("import", self.source, "--out", self.out, "--force"), BAD_FILE, f'"{next(iter(config))}"')
+        self.folder_of("llama")  # a decoder cuts nothing
+        self.write_tokenizer(BYTE_PIECES, {"truncation_side": "left", "max_len": 7})
+        self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
+
+    def test_special_tokens_of_older_folders(self):
+        self.folder_of("llama")
+        self.write_tokenizer(BYTE_PIECES, {"pad_token": "<x>"})
+        (self.source / "special_tokens_map.json").write_text(json.dumps({"pad_token": {"content": "<pad>"}, "cls_token": "<cls>"}))
+        self.expect(run("import", self.source, "--out", self.out), OK)
+        metadata = self.metadata()
+        self.assertEqual((metadata["pad_token"], metadata["cls_token"]), ("<pad>", "<cls>"))
+
+    def test_keys_of_generation_config(self):
+        """What generate and chat do not do by themselves is named, with the flag."""
+        self.folder_of("llama")
+        path = self.source / "generation_config.json"
+        text = (IMPORT / "huggingface/read.cpp").read_text()
+        flags = dict(re.findall(r'\{"([^"]+)", R?"[^"]*", "(--[a-z-]+)"\}', text))
+        self.assertEqual(len(flags), 8)
+        table = uses("huggingface/read.cpp", "kOtherGenerationKeys")
+        harmless = {key: 3 for key, use in table.items() if use == "harmless"}
+        path.write_text(json.dumps(harmless))
+        self.assertNotIn("generation_config.json has", self.expect(run("import", self.source, "--out", self.out), OK).stdout)
+        for key in [*flags, *(key for key, use in table.items() if use == "fixed"), "no_repeat_ngram_size", "suppress_tokens", "bad_words_ids"]:
+            with self.subTest(key):
+                path.write_text(json.dumps({key: [[7]] if key == "stop_strings" else 0.25}))
+                self.expect(run("import", self.source, "--out", self.out, "--force"), OK, f'generation_config.json has "{key}"', flags.get(key, "cannot do"))
+        for ids in (2, [2, 7]):
+            path.write_text(json.dumps({"eos_token_id": ids}))
+            self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
+            self.assertEqual(self.metadata()["eos_token_ids"], str(ids).strip("[]").replace(" ", ""))
 
     def test_keys_of_gguf(self):
         path, data = self.folder / "m.gguf", TESTS / "gguf/data/llama_f32.gguf"

@@ -216,6 +216,30 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(run("import", path, "--out", self.out), OK, "both have the same bytes of the file")
         self.assertEqual({len(names) for names in self.ties()}, {2})
 
+    def test_links_lead_to_no_file_outside(self):
+        """A folder that was packed elsewhere must not make the reader open a file of this machine."""
+        self.expect(self.call("bert_sentences"), OK)
+        for name in ("config.json", "model.safetensors", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"):
+            with self.subTest(name):
+                path, outside = self.source / name, self.folder / "outside"
+                path.rename(outside)
+                path.symlink_to(outside)
+                self.expect(self.again(), BAD_FILE, path.name, "outside of the folder", "replace the link with a copy")
+                path.unlink()
+                inside = path.with_suffix(".copy")
+                outside.rename(inside)
+                path.symlink_to(inside.name)
+                self.expect(self.again(), OK)
+        # The cache of Hugging Face has its files in blobs/.
+        cache = self.folder / "models--x"
+        (cache / "snapshots").mkdir(parents=True)
+        (cache / "blobs").mkdir()
+        self.source.rename(cache / "snapshots/1")
+        (cache / "snapshots/1/config.copy").rename(cache / "blobs/2")
+        (cache / "snapshots/1/config.json").unlink()
+        (cache / "snapshots/1/config.json").symlink_to("../../blobs/2")
+        self.expect(run("import", cache / "snapshots/1", "--out", self.out, "--force"), OK)
+
     def test_a_classifier_over_a_decoder_is_named(self):
         self.expect(self.call("llama"), OK)
         tensors = {name: (shape, struct.unpack(f"<{len(data) // 4}f", data))

@@ -95,6 +95,8 @@ constexpr KeyRule kConfigKeys[] = {
     {"exponential_decay_length_penalty", KeyUse::harmless},
     {"prefix", KeyUse::harmless},
     {"tokenizer_class", KeyUse::harmless},
+    {"max_sequence_length", KeyUse::harmless},  // of the training; "max_position_embeddings" counts
+    {"model_max_length", KeyUse::harmless},
     {"is_encoder_decoder", KeyUse::fixed, "[false, null]"},
     {"add_cross_attention", KeyUse::fixed, "[false, null]"},
     {"cross_attention_hidden_size", KeyUse::fixed, "[null]"},

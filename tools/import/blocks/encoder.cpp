@@ -312,8 +312,11 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
 Status set_limits(const Source& source, const EncoderSizes& s, Model& model) {
   const int64_t most = s.positions - s.first_position;
   int64_t tokens = most;
-  if (const std::string* limit = entry_of(source.metadata, "max_tokens")) {
-    tokens = std::min<int64_t>(most, std::atoll(limit->c_str()));
+  for (const char* key : {"max_tokens", "model_max_length"}) {
+    if (const std::string* limit = entry_of(source.metadata, key)) {
+      tokens = std::min<int64_t>(most, std::atoll(limit->c_str()));
+      break;
+    }
   }
   BOWLINE_TRY(model.set_metadata("max_tokens", std::to_string(tokens)));
   BOWLINE_TRY(model.set_metadata("context_length", std::to_string(most)));
@@ -385,6 +388,9 @@ Result<Built> build_encoder(const Source& source, const BuildOptions& options,
                        "Without tensors it is not known what an encoder's head has.");
   Built out;
   Weights weights(source, options, out.model);
+  BOWLINE_REQUIRE_CODE(entry_of(source.metadata, "truncation_side") == nullptr, Code::unsupported,
+                       "tokenizer_config.json has \"truncation_side\": \"left\", which cuts the "
+                       "begin of a long text. Known is \"right\", which cuts the end.");
   BOWLINE_ASSIGN(const EncoderParts parts, form.declare(weights));
   BOWLINE_TRY(Status(weights.status()));
   const EncoderSizes& s = parts.sizes;

@@ -6,14 +6,17 @@
 
 #include "common/require.h"
 #include "huggingface/safetensors.h"
+#include "huggingface/tokenizer_config.h"
 #include "source/file.h"
 #include "source/json.h"
-#include "source/special_tokens.h"
+#include "source/keys.h"
 
 namespace bowline::huggingface {
 namespace {
 
 using import::Fields;
+using import::KeyRule;
+using import::KeyUse;
 using import::shown;
 using import::Source;
 using import::SourceTensor;
@@ -28,7 +31,9 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-Result<json> read_json(const std::string& path) {
+// A file of the folder `root`.
+Result<json> read_json(const std::string& root, const std::string& path) {
+  BOWLINE_TRY(import::check_inside(root, path));
   BOWLINE_ASSIGN(const std::string text, import::read_whole(path, kMostJson));
   return import::parse_json(fmt::format("\"{}\"", escaped(path)), text);
 }
@@ -43,8 +48,9 @@ Status check_beside(const std::string& name, std::string_view what) {
 }
 
 // For each shard the tensors that the index says it has.
-Result<std::map<std::string, std::vector<std::string>>> read_index(const std::string& path) {
-  BOWLINE_ASSIGN(const json index, read_json(path));
+Result<std::map<std::string, std::vector<std::string>>> read_index(const std::string& root,
+                                                                   const std::string& path) {
+  BOWLINE_ASSIGN(const json index, read_json(root, path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), index);
   const json* map = fields.object("weight_map");
   BOWLINE_TRY(Status(fields.status()));
@@ -65,12 +71,13 @@ Result<std::map<std::string, std::vector<std::string>>> read_index(const std::st
 }
 
 Status read_shards(const std::string& folder, const std::string& index, Source& out) {
-  BOWLINE_ASSIGN(auto shards, read_index(index));
+  BOWLINE_ASSIGN(auto shards, read_index(out.path, index));
   for (auto& [file, expected] : shards) {
     const std::string path = folder + "/" + file;
     BOWLINE_REQUIRE_CODE(is_there(path), Code::bad_file,
                          "Shard \"{}\" is missing, which \"{}\" names for {} tensors.",
                          escaped(path), escaped(index), expected.size());
+    BOWLINE_TRY(import::check_inside(out.path, path));
     BOWLINE_ASSIGN(Safetensors part, read_safetensors(path));
     std::ranges::sort(expected);
     for (SourceTensor& t : part.tensors) {
@@ -100,6 +107,7 @@ Status read_tensors(const std::string& folder, Source& out) {
   const std::string whole = folder + "/model.safetensors";
   const std::string index = whole + ".index.json";
   if (is_there(whole)) {
+    BOWLINE_TRY(import::check_inside(out.path, whole));
     BOWLINE_ASSIGN(Safetensors file, read_safetensors(whole));
     out.tensors = std::move(file.tensors);
     return {};
@@ -115,23 +123,11 @@ Status add_asset(const std::string& path, std::string name, std::string media_ty
   if (!is_there(path)) {
     return {};
   }
+  BOWLINE_TRY(import::check_inside(out.path, path));
   BOWLINE_ASSIGN(const std::string text, import::read_whole(path, most));
   const auto bytes = std::as_bytes(std::span(text));
   out.assets.push_back({std::move(name), std::move(media_type), {bytes.begin(), bytes.end()}});
   return {};
-}
-
-// A token as tokenizer_config.json has it: a text, or an object with a content. Empty: there is none.
-std::string token_text(const json& config, const char* key) {
-  const auto at = config.find(key);
-  if (at == config.end()) {
-    return {};
-  }
-  const json* value = &*at;
-  if (value->is_object() && value->contains("content")) {
-    value = &(*value)["content"];
-  }
-  return value->is_string() ? value->get<std::string>() : std::string();
 }
 
 // One text, or several with names, of which "default" counts.
@@ -158,21 +154,112 @@ Status read_tokenizer(const std::string& folder, Source& out) {
   const std::string jinja = folder + "/chat_template.jinja";
   BOWLINE_TRY(add_asset(jinja, "chat_template", "text/x-jinja", kMostJson, out));
   const std::string path = folder + "/tokenizer_config.json";
-  if (!is_there(path)) {
-    return {};
+  json config = json::object();
+  if (is_there(path)) {
+    BOWLINE_ASSIGN(config, read_json(out.path, path));
+    BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
   }
-  BOWLINE_ASSIGN(const json config, read_json(path));
-  BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
-  for (const import::SpecialToken& token : import::kSpecialTokens) {
-    if (const std::string text = token_text(config, token.name); !text.empty()) {
-      out.metadata.emplace_back(token.name, text);
-    }
+  // Folders of older versions have the special tokens in a file of their own.
+  const std::string tokens = folder + "/special_tokens_map.json";
+  if (!config.contains("added_tokens_decoder") && is_there(tokens)) {
+    BOWLINE_ASSIGN(const json map, read_json(out.path, tokens));
+    BOWLINE_REQUIRE_CODE(map.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(tokens));
+    config.update(map);
   }
   if (const std::string text = template_text(config); !text.empty() && !is_there(jinja)) {
     const auto bytes = std::as_bytes(std::span(text));
     out.assets.push_back({"chat_template", "text/x-jinja", {bytes.begin(), bytes.end()}});
   }
-  return {};
+  return apply_tokenizer_config(config, out);
+}
+
+// What `generate` and `chat` can be asked for instead.
+// Source  transformers, generation/configuration_utils.py (GenerationConfig).
+struct GenerationKey {
+  std::string_view key;
+  std::string_view neutral;  // a list of JSON
+  std::string_view flag;     // of `generate`
+};
+constexpr GenerationKey kGenerationKeys[] = {
+    {"do_sample", "[false]", "--temp"},
+    {"temperature", "[1]", "--temp"},
+    {"top_k", "[0, 50]", "--top-k"},
+    {"top_p", "[1]", "--top-p"},
+    {"min_p", "[0]", "--min-p"},
+    {"repetition_penalty", "[1]", "--repetition-penalty"},
+    {"max_new_tokens", "[]", "--max-tokens"},
+    {"stop_strings", "[[]]", "--stop"},
+};
+// Keys that change no token. Others are named in a note.
+constexpr KeyRule kOtherGenerationKeys[] = {
+    {"eos_token_id"},
+    {"bos_token_id", KeyUse::harmless},
+    {"pad_token_id", KeyUse::harmless},
+    {"decoder_start_token_id", KeyUse::harmless},
+    {"transformers_version", KeyUse::harmless},
+    {"use_cache", KeyUse::harmless},
+    {"cache_implementation", KeyUse::harmless},
+    {"cache_config", KeyUse::harmless},
+    {"return_legacy_cache", KeyUse::harmless},
+    {"output_attentions", KeyUse::harmless},
+    {"output_hidden_states", KeyUse::harmless},
+    {"output_scores", KeyUse::harmless},
+    {"output_logits", KeyUse::harmless},
+    {"return_dict_in_generate", KeyUse::harmless},
+    {"max_length", KeyUse::harmless},
+    {"max_time", KeyUse::harmless},
+    {"low_memory", KeyUse::harmless},
+    {"disable_compile", KeyUse::harmless},
+    {"num_return_sequences", KeyUse::harmless},
+    {"early_stopping", KeyUse::harmless},  // of beams
+    {"length_penalty", KeyUse::harmless},  // of beams
+    {"num_beams", KeyUse::fixed, "[1]"},
+    {"num_beam_groups", KeyUse::fixed, "[1]"},
+    {"typical_p", KeyUse::fixed, "[1]"},
+    {"encoder_repetition_penalty", KeyUse::fixed, "[1]"},
+    {"guidance_scale", KeyUse::fixed, "[1]"},
+    {"token_healing", KeyUse::fixed, "[false]"},
+    {"assistant_confidence_threshold", KeyUse::harmless},  // of a second model, which drafts
+    {"assistant_early_exit", KeyUse::harmless},
+    {"assistant_lookbehind", KeyUse::harmless},
+    {"target_lookbehind", KeyUse::harmless},
+    {"num_assistant_tokens", KeyUse::harmless},
+    {"num_assistant_tokens_schedule", KeyUse::harmless},
+    {"prompt_lookup_num_tokens", KeyUse::harmless},
+    {"max_matching_ngram_size", KeyUse::harmless},
+    {"is_assistant", KeyUse::harmless},
+    {"prefill_chunk_size", KeyUse::harmless},
+};
+
+void note_generation(const json& config, Source& out) {
+  std::string flags, others;
+  const auto add = [](std::string& list, std::string text) {
+    list += (list.empty() ? "" : ", ") + std::move(text);
+  };
+  for (const auto& [key, value] : config.items()) {
+    const std::string text = fmt::format("\"{}\": {}", escaped(key), shown(value));
+    const auto* const flag = std::ranges::find(kGenerationKeys, key, &GenerationKey::key);
+    if (flag != std::end(kGenerationKeys)) {
+      const json neutral = json::parse(flag->neutral);
+      if (!value.is_null() && std::ranges::find(neutral, value) == neutral.end()) {
+        add(flags, fmt::format("{} ({})", text, flag->flag));
+      }
+    } else if (!import::check_key("", key, value, {kOtherGenerationKeys}).ok()) {
+      add(others, text);
+    }
+  }
+  if (!flags.empty()) {
+    out.notes.push_back(
+        fmt::format("generation_config.json has {}. `generate` and `chat` do not "
+                    "read it: give them the flags in brackets.",
+                    flags));
+  }
+  if (!others.empty()) {
+    out.notes.push_back(
+        fmt::format("generation_config.json has {}, which `generate` and `chat` "
+                    "cannot do. Their answers differ from those of transformers.",
+                    others));
+  }
 }
 
 // The ids that end an answer are those of generation_config.json, if it has any.
@@ -181,18 +268,80 @@ Status read_generation(const std::string& folder, Source& out) {
   if (!is_there(path)) {
     return {};
   }
-  BOWLINE_ASSIGN(const json config, read_json(path));
+  BOWLINE_ASSIGN(const json config, read_json(out.path, path));
   BOWLINE_REQUIRE_CODE(config.is_object(), Code::bad_file, "\"{}\" is no object.", escaped(path));
   if (const auto ids = config.find("eos_token_id"); ids != config.end() && !ids->is_null()) {
     out.config["eos_token_id"] = *ids;
   }
+  note_generation(config, out);
   return {};
 }
 
+// ---- sentence-transformers. Source  sentence_transformers, base/model.py, base/modules/transformer.py,
+// sentence_transformer/modules/pooling.py and models/ of older versions.
+
+constexpr KeyRule kModuleKeys[] = {
+    {"type"},
+    {"path"},
+    {"idx", KeyUse::harmless},
+    {"name", KeyUse::harmless},
+    {"kwargs", KeyUse::harmless},  // names of what a caller may hand to the module
+};
+constexpr KeyRule kPoolingKeys[] = {
+    {"pooling_mode"},
+    {"pooling_mode_cls_token"},
+    {"pooling_mode_max_tokens"},
+    {"pooling_mode_mean_tokens"},
+    {"pooling_mode_mean_sqrt_len_tokens"},
+    {"pooling_mode_weightedmean_tokens"},
+    {"pooling_mode_lasttoken"},
+    {"include_prompt"},
+    {"word_embedding_dimension", KeyUse::harmless},  // the width of the rows
+    {"embedding_dimension", KeyUse::harmless},
+};
+constexpr KeyRule kNormalizeKeys[] = {
+    {"module_input_name", KeyUse::fixed, R"(["sentence_embedding"])"},
+    {"module_output_name", KeyUse::fixed, R"(["sentence_embedding", null])"},
+};
+constexpr std::string_view kAsksNothing = "[null, {}]";
+constexpr KeyRule kTransformerKeys[] = {
+    {"max_seq_length"},
+    {"do_lower_case"},
+    {"transformer_task", KeyUse::fixed, R"(["feature-extraction"])"},
+    {"modality_config", KeyUse::fixed,
+     R"([{"text": {"method": "forward", "method_output_name": "last_hidden_state"}}])"},
+    {"module_output_name", KeyUse::fixed, R"(["token_embeddings"])"},
+    {"processing_kwargs", KeyUse::fixed, kAsksNothing},
+    {"model_args", KeyUse::fixed, kAsksNothing},
+    {"model_kwargs", KeyUse::fixed, kAsksNothing},
+    {"tokenizer_args", KeyUse::fixed, kAsksNothing},
+    {"processor_kwargs", KeyUse::fixed, kAsksNothing},
+    {"config_args", KeyUse::fixed, kAsksNothing},
+    {"config_kwargs", KeyUse::fixed, kAsksNothing},
+    {"tokenizer_name_or_path", KeyUse::fixed, "[null]"},
+    {"query_length", KeyUse::fixed, "[null]"},
+    {"document_length", KeyUse::fixed, "[null]"},
+    {"query_expansion", KeyUse::fixed, "[null]"},
+    {"unpad_inputs", KeyUse::harmless},  // how rows of a batch lie
+    {"cache_dir", KeyUse::harmless},
+    {"backend", KeyUse::harmless},
+};
+constexpr KeyRule kSentenceKeys[] = {
+    {"prompts"},
+    {"default_prompt_name"},
+    {"__version__", KeyUse::harmless},
+    {"requirements", KeyUse::harmless},
+    {"similarity_fn_name", KeyUse::harmless},  // how a caller compares embeddings
+    {"model_type", KeyUse::fixed, R"(["SentenceTransformer", null])"},
+    {"truncate_dim", KeyUse::fixed, "[null]"},
+};
+
 // The one way of pooling that the file switches on.
-Result<std::string> read_pooling(const std::string& path, bool has_prompt) {
-  BOWLINE_ASSIGN(const json config, read_json(path));
+Result<std::string> read_pooling(const std::string& root, const std::string& path,
+                                 bool has_prompt) {
+  BOWLINE_ASSIGN(const json config, read_json(root, path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), config);
+  BOWLINE_TRY(import::check_keys(fields.what(), config, {kPoolingKeys}));
   const bool pools_prompt = fields.boolean_or("include_prompt", true);
   BOWLINE_REQUIRE_CODE(pools_prompt || !has_prompt, Code::unsupported,
                        "\"{}\" has \"include_prompt\": false, and a prompt stands in front of "
@@ -224,51 +373,15 @@ Result<std::string> read_pooling(const std::string& path, bool has_prompt) {
   return found->second;
 }
 
-// As sentence-transformers does it: text is lowercased before all else, unless a step of the tokenizer does so.
-Status lowercase_text(Source& out) {
-  const auto asset = std::ranges::find(out.assets, "tokenizer", &import::SourceAsset::name);
-  BOWLINE_REQUIRE_CODE(asset != out.assets.end(), Code::unsupported,
-                       "sentence_bert_config.json has \"do_lower_case\": true, and there is no "
-                       "tokenizer.json that could do it.");
-  const std::string_view text(reinterpret_cast<const char*>(asset->bytes.data()),
-                              asset->bytes.size());
-  BOWLINE_ASSIGN(json tokenizer, import::parse_json("tokenizer.json", text));
-  BOWLINE_REQUIRE_CODE(tokenizer.is_object(), Code::bad_file, "tokenizer.json is no object.");
-  json& normalizer = tokenizer["normalizer"];
-  const auto type_of = [](const json& step) {
-    return step.is_object() ? step.value("type", json()) : json();
-  };
-  json steps = json::array();
-  if (type_of(normalizer) == "Sequence" && normalizer.contains("normalizers") &&
-      normalizer["normalizers"].is_array()) {
-    steps = normalizer["normalizers"];
-  } else if (!normalizer.is_null()) {
-    steps.push_back(normalizer);
-  }
-  const bool lowercases = std::ranges::any_of(steps, [&](const json& step) {
-    return type_of(step) == "Lowercase" ||
-           (type_of(step) == "BertNormalizer" && step.value("lowercase", json(true)) == true);
-  });
-  if (lowercases) {
-    return {};
-  }
-  steps.insert(steps.begin(), json::object({{"type", "Lowercase"}}));
-  normalizer = {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
-  const std::string changed = tokenizer.dump();
-  const auto bytes = std::as_bytes(std::span(changed));
-  asset->bytes.assign(bytes.begin(), bytes.end());
-  out.notes.push_back("Text is lowercased first (\"do_lower_case\" of sentence_bert_config.json).");
-  return {};
-}
-
 // The prompt that sentence-transformers puts in front of a text where the caller names none.
 Status read_prompt(const std::string& folder, Source& out) {
   const std::string path = folder + "/config_sentence_transformers.json";
   if (!is_there(path)) {
     return {};
   }
-  BOWLINE_ASSIGN(const json config, read_json(path));
+  BOWLINE_ASSIGN(const json config, read_json(folder, path));
   Fields fields(fmt::format("\"{}\"", escaped(path)), config);
+  BOWLINE_TRY(import::check_keys(fields.what(), config, {kSentenceKeys}));
   const std::string name = fields.text_or("default_prompt_name", "");
   const json* const prompts = fields.object("prompts");
   BOWLINE_TRY(Status(fields.status()));
@@ -286,6 +399,26 @@ Status read_prompt(const std::string& folder, Source& out) {
   return {};
 }
 
+// The settings of the module of the encoder. Older versions name the file by the architecture.
+Status read_transformer(const std::string& encoder, Source& out, bool& lowercases) {
+  for (const char* kind : {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta"}) {
+    const std::string path = fmt::format("{}/sentence_{}_config.json", encoder, kind);
+    if (!is_there(path)) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const json config, read_json(out.path, path));
+    Fields fields(fmt::format("\"{}\"", escaped(path)), config);
+    BOWLINE_TRY(import::check_keys(fields.what(), config, {kTransformerKeys}));
+    if (fields.has("max_seq_length")) {
+      out.metadata.emplace_back(
+          "max_tokens", std::to_string(fields.integer("max_seq_length", 1, int64_t{1} << 24)));
+    }
+    lowercases = fields.boolean_or("do_lower_case", false);
+    return Status(fields.status());
+  }
+  return {};
+}
+
 // modules.json: the encoder, how it pools, and whether embeddings are normalised. Returns the folder of the encoder.
 // `lowercases`: whether text is lowercased first.
 Result<std::string> read_modules(const std::string& folder, Source& out, bool& lowercases) {
@@ -293,7 +426,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
   if (!is_there(path)) {
     return folder;
   }
-  BOWLINE_ASSIGN(const json modules, read_json(path));
+  BOWLINE_ASSIGN(const json modules, read_json(folder, path));
   BOWLINE_REQUIRE_CODE(modules.is_array(), Code::bad_file, "\"{}\" is no list.", escaped(path));
   BOWLINE_TRY(read_prompt(folder, out));
   const bool has_prompt =
@@ -302,6 +435,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
   bool normalize = false;
   for (const json& module : modules) {
     Fields fields(fmt::format("A module of \"{}\"", escaped(path)), module);
+    BOWLINE_TRY(import::check_keys(fields.what(), module, {kModuleKeys}));
     const std::string type = fields.text("type");
     const std::string name = type.substr(type.rfind('.') + 1);
     const std::string at = fields.text_or("path", "");
@@ -313,10 +447,15 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
     if (name == "Transformer") {
       encoder = place;
     } else if (name == "Pooling") {
-      BOWLINE_ASSIGN(std::string pooling, read_pooling(place + "/config.json", has_prompt));
+      BOWLINE_ASSIGN(std::string pooling, read_pooling(folder, place + "/config.json", has_prompt));
       out.metadata.emplace_back("pooling", std::move(pooling));
     } else if (name == "Normalize") {
       normalize = true;
+      if (const std::string settings = place + "/config.json"; !at.empty() && is_there(settings)) {
+        BOWLINE_ASSIGN(const json config, read_json(folder, settings));
+        BOWLINE_TRY(
+            import::check_keys(fmt::format("\"{}\"", escaped(settings)), config, {kNormalizeKeys}));
+      }
     } else {
       return Status(Code::unsupported,
                     fmt::format("\"{}\" has a module of the type \"{}\", which is not read.",
@@ -324,17 +463,7 @@ Result<std::string> read_modules(const std::string& folder, Source& out, bool& l
     }
   }
   out.metadata.emplace_back("normalize", normalize ? "true" : "false");
-  const std::string settings = encoder + "/sentence_bert_config.json";
-  if (is_there(settings)) {
-    BOWLINE_ASSIGN(const json config, read_json(settings));
-    Fields fields(fmt::format("\"{}\"", escaped(settings)), config);
-    if (fields.has("max_seq_length")) {
-      out.metadata.emplace_back(
-          "max_tokens", std::to_string(fields.integer("max_seq_length", 1, int64_t{1} << 24)));
-    }
-    lowercases = fields.boolean_or("do_lower_case", false);
-    BOWLINE_TRY(Status(fields.status()));
-  }
+  BOWLINE_TRY(read_transformer(encoder, out, lowercases));
   return encoder;
 }
 
@@ -354,7 +483,7 @@ Result<Source> read_texts(const std::string& folder, std::string& encoder) {
   bool lowercases = false;
   BOWLINE_ASSIGN(encoder, read_modules(folder, out, lowercases));
   const std::string path = encoder + "/config.json";
-  BOWLINE_ASSIGN(out.config, read_json(path));
+  BOWLINE_ASSIGN(out.config, read_json(folder, path));
   BOWLINE_REQUIRE_CODE(out.config.is_object(), Code::bad_file, "\"{}\" is no object.",
                        escaped(path));
   for (const char* name : {"config.json", "tokenizer_config.json", "generation_config.json"}) {
