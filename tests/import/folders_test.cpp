@@ -373,9 +373,9 @@ TEST(Windows, ThoseOfTheConfig) {
 
 TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   const FolderCopy folder("gemma2");
-  folder.replace("config.json", "\"layer_types\"", "\"kinds\"");
+  folder.replace("config.json", "\"layer_types\"", "\"_kinds\"");
   EXPECT_EQ(windows_of(folder.path()), (Windows{2, {"5", "0"}}));
-  folder.replace("config.json", "\"sliding_window\"", "\"window\"");
+  folder.replace("config.json", "\"sliding_window\"", "\"_window\"");
   EXPECT_EQ(windows_of(folder.path()), (Windows{4, {"0"}})) << "4096 tokens, of 320";
   folder.replace("config.json", "\"max_position_embeddings\": 320",
                  "\"max_position_embeddings\": 8192");
@@ -384,12 +384,12 @@ TEST(Windows, ThoseOfAConfigThatLeavesThemOut) {
   mistral.replace("config.json", "\"max_position_embeddings\": 320",
                   "\"max_position_embeddings\": 8192");
   EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4"}}));
-  mistral.replace("config.json", "\"sliding_window\": 4", "\"window\": 4");
+  mistral.replace("config.json", "\"sliding_window\": 4", "\"_window\": 4");
   EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"4096"}})) << "as transformers has it";
-  mistral.replace("config.json", "\"window\": 4", "\"sliding_window\": null");
+  mistral.replace("config.json", "\"_window\": 4", "\"sliding_window\": null");
   EXPECT_EQ(windows_of(mistral.path()), (Windows{2, {"0"}}));
   const FolderCopy qwen("qwen2");
-  qwen.replace("config.json", "\"layer_types\"", "\"kinds\"");
+  qwen.replace("config.json", "\"layer_types\"", "\"_kinds\"");
   EXPECT_EQ(windows_of(qwen.path()), (Windows{2, {"0"}}));
   qwen.replace("config.json", "\"use_sliding_window\": false", "\"use_sliding_window\": true");
   qwen.replace("config.json", "\"max_window_layers\": 28", "\"max_window_layers\": 1");
