@@ -116,7 +116,13 @@ TEST(GgufReader, RefusesBytesThatAreNotThere) {
   expect_refused(two(0, 96, 64), {"\"w\"", "offset 96"});
   expect_refused(two(0, UINT64_MAX - 31, 64), {"\"w\""});
   expect_refused(two(0, 16, 64), {"16 of tensor \"w\"", "multiple of 32"});
-  expect_refused(two(0, 0, 64), {"\"v\" and \"w\" share bytes"});
+  const auto shared = [](std::initializer_list<uint64_t> dims, uint32_t type, uint64_t second) {
+    return Crafted().head(2, 0).tensor("v", {16}, 0, 0).tensor("w", dims, type, second).data(128);
+  };
+  expect_refused(shared({16}, 0, 32), {"\"v\" and \"w\" share bytes"});
+  expect_refused(shared({8}, 0, 0), {"share bytes"});
+  expect_refused(shared({16}, 1, 0), {"share bytes"});
+  EXPECT_TRUE(File::parse(shared({16}, 0, 0).span()).ok()) << "a tie";
   EXPECT_TRUE(File::parse(two(32, 0, 64).span()).ok());
   Crafted twice;
   twice.head(2, 0).tensor("v", {8}, 0, 0).tensor("v", {8}, 0, 32).data(64);
