@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of tests/onnx/runtime: operators of ONNX Runtime, with the outputs that it computes.
+"""Makes the fixtures of tests/onnx/runtime: operators of ONNX Runtime and some of ONNX, with the outputs that it computes.
 
     make_runtime.py [FOLDER]
 
@@ -17,6 +17,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
+STANDARD = {"ConvInteger", "Einsum", "MatMulInteger", "QLinearConv", "STFT"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -91,6 +92,16 @@ def cases():
         yield f"rotary_{interleaved}", "RotaryEmbedding", inputs, 1, {"interleaved": interleaved}
     inputs = [reals(2, 2, 3, 8), np.array([2], np.int64), np.cos(angles), np.sin(angles)]
     yield "rotary_offset", "RotaryEmbedding", inputs, 1, {}
+    # Sums of more products than f32 has exactly. Weights have 7 bits: of 8 ONNX Runtime saturates sums on processors without VNNI.
+    image, filters = whole(np.uint8, 1, 40, 5, 6), whole(np.int8, 3, 40, 3, 3) >> 1
+    zeros = [np.array(117, np.uint8), np.array(3, np.int8)]
+    yield "conv_integer", "ConvInteger", [image, filters, zeros[0]], 1, {"pads": [1, 1, 1, 1]}
+    rows, columns = whole(np.uint8, 2, 6000), whole(np.int8, 6000, 2) & 63
+    yield "matmul_integer", "MatMulInteger", [rows, columns], 1, {}
+    inputs = [image, scale(0.0103), zeros[0], filters, scale(0.0211), zeros[1], scale(0.3019), np.array(130, np.uint8)]
+    yield "qlinear_conv", "QLinearConv", inputs + [RANDOM.integers(-9999, 9999, 3).astype(np.int32)], 1, {}
+    # A signal without an axis of real and imaginary parts.
+    yield "stft", "STFT", [reals(2, 40), np.array(8, np.int64), reals(16)], 1, {"onesided": 1}
     # The node tests of ONNX have Einsum in f64 alone.
     for number, (equation, *shapes) in enumerate((
             ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
@@ -106,7 +117,7 @@ def write(folder, name, op, inputs, outputs, attributes):
     names = [f"in{i}" for i in range(len(inputs))]
     fixed = {i for i in range(1, len(inputs)) if op == "MatMulNBits"}
     wanted = [f"out{i}" if i in (0, 3) else "" for i in range(outputs)]
-    node = helper.make_node(op, names, wanted, domain="" if op == "Einsum" else MICROSOFT, **attributes)
+    node = helper.make_node(op, names, wanted, domain="" if op in STANDARD else MICROSOFT, **attributes)
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
              for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed]
     initializers = [numpy_helper.from_array(inputs[i], names[i]) for i in sorted(fixed)]

@@ -3,7 +3,7 @@
 //   onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--filter TEXT] [--list] FOLDER...
 //
 // A folder holds folders of tests: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb. Numbers may differ by
-// 1e-5 + 1e-3 of what is expected, those of bf16 by 2^-6 of it, as in ONNX's own runner; NaN equals NaN.
+// 1e-5 + 1e-3 of what is expected, those of bf16 by 2^-6 of it, as in ONNX's own runner; whole numbers are equal, and NaN equals NaN.
 //
 // waivers.txt has lines "pattern: reason" and "pattern on BACKEND: reason" ("*": any characters, "?": one). A test that fails without a waiver is a
 // failure, so is a waiver whose test passes or that no test has. patches.txt has lines "test node N attribute = number: reason": what is
@@ -146,7 +146,9 @@ std::string difference(const Numbers& got, const Numbers& expected) {
                        shape_text(got.shape), bowline::name_of(expected.dtype),
                        shape_text(expected.shape));
   }
-  const double relative = expected.dtype == DType::bf16 ? std::ldexp(1.0, -6) : 1e-3;
+  const double relative = !is_float(expected.dtype)       ? 0
+                          : expected.dtype == DType::bf16 ? std::ldexp(1.0, -6)
+                                                          : 1e-3;
   const std::vector<double> a = got.reals();
   const std::vector<double> b = expected.reals();
   for (size_t i = 0; i < b.size(); ++i) {

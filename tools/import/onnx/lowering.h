@@ -99,6 +99,9 @@ Result<const Lowering*> find_lowering(std::string_view domain, std::string_view 
 // An integer that takes part in sums and products of dims. Errors  bad_file: beyond 2^31.
 Status require_small(std::string_view what, const std::vector<int64_t>& values);
 
+// Sums of so many products of whole numbers from -255 to 255 are exact in f32: 255 * 255 * 256 < 2^24.
+inline constexpr int64_t kExactProducts = 256;
+
 // Helpers of several groups.
 std::vector<int64_t> all_axes(size_t rank);
 // Indices as i32; negative ones count from the end, for operators of Bowline too. Those that are known are made positive.

@@ -1,4 +1,6 @@
 // Products of matrices, and what is one with a known matrix.
+#include <algorithm>
+
 #include "onnx/lowering.h"
 
 namespace bowline::onnx {
@@ -70,7 +72,7 @@ Status det(Context& c) {
   return {};
 }
 
-// In f32, exact as long as no sum reaches 2^24.
+// In f32, which has all of these whole numbers.
 Term centred(Context& c, const Term& x, const Term* zero_point) {
   const Term y = c.m.cast(x, DType::f32);
   return zero_point == nullptr ? y : c.m.sub(y, c.m.cast(*zero_point, DType::f32));
@@ -83,17 +85,30 @@ Term beside(Context& c, const Term& zero_point, bool rows) {
              : zero_point;
 }
 
-Status require_exact(const Term& a) {
-  // 255 * 255 * n < 2^24
-  BOWLINE_REQUIRE_CODE(a.rank() == 0 || a.dims.back() <= 256, Code::unsupported,
-                       "Sums of {} products are not exact in f32.", a.dims.back());
-  return {};
+// The product of whole numbers from -255 to 255 as i32: f32 has sums of 256 products exactly, more are added as i32.
+Result<Term> whole_product(Context& c, const Term& a, const Term& b) {
+  BOWLINE_REQUIRE_CODE(a.rank() >= 1 && b.rank() >= 1, Code::bad_file, "{} and {} are no matrices.",
+                       shape_text(a.dims), shape_text(b.dims));
+  const int64_t count = a.dims.back();
+  const auto columns = static_cast<int64_t>(a.rank()) - 1;
+  const int64_t rows = b.rank() == 1 ? 0 : static_cast<int64_t>(b.rank()) - 2;
+  BOWLINE_REQUIRE_CODE(b.dims[static_cast<size_t>(rows)] == count, Code::bad_file,
+                       "The inner dims of {} and {} differ.", shape_text(a.dims),
+                       shape_text(b.dims));
+  Term sum;
+  for (int64_t start = 0; start < std::max<int64_t>(count, 1); start += kExactProducts) {
+    const int64_t length = std::min(count - start, kExactProducts);
+    BOWLINE_ASSIGN(const Term part, product(c, c.m.slice(a, columns, start, length),
+                                            c.m.slice(b, rows, start, length)));
+    const Term whole = c.m.cast(part, DType::i32);
+    sum = start == 0 ? whole : c.m.add(sum, whole);
+  }
+  return sum;
 }
 
 Status matmul_integer(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_TRY(require_exact(a));
   Term zero_a, zero_b;
   if (c.has(2)) {
     BOWLINE_ASSIGN(zero_a, c.in(2));
@@ -102,9 +117,9 @@ Status matmul_integer(Context& c) {
   if (c.has(3)) {
     BOWLINE_ASSIGN(zero_b, c.in(3));
   }
-  BOWLINE_ASSIGN(const Term y, product(c, centred(c, a, c.has(2) ? &zero_a : nullptr),
-                                       centred(c, b, c.has(3) ? &zero_b : nullptr)));
-  c.out(0, c.m.cast(y, DType::i32));
+  BOWLINE_ASSIGN(const Term y, whole_product(c, centred(c, a, c.has(2) ? &zero_a : nullptr),
+                                             centred(c, b, c.has(3) ? &zero_b : nullptr)));
+  c.out(0, y);
   return {};
 }
 
@@ -114,14 +129,14 @@ Status qlinear_matmul(Context& c) {
   for (size_t i = 0; i < 8; ++i) {
     BOWLINE_ASSIGN(t[i], c.in(i));
   }
-  BOWLINE_TRY(require_exact(t[0]));
   const Term zero_a = beside(c, t[2], true);
-  BOWLINE_ASSIGN(const Term sum, product(c, centred(c, t[0], &zero_a), centred(c, t[3], &t[5])));
+  BOWLINE_ASSIGN(const Term sum,
+                 whole_product(c, centred(c, t[0], &zero_a), centred(c, t[3], &t[5])));
   for (const size_t i : {1, 4, 6}) {
     t[i] = c.m.cast(t[i], DType::f32);
   }
   const Term scale = c.m.div(c.m.mul(beside(c, t[1], true), t[4]), t[6]);
-  const Term y = c.m.unary("Round", c.m.mul(sum, scale));
+  const Term y = c.m.unary("Round", c.m.mul(c.m.cast(sum, DType::f32), scale));
   c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));
   return {};
 }

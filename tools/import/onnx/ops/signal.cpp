@@ -139,8 +139,12 @@ Status dft(Context& c) {
   return {};
 }
 
+// A signal without parts is real.
 Status stft(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  if (x.rank() == 2) {
+    x = c.m.reshape(x, {x.dims[0], x.dims[1], 1});
+  }
   BOWLINE_ASSIGN(const std::vector<int64_t> steps, c.integers(1));
   BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
   const bool legal =

@@ -413,17 +413,22 @@ Status max_unpool(Context& c) {
   return {};
 }
 
-// In f32, exact as long as no sum reaches 2^24; pads are zeros behind the zero point.
+// The convolution of whole numbers as i32, some channels after the others where f32 has not the sum of all exactly; pads are zeros behind
+// the zero point.
 Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term* zero_x,
                          const Term* zero_weight) {
   BOWLINE_REQUIRE_CODE(weight.rank() >= 3, Code::bad_file, "Weight {} has no spatial axes.",
                        shape_text(weight.dims));
-  int64_t products = 1;
-  for (size_t a = 1; a < weight.rank(); ++a) {
-    products *= weight.dims[a];
+  int64_t window = 1;
+  for (size_t a = 2; a < weight.rank(); ++a) {
+    window *= weight.dims[a];
   }
-  BOWLINE_REQUIRE_CODE(products <= 256, Code::unsupported,
-                       "Sums of {} products are not exact in f32.", products);
+  const int64_t channels = weight.dims[1];
+  const bool single = channels * window <= kExactProducts;
+  BOWLINE_ASSIGN(const int64_t groups, c.integer("group", 1));
+  BOWLINE_REQUIRE_CODE(single || (window <= kExactProducts && groups == 1), Code::unsupported,
+                       "Sums of {} products in {} groups are not exact in f32.", channels * window,
+                       groups);
   Term left = c.m.cast(x, DType::f32);
   Term right = c.m.cast(weight, DType::f32);
   if (zero_x != nullptr) {
@@ -434,7 +439,18 @@ Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Te
     dims[0] = zero_weight->elements();
     right = c.m.sub(right, c.m.reshape(c.m.cast(*zero_weight, DType::f32), dims));
   }
-  return convolution(c, left, right, nullptr);
+  const int64_t step = single ? channels : kExactProducts / window;
+  Term sum;
+  for (int64_t start = 0; start < std::max<int64_t>(channels, 1);
+       start += std::max<int64_t>(step, 1)) {
+    const int64_t length = std::min(channels - start, step);
+    const Term input = single ? left : c.m.slice(left, 1, start, length);
+    BOWLINE_ASSIGN(const Term part,
+                   convolution(c, input, c.m.slice(right, 1, start, length), nullptr));
+    const Term whole = c.m.cast(part, DType::i32);
+    sum = start == 0 ? whole : c.m.add(sum, whole);
+  }
+  return sum;
 }
 
 Status conv_integer(Context& c) {
@@ -449,7 +465,7 @@ Status conv_integer(Context& c) {
   }
   BOWLINE_ASSIGN(const Term y, of_integers(c, x, weight, c.has(2) ? &zero_x : nullptr,
                                            c.has(3) ? &zero_weight : nullptr));
-  c.out(0, c.m.cast(y, DType::i32));
+  c.out(0, y);
   return {};
 }
 
@@ -467,10 +483,10 @@ Status qlinear_conv(Context& c) {
   };
   if (c.has(8)) {
     BOWLINE_ASSIGN(const Term bias, c.in(8));
-    sum = c.m.add(sum, beside(c.m.cast(bias, DType::f32)));
+    sum = c.m.add(sum, beside(bias));
   }
   const Term scale = c.m.div(c.m.mul(t[1], beside(t[4])), t[6]);
-  const Term y = c.m.unary("Round", c.m.mul(sum, scale));
+  const Term y = c.m.unary("Round", c.m.mul(c.m.cast(sum, DType::f32), scale));
   c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));
   return {};
 }
