@@ -57,6 +57,17 @@ class Import(harness.Case):
                     "output y f32")
         self.expect(run("run", self.out, "--device", "cpu", "--input", "x=random:1"), OK, "y f32[2,3]  least 0")
 
+    def test_a_dynamic_batch(self):
+        self.expect(self.call("--batch-dim", "batch"), OK, "input x f32[batch,3]")
+        for rows in (1, 4):
+            self.expect(run("run", self.out, "--device", "cpu", "--input", "x=random:1", "--dim", f"batch={rows}"), OK, f"y f32[{rows},3]")
+        self.expect(self.call("--shape", "x=rows,3", "--batch-dim", "rows", "--force"), OK, "input x f32[rows,3]")
+        self.expect(self.call("--shape", "x=2,3", "--batch-dim", "rows", "--force"), BAD_FILE, "No input has an axis for the batch")
+        self.expect(self.call("--shape", "x=rows,3", "--force"), USAGE, "NAME=NUMBER,NUMBER")
+        self.expect(self.call("--dim", "batch=2", "--batch-dim", "batch", "--force"), USAGE, "dynamic batch")
+        self.onnx.write_bytes(relu("Softmax"))  # of axis 1
+        self.expect(self.call("--batch-dim", "batch", "--force"), OK)
+
     def test_json(self):
         made = self.call("--dim", "batch=2", "-o", "json", "--entry", "main")
         self.expect(made, OK)
@@ -348,6 +359,7 @@ FLAGS = {
     "--entry": (["main"], "onnx"),
     "--dim": (["batch=2"], "onnx"),
     "--shape": (["x=2,3"], "onnx"),
+    "--batch-dim": (["rows"], "onnx"),
     "--given": (["x=1"], "onnx"),
     "--trainable": (["*"], "onnx"),
     "--freeze": (["*"], "onnx"),

@@ -1,5 +1,5 @@
 // A stream of bytes as a graph of ONNX (onnx_graphs.h) or, behind an odd first byte, as the bytes of a file: refused with a status that
-// says why, or a model. Never a crash.
+// says why, or a model. Never a crash. The second bit of the first byte asks for a dynamic batch.
 #include "fuzz/onnx_graphs.h"
 #include "onnx/import.h"
 
@@ -28,8 +28,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes = data[0] % 2 == 1 ? std::string(rest.begin(), rest.end())
                                              : test::GraphMaker(rest).make().SerializeAsString();
   const auto model = onnx::parse_model(bytes);
+  onnx::ImportOptions options;
+  options.batch_dim = (data[0] & 2) != 0 ? "batch" : "";
   if (succeeded(model.status()) &&
-      succeeded(onnx::import_graph(*model.value(), "/nowhere", {}).status())) {
+      succeeded(onnx::import_graph(*model.value(), "/nowhere", options).status())) {
     reached_the_end = true;
   }
   return 0;

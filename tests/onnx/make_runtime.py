@@ -17,7 +17,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
-STANDARD = {"ConvInteger", "Einsum", "MatMulInteger", "QLinearConv", "STFT"}
+STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -110,16 +110,35 @@ def cases():
             ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("abc,cd,b->ad", (2, 3, 4), (4, 5), (3,)), ("...i->...", (2, 3, 4)),
             ("bnij,bnij->bn", (2, 3, 4, 5), (2, 3, 4, 5)))):
         yield f"einsum_{number}", "Einsum", [reals(*shape) for shape in shapes], 1, {"equation": equation}
+    # Zeros have the scale 1.
+    yield "dynamic_quantize_zeros", "DynamicQuantizeLinear", [np.zeros((2, 3), np.float32)], 3, {}
+    for directions, direction, per in ((1, "forward", (1,)), (1, "reverse", (1, 20)), (2, "bidirectional", (2, 20))):
+        weights = [whole(np.int8, directions, n, 20) >> 1 for n in (6, 5)]
+        scales = [[(0.005 + 0.01 * RANDOM.random(per)).astype(np.float32), np.zeros(per, np.int8)] for _ in range(2)]
+        inputs = [reals(4, 1, 6), *weights, reals(directions, 40), None, reals(directions, 1, 5), np.zeros((directions, 1, 5), np.float32), None]
+        yield f"dynamic_quantize_lstm_{direction}", "DynamicQuantizeLSTM", inputs + scales[0] + scales[1], 3, {"hidden_size": 5, "direction": direction}
+    # The start of negative steps is moved to the first element.
+    places = [np.array(v, np.int64) for v in ([-8, 9], [-100, 100], [1, 0], [-1, 1])]
+    yield "slice_start_outside", "Slice", [reals(5, 7, 2)] + places, 1, {}
+    # 1 / 0.4 is 2.5 in f32, and below it in f64.
+    nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "round_prefer_ceil"}
+    yield "resize_nearest_f32", "Resize", [reals(1, 2, 4, 7), None, np.array([1, 1, 1.3, 0.4], np.float32)], 1, nearest
+    single = {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}
+    yield "resize_to_one", "Resize", [reals(1, 2, 4, 7), None, None, np.array([1, 2, 1, 5], np.int64)], 1, single
+    for centre in (0, 1):
+        inputs = [RANDOM.random((2, 9, 4)).astype(np.float32), RANDOM.random((2, 3, 9)).astype(np.float32)]
+        limits = [np.array([4], np.int64), np.array([0.3], np.float32), np.array([0.2], np.float32)]
+        yield f"boxes_{centre}", "NonMaxSuppression", inputs + limits, 1, {"center_point_box": centre}
 
 
 def write(folder, name, op, inputs, outputs, attributes):
     """One case: what is not the first input and has no floats, or belongs to packed weights, is an initializer."""
-    names = [f"in{i}" for i in range(len(inputs))]
+    names = ["" if v is None else f"in{i}" for i, v in enumerate(inputs)]
     fixed = {i for i in range(1, len(inputs)) if op == "MatMulNBits"}
-    wanted = [f"out{i}" if i in (0, 3) else "" for i in range(outputs)]
+    wanted = ["" if op.startswith("Skip") and i in (1, 2) else f"out{i}" for i in range(outputs)]
     node = helper.make_node(op, names, wanted, domain="" if op in STANDARD else MICROSOFT, **attributes)
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-             for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed]
+             for i, (n, v) in enumerate(zip(names, inputs)) if n and i not in fixed]
     initializers = [numpy_helper.from_array(inputs[i], names[i]) for i in sorted(fixed)]
     kept = [o for o in wanted if o]
 
@@ -130,7 +149,7 @@ def write(folder, name, op, inputs, outputs, attributes):
 
     open_outputs = [helper.make_empty_tensor_value_info(o) for o in kept]
     session = onnxruntime.InferenceSession(model_with(open_outputs).SerializeToString(), providers=["CPUExecutionProvider"])
-    feeds = {n: v for i, (n, v) in enumerate(zip(names, inputs)) if i not in fixed}
+    feeds = {n: v for i, (n, v) in enumerate(zip(names, inputs)) if n and i not in fixed}
     results = session.run(kept, feeds)
     known = [helper.make_tensor_value_info(o, helper.np_dtype_to_tensor_dtype(r.dtype), r.shape) for o, r in zip(kept, results)]
     data = folder / f"test_{name}" / "test_data_set_0"

@@ -1,13 +1,14 @@
 // Runs the backend tests of ONNX on a device: each is a model with inputs and the outputs that are expected.
 //
-//   onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--filter TEXT] [--list] FOLDER...
+//   onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--batch] [--filter TEXT] [--list] FOLDER...
 //
 // A folder holds folders of tests: model.onnx, test_data_set_<n>/input_<i>.pb and output_<i>.pb. Numbers may differ by
 // 1e-5 + 1e-3 of what is expected, those of bf16 by 2^-6 of it, as in ONNX's own runner; whole numbers are equal, and NaN equals NaN.
 //
 // waivers.txt has lines "pattern: reason" and "pattern on BACKEND: reason" ("*": any characters, "?": one). A test that fails without a waiver is a
 // failure, so is a waiver whose test passes or that no test has. patches.txt has lines "test node N attribute = number: reason": what is
-// wrong in the data itself.
+// wrong in the data itself. With --batch a model is read with a dynamic
+// batch, knowing nothing of the data.
 //
 // exit codes: 0 all as it should be, 1 not so, 2 wrong usage, 77 the folders are not there (1 where BOWLINE_STRICT is 1)
 #include <algorithm>
@@ -27,6 +28,8 @@ namespace bowline::onnx {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char kBatchName[] = "batch";
 
 struct Waiver {
   std::string pattern;
@@ -48,6 +51,7 @@ struct Arguments {
   std::string patches;
   std::string filter;
   bool list = false;
+  bool batch = false;
   std::vector<std::string> folders;
 };
 
@@ -160,18 +164,45 @@ std::string difference(const Numbers& got, const Numbers& expected) {
   return "";
 }
 
+// The size of the batch in these inputs.
+Result<std::vector<BoundDim>> batch_of(const Imported& imported, const Given& inputs) {
+  BOWLINE_ASSIGN(const ModelInfo info, imported.model.describe());
+  std::vector<BoundDim> out;
+  for (const InputInfo& input : info.entry_points[0].inputs) {
+    const auto named = std::ranges::find(input.dims, kBatchName, &GraphDim::name);
+    const auto given = std::ranges::find(inputs.names, input.name);
+    if (named != input.dims.end() && given != inputs.names.end()) {
+      const Numbers& n = inputs.numbers[static_cast<size_t>(given - inputs.names.begin())];
+      out.assign(1, {kBatchName, n.shape[static_cast<size_t>(named - input.dims.begin())]});
+    }
+  }
+  return out;
+}
+
+// Rows of -1 at the end are those of boxes that did not stay.
+void cut_padding(Numbers& n) {
+  const size_t row = n.shape.size() == 2 ? static_cast<size_t>(n.shape[1]) : 0;
+  const std::vector<int64_t> values = n.integers();
+  while (row > 0 && n.shape[0] > 0 && values[(static_cast<size_t>(n.shape[0]) - 1) * row] == -1) {
+    --n.shape[0];
+  }
+  n.bytes.resize(static_cast<size_t>(n.shape[0]) * row * size_of(n.dtype));
+}
+
 Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::path& set,
-               const Device& device) {
+               const Device& device, bool batch) {
   BOWLINE_ASSIGN(Given inputs, tensors_of(set, "input", proto.graph().input()));
   BOWLINE_ASSIGN(Given expected, tensors_of(set, "output", proto.graph().output()));
   ImportOptions options;
-  for (size_t i = 0; i < inputs.names.size(); ++i) {
+  options.batch_dim = batch ? kBatchName : "";
+  for (size_t i = 0; !batch && i < inputs.names.size(); ++i) {
     options.given.emplace(inputs.names[i], inputs.numbers[i]);
   }
   BOWLINE_ASSIGN(Imported imported, import_graph(proto, test.string(), options));
   BOWLINE_TRY(imported.model.to(device));
-  BOWLINE_ASSIGN(Session session, Session::create(imported.model, device, options.entry_point,
-                                                  std::span<const BoundDim>{}));
+  BOWLINE_ASSIGN(const std::vector<BoundDim> dims, batch_of(imported, inputs));
+  BOWLINE_ASSIGN(Session session,
+                 Session::create(imported.model, device, options.entry_point, dims));
   std::vector<Tensor> in;
   for (size_t i = 0; i < inputs.names.size(); ++i) {
     if (std::ranges::find(imported.inputs, inputs.names[i]) != imported.inputs.end()) {
@@ -196,6 +227,10 @@ Status run_set(const file::ModelProto& proto, const fs::path& test, const fs::pa
     out.push_back({expected.names[i], n.dtype, n.shape, n.bytes.data()});
   }
   BOWLINE_TRY(session.run(in, out));
+  const auto& nodes = proto.graph().node();
+  if (!nodes.empty() && nodes[nodes.size() - 1].op_type() == "NonMaxSuppression") {
+    cut_padding(got[0]);
+  }
   for (size_t i = 0; i < got.size(); ++i) {
     const std::string wrong = difference(got[i], expected.numbers[i]);
     BOWLINE_REQUIRE_CODE(wrong.empty(), Code::internal, "Output \"{}\" is wrong: {}.",
@@ -219,7 +254,8 @@ Status apply(const Patch& p, file::ModelProto& model) {
   return {};
 }
 
-Status run_test(const fs::path& test, const std::vector<Patch>& patches, const Device& device) {
+Status run_test(const fs::path& test, const std::vector<Patch>& patches, const Device& device,
+                bool batch) {
   BOWLINE_ASSIGN(const auto model, read_model((test / "model.onnx").string()));
   for (const Patch& p : patches) {
     if (p.test == test.filename()) {
@@ -228,7 +264,7 @@ Status run_test(const fs::path& test, const std::vector<Patch>& patches, const D
   }
   int sets = 0;
   for (; fs::exists(test / fmt::format("test_data_set_{}", sets)); ++sets) {
-    BOWLINE_TRY(run_set(*model, test, test / fmt::format("test_data_set_{}", sets), device));
+    BOWLINE_TRY(run_set(*model, test, test / fmt::format("test_data_set_{}", sets), device, batch));
   }
   BOWLINE_REQUIRE_CODE(sets > 0, Code::bad_file, "It has no data.");
   return {};
@@ -278,7 +314,7 @@ Result<int> run(const Arguments& a) {
   int passed = 0, waived = 0, wrong = 0;
   for (const fs::path& test : tests) {
     const std::string name = test.filename().string();
-    const Status status = run_test(test, patches, device);
+    const Status status = run_test(test, patches, device, a.batch);
     Waiver* waiver = nullptr;
     for (Waiver& w : waivers) {
       if ((w.backend.empty() || w.backend == backend) && matches(w.pattern, name)) {
@@ -313,8 +349,8 @@ Result<int> run(const Arguments& a) {
 
 int usage() {
   fmt::print(stderr,
-             "usage: onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--filter TEXT] "
-             "[--list] FOLDER...\n");
+             "usage: onnx_nodes --device NAME [--waivers FILE]... [--patches FILE] [--batch] "
+             "[--filter TEXT] [--list] FOLDER...\n");
   return 2;
 }
 
@@ -332,6 +368,8 @@ int main_of(int argc, char** argv) {
       a.waivers.emplace_back(argv[++i]);
     } else if (word == "--list") {
       a.list = true;
+    } else if (word == "--batch") {
+      a.batch = true;
     } else if (value == nullptr && !word.starts_with("--")) {
       a.folders.push_back(word);
     } else {

@@ -1,4 +1,5 @@
 // The reader of ONNX on models that are damaged, hostile or of another version: a Status with the place, never a crash.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -38,6 +39,12 @@ void add_value(google::protobuf::RepeatedPtrField<file::ValueInfoProto>* to,
   for (const int64_t d : dims) {
     type->mutable_shape()->add_dim()->set_dim_value(d);
   }
+}
+
+void set_int(file::NodeProto& node, const std::string& name, int64_t value) {
+  file::AttributeProto& a = *node.add_attribute();
+  a.set_name(name);
+  a.set_i(value);
 }
 
 void set_ints(file::NodeProto& node, const std::string& name, const std::vector<int64_t>& values) {
@@ -297,6 +304,161 @@ TEST(OnnxReader, NamedDimsGetTheNumbersOfTheCaller) {
   ASSERT_TRUE(imported.ok()) << imported.status().message();
   const EntryPointInfo entry = imported.value().model.describe().value().entry_points[0];
   EXPECT_EQ(entry.outputs[0].shape, (TensorShape{2, 5}));
+}
+
+// How many boxes stay is not known: who reads them would take the rows of -1 for boxes.
+TEST(OnnxReader, NonMaxSuppressionIsTheLastNode) {
+  const auto model = [](bool last) {
+    file::ModelProto m;
+    m.set_ir_version(8);
+    m.add_opset_import()->set_version(13);
+    add_value(m.mutable_graph()->mutable_input(), "boxes", {1, 6, 4});
+    add_value(m.mutable_graph()->mutable_input(), "scores", {1, 2, 6});
+    file::TensorProto& most = *m.mutable_graph()->add_initializer();
+    most.set_name("most");
+    most.set_data_type(7);
+    most.add_int64_data(3);
+    add_node(m, "NonMaxSuppression", {"boxes", "scores", "most"}, {last ? "y" : "kept"});
+    if (!last) {
+      add_node(m, "Neg", {"kept"}, {"y"});
+    }
+    add_value(m.mutable_graph()->mutable_output(), "y", {6, 3}, 7);
+    return m;
+  };
+  const Result<Imported> imported = import(model(true));
+  ASSERT_TRUE(imported.ok()) << imported.status().message();
+  ASSERT_EQ(imported.value().notes.size(), 1u);
+  EXPECT_NE(imported.value().notes[0].find("6 rows"), std::string::npos);
+  expect_refused(model(false), Code::unsupported, {"node 0 (NonMaxSuppression)", "last node"});
+}
+
+// Of an input x of this shape, whose first dim becomes a dynamic batch.
+file::ModelProto model_of(const std::vector<int64_t>& dims) {
+  file::ModelProto m;
+  m.set_ir_version(8);
+  m.add_opset_import()->set_version(13);
+  add_value(m.mutable_graph()->mutable_input(), "x", dims);
+  add_value(m.mutable_graph()->mutable_output(), "y", {});
+  m.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  return m;
+}
+
+void add_whole(file::ModelProto& m, const std::string& name, const std::vector<int64_t>& values) {
+  file::TensorProto& t = *m.mutable_graph()->add_initializer();
+  t.set_name(name);
+  t.set_data_type(7);
+  t.add_dims(static_cast<int64_t>(values.size()));
+  for (const int64_t v : values) {
+    t.add_int64_data(v);
+  }
+}
+
+Result<Imported> import_batched(const file::ModelProto& m, const std::string& name = "n") {
+  ImportOptions options;
+  options.batch_dim = name;
+  return import_graph(m, "", options);
+}
+
+void expect_batch_refused(const file::ModelProto& m, const std::vector<std::string>& words) {
+  const Result<Imported> r = import_batched(m);
+  ASSERT_FALSE(r.ok()) << "It is read.";
+  for (const std::string& word : words) {
+    EXPECT_NE(r.status().message().find(word), std::string::npos) << r.status().message();
+  }
+}
+
+TEST(OnnxBatch, AnInputHasADynamicDim) {
+  file::ModelProto m = model_of({1, 3});
+  add_node(m, "Relu", {"x"}, {"y"});
+  const Result<Imported> r = import_batched(m, "rows");
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  const ModelInfo info = r.value().model.describe().value();
+  EXPECT_EQ(info.entry_points[0].inputs[0].dims, (std::vector<GraphDim>{"rows", 3}));
+  ASSERT_EQ(info.dims.size(), 1u);
+  EXPECT_EQ(info.dims[0].name, "rows");
+}
+
+TEST(OnnxBatch, RowsThatMeetAreRefusedWithTheNode) {
+  const std::vector<std::string> apart = {"do not stay apart", "\"n\" is dynamic"};
+  const auto refused = [&](const std::string& op, std::vector<std::string> words,
+                           const auto& more) {
+    file::ModelProto m = model_of({1, 3, 4});
+    add_whole(m, "w", {12});
+    add_whole(m, "zero", {0});
+    file::NodeProto& node = add_node(m, op, {"x"}, {"y"});
+    node.set_name("here");
+    more(m, node);
+    words.push_back(fmt::format("\"here\" ({})", op));
+    SCOPED_TRACE(op);
+    expect_batch_refused(m, words);
+  };
+  refused("Softmax", apart, [](auto&, file::NodeProto& n) { set_int(n, "axis", 0); });
+  refused("ReduceMean", apart, [](auto&, file::NodeProto&) {});
+  refused("CumSum", apart, [](auto&, file::NodeProto& n) { n.add_input("zero"); });
+  refused("Gather", apart, [](file::ModelProto& m, file::NodeProto& n) {
+    add_whole(m, "twice", {0, 0});
+    n.add_input("twice");
+  });
+  refused("Concat", apart, [](auto&, file::NodeProto& n) {
+    n.add_input("x");
+    set_int(n, "axis", 0);
+  });
+  refused("BatchNormalization", apart, [](file::ModelProto& m, file::NodeProto& n) {
+    for (const char* name : {"a", "b", "c", "d"}) {
+      add_floats(m, name, {3}, {1, 1, 1});
+      n.add_input(name);
+    }
+    set_int(n, "training_mode", 1);
+  });
+}
+
+// Each row meets each.
+TEST(OnnxBatch, AProductOfRowsWithRowsIsRefused) {
+  file::ModelProto m = model_of({1, 3});
+  set_ints(add_node(m, "Transpose", {"x"}, {"t"}), "perm", {1, 0});
+  add_node(m, "MatMul", {"x", "t"}, {"y"});
+  expect_batch_refused(m, {"each of them meets each", "(MatMul)"});
+  m = model_of({1, 3});
+  set_ints(add_node(m, "Transpose", {"x"}, {"t"}), "perm", {1, 0});
+  add_node(m, "MatMul", {"t", "x"}, {"y"});
+  expect_batch_refused(m, {"sums over them", "(MatMul)"});
+}
+
+// A row without an axis for the batch: what works along its first axis would work along all rows.
+TEST(OnnxBatch, RowsWithoutAnAxisForTheBatchStayApart) {
+  const auto model = [](const std::string& op) {
+    file::ModelProto m = model_of({1, 3});
+    add_node(m, "Squeeze", {"x"}, {"row"});
+    set_int(add_node(m, op, {"row"}, {"y"}), "axis", 0);
+    return m;
+  };
+  expect_batch_refused(model("Softmax"), {"do not stay apart", "(Softmax)"});
+  file::ModelProto m = model("Softmax");
+  m.mutable_graph()->mutable_node()->RemoveLast();
+  add_node(m, "Relu", {"row"}, {"y"});
+  const Result<Imported> r = import_batched(m);
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r.value().model.describe().value().entry_points[0].outputs[0].rank, 2u);
+}
+
+// The mean over the batch, with the size as a number.
+TEST(OnnxBatch, WhatFollowsFromTheSizeOfTheBatchIsRefused) {
+  file::ModelProto m = model_of({1, 3});
+  add_whole(m, "zero", {0});
+  add_node(m, "Shape", {"x"}, {"shape"});
+  add_node(m, "Gather", {"shape", "zero"}, {"size"});
+  file::NodeProto& cast = add_node(m, "Cast", {"size"}, {"real"});
+  set_int(cast, "to", 1);
+  cast.set_name("as a float");
+  add_node(m, "Div", {"x", "real"}, {"y"});
+  expect_batch_refused(m, {"\"as a float\"", "follows from the size of the batch \"n\""});
+}
+
+TEST(OnnxBatch, AModelWithoutABatchIsRefused) {
+  file::ModelProto m = model_of({2, 3});
+  add_node(m, "Relu", {"x"}, {"y"});
+  expect_batch_refused(m, {"No input has an axis for the batch \"n\""});
+  EXPECT_EQ(import_batched(model_of({1}), "\xff").status().code(), Code::bad_argument);
 }
 
 TEST(OnnxReader, ExternalDataStaysInItsFolder) {

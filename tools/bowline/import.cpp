@@ -60,6 +60,7 @@ struct ImportFlags {
   std::string entry = "forward";
   std::vector<std::string> dims;
   std::vector<std::string> shapes;
+  std::string batch_dim;
   std::vector<std::string> given;
   std::vector<std::string> trainable;
   std::vector<std::string> freeze;
@@ -129,12 +130,12 @@ void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, const ModelIn
   const Trained trained = trained_of(info);
   print("  {} of {} values are trained\n", trained.values, trained.all);
   for (const InputInfo& i : entry.inputs) {
-    std::vector<int64_t> shape;
+    std::string shape;
     for (const GraphDim& d : i.dims) {
-      shape.push_back(d.value);
+      shape += (shape.empty() ? "" : ",") +
+               (d.name.empty() ? std::to_string(d.value) : listed_name(d.name));
     }
-    print("  input {} {}{}\n", listed_name(i.name), std::string(name_of(i.dtype)),
-          onnx::shape_text(shape));
+    print("  input {} {}[{}]\n", listed_name(i.name), std::string(name_of(i.dtype)), shape);
   }
   for (const OutputInfo& out : entry.outputs) {
     print("  output {} {}\n", listed_name(out.name), std::string(name_of(out.dtype)));
@@ -186,39 +187,44 @@ Status check_seed(const ImportFlags& o, const Built& built, const ModelInfo& inf
   return {};
 }
 
-// "x=1,3,48,192": the name and the numbers. Errors  bad_argument.
+// "x=1,3,48,192": the name and the numbers. `batch` stands for kBatch, if it is not empty. Errors  bad_argument.
 template <class T>
 Result<std::pair<std::string, std::vector<T>>> parse_numbers(const std::string& flag,
-                                                             const std::string& text) {
+                                                             const std::string& text,
+                                                             const std::string& batch = "") {
   const size_t equals = text.rfind('=');
   const std::string form =
       fmt::format("{} \"{}\" is not of the form NAME=NUMBER,NUMBER,...", flag, escaped(text));
   BOWLINE_REQUIRE(equals != std::string::npos && equals > 0, "{}", form);
   std::vector<T> numbers;
-  const char* at = text.data() + equals + 1;
-  const char* const end = text.data() + text.size();
-  while (true) {
-    T number = 0;
-    const auto [stop, error] = std::from_chars(at, end, number);
-    BOWLINE_REQUIRE(error == std::errc() && (stop == end || *stop == ','), "{}", form);
-    numbers.push_back(number);
-    if (stop == end) {
-      return std::pair(text.substr(0, equals), numbers);
+  for (size_t at = equals + 1; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view entry = std::string_view(text).substr(at, end - at);
+    T number = static_cast<T>(onnx::kBatch);
+    if (batch.empty() || entry != batch) {
+      const auto [stop, error] = std::from_chars(entry.data(), entry.data() + entry.size(), number);
+      BOWLINE_REQUIRE(error == std::errc() && stop == entry.data() + entry.size(), "{}", form);
+      BOWLINE_REQUIRE(batch.empty() || number != static_cast<T>(onnx::kBatch), "{}", form);
     }
-    at = stop + 1;
+    numbers.push_back(number);
+    at = end + 1;
   }
+  return std::pair(text.substr(0, equals), numbers);
 }
 
 Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
   onnx::ImportOptions options;
   options.entry_point = o.entry;
+  options.batch_dim = o.batch_dim;
   for (const std::string& flag : o.dims) {
     BOWLINE_ASSIGN(BoundDim dim, parse_dim(flag));
     options.dims.push_back(std::move(dim));
   }
   for (const std::string& flag : o.shapes) {
-    BOWLINE_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag));
-    const bool legal = std::ranges::all_of(shape.second, [](int64_t d) { return d > 0; });
+    BOWLINE_ASSIGN(auto shape, parse_numbers<int64_t>("--shape", flag, o.batch_dim));
+    const bool legal = std::ranges::all_of(shape.second, [&](int64_t d) {
+      return d > 0 || (d == onnx::kBatch && !o.batch_dim.empty());
+    });
     BOWLINE_REQUIRE(legal, "--shape \"{}\" has a dim below 1.", escaped(flag));
     options.shapes.insert(std::move(shape));
   }
@@ -623,6 +629,7 @@ void add_import(CLI::App& app, Context& context) {
       "bowline import llama-8b/ --skeleton --out shapes.bowline\n"
       "bowline import peft/ --base lm.bowline --out adapter.bowline\n"
       "bowline import model.onnx --dim batch=1 --out model.bowline\n"
+      "bowline import model.onnx --batch-dim batch --out model.bowline\n"
       "bowline import ocr.onnx --shape x=1,3,48,192 --freeze 'stem.*' --out ocr.bowline");
   auto o = std::make_shared<ImportFlags>();
   verb->add_option(
@@ -643,8 +650,14 @@ void add_import(CLI::App& app, Context& context) {
                        "ONNX: NAME=NUMBER of a dim that the inputs name; shapes are fixed when a "
                        "model is read"),
       kOnnx);
-  use(verb->add_option("--shape", o->shapes,
-                       "ONNX: NAME=N,N,... the whole shape of an input, for dims without a name"),
+  use(verb->add_option(
+          "--shape", o->shapes,
+          "ONNX: NAME=N,N,... the whole shape of an input, for dims without a name; the "
+          "name of --batch-dim may be one of them"),
+      kOnnx);
+  use(verb->add_option("--batch-dim", o->batch_dim,
+                       "ONNX: name of a dynamic batch, which the first dim of each input becomes "
+                       "where it is 1 or open"),
       kOnnx);
   use(verb->add_option("--given", o->given,
                        "ONNX: NAME=VALUE,... of an input that always has these values"),

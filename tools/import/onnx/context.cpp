@@ -7,7 +7,7 @@ namespace bowline::onnx {
 
 Context::Context(Maker& maker, const file::NodeProto& node, int version, std::string folder,
                  const Lowered& before, Terms inputs, std::vector<bool> present,
-                 std::vector<int> readers)
+                 std::vector<Readers> readers)
     : m(maker),
       opset(version),
       node_(node),
@@ -24,6 +24,13 @@ Result<Term> Context::in(size_t i) {
   BOWLINE_REQUIRE_CODE(has(i), Code::bad_file, "Input {} is missing.", i);
   read_[i] = true;
   return inputs_[i];
+}
+
+Result<Term> Context::optional(size_t i) {
+  if (!has(i)) {
+    return Term();
+  }
+  return in(i);
 }
 
 Result<Numbers> Context::numbers(size_t i) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "onnx.pb.h"
@@ -13,10 +14,12 @@ namespace {
 
 class Reader {
  public:
-  Reader(const file::ModelProto& model, const std::string& folder, const ImportOptions& options)
+  Reader(const file::ModelProto& model, const std::string& folder, const ImportOptions& options,
+         const std::optional<Batch>& batch)
       : graph_(model.graph()),
         options_(options),
-        maker_(out_.model, options.entry_point, options.trains),
+        batch_(batch),
+        maker_(out_.model, options.entry_point, options.trains, batch),
         nodes_(maker_, model, folder) {}
 
   Result<Imported> read(const file::ModelProto& model) {
@@ -25,6 +28,7 @@ class Reader {
     std::vector<std::string> wanted;
     for (const auto& o : graph_.output()) {
       wanted.push_back(o.name());
+      ++scope_.outputs[o.name()];
     }
     BOWLINE_TRY(nodes_.survey(graph_.node(), wanted, scope_));
     BOWLINE_TRY(nodes_.initializers(graph_, scope_));
@@ -33,12 +37,16 @@ class Reader {
     BOWLINE_TRY(outputs());
     BOWLINE_TRY(maker_.finish());
     out_.inputs = maker_.inputs();
+    out_.notes.insert(out_.notes.end(), maker_.notes().begin(), maker_.notes().end());
     return std::move(out_);
   }
 
+  const std::vector<Made>& made() const { return maker_.made(); }
+
  private:
-  // The dims of an input: numbers, or what the caller says.
-  Result<Dims> dims_of(const std::string& name, const file::TypeProto::Tensor& type) {
+  // The dims of an input: numbers, or what the caller says. kBatch stands for the dynamic batch.
+  Result<Dims> declared_dims(const std::string& name, const file::TypeProto::Tensor& type,
+                             bool may_be_batch) {
     const auto given = options_.shapes.find(name);
     if (given != options_.shapes.end()) {
       BOWLINE_TRY(check_shape(type, given->second));
@@ -53,12 +61,43 @@ class Reader {
         continue;
       }
       const auto bound = std::ranges::find(options_.dims, dim.dim_param(), &BoundDim::name);
-      if (dim.dim_param().empty() || bound == options_.dims.end()) {
+      const bool has_name = !dim.dim_param().empty();
+      if (has_name && bound != options_.dims.end()) {
+        dims.push_back(bound->value);
+      } else if (may_be_batch &&
+                 (dims.empty() || (has_name && dim.dim_param() == options_.batch_dim))) {
+        dims.push_back(kBatch);
+      } else {
         return without_number(name, type, dims.size());
       }
-      dims.push_back(bound->value);
     }
     return dims;
+  }
+
+  struct InputDims {
+    Dims dims;
+    std::optional<int64_t> batch_axis;
+  };
+
+  // Of an input that may have the dynamic batch.
+  Result<InputDims> dims_of(const std::string& name, const file::TypeProto::Tensor& type,
+                            bool may_be_batch) {
+    InputDims out;
+    BOWLINE_ASSIGN(out.dims, declared_dims(name, type, may_be_batch));
+    const auto marked = std::ranges::count(out.dims, kBatch);
+    BOWLINE_REQUIRE_CODE(marked <= (may_be_batch ? 1 : 0), Code::unsupported,
+                         "{} of its dims are the batch: the shape is {}.", marked,
+                         declared_text(type));
+    if (may_be_batch && marked == 0 && !out.dims.empty() && out.dims[0] == 1) {
+      out.dims[0] = kBatch;
+    }
+    const auto found = std::ranges::find(out.dims, kBatch);
+    if (found != out.dims.end()) {
+      *found = batch_->size;
+      out.batch_axis = found - out.dims.begin();
+      ++batched_inputs_;
+    }
+    return out;
   }
 
   static bool has_number(const file::TensorShapeProto::Dimension& dim) {
@@ -70,7 +109,8 @@ class Reader {
     const auto& dims = type.shape().dim();
     bool fits = !type.has_shape() || dims.size() == static_cast<int>(given.size());
     for (int a = 0; fits && a < dims.size(); ++a) {
-      fits = !has_number(dims[a]) || dims[a].dim_value() == given[static_cast<size_t>(a)];
+      const int64_t wanted = given[static_cast<size_t>(a)];
+      fits = !has_number(dims[a]) || dims[a].dim_value() == (wanted == kBatch ? 1 : wanted);
     }
     BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Shape {} does not fit {} of the file.",
                          shape_text(given), declared_text(type));
@@ -126,12 +166,13 @@ class Reader {
       return maker_.input(info.name(), n.dtype, n.shape, n);
     }
     BOWLINE_ASSIGN(const DType dtype, dtype_of(type.elem_type()));
-    BOWLINE_ASSIGN(const Dims dims, dims_of(info.name(), type));
     const auto values = options_.fixed.find(info.name());
-    if (values != options_.fixed.end()) {
-      return fixed(values->second, dtype, dims);
+    const bool is_fixed = values != options_.fixed.end();
+    BOWLINE_ASSIGN(const InputDims shape, dims_of(info.name(), type, batch_ && !is_fixed));
+    if (is_fixed) {
+      return fixed(values->second, dtype, shape.dims);
     }
-    return maker_.input(info.name(), dtype, dims, {});
+    return maker_.input(info.name(), dtype, shape.dims, {}, shape.batch_axis);
   }
 
   Status inputs() {
@@ -144,6 +185,11 @@ class Reader {
       BOWLINE_TRY(Status(term.status()).at(where));
       BOWLINE_TRY(NodeReader::define(info.name(), std::move(term).value(), scope_));
     }
+    BOWLINE_REQUIRE_CODE(
+        !batch_ || batched_inputs_ > 0, Code::unsupported,
+        "No input has an axis for the batch \"{}\": a first dim that is 1 or has no number. Say "
+        "which axis it is with --shape NAME=N,{},N.",
+        escaped(batch_->name), escaped(batch_->name));
     return {};
   }
 
@@ -161,6 +207,8 @@ class Reader {
 
   const file::GraphProto& graph_;
   const ImportOptions& options_;
+  const std::optional<Batch> batch_;
+  int batched_inputs_ = 0;
   Imported out_;
   Maker maker_;
   NodeReader nodes_;
@@ -202,8 +250,53 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
     BOWLINE_REQUIRE_CODE(dims.contains(dim.name), Code::bad_argument,
                          "No input has an open dim \"{}\"; named ones: {}.", escaped(dim.name),
                          known(dims));
+    BOWLINE_REQUIRE_CODE(dim.name != options.batch_dim, Code::bad_argument,
+                         "Dim \"{}\" cannot be the dynamic batch and have the size {}.",
+                         escaped(dim.name), dim.value);
+  }
+  if (!options.batch_dim.empty()) {
+    Model named;
+    BOWLINE_TRY(named.dim(options.batch_dim, {}));
   }
   return {};
+}
+
+Result<Imported> read_graph(const file::ModelProto& model, const std::string& folder,
+                            const ImportOptions& options, const std::optional<Batch>& batch,
+                            std::vector<Made>* made) {
+  try {
+    Reader reader(model, folder, options, batch);
+    Result<Imported> read = reader.read(model);
+    *made = reader.made();
+    return read;
+  } catch (const Refused& refused) {
+    return refused.status;
+  }
+}
+
+// The graph is read with two sizes in place of the batch: what differs between them follows from the size.
+Result<Imported> read_with_batch(const file::ModelProto& model, const std::string& folder,
+                                 const ImportOptions& options) {
+  constexpr int64_t kSizes[] = {1009, 1013};
+  std::vector<Made> made[2];
+  std::optional<Imported> last;
+  for (size_t i = 0; i < 2; ++i) {
+    last.reset();  // its values take memory
+    Result<Imported> read =
+        read_graph(model, folder, options, Batch{options.batch_dim, kSizes[i]}, &made[i]);
+    BOWLINE_TRY(Status(read.status())
+                    .at(fmt::format("While the batch \"{}\" is dynamic ({} stands for its size "
+                                    "here). Without --batch-dim the model has a fixed batch.",
+                                    escaped(options.batch_dim), kSizes[i])));
+    last = std::move(read).value();
+  }
+  const auto same = [](const Made& a, const Made& b) { return a.hash == b.hash; };
+  const auto [a, b] = std::ranges::mismatch(made[0], made[1], same);
+  BOWLINE_REQUIRE_CODE(a == made[0].end() && b == made[1].end(), Code::unsupported,
+                       "What \"{}\" computes follows from the size of the batch \"{}\". Without "
+                       "--batch-dim the model has a fixed batch.",
+                       escaped((a == made[0].end() ? b : a)->name), escaped(options.batch_dim));
+  return std::move(*last);
 }
 
 }  // namespace
@@ -211,13 +304,10 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
 Result<Imported> import_graph(const file::ModelProto& model, const std::string& folder,
                               const ImportOptions& options) {
   BOWLINE_TRY(check_options(model.graph(), options));
-  Result<Imported> read = [&]() -> Result<Imported> {
-    try {
-      return Reader(model, folder, options).read(model);
-    } catch (const Refused& refused) {
-      return refused.status;
-    }
-  }();
+  std::vector<Made> made;
+  Result<Imported> read = options.batch_dim.empty()
+                              ? read_graph(model, folder, options, std::nullopt, &made)
+                              : read_with_batch(model, folder, options);
   if (read.status().code() == Code::bad_argument) {  // what the file asks for, not the caller
     return std::move(read).status().as(Code::bad_file);
   }

@@ -21,12 +21,18 @@ namespace file {
 class ModelProto;
 }
 
+inline constexpr int64_t kBatch = -1;
+
 struct ImportOptions {
   std::string entry_point = "forward";
   // Numbers for named dims of the inputs.
   std::vector<BoundDim> dims;
   // By input its whole shape, for dims that have no name, or one name for several sizes. It agrees with the numbers in the file.
+  // kBatch stands for the dynamic batch.
   std::map<std::string, std::vector<int64_t>> shapes;
+  // Name of a dynamic batch; empty: there is none. The first axis of an input that has one element or no number there becomes
+  // it, and so does every dim of this name.
+  std::string batch_dim;
   // By input the values that it always has: it becomes a constant, and conditions and shapes that follow from it are known.
   // One value fills any shape.
   std::map<std::string, std::vector<double>> fixed;
@@ -50,7 +56,8 @@ Result<std::shared_ptr<file::ModelProto>> parse_model(const std::string& bytes);
 Result<std::pair<std::string, Numbers>> read_tensor(const std::string& path);
 
 // `folder` is that of the file: external data lies there. Errors  bad_file: what is wrong, with the node. unsupported: an operator, a
-// dtype or a form of one that Bowline lacks, a dim without a number. bad_argument: an option names no input or dim of the graph.
+// dtype or a form of one that Bowline lacks, a dim without a number, rows of a dynamic batch that meet. bad_argument: an option names no
+// input or dim of the graph, or no input has a batch.
 Result<Imported> import_graph(const file::ModelProto& model, const std::string& folder,
                               const ImportOptions& options);
 Result<Imported> import_file(const std::string& path, const ImportOptions& options);

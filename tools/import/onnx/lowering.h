@@ -31,10 +31,17 @@ struct Lowered {
   std::map<std::string, Term> values;
 };
 
+// Who reads a value: inputs of nodes and outputs of the graph, and how many of them are outputs of the model.
+struct Readers {
+  int all = 0;
+  int outputs = 0;
+};
+
 class Context {
  public:
   Context(Maker& maker, const file::NodeProto& node, int opset, std::string folder,
-          const Lowered& before, Terms inputs, std::vector<bool> present, std::vector<int> readers);
+          const Lowered& before, Terms inputs, std::vector<bool> present,
+          std::vector<Readers> readers);
 
   Maker& m;
   const int opset;  // of the domain of the node
@@ -43,6 +50,8 @@ class Context {
   bool has(size_t i) const { return i < present_.size() && present_[i]; }
   // Errors  bad_file: there is none; of numbers() unsupported: they are not known.
   Result<Term> in(size_t i);
+  // A Term without a source where there is none.
+  Result<Term> optional(size_t i);
   Result<Numbers> numbers(size_t i);
   Result<std::vector<int64_t>> integers(size_t i);
 
@@ -62,7 +71,11 @@ class Context {
 
   size_t outputs() const;
   // How many inputs of nodes and outputs of the graph read it.
-  int readers(size_t i) const { return i < readers_.size() ? readers_[i] : 0; }
+  int readers(size_t i) const { return i < readers_.size() ? readers_[i].all : 0; }
+  // Whether it is an output of the model, and no node reads it.
+  bool only_output(size_t i) const {
+    return i < readers_.size() && readers_[i].outputs > 0 && readers_[i].outputs == readers_[i].all;
+  }
   bool wants(size_t i) const { return readers(i) > 0; }
   void out(size_t i, const Term& value);
 
@@ -80,7 +93,7 @@ class Context {
   const Lowered& before_;
   Terms inputs_;
   std::vector<bool> present_;
-  std::vector<int> readers_;
+  std::vector<Readers> readers_;
   std::vector<bool> read_;
   std::set<std::string> asked_;
   Terms outputs_;
@@ -101,6 +114,18 @@ Status require_small(std::string_view what, const std::vector<int64_t>& values);
 
 // Sums of so many products of whole numbers from -255 to 255 are exact in f32: 255 * 255 * 256 < 2^24.
 inline constexpr int64_t kExactProducts = 256;
+
+// Whole numbers less their zero point, in f32, which has all of them. A zero point without a source is 0.
+Term centred(Context& c, const Term& x, const Term& zero_point);
+// saturate(round(x) + zero point), in the dtype of the zero point.
+Term saturated(Context& c, const Term& x, const Term& zero_point);
+// x in 8 bits without a sign, in the range of its elements and 0: x = (whole - zero point) scale.
+struct Quantized {
+  Term whole, scale, zero_point;
+};
+Quantized quantized_by_range(Context& c, const Term& x);
+// alpha a' b', as the attributes alpha, transA and transB say.
+Result<Term> scaled_product(Context& c, const Term& a, const Term& b);
 
 // Helpers of several groups.
 std::vector<int64_t> all_axes(size_t rank);

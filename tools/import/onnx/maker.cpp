@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/require.h"
+#include "onnx/batch.h"
 #include "onnx/fold.h"
 
 namespace bowline::onnx {
@@ -83,8 +84,15 @@ bool is_mask(const Numbers& numbers) {
 }  // namespace
 
 Maker::Maker(Model& model, const std::string& entry_point,
-             std::function<bool(const std::string&)> trains)
-    : model_(model), graph_(model, entry_point), trains_(std::move(trains)) {}
+             std::function<bool(const std::string&)> trains, std::optional<Batch> batch)
+    : model_(model),
+      graph_(model, entry_point),
+      trains_(std::move(trains)),
+      batch_(std::move(batch)) {
+  if (batch_) {
+    check(model_.dim(batch_->name, {}));
+  }
+}
 
 Term Maker::fail(Status status) { throw Refused{std::move(status)}; }
 
@@ -97,13 +105,16 @@ void Maker::check(const Status& status) {
 void Maker::check_dims(const Dims& dims) { check(elements_of(dims).status()); }
 
 Term Maker::input(const std::string& name, DType dtype, const Dims& dims,
-                  std::optional<Numbers> given) {
+                  std::optional<Numbers> given, std::optional<int64_t> batch_axis) {
   check_dims(dims);
   Term out{dtype, dims, std::make_shared<Source>()};
   out.source->input = true;
   out.source->name = name;
   out.source->given = given.has_value();
   out.source->numbers = std::move(given);
+  if (batch_axis) {
+    out.source->batch = BatchAxis{*batch_axis, 1};
+  }
   return out;
 }
 
@@ -181,6 +192,13 @@ bowline::Value Maker::parameter(Source& source) {
     const Result<Parameter> made =
         model_.parameter(name, numbers.shape, Init::zeros(), source.role);
     check(made.status());
+    if (batch_) {
+      const auto* bytes = reinterpret_cast<const char*>(stored.bytes.data());
+      const std::string_view content(bytes, stored.bytes.size());
+      made_.push_back({source.name, std::hash<std::string>()(
+                                        fmt::format("{}{}{}", name, shape_text(stored.shape),
+                                                    std::hash<std::string_view>()(content)))});
+    }
     values_.emplace_back(name, std::move(stored));
     return graph_.parameter(made.value());
   };
@@ -229,7 +247,7 @@ bowline::Value Maker::value_of(const Term& term) {
   }
   s.made = true;
   if (s.input) {
-    s.value = graph_.input(s.name, term.dtype, graph_dims(term.dims));
+    s.value = graph_.input(s.name, term.dtype, named_dims(term));
     inputs_.push_back(s.name);
   } else if (s.later != nullptr) {
     const std::shared_ptr<Later> later = std::move(s.later);
@@ -262,11 +280,61 @@ Term Maker::statistic(const Term& value, const std::string& name) {
   return out;
 }
 
-void Maker::output(const std::string& name, const Term& value) {
+namespace {
+
+// "Reshape" with all of its attributes.
+std::string node_form(std::string_view op, const std::vector<Attribute>& attributes) {
+  std::string out(op);
+  const auto add = [&](const auto& v) { out += fmt::format(" {}", v); };
+  for (const Attribute& a : attributes) {
+    add(a.name);
+    if (const auto* dims = std::get_if<std::vector<GraphDim>>(&a.value)) {
+      for (const GraphDim& d : *dims) {
+        add(d.name.empty() ? std::to_string(d.value) : d.name);
+      }
+    } else if (const auto* whole = std::get_if<int64_t>(&a.value)) {
+      add(*whole);
+    } else if (const auto* real = std::get_if<double>(&a.value)) {
+      add(*real);
+    } else if (const auto* text = std::get_if<std::string>(&a.value)) {
+      add(*text);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// The dims of a graph: the axis of a dynamic batch has its name.
+std::vector<GraphDim> Maker::named_dims(const Term& term) const {
+  std::vector<GraphDim> out = graph_dims(term.dims);
+  const std::optional<BatchAxis>& batch = term.source->batch;
+  if (batch) {
+    out[static_cast<size_t>(batch->axis)] = GraphDim(batch_->name);
+  }
+  return out;
+}
+
+// x with an axis for the rows alone.
+Term Maker::with_batch_axis(const Term& x) {
+  const BatchAxis& batch = *x.source->batch;
+  const int64_t behind = x.dims[static_cast<size_t>(batch.axis)] / batch.front / batch_->size;
+  Dims dims(x.dims.begin(), x.dims.begin() + batch.axis);
+  for (const int64_t part : {batch.front, batch_->size, behind}) {
+    if (part != 1) {
+      dims.push_back(part);
+    }
+  }
+  dims.insert(dims.end(), x.dims.begin() + batch.axis + 1, x.dims.end());
+  return reshape(x, dims);
+}
+
+void Maker::output(const std::string& name, const Term& given) {
+  const Term value = has_batch(given) ? with_batch_axis(given) : given;
   // What is an input or a parameter itself is passed on by a node of its own.
   const bool own = source_of(value).input || value.numbers() != nullptr;
   const bowline::Value v = value_of(value);
-  graph_.output(name, own ? graph_.op("Reshape", {v}, {{"dims", graph_dims(value.dims)}}) : v);
+  graph_.output(name, own ? graph_.op("Reshape", {v}, {{"dims", named_dims(value)}}) : v);
 }
 
 Status Maker::finish() {
@@ -291,8 +359,13 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
   if (++nodes_ > kMostNodes) {
     fail(Status(Code::over_budget, fmt::format("It becomes more than {} nodes.", kMostNodes)));
   }
+  BatchedNode node{attributes, std::vector<std::optional<BatchAxis>>(outputs.size())};
+  if (batch_) {
+    node = batched_node(*batch_, op, inputs, attributes, outputs);
+    made_.push_back({name_, std::hash<std::string>()(node_form(op, node.attributes))});
+  }
   graph_.named(name_);
-  graph_.op(op, values, attributes);
+  graph_.op(op, values, node.attributes);
   std::vector<bowline::Value> made = graph_.last_outputs();
   made.resize(outputs.size());
   Terms out;
@@ -300,6 +373,7 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
     Term t{outputs[i].first, outputs[i].second, std::make_shared<Source>()};
     t.source->made = true;
     t.source->value = made[i];
+    t.source->batch = node.outputs[i];
     out.push_back(std::move(t));
   }
   return out;
@@ -408,6 +482,45 @@ Term Maker::reshape(const Term& x, const Dims& dims) {
                   dims);
 }
 
+bool Maker::follows_from_batch(const std::vector<int64_t>& numbers) const {
+  return batch_ &&
+         std::ranges::any_of(numbers, [&](int64_t n) { return n > 0 && n % batch_->size == 0; });
+}
+
+bool Maker::is_batch_axis(const Term& x, int64_t axis) const {
+  return has_batch(x) && x.source->batch->axis == axis &&
+         x.dims[static_cast<size_t>(axis)] == batch_->size;
+}
+
+Dims Maker::row_dims(const Term& x) const {
+  return has_batch(x) ? dims_of_row(*batch_, x) : x.dims;
+}
+
+Term Maker::reshape_rows(const Term& x, const Dims& row) {
+  return reshape(x, dims_of_rows(*batch_, x, row));
+}
+
+Terms Maker::with_same_rows(Terms parts) {
+  const auto rows = std::ranges::find_if(parts, [&](const Term& t) { return has_batch(t); });
+  if (rows != parts.end()) {
+    const auto axis = static_cast<size_t>(rows->source->batch->axis);
+    const size_t rank = rows->rank();
+    for (Term& t : parts) {
+      t = has_batch(t) || t.rank() != rank ? t : for_each_row(t, axis);
+    }
+  }
+  return parts;
+}
+
+Term Maker::for_each_row(const Term& x, size_t axis) {
+  if (!batch_ || x.dims[axis] != 1) {
+    return x;
+  }
+  Dims dims = x.dims;
+  dims[axis] = batch_->size;
+  return expand(x, dims);
+}
+
 Term Maker::transpose(const Term& x, const std::vector<int64_t>& permutation) {
   Dims dims;
   std::vector<bool> seen(x.rank());
@@ -449,13 +562,14 @@ Term Maker::slice(const Term& x, int64_t axis, int64_t start, int64_t length) {
                   {{"axis", a.value()}, {"start", start}, {"length", length}}, x.dtype, dims);
 }
 
-Term Maker::concat(const Terms& parts, int64_t axis) {
-  if (parts.empty()) {
+Term Maker::concat(const Terms& given, int64_t axis) {
+  if (given.empty()) {
     return fail(Status(Code::bad_file, "Nothing is joined."));
   }
-  const Result<int64_t> at = axis_of(axis, parts[0].rank());
+  const Result<int64_t> at = axis_of(axis, given[0].rank());
   check(at.status());
   const auto a = static_cast<size_t>(at.value());
+  const Terms parts = with_same_rows(given);
   Dims dims = parts[0].dims;
   for (size_t k = 1; k < parts.size(); ++k) {
     Dims other = parts[k].dims;
@@ -518,7 +632,8 @@ Term Maker::expand(const Term& x, const Dims& dims) {
   if (result.value() == x.dims) {
     return x;
   }
-  return known_or(fold::expand(x, result.value()), "Expand", {x},
+  const bool by_batch = follows_from_batch(result.value());
+  return known_or(by_batch ? std::nullopt : fold::expand(x, result.value()), "Expand", {x},
                   {{"dims", graph_dims(result.value())}}, x.dtype, result.value());
 }
 

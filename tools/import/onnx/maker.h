@@ -45,6 +45,19 @@ class Dims : public std::vector<int64_t> {
 
 struct Later;
 
+// A dynamic batch. While the graph is read, `size` stands for its size.
+struct Batch {
+  std::string name;
+  int64_t size = 0;
+};
+
+// Where the rows of a dynamic batch lie in a value: the axis has `front` parts, each of the whole batch.
+struct BatchAxis {
+  int64_t axis = 0;
+  int64_t front = 1;
+  bool operator==(const BatchAxis&) const = default;
+};
+
 // Where a value comes from. Inputs and constants become one in the graph when a node first reads them.
 struct Source {
   std::optional<Numbers> numbers;  // where they are known
@@ -57,6 +70,7 @@ struct Source {
   std::shared_ptr<Later> later;
   std::string name;  // of an input or a parameter
   StorageRole role = StorageRole::constant;
+  std::optional<BatchAxis> batch;  // none: it is the same for all rows of a dynamic batch
   bowline::Value value;
 };
 
@@ -87,12 +101,21 @@ struct Later {
   int depth = 0;  // of such values that it follows from
 };
 
+// A node or a parameter that was made: its name, and a hash of all that it is.
+struct Made {
+  std::string name;
+  size_t hash = 0;
+};
+
 class Maker {
  public:
   // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty.
   Maker(Model& model, const std::string& entry_point,
-        std::function<bool(const std::string&)> trains = {});
+        std::function<bool(const std::string&)> trains = {}, std::optional<Batch> batch = {});
 
+  // A sentence for whoever imports the model.
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  const std::vector<std::string>& notes() const { return notes_; }
   // What came into the graph.
   const std::vector<std::string>& inputs() const { return inputs_; }
   [[noreturn]] Term fail(Status status);
@@ -100,7 +123,9 @@ class Maker {
   void name(const std::string& name) { name_ = name; }
   const std::string& name() const { return name_; }
 
-  Term input(const std::string& name, DType dtype, const Dims& dims, std::optional<Numbers> given);
+  // `batch_axis`: where the rows of a dynamic batch lie.
+  Term input(const std::string& name, DType dtype, const Dims& dims, std::optional<Numbers> given,
+             std::optional<int64_t> batch_axis = {});
   // As they stand in the file.
   Term stored(Numbers numbers, const std::string& name = "",
               StorageRole role = StorageRole::constant);
@@ -122,6 +147,8 @@ class Maker {
   void output(const std::string& name, const Term& value);
   // Ends the graph and writes the values of its parameters.
   Status finish();
+  // With a dynamic batch all nodes and parameters, in order. They are the same whatever size stands for it.
+  const std::vector<Made>& made() const { return made_; }
 
   // Element by element; the operands of one dtype broadcast.
   Term unary(std::string_view op, const Term& x, const std::vector<Attribute>& attributes = {});
@@ -141,11 +168,29 @@ class Maker {
   Term reshape(const Term& x, const Dims& dims);
   Term transpose(const Term& x, const std::vector<int64_t>& permutation);
   Term slice(const Term& x, int64_t axis, int64_t start, int64_t length);
-  Term concat(const Terms& parts, int64_t axis);
+  // With a dynamic batch what is the same for all of its rows is joined to each of them.
+  Term concat(const Terms& given, int64_t axis);
   Terms split(const Term& x, int64_t axis, const std::vector<int64_t>& sizes);
   Term expand(const Term& x, const Dims& dims);
   // Indices i32; a negative one is refused when it runs.
   Term gather(const Term& x, const Term& indices, int64_t axis);
+
+  // Whether x has the rows of a dynamic batch.
+  bool has_batch(const Term& x) const {
+    return batch_ && x.source != nullptr && x.source->batch.has_value();
+  }
+  // Whether one of these numbers follows from the size of a dynamic batch.
+  bool follows_from_batch(const std::vector<int64_t>& numbers) const;
+  // Whether the axis has the rows of a dynamic batch and nothing else.
+  bool is_batch_axis(const Term& x, int64_t axis) const;
+  // The shape of x with a batch of one row.
+  Dims row_dims(const Term& x) const;
+  // x with rows of another shape. x has the batch; where `row` has no axis for it, the next axis has all rows one after the other.
+  Term reshape_rows(const Term& x, const Dims& row);
+  // Parts that are the same for all rows of a dynamic batch once for each row, where others have the rows.
+  Terms with_same_rows(Terms parts);
+  // x once for each row of a dynamic batch along this axis, if it has one element there.
+  Term for_each_row(const Term& x, size_t axis);
 
   // A reduction of this name; no axes: over none.
   Term reduce(std::string_view op, const Term& x, const std::vector<int64_t>& axes, bool keep);
@@ -166,15 +211,20 @@ class Maker {
   static void check(const Status& status);
   static void check_dims(const Dims& dims);
   void count_computed(size_t elements);
+  Term with_batch_axis(const Term& x);
+  std::vector<GraphDim> named_dims(const Term& term) const;
   std::string free_name(const std::string& wanted);
 
   Model& model_;
   GraphBuilder graph_;
   std::function<bool(const std::string&)> trains_;
+  std::optional<Batch> batch_;
+  std::vector<Made> made_;
   std::string name_;
   int64_t computed_ = 0;  // elements
   int64_t nodes_ = 0;
   std::vector<std::string> inputs_;
+  std::vector<std::string> notes_;
   std::map<std::string, int> names_;  // of parameters
   std::vector<std::pair<std::string, Numbers>> values_;
 };

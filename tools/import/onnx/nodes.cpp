@@ -336,10 +336,13 @@ Result<Terms> NodeReader::by_lowering(const file::NodeProto& node, const Terms& 
   const std::string domain = domain_of(node.domain());
   BOWLINE_ASSIGN(const int opset, version_of(*scope.opsets, domain));
   BOWLINE_ASSIGN(const Lowering* lowering, find_lowering(domain, node.op_type()));
-  std::vector<int> readers;
+  std::vector<Readers> readers;
   for (const std::string& name : node.output()) {
-    const auto found = scope.readers.find(name);
-    readers.push_back(name.empty() || found == scope.readers.end() ? 0 : found->second);
+    const auto count = [&](const std::map<std::string, int>& of) {
+      const auto found = of.find(name);
+      return name.empty() || found == of.end() ? 0 : found->second;
+    };
+    readers.push_back({count(scope.readers), count(scope.outputs)});
   }
   Context c(maker_, node, opset, folder_, scope.lowered, inputs, present, std::move(readers));
   BOWLINE_TRY(lowering->lower(c));

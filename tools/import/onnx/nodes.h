@@ -32,6 +32,7 @@ struct Scope {
   std::set<std::string> absent;          // optional inputs of a function that the call leaves out
   std::map<std::string, int> producers;  // by value the node that computes it
   std::map<std::string, int> readers;    // by value how many read it
+  std::map<std::string, int> outputs;    // of these so many are outputs of the model
 };
 
 class NodeReader {

@@ -6,11 +6,24 @@
 namespace bowline::onnx {
 namespace {
 
+// Whether this takes the only element of an axis, once.
+bool is_first(const Term& indices) {
+  const Numbers* const n = indices.numbers();
+  return n != nullptr && n->elements() == 1 && (n->integers()[0] == 0 || n->integers()[0] == -1);
+}
+
 Status gather(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term indices, c.in(1));
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+  if (c.m.is_batch_axis(x, axis) && is_first(indices)) {
+    Dims row = c.m.row_dims(x);
+    row.erase(row.begin() + axis);
+    row.insert(row.begin() + axis, indices.dims.begin(), indices.dims.end());
+    c.out(0, c.m.reshape_rows(x, row));
+    return {};
+  }
   c.out(0, c.m.gather(x, i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]), axis));
   return {};
 }
@@ -20,8 +33,9 @@ Status gather_elements(Context& c) {
   BOWLINE_ASSIGN(const Term indices, c.in(1));
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  const Term i = i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]);
-  c.out(0, c.m.op("GatherElements", {x, i}, {{"axis", axis}}, x.dtype, i.dims));
+  const Terms in =
+      c.m.with_same_rows({x, i32_indices(c, indices, x.dims[static_cast<size_t>(axis)])});
+  c.out(0, c.m.op("GatherElements", in, {{"axis", axis}}, x.dtype, in[1].dims));
   return {};
 }
 
@@ -41,9 +55,10 @@ Status scatter_elements(Context& c) {
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   BOWLINE_ASSIGN(const std::string reduction, reduction_of(c));
-  const Term i = i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]);
-  c.out(0, c.m.op("ScatterElements", {x, i, updates}, {{"axis", axis}, {"reduction", reduction}},
-                  x.dtype, x.dims));
+  const Terms in =
+      c.m.with_same_rows({x, i32_indices(c, indices, x.dims[static_cast<size_t>(axis)]), updates});
+  c.out(0, c.m.op("ScatterElements", in, {{"axis", axis}, {"reduction", reduction}}, x.dtype,
+                  in[0].dims));
   return {};
 }
 

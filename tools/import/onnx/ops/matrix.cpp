@@ -35,15 +35,9 @@ Status matmul(Context& c) {
 Status gemm(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
   BOWLINE_ASSIGN(const double beta, c.real("beta", 1));
-  BOWLINE_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
-  BOWLINE_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
   c.ignore("broadcast");
-  Term y = c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
-  if (alpha != 1) {
-    y = c.m.mul(y, alpha);
-  }
+  BOWLINE_ASSIGN(Term y, scaled_product(c, a, b));
   if (c.has(2)) {
     BOWLINE_ASSIGN(const Term bias, c.in(2));
     y = c.m.add(y, beta == 1 ? bias : c.m.mul(bias, beta));
@@ -72,17 +66,9 @@ Status det(Context& c) {
   return {};
 }
 
-// In f32, which has all of these whole numbers.
-Term centred(Context& c, const Term& x, const Term* zero_point) {
-  const Term y = c.m.cast(x, DType::f32);
-  return zero_point == nullptr ? y : c.m.sub(y, c.m.cast(*zero_point, DType::f32));
-}
-
-// A zero point of a matrix: one number, or one for each row (of the left one) or column (of the right one).
-Term beside(Context& c, const Term& zero_point, bool rows) {
-  return rows && zero_point.rank() == 1 && zero_point.dims[0] != 1
-             ? c.m.reshape(zero_point, {zero_point.dims[0], 1})
-             : zero_point;
+// A scale or zero point of the left matrix: one number, or one for each row.
+Term beside_rows(Context& c, const Term& v) {
+  return v.rank() == 1 && v.dims[0] != 1 ? c.m.reshape(v, {v.dims[0], 1}) : v;
 }
 
 // The product of whole numbers from -255 to 255 as i32: f32 has sums of 256 products exactly, more are added as i32.
@@ -109,16 +95,10 @@ Result<Term> whole_product(Context& c, const Term& a, const Term& b) {
 Status matmul_integer(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));
-  Term zero_a, zero_b;
-  if (c.has(2)) {
-    BOWLINE_ASSIGN(zero_a, c.in(2));
-    zero_a = beside(c, zero_a, true);
-  }
-  if (c.has(3)) {
-    BOWLINE_ASSIGN(zero_b, c.in(3));
-  }
-  BOWLINE_ASSIGN(const Term y, whole_product(c, centred(c, a, c.has(2) ? &zero_a : nullptr),
-                                             centred(c, b, c.has(3) ? &zero_b : nullptr)));
+  BOWLINE_ASSIGN(const Term zero_a, c.optional(2));
+  BOWLINE_ASSIGN(const Term zero_b, c.optional(3));
+  BOWLINE_ASSIGN(const Term y,
+                 whole_product(c, centred(c, a, beside_rows(c, zero_a)), centred(c, b, zero_b)));
   c.out(0, y);
   return {};
 }
@@ -129,15 +109,13 @@ Status qlinear_matmul(Context& c) {
   for (size_t i = 0; i < 8; ++i) {
     BOWLINE_ASSIGN(t[i], c.in(i));
   }
-  const Term zero_a = beside(c, t[2], true);
   BOWLINE_ASSIGN(const Term sum,
-                 whole_product(c, centred(c, t[0], &zero_a), centred(c, t[3], &t[5])));
+                 whole_product(c, centred(c, t[0], beside_rows(c, t[2])), centred(c, t[3], t[5])));
   for (const size_t i : {1, 4, 6}) {
     t[i] = c.m.cast(t[i], DType::f32);
   }
-  const Term scale = c.m.div(c.m.mul(beside(c, t[1], true), t[4]), t[6]);
-  const Term y = c.m.unary("Round", c.m.mul(c.m.cast(sum, DType::f32), scale));
-  c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));
+  const Term scale = c.m.div(c.m.mul(beside_rows(c, t[1]), t[4]), t[6]);
+  c.out(0, saturated(c, c.m.mul(c.m.cast(sum, DType::f32), scale), t[7]));
   return {};
 }
 
@@ -150,6 +128,14 @@ constexpr Lowering kMatrixLowerings[] = {
 };
 
 }  // namespace
+
+Result<Term> scaled_product(Context& c, const Term& a, const Term& b) {
+  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
+  BOWLINE_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
+  BOWLINE_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
+  const Term y = c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
+  return alpha == 1 ? y : c.m.mul(y, alpha);
+}
 
 std::span<const Lowering> lowerings_of_matrix() { return kMatrixLowerings; }
 

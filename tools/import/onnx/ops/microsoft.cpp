@@ -9,13 +9,6 @@
 namespace bowline::onnx {
 namespace {
 
-Result<Term> optional_input(Context& c, size_t i) {
-  if (!c.has(i)) {
-    return Term();
-  }
-  return c.in(i);
-}
-
 Term gelu_of(Context& c, const Term& x, const char* form) {
   return c.m.unary("Gelu", x, {{"form", form}});
 }
@@ -44,17 +37,14 @@ Status quick_gelu(Context& c) {
 Status fused_matmul(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));
-  BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
-  BOWLINE_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
-  BOWLINE_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
   for (const char* name : {"transBatchA", "transBatchB"}) {
     BOWLINE_ASSIGN(const int64_t batches, c.integer(name, 0));
     BOWLINE_REQUIRE_CODE(batches == 0, Code::unsupported, "{} is {}.", name, batches);
   }
   BOWLINE_REQUIRE_CODE(a.rank() >= 2 && b.rank() >= 2, Code::unsupported,
                        "{} and {} are no matrices.", shape_text(a.dims), shape_text(b.dims));
-  const Term y = c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
-  c.out(0, alpha == 1 ? y : c.m.mul(y, alpha));
+  BOWLINE_ASSIGN(const Term y, scaled_product(c, a, b));
+  c.out(0, y);
   return {};
 }
 
@@ -65,8 +55,8 @@ Status skip_normalization(Context& c) {
   BOWLINE_ASSIGN(const Term skip, c.in(1));
   BOWLINE_ASSIGN(const Term gamma, c.in(2));
   BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-12));
-  BOWLINE_ASSIGN(Term beta, optional_input(c, simplified ? SIZE_MAX : 3));
-  BOWLINE_ASSIGN(const Term bias, optional_input(c, simplified ? 3 : 4));
+  BOWLINE_ASSIGN(Term beta, c.optional(simplified ? SIZE_MAX : 3));
+  BOWLINE_ASSIGN(const Term bias, c.optional(simplified ? 3 : 4));
   const bool fits = x.rank() >= 2 && gamma.dims == Dims{x.dims.back()};
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Gamma {} does not fit {}.", shape_text(gamma.dims),
                        shape_text(x.dims));
@@ -91,24 +81,17 @@ Status skip_normalization(Context& c) {
 Result<Term> real_of(Context& c, size_t first) {
   BOWLINE_ASSIGN(const Term x, c.in(first));
   BOWLINE_ASSIGN(const Term scale, c.in(first + 1));
-  BOWLINE_ASSIGN(const Term zero, optional_input(c, first + 2));
-  Term y = c.m.cast(x, DType::f32);
-  if (zero.source != nullptr) {
-    y = c.m.sub(y, c.m.cast(c.m.reshape(zero, {}), DType::f32));
-  }
-  return c.m.mul(y, c.m.reshape(scale, {}));
+  BOWLINE_ASSIGN(const Term zero, c.optional(first + 2));
+  const Term whole = centred(c, x, zero.source == nullptr ? zero : c.m.reshape(zero, {}));
+  return c.m.mul(whole, c.m.reshape(scale, {}));
 }
 
 // saturate(round(x / scale) + zero point), in the dtype of the zero point or, without one, of the inputs.
 Result<Term> whole_of(Context& c, const Term& x, size_t first, DType dtype) {
   BOWLINE_ASSIGN(const Term scale, c.in(first));
-  BOWLINE_ASSIGN(const Term zero, optional_input(c, first + 1));
-  Term y = c.m.unary("Round", c.m.div(x, c.m.reshape(scale, {})));
-  if (zero.source == nullptr) {
-    return c.m.cast(y, dtype);
-  }
-  y = c.m.add(y, c.m.cast(c.m.reshape(zero, {}), DType::f32));
-  return c.m.cast(y, zero.dtype);
+  BOWLINE_ASSIGN(const Term zero, c.optional(first + 1));
+  return saturated(c, c.m.div(x, c.m.reshape(scale, {})),
+                   zero.source == nullptr ? c.m.scalar(dtype, 0) : c.m.reshape(zero, {}));
 }
 
 constexpr char kAddOp[] = "Add", kMulOp[] = "Mul";

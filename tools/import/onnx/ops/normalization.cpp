@@ -110,32 +110,56 @@ Status instance_normalization(Context& c) {
   return {};
 }
 
-// All axes from `axis` on as one row.
-Status layer_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term scale, c.in(1));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
+Result<double> epsilon_of(Context& c) {
   BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
   BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
   BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
-  const Dims row(x.dims.begin() + axis, x.dims.end());
-  const int64_t n = Term{x.dtype, row, nullptr}.elements();
-  Term bias = c.m.filled(x.dtype, {n}, 0);
+  return eps;
+}
+
+// What a norm takes of all axes from `axis` on as one row.
+struct NormRows {
+  Term x, flat, gain;  // as the node has it, [rows, n], [n]
+  Dims row;
+  std::vector<int64_t> axes;  // of a row
+  double eps = 0;
+
+  // [n] of what broadcasts to a row.
+  Term as_row(Context& c, const Term& t) const {
+    return c.m.reshape(c.m.expand(t, row), {flat.dims[1]});
+  }
+};
+
+Result<NormRows> rows_of(Context& c) {
+  NormRows r;
+  BOWLINE_ASSIGN(r.x, c.in(0));
+  BOWLINE_ASSIGN(const Term scale, c.in(1));
+  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
+  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, r.x.rank()));
+  BOWLINE_ASSIGN(r.eps, epsilon_of(c));
+  const std::vector<int64_t> every = all_axes(r.x.rank());
+  r.axes.assign(every.begin() + axis, every.end());
+  r.row.assign(r.x.dims.begin() + axis, r.x.dims.end());
+  const int64_t n = Term{r.x.dtype, r.row, nullptr}.elements();
+  r.flat = c.m.reshape(r.x, {n == 0 ? 0 : r.x.elements() / n, n});
+  r.gain = r.as_row(c, scale);
+  return r;
+}
+
+Status layer_normalization(Context& c) {
+  BOWLINE_ASSIGN(const NormRows r, rows_of(c));
+  Term bias = c.m.filled(r.x.dtype, r.gain.dims, 0);
   if (c.has(2)) {
     BOWLINE_ASSIGN(bias, c.in(2));
-    bias = c.m.reshape(c.m.expand(bias, row), {n});
+    bias = r.as_row(c, bias);
   }
-  const Term gain = c.m.reshape(c.m.expand(scale, row), {n});
-  const int64_t rows = n == 0 ? 0 : x.elements() / n;
-  const Term flat = c.m.reshape(x, {rows, n});
-  const Term y = c.m.op("LayerNorm", {flat, gain, bias}, {{"eps", eps}}, x.dtype, flat.dims);
-  c.out(0, c.m.reshape(y, x.dims));
+  const Term y =
+      c.m.op("LayerNorm", {r.flat, r.gain, bias}, {{"eps", r.eps}}, r.x.dtype, r.flat.dims);
+  c.out(0, c.m.reshape(y, r.x.dims));
   if (c.wants(1) || c.wants(2)) {
-    const std::vector<int64_t> every = all_axes(x.rank());
-    const Moments now = moments_of(c, x, {every.begin() + axis, every.end()});
+    const Moments now = moments_of(c, r.x, r.axes);
     c.out(1, now.mean);
-    c.out(2, c.m.unary("Rsqrt", c.m.add(now.variance, eps)));
+    c.out(2, c.m.unary("Rsqrt", c.m.add(now.variance, r.eps)));
   }
   return {};
 }
@@ -146,9 +170,7 @@ Status group_normalization(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   Term factor[2];
   BOWLINE_ASSIGN(const int64_t groups, c.integer("num_groups", 0));
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
-  BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
-  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
+  BOWLINE_ASSIGN(const double eps, epsilon_of(c));
   const bool fits = x.rank() >= 2 && groups >= 1 && x.dims[1] % groups == 0;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "{} cannot be split into {} groups of channels.",
                        shape_text(x.dims), groups);
@@ -169,27 +191,14 @@ Status group_normalization(Context& c) {
   return {};
 }
 
-// All axes from `axis` on as one row. The SimplifiedLayerNormalization of ONNX Runtime is the same and has 1 / rms as output 1.
+// The SimplifiedLayerNormalization of ONNX Runtime is the same and has 1 / rms as output 1.
 Status rms_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term scale, c.in(1));
-  BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  BOWLINE_ASSIGN(const double eps, c.real("epsilon", 1e-5));
-  BOWLINE_ASSIGN(const int64_t stash, c.integer("stash_type", 1));
-  BOWLINE_REQUIRE_CODE(stash == 1, Code::unsupported, "Stash type {} is not that of f32.", stash);
-  const Dims row(x.dims.begin() + axis, x.dims.end());
-  const int64_t n = Term{x.dtype, row, nullptr}.elements();
-  const int64_t rows = n == 0 ? 0 : x.elements() / n;
-  const Term gain = c.m.reshape(c.m.expand(scale, row), {n});
-  const Term flat = c.m.reshape(x, {rows, n});
-  c.out(0,
-        c.m.reshape(c.m.op("RmsNorm", {flat, gain}, {{"eps", eps}}, x.dtype, flat.dims), x.dims));
+  BOWLINE_ASSIGN(const NormRows r, rows_of(c));
+  const Term y = c.m.op("RmsNorm", {r.flat, r.gain}, {{"eps", r.eps}}, r.x.dtype, r.flat.dims);
+  c.out(0, c.m.reshape(y, r.x.dims));
   if (c.wants(1)) {
-    const std::vector<int64_t> every = all_axes(x.rank());
-    const Term mean =
-        c.m.reduce("ReduceMean", c.m.unary("Square", x), {every.begin() + axis, every.end()}, true);
-    c.out(1, c.m.unary("Rsqrt", c.m.add(mean, eps)));
+    const Term mean = c.m.reduce("ReduceMean", c.m.unary("Square", r.x), r.axes, true);
+    c.out(1, c.m.unary("Rsqrt", c.m.add(mean, r.eps)));
   }
   return {};
 }

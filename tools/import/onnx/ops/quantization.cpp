@@ -78,19 +78,12 @@ Status dequantize(Context& c) {
   return {};
 }
 
-// To u8, with the scale and the zero point that the least and the largest element (and 0) ask for.
 Status dynamic_quantize(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
-  const Term zero = c.m.scalar(x.dtype, 0);
-  const std::vector<int64_t> axes = all_axes(x.rank());
-  const Term least = c.m.binary("Min", c.m.reduce("ReduceMin", x, axes, false), zero);
-  const Term most = c.m.binary("Max", c.m.reduce("ReduceMax", x, axes, false), zero);
-  const Term scale = c.m.div(c.m.sub(most, least), c.m.scalar(x.dtype, 255));
-  const Term point = c.m.unary("Round", c.m.unary("Neg", c.m.div(least, scale)));
-  const Term y = c.m.add(c.m.unary("Round", c.m.div(x, scale)), point);
-  c.out(0, c.m.cast(y, DType::u8));
-  c.out(1, scale);
-  c.out(2, c.m.cast(point, DType::u8));
+  const Quantized q = quantized_by_range(c, x);
+  c.out(0, q.whole);
+  c.out(1, q.scale);
+  c.out(2, q.zero_point);
   return {};
 }
 
@@ -103,6 +96,29 @@ constexpr Lowering kQuantizationLowerings[] = {
 };
 
 }  // namespace
+
+Term centred(Context& c, const Term& x, const Term& zero_point) {
+  const Term y = c.m.cast(x, DType::f32);
+  return zero_point.source == nullptr ? y : c.m.sub(y, c.m.cast(zero_point, DType::f32));
+}
+
+Term saturated(Context& c, const Term& x, const Term& zero_point) {
+  const Term y = c.m.unary("Round", x);
+  return c.m.cast(c.m.add(y, c.m.cast(zero_point, y.dtype)), zero_point.dtype);
+}
+
+Quantized quantized_by_range(Context& c, const Term& x) {
+  const Term zero = c.m.scalar(x.dtype, 0);
+  const std::vector<int64_t> axes = all_axes(x.rank());
+  const Term least = c.m.binary("Min", c.m.reduce("ReduceMin", x, axes, false), zero);
+  const Term most = c.m.binary("Max", c.m.reduce("ReduceMax", x, axes, false), zero);
+  const Term range = c.m.div(c.m.sub(most, least), c.m.scalar(x.dtype, 255));
+  // Zeros alone have the scale 1, as in ONNX Runtime.
+  const Term scale = c.m.where(c.m.compare("Equal", range, zero), c.m.scalar(x.dtype, 1), range);
+  const Term point = c.m.unary("Round", c.m.unary("Neg", c.m.div(least, scale)));
+  const Term zero_point = c.m.cast(point, DType::u8);
+  return {saturated(c, c.m.div(x, scale), zero_point), scale, zero_point};
+}
 
 std::span<const Lowering> lowerings_of_quantization() { return kQuantizationLowerings; }
 

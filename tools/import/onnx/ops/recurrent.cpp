@@ -60,17 +60,26 @@ Result<Term> state(Context& c, size_t input, const Layer& l) {
   if (l.batch_first && t.rank() == 3) {
     t = c.m.transpose(t, {1, 0, 2});
   }
+  if (c.m.has_batch(l.x) && !c.m.has_batch(t) && t.rank() == 3) {
+    t = c.m.for_each_row(t, 1);
+  }
   BOWLINE_REQUIRE_CODE(t.dims == dims, Code::bad_file, "State {} is not {}.", shape_text(t.dims),
                        shape_text(dims));
   return t;
 }
 
-Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>& activations) {
+// The weights of x or of the states as the node has them.
+using Weights = Result<Term> (*)(Context& c, size_t input);
+
+Result<Term> plain_weights(Context& c, size_t input) { return c.in(input); }
+
+Result<Layer> layer_of(Context& c, int64_t gates, const std::vector<std::string>& activations,
+                       Weights weights = plain_weights) {
   Layer l;
   l.gates = gates;
   BOWLINE_ASSIGN(l.x, c.in(0));
-  BOWLINE_ASSIGN(l.w, c.in(1));
-  BOWLINE_ASSIGN(l.r, c.in(2));
+  BOWLINE_ASSIGN(l.w, weights(c, 1));
+  BOWLINE_ASSIGN(l.r, weights(c, 2));
   BOWLINE_ASSIGN(const int64_t layout, c.integer("layout", 0));
   BOWLINE_ASSIGN(const std::string direction, c.text("direction", "forward"));
   const bool both = direction == "bidirectional";
@@ -316,8 +325,69 @@ Status lstm(Context& c) {
   return {};
 }
 
+// Of DynamicQuantizeLSTM: whole numbers [directions, columns, gates * units], with a scale and a zero point of each direction, or of each
+// of its rows. Less the zero point, as LSTM has them.
+Result<Term> quantized_weights(Context& c, size_t input) {
+  BOWLINE_ASSIGN(const Term w, c.in(input));
+  BOWLINE_ASSIGN(Term zero, c.optional(input == 1 ? 9 : 11));
+  BOWLINE_REQUIRE_CODE(w.rank() == 3, Code::bad_file, "Weights {} have not rank 3.",
+                       shape_text(w.dims));
+  if (zero.source != nullptr && zero.elements() > 0) {
+    zero = c.m.reshape(zero, {w.dims[0], 1, zero.elements() / std::max<int64_t>(w.dims[0], 1)});
+  }
+  return c.m.transpose(centred(c, w, zero), {0, 2, 1});
+}
+
+// Products of a w^T, with a and w in 8 bits. The scale of w is one number, or one for each row.
+Term quantized_product(Context& c, const Quantized& a, const Term& w, const Term& scale) {
+  const Term whole = c.m.matmul(centred(c, a.whole, a.zero_point), w, false, true);
+  return c.m.mul(whole, c.m.mul(a.scale, scale));
+}
+
+// An LSTM with weights in 8 bits. What they are multiplied with, all of x and the states of a step, is brought to 8 bits in its range,
+// so the steps are nodes of their own.
+Status dynamic_quantize_lstm(Context& c) {
+  BOWLINE_TRY(refuse_clip(c));
+  BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}, quantized_weights));
+  BOWLINE_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
+  BOWLINE_REQUIRE_CODE(forget == 0 && !c.has(7), Code::unsupported,
+                       "It has peepholes, or coupled input and forget gates.");
+  BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
+  BOWLINE_ASSIGN(const Term cells, state(c, 6, l));
+  BOWLINE_ASSIGN(const Term scale_w, c.in(8));
+  BOWLINE_ASSIGN(const Term scale_r, c.in(10));
+  const Quantized x = quantized_by_range(c, c.m.reshape(l.x, {l.steps * l.batch, l.x.dims[2]}));
+  Outputs out;
+  for (int64_t d = 0; d < l.directions; ++d) {
+    const Term r = entry(c, l.r, d);
+    const Term own_scale = entry(c, scale_r, d);
+    Term gates = quantized_product(c, x, entry(c, l.w, d), entry(c, scale_w, d));
+    const Term bias = bias_of(c, l, d);
+    gates = bias.rank() == 0 ? gates : c.m.add(gates, bias);
+    gates = c.m.reshape(gates, {l.steps, l.batch, 4 * l.units});
+    Term h = entry(c, l.h, d);
+    Term cell = entry(c, cells, d);
+    Terms states;
+    BOWLINE_TRY(unrolled(c, l, gates, d, [&](const Term& g) {
+      const int64_t n = l.units;
+      const Term all = c.m.add(g, quantized_product(c, quantized_by_range(c, h), r, own_scale));
+      const Terms parts = c.m.split(all, 1, {n, n, n, n});  // i, o, f, c
+      const auto gate = [&](size_t i) { return c.m.unary("Sigmoid", parts[i]); };
+      cell = c.m.add(c.m.mul(gate(2), cell), c.m.mul(gate(0), c.m.unary("Tanh", parts[3])));
+      h = c.m.mul(gate(1), c.m.unary("Tanh", cell));
+      states.push_back(h);
+    }));
+    out.y.push_back(in_order(c, l, states, d));
+    out.h.push_back(h);
+    out.c.push_back(cell);
+  }
+  write(c, l, out);
+  return {};
+}
+
 constexpr Lowering kRecurrentLowerings[] = {
     {"LSTM", lstm},
+    {"DynamicQuantizeLSTM", dynamic_quantize_lstm, kMicrosoft},
     {"GRU", gru},
     {"RNN", rnn},
 };

@@ -103,27 +103,39 @@ Status arg(Context& c) {
   return {};
 }
 
-Status cum_sum(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+// What is summed or multiplied up to each element of an axis.
+struct Running {
+  Term x;
+  int64_t axis = 0;
+  bool exclusive = false, reverse = false;
+};
+
+Result<Running> running_of(Context& c) {
+  Running r;
+  BOWLINE_ASSIGN(r.x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
   BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "It has {} axes.", given.size());
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given[0], x.rank()));
+  BOWLINE_ASSIGN(r.axis, axis_of(given[0], r.x.rank()));
   BOWLINE_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
   BOWLINE_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
-  c.out(0, c.m.op("CumSum", {x},
-                  {{"axis", axis}, {"exclusive", exclusive != 0}, {"reverse", reverse != 0}},
-                  x.dtype, x.dims));
+  r.exclusive = exclusive != 0;
+  r.reverse = reverse != 0;
+  return r;
+}
+
+Status cum_sum(Context& c) {
+  BOWLINE_ASSIGN(const Running r, running_of(c));
+  c.out(0, c.m.op("CumSum", {r.x},
+                  {{"axis", r.axis}, {"exclusive", r.exclusive}, {"reverse", r.reverse}}, r.x.dtype,
+                  r.x.dims));
   return {};
 }
 
 // Products of the elements up to each one: of all of the axis, with 1 in the place of those that are left out.
 Status cum_prod(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
-  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "It has {} axes.", given.size());
-  BOWLINE_ASSIGN(const int64_t axis, axis_of(given[0], x.rank()));
-  BOWLINE_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
-  BOWLINE_ASSIGN(const int64_t reverse, c.integer("reverse", 0));
+  BOWLINE_ASSIGN(const Running r, running_of(c));
+  const Term& x = r.x;
+  const int64_t axis = r.axis;
   const int64_t n = x.dims[static_cast<size_t>(axis)];
   BOWLINE_REQUIRE_CODE(n <= 2048, Code::unsupported, "Products of {} elements are too long.", n);
   // The axis twice: element i is the product over the second one.
@@ -133,8 +145,8 @@ Status cum_prod(Context& c) {
   columns[static_cast<size_t>(axis) + 1] = n;
   const Term i = c.m.reshape(c.m.count(DType::i32, n), rows);
   const Term j = c.m.reshape(c.m.count(DType::i32, n), columns);
-  const char* const in_front = exclusive != 0 ? "Less" : "LessOrEqual";
-  const Term taken = reverse != 0 ? c.m.compare(in_front, i, j) : c.m.compare(in_front, j, i);
+  const char* const in_front = r.exclusive ? "Less" : "LessOrEqual";
+  const Term taken = r.reverse ? c.m.compare(in_front, i, j) : c.m.compare(in_front, j, i);
   const Term factors = c.m.where(taken, c.m.reshape(x, once), c.m.scalar(x.dtype, 1));
   c.out(0, c.m.reduce(kReduceProd, factors, {axis + 1}, false));
   return {};

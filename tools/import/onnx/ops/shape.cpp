@@ -27,19 +27,17 @@ Status identity(Context& c) {
   return {};
 }
 
-// 0 keeps the dim of the input (unless allowzero), -1 takes what the others leave.
-Status reshape(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(Dims dims, c.list_or_input("shape", 1));
-  BOWLINE_ASSIGN(const int64_t allow_zero, c.integer("allowzero", 0));
+// The shape that `wanted` makes of `from`: 0 keeps the dim (unless allow_zero), -1 takes what the others leave.
+Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted, bool allow_zero) {
+  Dims dims = wanted;
   int64_t open = -1;
   int64_t rest = 1;
   for (size_t a = 0; a < dims.size(); ++a) {
     BOWLINE_REQUIRE_CODE(dims[a] >= -1, Code::bad_file, "Dim {} is {}.", a, dims[a]);
-    if (dims[a] == 0 && allow_zero == 0) {
-      BOWLINE_REQUIRE_CODE(a < x.rank(), Code::bad_file, "Dim {} is that of an axis beyond {}.", a,
-                           shape_text(x.dims));
-      dims[a] = x.dims[a];
+    if (dims[a] == 0 && !allow_zero) {
+      BOWLINE_REQUIRE_CODE(a < from.size(), Code::bad_file, "Dim {} is that of an axis beyond {}.",
+                           a, shape_text(from));
+      dims[a] = from[a];
     }
     if (dims[a] == -1) {
       BOWLINE_REQUIRE_CODE(open < 0, Code::bad_file, "Two dims of {} are -1.", shape_text(dims));
@@ -51,11 +49,23 @@ Status reshape(Context& c) {
     rest *= dims[a];
   }
   if (open >= 0) {
-    BOWLINE_REQUIRE_CODE(rest != 0 && x.elements() % rest == 0, Code::bad_file,
-                         "Shape {} does not fit {}.", shape_text(dims), shape_text(x.dims));
-    dims[static_cast<size_t>(open)] = x.elements() / rest;
+    const int64_t elements = Term{DType::f32, from, nullptr}.elements();
+    BOWLINE_REQUIRE_CODE(rest != 0 && elements % rest == 0, Code::bad_file,
+                         "Shape {} does not fit {}.", shape_text(dims), shape_text(from));
+    dims[static_cast<size_t>(open)] = elements / rest;
   }
-  c.out(0, c.m.reshape(x, dims));
+  return dims;
+}
+
+// With a dynamic batch a shape that does not follow from its size is the one of a single row.
+Status reshape(Context& c) {
+  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const std::vector<int64_t> wanted, c.list_or_input("shape", 1));
+  BOWLINE_ASSIGN(const int64_t allow_zero, c.integer("allowzero", 0));
+  const bool of_rows = c.m.has_batch(x) && !c.m.follows_from_batch(wanted);
+  BOWLINE_ASSIGN(const Dims dims,
+                 reshaped_dims(of_rows ? c.m.row_dims(x) : x.dims, wanted, allow_zero != 0));
+  c.out(0, of_rows ? c.m.reshape_rows(x, dims) : c.m.reshape(x, dims));
   return {};
 }
 
@@ -75,20 +85,27 @@ Status squeeze(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.list_or_input("axes", 1));
   const bool all = !c.has(1) && !c.has_attribute("axes");
+  const Dims row = c.m.row_dims(x);
   std::vector<bool> gone(x.rank());
+  for (size_t a = 0; a < x.rank(); ++a) {
+    gone[a] = all && row[a] == 1;
+  }
   for (const int64_t given : axes) {
     BOWLINE_ASSIGN(const int64_t a, axis_of(given, x.rank()));
-    BOWLINE_REQUIRE_CODE(x.dims[static_cast<size_t>(a)] == 1, Code::bad_file,
+    BOWLINE_REQUIRE_CODE(row[static_cast<size_t>(a)] == 1, Code::bad_file,
                          "Axis {} of {} has not the dim 1.", a, shape_text(x.dims));
     gone[static_cast<size_t>(a)] = true;
   }
-  Dims dims;
+  bool without_batch = false;
+  Dims dims, row_left;
   for (size_t a = 0; a < x.rank(); ++a) {
-    if (!(gone[a] || (all && x.dims[a] == 1))) {
+    without_batch = without_batch || (gone[a] && c.m.is_batch_axis(x, static_cast<int64_t>(a)));
+    if (!gone[a]) {
       dims.push_back(x.dims[a]);
+      row_left.push_back(row[a]);
     }
   }
-  c.out(0, c.m.reshape(x, dims));
+  c.out(0, without_batch ? c.m.reshape_rows(x, row_left) : c.m.reshape(x, dims));
   return {};
 }
 
@@ -104,12 +121,15 @@ Status unsqueeze(Context& c) {
                          a);
     added[static_cast<size_t>(a)] = true;
   }
+  // Rows that have no axis for the batch may get it back.
+  const bool shared = c.m.has_batch(x) && !c.m.is_batch_axis(x, x.source->batch->axis);
+  const Dims old = shared ? c.m.row_dims(x) : x.dims;
   Dims dims;
   size_t from = 0;
   for (size_t a = 0; a < rank; ++a) {
-    dims.push_back(added[a] ? 1 : x.dims[from++]);
+    dims.push_back(added[a] ? 1 : old[from++]);
   }
-  c.out(0, c.m.reshape(x, dims));
+  c.out(0, shared ? c.m.reshape_rows(x, dims) : c.m.reshape(x, dims));
   return {};
 }
 
@@ -165,16 +185,21 @@ Status split(Context& c) {
   return {};
 }
 
-// Elements start, start + step, .. before end of the axis, by the rules of Python.
+// Elements start, start + step, .. before end of the axis. A start that lies outside is moved to the first or the last element, also
+// where Python has none: x[-9:-9:-1] of four elements has the first one.
 Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
-  const int64_t dim = x.dims[static_cast<size_t>(axis)];
+  const bool of_row = c.m.is_batch_axis(x, axis);
+  const int64_t dim = of_row ? 1 : x.dims[static_cast<size_t>(axis)];
   const bool up = step > 0;
-  const auto inside = [&](int64_t i) {
+  const auto inside = [&](int64_t i, int64_t least) {
     i = i < 0 ? std::max(i, -dim - 1) + dim : std::min(i, dim);
-    return std::clamp<int64_t>(i, up ? 0 : -1, up ? dim : dim - 1);
+    return std::clamp<int64_t>(i, least, std::max(up ? dim : dim - 1, least));
   };
-  const int64_t from = inside(start);
-  const int64_t to = inside(end);
+  const int64_t from = inside(start, 0);
+  const int64_t to = dim == 0 ? 0 : inside(end, up ? 0 : -1);
+  if (of_row && from != to) {
+    return x;  // of a batch of one row it takes the row
+  }
   if (step == 1) {
     return c.m.slice(x, axis, from, std::max<int64_t>(to - from, 0));
   }

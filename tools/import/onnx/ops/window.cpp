@@ -415,8 +415,8 @@ Status max_unpool(Context& c) {
 
 // The convolution of whole numbers as i32, some channels after the others where f32 has not the sum of all exactly; pads are zeros behind
 // the zero point.
-Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term* zero_x,
-                         const Term* zero_weight) {
+Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Term& zero_x,
+                         Term zero_weight) {
   BOWLINE_REQUIRE_CODE(weight.rank() >= 3, Code::bad_file, "Weight {} has no spatial axes.",
                        shape_text(weight.dims));
   int64_t window = 1;
@@ -429,16 +429,13 @@ Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Te
   BOWLINE_REQUIRE_CODE(single || (window <= kExactProducts && groups == 1), Code::unsupported,
                        "Sums of {} products in {} groups are not exact in f32.", channels * window,
                        groups);
-  Term left = c.m.cast(x, DType::f32);
-  Term right = c.m.cast(weight, DType::f32);
-  if (zero_x != nullptr) {
-    left = c.m.sub(left, c.m.cast(*zero_x, DType::f32));
-  }
-  if (zero_weight != nullptr) {
+  if (zero_weight.source != nullptr) {
     Dims dims(weight.rank(), 1);
-    dims[0] = zero_weight->elements();
-    right = c.m.sub(right, c.m.reshape(c.m.cast(*zero_weight, DType::f32), dims));
+    dims[0] = zero_weight.elements();
+    zero_weight = c.m.reshape(zero_weight, dims);
   }
+  const Term left = centred(c, x, zero_x);
+  const Term right = centred(c, weight, zero_weight);
   const int64_t step = single ? channels : kExactProducts / window;
   Term sum;
   for (int64_t start = 0; start < std::max<int64_t>(channels, 1);
@@ -456,15 +453,9 @@ Result<Term> of_integers(Context& c, const Term& x, const Term& weight, const Te
 Status conv_integer(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const Term weight, c.in(1));
-  Term zero_x, zero_weight;
-  if (c.has(2)) {
-    BOWLINE_ASSIGN(zero_x, c.in(2));
-  }
-  if (c.has(3)) {
-    BOWLINE_ASSIGN(zero_weight, c.in(3));
-  }
-  BOWLINE_ASSIGN(const Term y, of_integers(c, x, weight, c.has(2) ? &zero_x : nullptr,
-                                           c.has(3) ? &zero_weight : nullptr));
+  BOWLINE_ASSIGN(const Term zero_x, c.optional(2));
+  BOWLINE_ASSIGN(const Term zero_weight, c.optional(3));
+  BOWLINE_ASSIGN(const Term y, of_integers(c, x, weight, zero_x, zero_weight));
   c.out(0, y);
   return {};
 }
@@ -475,7 +466,7 @@ Status qlinear_conv(Context& c) {
   for (size_t i = 0; i < 8; ++i) {
     BOWLINE_ASSIGN(t[i], c.in(i));
   }
-  BOWLINE_ASSIGN(Term sum, of_integers(c, t[0], t[3], &t[2], &t[5]));
+  BOWLINE_ASSIGN(Term sum, of_integers(c, t[0], t[3], t[2], t[5]));
   Dims channels(sum.rank(), 1);
   const auto beside = [&](const Term& v) {
     channels[1] = v.elements();
@@ -486,8 +477,7 @@ Status qlinear_conv(Context& c) {
     sum = c.m.add(sum, beside(bias));
   }
   const Term scale = c.m.div(c.m.mul(t[1], beside(t[4])), t[6]);
-  const Term y = c.m.unary("Round", c.m.mul(c.m.cast(sum, DType::f32), scale));
-  c.out(0, c.m.cast(c.m.add(y, c.m.cast(t[7], DType::f32)), t[7].dtype));
+  c.out(0, saturated(c, c.m.mul(c.m.cast(sum, DType::f32), scale), t[7]));
   return {};
 }
 

@@ -1,0 +1,460 @@
+#include "onnx/batch.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "common/require.h"
+
+namespace bowline::onnx {
+namespace {
+
+using Axes = std::vector<std::optional<BatchAxis>>;
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Refused{
+      Status(Code::unsupported, fmt::format("The rows of the batch do not stay apart: {}.", why))};
+}
+
+const std::optional<BatchAxis>& axis_in(const Term& t) { return t.source->batch; }
+
+int64_t product(const Dims& dims, size_t end) {
+  int64_t n = 1;
+  for (size_t a = 0; a < end; ++a) {
+    n *= dims[a];
+  }
+  return n;
+}
+
+// Elements in front of the batch, of the whole value.
+int64_t elements_in_front(const Term& t) {
+  return product(t.dims, static_cast<size_t>(axis_in(t)->axis)) * axis_in(t)->front;
+}
+
+// The axis of `dims` in which `batch` rows lie behind so many elements.
+std::optional<BatchAxis> axis_behind(const Dims& dims, int64_t front, int64_t batch) {
+  int64_t before = 1;
+  for (size_t a = 0; front > 0 && a < dims.size() && dims[a] > 0; before *= dims[a++]) {
+    const bool inside = front % before == 0 && front < before * dims[a];
+    if (inside && dims[a] % (front / before * batch) == 0) {
+      return BatchAxis{static_cast<int64_t>(a), front / before};
+    }
+  }
+  return std::nullopt;
+}
+
+class Node {
+ public:
+  Node(const Batch& batch, std::string_view op, const Terms& inputs,
+       const std::vector<Attribute>& attributes, const std::vector<std::pair<DType, Dims>>& outputs)
+      : batch_(batch), op_(op), inputs_(inputs), outputs_(outputs), attributes_(attributes) {}
+
+  BatchedNode run() {
+    Axes out = by_rule();
+    return {std::move(attributes_), std::move(out)};
+  }
+
+ private:
+  const Dims& out() const { return outputs_[0].second; }
+  Axes all(const BatchAxis& axis) const { return Axes(outputs_.size(), axis); }
+  Axes all(int64_t axis, const BatchAxis& like) const { return all(BatchAxis{axis, like.front}); }
+
+  const BatchAxis& first() const {
+    const std::optional<BatchAxis>& axis = axis_in(inputs_[0]);
+    if (!axis) {
+      refuse(fmt::format("its input 0 ({}) has none of them", shape_text(inputs_[0].dims)));
+    }
+    return *axis;
+  }
+
+  void require_others_plain(size_t begin) const {
+    for (size_t i = begin; i < inputs_.size(); ++i) {
+      if (axis_in(inputs_[i])) {
+        refuse(fmt::format("its input {} has them too", i));
+      }
+    }
+  }
+
+  Attribute* find(std::string_view name) {
+    const auto found = std::ranges::find(attributes_, name, &Attribute::name);
+    return found == attributes_.end() ? nullptr : &*found;
+  }
+
+  int64_t number(std::string_view name, int64_t otherwise, size_t rank) {
+    const Attribute* a = find(name);
+    const int64_t* const n = a == nullptr ? nullptr : std::get_if<int64_t>(&a->value);
+    const int64_t axis = n == nullptr ? otherwise : *n;
+    return axis < 0 ? axis + static_cast<int64_t>(rank) : axis;
+  }
+
+  std::vector<GraphDim>& list(std::string_view name) {
+    return std::get<std::vector<GraphDim>>(find(name)->value);
+  }
+
+  void require_other_axis(int64_t axis, const BatchAxis& rows) const {
+    if (axis == rows.axis) {
+      refuse(fmt::format("it works along axis {}, which is theirs", axis));
+    }
+  }
+
+  // Where the rows of all operands that have them lie in a result with so many axes; an operand with none of them has at most
+  // one element there. `last`: so many axes at the end are no part of this.
+  std::optional<BatchAxis> together(size_t rank, size_t last, size_t begin, size_t end) const {
+    std::optional<BatchAxis> found;
+    const auto behind = [&](const Term& t, int64_t axis) {
+      return axis + static_cast<int64_t>(rank) - static_cast<int64_t>(t.rank());
+    };
+    for (size_t i = begin; i < end; ++i) {
+      const std::optional<BatchAxis>& own = axis_in(inputs_[i]);
+      if (!own || own->axis >= static_cast<int64_t>(inputs_[i].rank() - last)) {
+        continue;
+      }
+      const BatchAxis here = {behind(inputs_[i], own->axis), own->front};
+      if (found && !(*found == here)) {
+        refuse("its operands have them along different axes");
+      }
+      found = here;
+    }
+    for (size_t i = begin; found && i < end; ++i) {
+      const Term& t = inputs_[i];
+      const int64_t own = found->axis - behind(t, 0);
+      if (!axis_in(t) && own >= 0 && t.dims[static_cast<size_t>(own)] != 1) {
+        refuse(fmt::format("its operand {} has {} elements for them", i,
+                           t.dims[static_cast<size_t>(own)]));
+      }
+    }
+    return found;
+  }
+
+  Axes elementwise() { return all(*together(out().size(), 0, 0, inputs_.size())); }
+
+  // Of images and their like: axis 0 has the samples.
+  Axes samples() {
+    require_others_plain(1);
+    if (first().axis != 0) {
+      refuse(fmt::format("they lie along axis {} of {}, not 0", first().axis,
+                         shape_text(inputs_[0].dims)));
+    }
+    return all(first());
+  }
+
+  Axes normalized_rows() {
+    require_others_plain(1);
+    require_other_axis(static_cast<int64_t>(inputs_[0].rank()) - 1, first());
+    return all(first());
+  }
+
+  Axes along_axis(int64_t otherwise) {
+    require_others_plain(1);
+    require_other_axis(number("axis", otherwise, inputs_[0].rank()), first());
+    return all(first());
+  }
+
+  Axes reduced() {
+    const BatchAxis& rows = first();
+    int64_t gone = 0;
+    for (const GraphDim& axis : list("axes")) {
+      require_other_axis(axis.value, rows);
+      gone += axis.value < rows.axis ? 1 : 0;
+    }
+    return all(rows.axis - (out().size() < inputs_[0].rank() ? gone : 0), rows);
+  }
+
+  Axes extreme() {
+    const BatchAxis& rows = first();
+    const int64_t axis = number("axis", 0, inputs_[0].rank());
+    require_other_axis(axis, rows);
+    const bool shorter = out().size() < inputs_[0].rank();
+    return all(rows.axis - (shorter && axis < rows.axis ? 1 : 0), rows);
+  }
+
+  Axes reshaped() {
+    const std::optional<BatchAxis> to =
+        axis_behind(out(), elements_in_front(inputs_[0]), batch_.size);
+    if (!to) {
+      refuse(fmt::format("{} has no axis for them that {} has", shape_text(out()),
+                         shape_text(inputs_[0].dims)));
+    }
+    const auto axis = static_cast<size_t>(to->axis);
+    list("dims")[axis] = out()[axis] == batch_.size ? GraphDim(batch_.name) : GraphDim(-1);
+    return all(*to);
+  }
+
+  Axes transposed() {
+    const std::vector<GraphDim>& order = list("permutation");
+    const auto to = std::ranges::find(order, first().axis, &GraphDim::value);
+    return all(to - order.begin(), first());
+  }
+
+  // What has no rows is repeated for each of them.
+  Axes expanded() {
+    const Term& x = inputs_[0];
+    std::vector<GraphDim>& dims = list("dims");
+    if (axis_in(x)) {
+      const BatchAxis to = *together(out().size(), 0, 0, 1);
+      dims[static_cast<size_t>(to.axis)] = GraphDim(1);  // that of x
+      return all(to);
+    }
+    const size_t missing = out().size() - x.rank();
+    Axes axes(1);
+    for (size_t a = 0; a < out().size(); ++a) {
+      if (out()[a] == batch_.size && (a < missing || x.dims[a - missing] == 1)) {
+        if (axes[0]) {
+          refuse(fmt::format("{} has two axes of their number", shape_text(out())));
+        }
+        axes[0] = BatchAxis{static_cast<int64_t>(a), 1};
+        dims[a] = GraphDim(batch_.name);
+      }
+    }
+    return axes;
+  }
+
+  Axes joined() {
+    const BatchAxis rows = *together(out().size(), 0, 0, inputs_.size());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (!axis_in(inputs_[i])) {
+        refuse(fmt::format("its input {} has none of them", i));
+      }
+    }
+    require_other_axis(number("axis", 0, out().size()), rows);
+    return all(rows);
+  }
+
+  // Each operand has the rows, along one axis that is not the one of the indices.
+  Axes by_element() { return joined(); }
+
+  Axes gathered() {
+    const Term& x = inputs_[0];
+    const int64_t axis = number("axis", 0, x.rank());
+    if (axis_in(x) && axis_in(inputs_[1])) {
+      refuse("its table and its indices have them");
+    }
+    if (!axis_in(x)) {
+      return all(axis + axis_in(inputs_[1])->axis, *axis_in(inputs_[1]));
+    }
+    const BatchAxis& rows = first();
+    require_other_axis(axis, rows);
+    const int64_t more = static_cast<int64_t>(inputs_[1].rank()) - 1;
+    return all(rows.axis + (axis < rows.axis ? more : 0), rows);
+  }
+
+  Axes one_hot() {
+    const int64_t axis = number("axis", -1, out().size());
+    return all(first().axis + (axis <= first().axis ? 1 : 0), first());
+  }
+
+  // `plain` is what the axis of the rows has in each of these lists.
+  Axes untouched(const std::vector<std::string_view>& lists, int64_t plain) {
+    for (const std::string_view name : lists) {
+      if (!(list(name)[static_cast<size_t>(first().axis)] == GraphDim(plain))) {
+        refuse(fmt::format("it works along axis {}, which is theirs", first().axis));
+      }
+    }
+    return all(first());
+  }
+
+  Axes product_of_matrices() {
+    const size_t rank = out().size();
+    std::optional<BatchAxis> rows = together(rank, 2, 0, 2);
+    for (size_t i = 0; i < 2; ++i) {
+      const Term& t = inputs_[i];
+      const std::optional<BatchAxis>& own = axis_in(t);
+      if (!own || own->axis < static_cast<int64_t>(t.rank()) - 2) {
+        continue;
+      }
+      const bool turned = number(i == 0 ? "transpose_a" : "transpose_b", 0, 0) != 0;
+      const bool is_last = own->axis == static_cast<int64_t>(t.rank()) - 1;
+      if ((is_last != turned) == (i == 0)) {
+        refuse("it sums over them");
+      }
+      if (axis_in(inputs_[1 - i])) {
+        refuse("each of them meets each");
+      }
+      rows = BatchAxis{static_cast<int64_t>(rank) - (i == 0 ? 2 : 1), own->front};
+    }
+    return all(*rows);
+  }
+
+  // Steps, then the batch; states have the batch alone.
+  Axes recurrent(size_t states_end) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const bool state = i >= 2 && i < states_end;
+      const std::optional<BatchAxis>& own = axis_in(inputs_[i]);
+      const bool right = i == 0  ? own && own->axis == 1 && own->front == 1
+                         : state ? own && own->axis == 0 && own->front == 1
+                                 : !own;
+      if (!right) {
+        refuse(fmt::format("its input {} ({}) has them elsewhere", i, shape_text(inputs_[i].dims)));
+      }
+    }
+    return all(first());
+  }
+
+  Axes attention() {
+    for (size_t i = 0; i < 3; ++i) {
+      if (!axis_in(inputs_[i]) || axis_in(inputs_[i])->axis != 0 ||
+          !(*axis_in(inputs_[i]) == first())) {
+        refuse(fmt::format("its input {} ({}) has them elsewhere", i, shape_text(inputs_[i].dims)));
+      }
+    }
+    if (inputs_.size() > 3) {  // a mask that broadcasts to four axes
+      const Term& mask = inputs_[3];
+      const bool wide = mask.rank() == 4;
+      const bool right =
+          axis_in(mask) ? wide && *axis_in(mask) == first() : !wide || mask.dims[0] == 1;
+      if (!right) {
+        refuse(fmt::format("its mask ({}) has them elsewhere", shape_text(mask.dims)));
+      }
+    }
+    return all(first());
+  }
+
+  Axes by_rule() {
+    static const std::set<std::string_view> kElementwise = {"Add",
+                                                            "Sub",
+                                                            "Mul",
+                                                            "Div",
+                                                            "Pow",
+                                                            "Max",
+                                                            "Min",
+                                                            "Equal",
+                                                            "NotEqual",
+                                                            "Less",
+                                                            "LessOrEqual",
+                                                            "Greater",
+                                                            "GreaterOrEqual",
+                                                            "And",
+                                                            "Or",
+                                                            "Not",
+                                                            "Where",
+                                                            "Relu",
+                                                            "Silu",
+                                                            "Gelu",
+                                                            "Tanh",
+                                                            "Softplus",
+                                                            "Cast",
+                                                            "Neg",
+                                                            "Abs",
+                                                            "Exp",
+                                                            "Log",
+                                                            "Sqrt",
+                                                            "Rsqrt",
+                                                            "Square",
+                                                            "Erf",
+                                                            "Sin",
+                                                            "Cos",
+                                                            "Sigmoid",
+                                                            "Clip",
+                                                            "HardSwish",
+                                                            "LeakyRelu",
+                                                            "Elu",
+                                                            "Floor",
+                                                            "Round",
+                                                            "Sign",
+                                                            "Dropout",
+                                                            "StopGradient"};
+    struct RowRule {
+      std::string_view op;
+      Axes (*run)(Node& n);
+    };
+    static constexpr RowRule kRowRules[] = {
+        {"Reshape", [](Node& n) { return n.reshaped(); }},
+        {"Transpose", [](Node& n) { return n.transposed(); }},
+        {"Expand", [](Node& n) { return n.expanded(); }},
+        {"Concat", [](Node& n) { return n.joined(); }},
+        {"GatherElements", [](Node& n) { return n.by_element(); }},
+        {"ScatterElements", [](Node& n) { return n.by_element(); }},
+        {"Gather", [](Node& n) { return n.gathered(); }},
+        {"OneHot", [](Node& n) { return n.one_hot(); }},
+        {"Pad",
+         [](Node& n) {
+           return n.untouched({"begin", "end"}, 0);
+         }},
+        {"Tile", [](Node& n) { return n.untouched({"repeats"}, 1); }},
+        {"MatMul", [](Node& n) { return n.product_of_matrices(); }},
+        {"Lstm", [](Node& n) { return n.recurrent(4); }},
+        {"Gru", [](Node& n) { return n.recurrent(3); }},
+        {"Attention", [](Node& n) { return n.attention(); }},
+        {"Softmax", [](Node& n) { return n.along_axis(-1); }},
+        {"LogSoftmax", [](Node& n) { return n.along_axis(-1); }},
+        {"TopK", [](Node& n) { return n.along_axis(-1); }},
+        {"CumSum", [](Node& n) { return n.along_axis(0); }},
+        {"Slice", [](Node& n) { return n.along_axis(0); }},
+        {"Split", [](Node& n) { return n.along_axis(0); }},
+        {"ArgMax", [](Node& n) { return n.extreme(); }},
+        {"ArgMin", [](Node& n) { return n.extreme(); }},
+        {"ReduceSum", [](Node& n) { return n.reduced(); }},
+        {"ReduceMean", [](Node& n) { return n.reduced(); }},
+        {"ReduceMax", [](Node& n) { return n.reduced(); }},
+        {"ReduceMin", [](Node& n) { return n.reduced(); }},
+        {"ReduceProd", [](Node& n) { return n.reduced(); }},
+        {"LayerNorm", [](Node& n) { return n.normalized_rows(); }},
+        {"RmsNorm", [](Node& n) { return n.normalized_rows(); }},
+        {"Conv", [](Node& n) { return n.samples(); }},
+        {"ConvTranspose", [](Node& n) { return n.samples(); }},
+        {"MaxPool", [](Node& n) { return n.samples(); }},
+        {"AveragePool", [](Node& n) { return n.samples(); }},
+        {"GlobalAveragePool", [](Node& n) { return n.samples(); }},
+        {"GroupNorm", [](Node& n) { return n.samples(); }},
+        {"InstanceNorm", [](Node& n) { return n.samples(); }},
+    };
+    if (kElementwise.contains(op_)) {
+      return elementwise();
+    }
+    const auto* const rule = std::ranges::find(kRowRules, op_, &RowRule::op);
+    if (rule == std::end(kRowRules)) {
+      refuse(fmt::format("what {} makes of them is not known", op_));
+    }
+    return rule->run(*this);
+  }
+
+  const Batch& batch_;
+  const std::string_view op_;
+  const Terms& inputs_;
+  const std::vector<std::pair<DType, Dims>>& outputs_;
+  std::vector<Attribute> attributes_;
+};
+
+}  // namespace
+
+BatchedNode batched_node(const Batch& batch, std::string_view op, const Terms& inputs,
+                         const std::vector<Attribute>& attributes,
+                         const std::vector<std::pair<DType, Dims>>& outputs) {
+  const bool has_rows = std::ranges::any_of(inputs, [](const Term& t) { return !!axis_in(t); });
+  if (!has_rows && op != "Expand") {
+    return {attributes, Axes(outputs.size())};
+  }
+  return Node(batch, op, inputs, attributes, outputs).run();
+}
+
+Dims dims_of_row(const Batch& batch, const Term& x) {
+  Dims dims = x.dims;
+  dims[static_cast<size_t>(axis_in(x)->axis)] /= batch.size;
+  return dims;
+}
+
+Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
+  const int64_t front = elements_in_front(x);
+  const auto own = static_cast<size_t>(axis_in(x)->axis);
+  // An axis of one element becomes that of the batch: the one in the place of x, if there are several.
+  std::optional<size_t> free;
+  for (size_t a = 0; a < row.size(); ++a) {
+    if (row[a] == 1 && product(row, a) == front && (!free || a == own)) {
+      free = a;
+    }
+  }
+  const std::optional<BatchAxis> shared = axis_behind(row, front, 1);
+  if (!free && !shared) {
+    refuse(fmt::format("{} has no axis for them that {} has", shape_text(row), shape_text(x.dims)));
+  }
+  // Where rows of a matrix have no axis for the batch, they are all rows one after the other.
+  size_t axis = free ? *free : static_cast<size_t>(shared->axis);
+  if (!free && row.size() == 2 && axis == 1 && shared->front == 1) {
+    axis = 0;
+  }
+  Dims dims = row;
+  dims[axis] *= batch.size;
+  return dims;
+}
+
+}  // namespace bowline::onnx

@@ -1,0 +1,158 @@
+// What picks boxes out of many.
+#include <algorithm>
+#include <limits>
+
+#include "onnx.pb.h"
+#include "onnx/lowering.h"
+
+namespace bowline::onnx {
+namespace {
+
+constexpr int64_t kMostPicks = 1000;  // of a class: each becomes nodes of its own
+constexpr float kGone = -std::numeric_limits<float>::infinity();
+
+// The corners of boxes [batch, n, 4], each [batch, 1, n].
+struct Corners {
+  Term top, left, bottom, right;
+};
+
+Corners corners_of(Context& c, const Term& boxes, bool centred_boxes) {
+  const Dims flat = {boxes.dims[0], 1, boxes.dims[1]};
+  const auto column = [&](int64_t i) { return c.m.reshape(c.m.slice(boxes, 2, i, 1), flat); };
+  if (centred_boxes) {  // x, y, width, height
+    const Term width = c.m.mul(column(2), 0.5), height = c.m.mul(column(3), 0.5);
+    return {c.m.sub(column(1), height), c.m.sub(column(0), width), c.m.add(column(1), height),
+            c.m.add(column(0), width)};
+  }
+  // Any two corners that lie opposite: y, x, y, x
+  const auto of = [&](const char* op, int64_t i) {
+    return c.m.binary(op, column(i), column(i + 2));
+  };
+  return {of("Min", 0), of("Min", 1), of("Max", 0), of("Max", 1)};
+}
+
+Term area_of(Context& c, const Corners& b) {
+  return c.m.mul(c.m.sub(b.bottom, b.top), c.m.sub(b.right, b.left));
+}
+
+// Whether a box overlaps another by more than `threshold` of what both cover.
+Term overlaps(Context& c, const Corners& a, const Corners& b, double threshold) {
+  const Term zero = c.m.scalar(DType::f32, 0);
+  const auto common = [&](const Term& end_a, const Term& end_b, const Term& a0, const Term& b0) {
+    return c.m.binary("Max", c.m.sub(c.m.binary("Min", end_a, end_b), c.m.binary("Max", a0, b0)),
+                      zero);
+  };
+  const Term shared =
+      c.m.mul(common(a.bottom, b.bottom, a.top, b.top), common(a.right, b.right, a.left, b.left));
+  const Term all = c.m.sub(c.m.add(area_of(c, a), area_of(c, b)), shared);
+  const Term some =
+      c.m.binary("And", c.m.compare("Greater", shared, zero), c.m.compare("Greater", all, zero));
+  return c.m.binary("And", some, c.m.compare("Greater", shared, c.m.mul(all, threshold)));
+}
+
+Result<double> optional_number(Context& c, size_t input, double otherwise) {
+  if (!c.has(input)) {
+    return otherwise;
+  }
+  BOWLINE_ASSIGN(const Numbers n, c.numbers(input));
+  BOWLINE_REQUIRE_CODE(n.elements() == 1, Code::bad_file, "Input {} has {} elements.", input,
+                       n.elements());
+  return n.reals()[0];
+}
+
+// The indices of the boxes that are picked one after the other, by batch and class: [batch, classes, picks], -1 where none is left.
+Term picked(Context& c, Term scores, const Corners& boxes, int64_t picks, double threshold) {
+  const Dims one = {scores.dims[0], scores.dims[1], 1};
+  const int64_t n = scores.dims[2];
+  const Term count = c.m.reshape(c.m.count(DType::i32, n), {1, 1, n});
+  const Term gone = c.m.scalar(DType::f32, kGone);
+  Terms out;
+  for (int64_t i = 0; i < picks; ++i) {
+    const Term best = c.m.reduce("ReduceMax", scores, {2}, true);
+    const Term place =
+        c.m.op("ArgMax", {scores}, {{"axis", 2}, {"keep_dims", true}}, DType::i32, one);
+    const auto at_place = [&](const Term& corner) {
+      return c.m.op("GatherElements", {c.m.expand(corner, scores.dims), place}, {{"axis", 2}},
+                    DType::f32, one);
+    };
+    const Corners own = {at_place(boxes.top), at_place(boxes.left), at_place(boxes.bottom),
+                         at_place(boxes.right)};
+    out.push_back(c.m.where(c.m.compare("Greater", best, gone), place, c.m.scalar(DType::i32, -1)));
+    const Term taken =
+        c.m.binary("Or", c.m.compare("Equal", count, place), overlaps(c, boxes, own, threshold));
+    scores = c.m.where(taken, gone, scores);
+  }
+  return c.m.concat(out, 2);
+}
+
+// Rows (batch, class, box) of those picks that are there, in their order; rows of -1 behind them.
+Term table_of_picks(Context& c, const Term& picks) {
+  const int64_t rows = picks.elements();
+  const auto column = [&](const Term& t) {
+    return c.m.reshape(c.m.expand(t, picks.dims), {rows, 1});
+  };
+  const auto along = [&](size_t axis) {
+    Dims dims(3, 1);
+    dims[axis] = picks.dims[axis];
+    return column(c.m.reshape(c.m.count(DType::i32, picks.dims[axis]), dims));
+  };
+  const Term table = c.m.concat({along(0), along(1), column(picks)}, 1);
+  const Term there =
+      c.m.compare("GreaterOrEqual", c.m.reshape(picks, {rows}), c.m.scalar(DType::i32, 0));
+  const Term counted =
+      c.m.op("CumSum", {c.m.cast(there, DType::i32)}, {{"axis", 0}}, DType::i32, {rows});
+  // What is not there goes to a row at the end, which is cut off.
+  const Term place =
+      c.m.where(there, c.m.add(counted, -1), c.m.scalar(DType::i32, static_cast<double>(rows)));
+  const Term none = c.m.filled(DType::i32, {rows + 1, 3}, -1);
+  const Term moved =
+      c.m.op("ScatterElements", {none, c.m.expand(c.m.reshape(place, {rows, 1}), {rows, 3}), table},
+             {{"axis", 0}, {"reduction", "none"}}, DType::i32, none.dims);
+  return c.m.cast(c.m.slice(moved, 0, 0, rows), DType::i64);
+}
+
+// How many boxes stay follows from data, so the output has room for the most, and -1 behind them. Nodes that read it would take that for
+// boxes: it is the last node, or refused.
+Status non_max_suppression(Context& c) {
+  BOWLINE_ASSIGN(const Term boxes, c.in(0));
+  BOWLINE_ASSIGN(const Term scores, c.in(1));
+  BOWLINE_ASSIGN(const double most, optional_number(c, 2, 0));
+  BOWLINE_ASSIGN(const double overlap, optional_number(c, 3, 0));
+  BOWLINE_ASSIGN(const double least, optional_number(c, 4, kGone));
+  BOWLINE_ASSIGN(const int64_t centred_boxes, c.integer("center_point_box", 0));
+  const bool fits = boxes.rank() == 3 && scores.rank() == 3 && boxes.dims[2] == 4 &&
+                    boxes.dims[0] == scores.dims[0] && boxes.dims[1] == scores.dims[2] &&
+                    boxes.dtype == DType::f32 && scores.dtype == DType::f32;
+  BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Boxes {} and scores {} do not fit.",
+                       shape_text(boxes.dims), shape_text(scores.dims));
+  BOWLINE_REQUIRE_CODE(
+      c.only_output(0), Code::unsupported,
+      "How many boxes stay follows from data, so it can only be the last node: its "
+      "result is an output of the graph, and no node reads it.");
+  const int64_t n = boxes.dims[1];
+  const auto picks = static_cast<int64_t>(std::clamp(most, 0.0, static_cast<double>(n)));
+  BOWLINE_REQUIRE_CODE(picks <= kMostPicks, Code::unsupported,
+                       "Up to {} boxes of each class are more than {}.", picks, kMostPicks);
+  if (picks == 0 || scores.elements() == 0) {
+    c.out(0, c.m.constant(Numbers::of(DType::i64, {0, 3}, std::vector<int64_t>())));
+    return {};
+  }
+  const Term shown = c.m.where(c.m.compare("Greater", scores, c.m.scalar(DType::f32, least)),
+                               scores, c.m.scalar(DType::f32, kGone));
+  const Term rows =
+      table_of_picks(c, picked(c, shown, corners_of(c, boxes, centred_boxes != 0), picks, overlap));
+  c.m.note(fmt::format("Output \"{}\" has {} rows: the boxes that stay, then rows of -1.",
+                       escaped(c.node().output(0)), rows.dims[0]));
+  c.out(0, rows);
+  return {};
+}
+
+constexpr Lowering kDetectionLowerings[] = {
+    {"NonMaxSuppression", non_max_suppression},
+};
+
+}  // namespace
+
+std::span<const Lowering> lowerings_of_detection() { return kDetectionLowerings; }
+
+}  // namespace bowline::onnx
