@@ -174,15 +174,17 @@ Result<QuantizeReport> quantize(ModelState& state, std::string_view text,
   BOWLINE_TRY(require_no_trainer(state, "quantize()"));
   BOWLINE_ASSIGN(const Encoding encoding, parse_encoding(text));
   const std::map<uint32_t, std::string> plain = graph::plain_readers(state);
+  const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(state);
   return reshaping(state, "quantize()", {}, [&](params::Table& table) {
-    return params::quantize(table, encoding, pattern, plain, state.busy);
+    return params::quantize(table, encoding, pattern, plain, alike, state.busy);
   });
 }
 
 Result<QuantizeReport> dequantize(ModelState& state, std::string_view pattern, DType to) {
   BOWLINE_TRY(require_no_trainer(state, "dequantize()"));
+  const std::vector<std::vector<uint32_t>> alike = graph::ties_of_lists(state);
   return reshaping(state, "dequantize()", {}, [&](params::Table& table) {
-    return params::dequantize(table, to, pattern, state.busy);
+    return params::dequantize(table, to, pattern, alike, state.busy);
   });
 }
 

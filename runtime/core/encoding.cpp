@@ -1,11 +1,13 @@
 #include "core/encoding.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 
 #include "core/checked.h"
 #include "core/code_rows.h"
+#include "core/encoding_check.h"
 #include "core/float16.h"
 #include "core/strides.h"
 
@@ -23,6 +25,9 @@ struct EncodingForm {
                  std::span<std::byte> to);
   std::optional<CodeLayout> (*layout)(const Encoding& e, const Shape& shown);
   CodePlace (*place)(const Encoding& e, DType dtype, const Shape& shape, uint64_t first);
+  double steps = 0;           // from 0 to the largest magnitude of a symmetric block
+  double steps_of_range = 0;  // from the least to the largest value of a block with a zero point
+  double most_wrong = 0;      // error of a value, in steps
 };
 
 namespace {
@@ -39,6 +44,35 @@ void store_float(float x, std::byte* to, DType dtype) {
   const auto as = [to](auto value) { std::memcpy(to, &value, sizeof(value)); };
   dtype == DType::f16 ? as(from_f32<f16>(x)) : dtype == DType::bf16 ? as(from_f32<bf16>(x)) : as(x);
 }
+
+float next_above(float x, DType dtype) {
+  const auto above = [x]<class T>(T h) {
+    h = from_f32<T>(x);
+    ++h.bits;
+    return to_f32(h);
+  };
+  return dtype == DType::f16    ? above(f16())
+         : dtype == DType::bf16 ? above(bf16())
+                                : std::nextafter(x, INFINITY);
+}
+
+// Stores the scale of a block that spans `steps` steps of `exact`, and returns the stored scale.
+// Rounds to nearest, or up where the codes would end more than `spare` steps before the values.
+// A scale that is not finite is stored as 0.
+float store_scale(double exact, double steps, double spare, std::byte* to, DType dtype) {
+  const auto stored = [to, dtype](float scale) {
+    store_float(scale, to, dtype);
+    return load_float(to, dtype);
+  };
+  float scale = stored(static_cast<float>(exact));
+  if (exact * steps > scale * (steps + spare)) {
+    scale = stored(next_above(scale, dtype));
+  }
+  return std::isfinite(scale) ? scale : stored(0);
+}
+// Symmetric codes round the largest value to the last one; a zero point is rounded too.
+constexpr double kSpare = 0.5;
+constexpr double kSpareOfRange = 1.0 / 64;
 
 // ------------------------------------------------------------------------------------------- plain
 
@@ -196,6 +230,18 @@ struct Extent {
   }
 };
 
+// The quantization step, before the scale is rounded.
+double exact_step(const Encoding& e, const Extent& extent) {
+  return e.symmetric ? extent.magnitude() / e.form->steps
+                     : (double{extent.most} - extent.least) / e.form->steps_of_range;
+}
+
+float store_scale_of(const Encoding& e, const Extent& extent, std::byte* to) {
+  const double exact = exact_step(e, extent);
+  return e.symmetric ? store_scale(exact, e.form->steps, kSpare, to, e.scale_type)
+                     : store_scale(exact, e.form->steps_of_range, kSpareOfRange, to, e.scale_type);
+}
+
 void encode_int8(const Encoding& e, std::span<const float> from, DType, const Shape& shape,
                  std::span<std::byte> to) {
   const Blocks blocks(e, shape);
@@ -206,13 +252,11 @@ void encode_int8(const Encoding& e, std::span<const float> from, DType, const Sh
     extents[static_cast<size_t>(blocks.block_of(static_cast<int64_t>(i)))].add(from[i]);
   }
   for (size_t b = 0; b < extents.size(); ++b) {
-    const auto [least, most] = extents[b];
-    const float scale = e.symmetric ? extents[b].magnitude() / 127 : (most - least) / 255;
-    std::byte* const stored = to.data() + at.scales + b * size_of(e.scale_type);
-    store_float(std::isfinite(scale) ? scale : 0, stored, e.scale_type);
-    const float rounded = load_float(stored, e.scale_type);
+    const float rounded =
+        store_scale_of(e, extents[b], to.data() + at.scales + b * size_of(e.scale_type));
     if (!e.symmetric && rounded != 0) {
-      const float zero = std::clamp(-128 - std::nearbyint(least / rounded), -128.0f, 127.0f);
+      const float zero =
+          std::clamp(-128 - std::nearbyint(extents[b].least / rounded), -128.0f, 127.0f);
       to[at.zeros + b] = static_cast<std::byte>(static_cast<int8_t>(zero));
     }
   }
@@ -405,13 +449,10 @@ CodePlace place_int4(const Encoding& e, DType, const Shape& shape, uint64_t firs
 void encode_block_int4(const Encoding& e, const CodeLayout& l, std::span<const float> from,
                        std::span<std::byte> to, const CodePlace& at) {
   const Extent extent = extent_of(from);
-  const float least = extent.least;
-  const float scale = e.symmetric ? extent.magnitude() / 7 : (extent.most - least) / 15;
-  store_float(std::isfinite(scale) ? scale : 0, to.data() + at.scales, e.scale_type);
-  const float rounded = load_float(to.data() + at.scales, e.scale_type);
+  const float rounded = store_scale_of(e, extent, to.data() + at.scales);
   float zero = 8;
   if (!e.symmetric) {
-    zero = rounded == 0 ? 0 : std::clamp(-std::nearbyint(least / rounded), 0.0f, 15.0f);
+    zero = rounded == 0 ? 0 : std::clamp(-std::nearbyint(extent.least / rounded), 0.0f, 15.0f);
     to[at.zeros] = static_cast<std::byte>(static_cast<int>(zero));
   }
   for (size_t i = 0; i < from.size(); ++i) {
@@ -468,30 +509,37 @@ CodePlace place_gguf(const Encoding& e, DType, const Shape& shape, uint64_t firs
   return advanced(*layout_gguf<kBits>(e, shape), {size_of(DType::f16), 0, 0}, first);
 }
 
-void encode_block_q8_0(const Encoding&, const CodeLayout& l, std::span<const float> from,
+// ggml divides by the exact scale. That would move values by whole steps if f16 stores the scale as
+// a denormal.
+float inverse_of_scale(float exact, float stored) {
+  constexpr float kLeastNormal = 0x1p-14f;
+  return stored == 0 ? 0 : 1 / (stored < kLeastNormal ? stored : exact);
+}
+
+void encode_block_q8_0(const Encoding& e, const CodeLayout& l, std::span<const float> from,
                        std::span<std::byte> to, const CodePlace& at) {
-  const float largest = extent_of(from).magnitude();
-  const float d = std::isfinite(largest) ? largest / 127 : 0;
-  const float inverse = d == 0 ? 0 : 1 / d;
-  store_float(d, to.data() + at.scales, DType::f16);
+  const Extent extent = extent_of(from);
+  const float stored = store_scale_of(e, extent, to.data() + at.scales);
+  const float inverse = inverse_of_scale(extent.magnitude() / 127, stored);
   for (size_t i = 0; i < from.size() && inverse != 0; ++i) {
-    put_code(l, to, at.codes, i, static_cast<int>(std::round(from[i] * inverse)));
+    const float code = std::clamp(std::round(from[i] * inverse), -127.0f, 127.0f);
+    put_code(l, to, at.codes, i, static_cast<int>(code));
   }
 }
 
-void encode_block_q4_0(const Encoding&, const CodeLayout& l, std::span<const float> from,
+void encode_block_q4_0(const Encoding& e, const CodeLayout& l, std::span<const float> from,
                        std::span<std::byte> to, const CodePlace& at) {
   float most = 0;  // the first one of the largest magnitude
   for (const float x : from) {
     most = std::abs(x) > std::abs(most) ? x : most;
   }
-  const bool finite = !std::isnan(extent_of(from).least);
-  const float d = finite ? most / -8 : 0;
-  const float inverse = d == 0 ? 0 : 1 / d;
-  store_float(d, to.data() + at.scales, DType::f16);
+  const float stored = store_scale_of(e, extent_of(from), to.data() + at.scales);
+  const float sign = most > 0 ? -1.0f : 1.0f;
+  store_float(stored == 0 ? 0 : sign * stored, to.data() + at.scales, DType::f16);
+  const float inverse = sign * inverse_of_scale(std::abs(most) / 8, stored);
   for (size_t i = 0; i < from.size(); ++i) {
     const float x = inverse == 0 ? 0 : from[i] * inverse;
-    put_code(l, to, at.codes, i, std::min(15, static_cast<int>(x + 8.5f)));
+    put_code(l, to, at.codes, i, std::clamp(static_cast<int>(x + 8.5f), 0, 15));
   }
 }
 
@@ -522,7 +570,10 @@ constexpr EncodingForm kForms[5] = {
      decode_int8,
      encode_int8,
      layout_int8,
-     place_int8},
+     place_int8,
+     127,
+     255,
+     0.5},
     {"int4",
      {&kForms[2], 32, -1, DType::f16},
      check_int4,
@@ -531,7 +582,10 @@ constexpr EncodingForm kForms[5] = {
      decode_rows,
      encode_int4,
      layout_int4,
-     place_int4},
+     place_int4,
+     7,
+     15,
+     0.5},
     {"q8_0",
      {&kForms[3], kGgufBlock, -1, DType::f16},
      check_gguf,
@@ -540,7 +594,10 @@ constexpr EncodingForm kForms[5] = {
      decode_rows,
      encode_gguf<encode_block_q8_0>,
      layout_gguf<8>,
-     place_gguf<8>},
+     place_gguf<8>,
+     127,
+     255,
+     0.5},
     {"q4_0",
      {&kForms[4], kGgufBlock, -1, DType::f16},
      check_gguf,
@@ -549,7 +606,55 @@ constexpr EncodingForm kForms[5] = {
      decode_rows,
      encode_gguf<encode_block_q4_0>,
      layout_gguf<4>,
-     place_gguf<4>},
+     place_gguf<4>,
+     8,
+     16,
+     1},
+};
+
+// Part of a step by which rounding the scale to 16 bits may move the last codes.
+constexpr double kMostMoved = 1.0 / 8;
+
+// Compares the values of a storage with the decoded ones, one after the other.
+class Losses {
+ public:
+  Losses(const Encoding& e, DType dtype, const Shape& shape, std::span<const float> values)
+      : e_(e), dtype_(dtype), blocks_(e, shape), extents_(static_cast<size_t>(blocks_.count())) {
+    for (size_t i = 0; i < values.size() && !e.is_plain(); ++i) {
+      extent(i).add(values[i]);
+    }
+  }
+
+  Status check(size_t i, float value, float decoded) {
+    if (e_.is_plain() && !std::isfinite(value)) {
+      return {};  // it stays what it is
+    }
+    BOWLINE_REQUIRE(std::isfinite(value), "Element {} is {}, which cannot be quantized.", i, value);
+    std::byte stored[sizeof(float)];
+    store_float(decoded, stored, dtype_);
+    BOWLINE_REQUIRE(std::isfinite(load_float(stored, dtype_)),
+                    "Element {} ({}) would become {} in {}.", i, value, load_float(stored, dtype_),
+                    dtype_);
+    if (e_.is_plain()) {
+      return {};
+    }
+    const double step = exact_step(e_, extent(i));
+    const double wrong = std::abs(double{value} - decoded);
+    BOWLINE_REQUIRE(wrong <= step * (e_.form->most_wrong + kMostMoved),
+                    "Element {} ({}) would become {}; a quantization step of its block is {}.", i,
+                    value, decoded, static_cast<float>(step));
+    return {};
+  }
+
+ private:
+  Extent& extent(size_t i) {
+    return extents_[static_cast<size_t>(blocks_.block_of(static_cast<int64_t>(i)))];
+  }
+
+  const Encoding& e_;
+  DType dtype_;
+  Blocks blocks_;
+  std::vector<Extent> extents_;
 };
 
 // Reads "int8 block 32 axis -1 scale f16 with zero points" word by word.
@@ -628,6 +733,22 @@ void Encoding::decode(std::span<const std::byte> from, DType dtype, const Shape&
 void Encoding::encode(std::span<const float> from, DType dtype, const Shape& shape,
                       std::span<std::byte> to) const {
   form->encode(*this, from, dtype, shape, to);
+}
+
+Status check_encoded(const Encoding& encoding, std::span<const float> values,
+                     std::span<const std::byte> encoded, DType dtype, const Shape& shape) {
+  constexpr size_t kPiece = 4096;
+  std::array<float, kPiece> piece;
+  Losses losses(encoding, dtype, shape, values);
+  for (size_t first = 0; first < values.size(); first += kPiece) {
+    const std::span<float> decoded(piece.data(), std::min(kPiece, values.size() - first));
+    encoding.decode(encoded, dtype, shape,
+                    {static_cast<int64_t>(first), static_cast<int64_t>(decoded.size())}, decoded);
+    for (size_t i = 0; i < decoded.size(); ++i) {
+      BOWLINE_TRY(losses.check(first + i, values[first + i], decoded[i]));
+    }
+  }
+  return {};
 }
 
 void append_text(std::string& out, const Encoding& e) {

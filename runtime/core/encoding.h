@@ -11,7 +11,8 @@
 //           Bytes: the codes row by row, each from a byte of its own on, two to a byte and the first one in its low bits; then as int8.
 //   q8_0    blocks of 32 along the last axis, whose length is a multiple of that: a scale (f16), 32 codes (i8)
 //   q4_0    the same: a scale (f16), 16 bytes; byte i has the codes of elements i (low bits) and i + 16, x = scale * (code - 8)
-//           Source: ggml-quants.c of ggml 2023, which the bytes equal.
+//           Source: ggml-quants.c of ggml 2023. The bytes are equal unless the scale is a denormal
+//           of f16: such a scale is rounded up where values would lie beyond the last code.
 //
 // The dtype of an encoded storage is that of the numbers which it stands for: a float.
 #pragma once

@@ -87,7 +87,32 @@ class Readers {
   const ModelState& model_;
 };
 
+void add_lists(const Graph& graph, const params::Table& table,
+               std::vector<std::vector<uint32_t>>& out) {
+  for (const ValueInfo& value : graph.values) {
+    if (value.parameters.size() > 1) {
+      std::vector<uint32_t>& ties = out.emplace_back();
+      for (const uint32_t p : value.parameters) {
+        ties.push_back(table.parameters[p].tie);
+      }
+    }
+  }
+  for (const Node& node : graph.nodes) {
+    if (node.repeat) {
+      add_lists(*node.repeat->body, table, out);
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model) {
+  std::vector<std::vector<uint32_t>> out;
+  for (const Graph& graph : model.graphs) {
+    add_lists(graph, model.table, out);
+  }
+  return out;
+}
 
 std::map<uint32_t, std::string> plain_readers(const ModelState& model) {
   Readers readers(model);

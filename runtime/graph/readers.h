@@ -11,4 +11,7 @@ namespace bowline::detail::graph {
 // take codes (OpDef::encoded_inputs), or by nobody.
 std::map<uint32_t, std::string> plain_readers(const ModelState& model);
 
+// The storages of each parameter list of a Repeat. They must have one dtype and one encoding.
+std::vector<std::vector<uint32_t>> ties_of_lists(const ModelState& model);
+
 }  // namespace bowline::detail::graph

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "core/element_types.h"
@@ -31,6 +32,43 @@ void convert(Bytes from, std::span<std::byte> to) {
   }
 }
 
+// Errors  bad_argument: a finite value would become infinite.
+Status check_finite(Bytes from, DType from_type, Bytes to, DType to_type) {
+  const auto as_f32 = [](Bytes bytes, DType dtype, size_t i) {
+    float out = 0;
+    std::byte* const at = reinterpret_cast<std::byte*>(&out);
+    convert_floats(bytes.subspan(i * size_of(dtype), size_of(dtype)), dtype, {at, sizeof(out)},
+                   DType::f32);
+    return out;
+  };
+  const size_t elements = all_finite(to, to_type) ? 0 : to.size() / size_of(to_type);
+  for (size_t i = 0; i < elements; ++i) {
+    const float made = as_f32(to, to_type, i);
+    const float was = as_f32(from, from_type, i);
+    BOWLINE_REQUIRE(std::isfinite(made) || !std::isfinite(was),
+                    "Element {} ({}) would be infinite in {}. Cast it to {}.", i, was, to_type,
+                    to_type == DType::f16 ? "bf16" : "f32");
+  }
+  return {};
+}
+
+// The same check for quantized values.
+Status check_codes(const Storage& row, DType to) {
+  if (!row.home.valid() || to == DType::f32) {
+    return {};
+  }
+  std::vector<std::byte> scratch;
+  BOWLINE_ASSIGN(const Bytes codes, read_all(row, scratch));
+  const auto elements = static_cast<uint64_t>(row.shape.elements());
+  BOWLINE_TRY(require_host_memory(elements * (sizeof(float) + size_of(to))));
+  std::vector<float> numbers(elements);
+  row.encoding.decode(codes, row.dtype, row.shape, {0, row.shape.elements()}, numbers);
+  std::vector<std::byte> bytes(elements * size_of(to));
+  const auto wide = std::as_bytes(std::span<const float>(numbers));
+  convert_floats(wide, DType::f32, bytes, to);
+  return check_finite(wide, DType::f32, bytes, to);
+}
+
 // Codes and scales stay: they stand for numbers of any float dtype.
 Status cast_row(Storage& row, DType to) {
   if (row.home.valid() && row.encoding.is_plain()) {
@@ -40,10 +78,12 @@ Status cast_row(Storage& row, DType to) {
     BOWLINE_TRY(require_host_memory(elements * size_of(to)));
     std::vector<std::byte> bytes(elements * size_of(to));
     convert_floats(old, row.dtype, bytes, to);
+    BOWLINE_TRY(check_finite(old, row.dtype, bytes, to));
     row.dtype = to;
     BOWLINE_ASSIGN(Home home, make_home_like(row, bytes));
     install(row, std::move(home));
   } else {
+    BOWLINE_TRY(check_codes(row, to));
     row.dtype = to;
     ++row.generation;
   }

@@ -1,3 +1,4 @@
+#include "core/encoding_check.h"
 #include "params/chosen.h"
 #include "params/home.h"
 #include "params/stage.h"
@@ -37,18 +38,6 @@ void restate(Storage& row, const Encoding& encoding, DType dtype) {
   row.trainable = false;
 }
 
-// Gives the row these numbers in another encoding.
-Status replace(Storage& row, const Floats& numbers, const Encoding& encoding, DType dtype) {
-  const uint64_t size = encoding.bytes(dtype, row.shape);
-  BOWLINE_TRY(require_host_memory(size));
-  std::vector<std::byte> bytes(size);
-  encoding.encode(numbers, dtype, row.shape, bytes);
-  restate(row, encoding, dtype);
-  BOWLINE_ASSIGN(Home home, make_home_like(row, bytes));
-  install(row, std::move(home));
-  return {};
-}
-
 Result<Floats> numbers_of(const Storage& row) {
   const auto elements = static_cast<uint64_t>(row.shape.elements());
   BOWLINE_TRY(require_host_memory(elements * sizeof(float)));
@@ -59,35 +48,111 @@ Result<Floats> numbers_of(const Storage& row) {
   return out;
 }
 
+// A storage with its new encoding, and its new bytes if it has values.
+struct Recoded {
+  Storage row;
+  Home home;
+};
+
+// Changes the encoding of storages. The storages of one list of a Repeat change together or not at
+// all.
 class Recoding {
  public:
-  explicit Recoding(Stage& stage) : stage_(stage) {}
+  Recoding(Stage& stage, const std::vector<std::vector<uint32_t>>& alike) : stage_(stage) {
+    for (const std::vector<uint32_t>& ties : alike) {
+      for (const uint32_t tie : ties) {
+        lists_[tie].push_back(&ties);
+      }
+    }
+  }
 
-  // With what it says in its report; masters and moments belong to the numbers that the storage had.
-  Status recode(uint32_t tie, const Encoding& encoding, DType dtype) {
-    Storage& row = stage_.storage(tie);
-    report.bytes_before += row.bytes();
+  // Makes the new bytes; the storage keeps its own until apply(). A storage whose values the
+  // encoding cannot hold stays as it is.
+  Status recode(const Chosen& entry, const Encoding& encoding, DType dtype) {
+    const Storage& row = stage_.current(entry.tie);
+    Recoded made{row, {}};
+    restate(made.row, encoding, dtype);
     if (row.home.valid()) {
       BOWLINE_ASSIGN(const Floats numbers, numbers_of(row));
-      BOWLINE_TRY(replace(row, numbers, encoding, dtype));
-    } else {
-      restate(row, encoding, dtype);
-      ++row.generation;
+      const uint64_t size = made.row.bytes();
+      BOWLINE_TRY(require_host_memory(size));
+      std::vector<std::byte> bytes(size);
+      encoding.encode(numbers, dtype, row.shape, bytes);
+      const Status fits = check_encoded(encoding, numbers, bytes, dtype, row.shape);
+      if (!fits.ok()) {
+        keep(entry,
+             format("has values that {} cannot hold: {}",
+                    encoding.is_plain() ? std::string(name_of(dtype)) : format("{}", encoding),
+                    fits.message()));
+        return {};
+      }
+      BOWLINE_ASSIGN(made.home, make_home_like(made.row, bytes));
     }
-    report.bytes_after += row.bytes();
-    ++report.storages;
-    for (const uint32_t owned : stage_.owned_by(tie)) {
-      const Storage& gone = stage_.current(owned);
-      report.dropped.push_back({owned, gone.role, gone.bytes()});
-      stage_.make_empty(owned);
-    }
+    made_.emplace_back(entry, std::move(made));
     return {};
+  }
+
+  // Reports why a storage stays. The other storages of its lists stay too.
+  void keep(const Chosen& entry, const std::string& why) {
+    report.kept.push_back(format("\"{}\" {}", entry.name, why));
+    keep_lists_of(entry);
+  }
+
+  void apply() {
+    drop_lists();
+    for (auto& [entry, made] : made_) {
+      Storage& row = stage_.storage(entry.tie);
+      report.bytes_before += row.bytes();
+      restate(row, made.row.encoding, made.row.dtype);
+      if (made.home.valid()) {
+        install(row, std::move(made.home));
+      } else {
+        ++row.generation;
+      }
+      report.bytes_after += row.bytes();
+      ++report.storages;
+      for (const uint32_t owned : stage_.owned_by(entry.tie)) {
+        const Storage& gone = stage_.current(owned);
+        report.dropped.push_back({owned, gone.role, gone.bytes()});
+        stage_.make_empty(owned);
+      }
+    }
   }
 
   QuantizeReport report;
 
  private:
+  using Lists = std::vector<const std::vector<uint32_t>*>;
+
+  void keep_lists_of(const Chosen& entry) {
+    const auto lists = lists_.find(entry.tie);
+    for (const std::vector<uint32_t>* list : lists == lists_.end() ? Lists() : lists->second) {
+      for (const uint32_t tie : *list) {
+        stays_beside_.try_emplace(tie, entry.name);
+      }
+    }
+  }
+
+  // Repeats until no list has both storages that stay and storages that change.
+  void drop_lists() {
+    for (bool changes = true; changes;) {
+      changes = std::erase_if(made_, [&](const auto& made) {
+                  const Chosen& entry = made.first;
+                  const auto beside = stays_beside_.find(entry.tie);
+                  if (beside == stays_beside_.end()) {
+                    return false;
+                  }
+                  keep(entry, format("is in one list of a Repeat with \"{}\", which is kept",
+                                     beside->second));
+                  return true;
+                }) > 0;
+    }
+  }
+
   Stage& stage_;
+  std::map<uint32_t, Lists> lists_;  // by tie
+  std::map<uint32_t, std::string_view> stays_beside_;
+  std::vector<std::pair<Chosen, Recoded>> made_;
 };
 
 // Room on the device for what is made, before anything is.
@@ -108,11 +173,12 @@ Status require_room(const Table& table, std::span<const Chosen> storages, const 
 }  // namespace
 
 Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::string_view pattern,
-                                const std::map<uint32_t, std::string>& plain, int busy) {
+                                const std::map<uint32_t, std::string>& plain,
+                                const std::vector<std::vector<uint32_t>>& alike, int busy) {
   BOWLINE_REQUIRE(!encoding.is_plain(), "quantize() makes codes; dequantize() makes numbers.");
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "quantize()"));
   BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
-  Recoding recoding(stage);
+  Recoding recoding(stage, alike);
   Status failed;
   std::erase_if(storages, [&](const Chosen& entry) {
     const Storage& row = table.storages[entry.tie];
@@ -130,17 +196,18 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
       why = reader->second;
     }
     if (!why.empty()) {
-      recoding.report.kept.push_back(format("\"{}\" {}", entry.name, why));
+      recoding.keep(entry, why);
     }
     return !why.empty();
   });
   BOWLINE_TRY(std::move(failed));
   BOWLINE_TRY(require_room(table, storages, encoding, {}));
-  for (const auto& [tie, name] : storages) {
-    const Storage& row = table.storages[tie];
-    BOWLINE_TRY(recoding.recode(tie, encoding.for_shape(row.shape), row.dtype)
-                    .at(format("While quantizing storage {} (\"{}\").", tie, name)));
+  for (const Chosen& entry : storages) {
+    const Storage& row = table.storages[entry.tie];
+    BOWLINE_TRY(recoding.recode(entry, encoding.for_shape(row.shape), row.dtype)
+                    .at(format("While quantizing storage {} (\"{}\").", entry.tie, entry.name)));
   }
+  recoding.apply();
   if (recoding.report.storages > 0) {
     stage.counters().quantized += recoding.report.storages;
     stage.commit();
@@ -148,18 +215,20 @@ Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::str
   return std::move(recoding.report);
 }
 
-Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern, int busy) {
+Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern,
+                                  const std::vector<std::vector<uint32_t>>& alike, int busy) {
   BOWLINE_REQUIRE(is_float(to), "dequantize() makes f32, f16 or bf16 of codes, not {}.", to);
   BOWLINE_ASSIGN(Stage stage, Stage::begin(table, busy, "dequantize()"));
   BOWLINE_ASSIGN(std::vector<Chosen> storages, chosen(table, pattern));
   std::erase_if(storages,
                 [&](const Chosen& entry) { return table.storages[entry.tie].encoding.is_plain(); });
   BOWLINE_TRY(require_room(table, storages, {}, to));
-  Recoding recoding(stage);
-  for (const auto& [tie, name] : storages) {
-    BOWLINE_TRY(recoding.recode(tie, {}, to)
-                    .at(format("While dequantizing storage {} (\"{}\").", tie, name)));
+  Recoding recoding(stage, alike);
+  for (const Chosen& entry : storages) {
+    BOWLINE_TRY(recoding.recode(entry, {}, to)
+                    .at(format("While dequantizing storage {} (\"{}\").", entry.tie, entry.name)));
   }
+  recoding.apply();
   if (recoding.report.storages > 0) {
     stage.counters().dequantized += recoding.report.storages;
     stage.commit();

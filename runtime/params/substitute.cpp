@@ -1,4 +1,5 @@
 // What a file supplies, under the names of the model and with the values that a hook gives instead.
+#include "core/encoding_check.h"
 #include "params/describe.h"
 #include "params/home.h"
 #include "params/verbs.h"
@@ -121,6 +122,8 @@ class Substitution {
     out.encoding.decode(given.bytes, out.dtype, out.shape, {0, out.shape.elements()}, numbers);
     given.bytes.assign(fitting.bytes(out.dtype, out.shape), std::byte{});
     fitting.encode(numbers, out.dtype, out.shape, given.bytes);
+    BOWLINE_TRY(check_encoded(fitting, numbers, given.bytes, out.dtype, out.shape)
+                    .at(format("While storing what a hook gives as {}.", fitting)));
     out.encoding = fitting;
     return {};
   }

@@ -75,11 +75,15 @@ Result<bool> move(Table& table, const std::shared_ptr<device::OpenDevice>& devic
 // Gives the storages of parameters that match a pattern another float dtype, once per storage, to nearest even; their masters go.
 Result<CastReport> cast(Table& table, DType to, std::string_view pattern, int busy);
 
-// Gives the storages of parameters that match a pattern codes, or numbers again. See Model::quantize(). `plain` are
-// storages that cannot be codes for what reads them, each with the reason: "is read by ...".
+// Quantize or decode the storages of all parameters that match `pattern`. See Model::quantize().
+// `plain`: storages that stay plain because of a reader, each with the reason ("is read by ...").
+// `alike`: groups of storages that change together or not at all. A storage whose values the
+// encoding cannot hold (check_encoded()) is kept and reported.
 Result<QuantizeReport> quantize(Table& table, const Encoding& encoding, std::string_view pattern,
-                                const std::map<uint32_t, std::string>& plain, int busy);
-Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern, int busy);
+                                const std::map<uint32_t, std::string>& plain,
+                                const std::vector<std::vector<uint32_t>>& alike, int busy);
+Result<QuantizeReport> dequantize(Table& table, DType to, std::string_view pattern,
+                                  const std::vector<std::vector<uint32_t>>& alike, int busy);
 
 // Makes the rows of a training empty.
 void drop_training(Table& table);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "core/encoding_check.h"
 #include "core/random.h"
 #include "core/status.h"
 
@@ -337,6 +338,112 @@ TEST(Encodings, RowsOfFourBitsAreShownWhole) {
             "A view cannot transpose blocks along axis -1.");
   EXPECT_EQ(refused(encoding_of("int4 block 2"), {0, -1, {24}, false}),
             "A view cannot reshape the axis along which blocks of 2 lie.");
+}
+
+struct Form {
+  const char* text;
+  double steps;       // from 0 to the largest magnitude, or over the range
+  double most_wrong;  // in steps
+  bool symmetric;
+  bool is_wide;  // the scale is f32: whatever is a float has one
+};
+constexpr Form kForms[] = {
+    {"int8", 127, 0.5, true, true},
+    {"int8 block row", 127, 0.5, true, true},
+    {"int8 block 32 scale f16", 127, 0.5, true, false},
+    {"int8 block 32 scale bf16", 127, 0.5, true, false},
+    {"int8 block 32 with zero points", 255, 0.5, false, true},
+    {"int8 block 32 scale f16 with zero points", 255, 0.5, false, false},
+    {"int8 block 32 scale bf16 with zero points", 255, 0.5, false, false},
+    {"int4", 7, 0.5, true, false},
+    {"int4 scale f32", 7, 0.5, true, true},
+    {"int4 scale bf16", 7, 0.5, true, false},
+    {"int4 with zero points", 15, 0.5, false, false},
+    {"q8_0", 127, 0.5, true, false},
+    {"q4_0", 8, 1, true, false},
+};
+
+// The step of a block in double arithmetic, not the stored one.
+double step_of(const Form& form, std::span<const float> block) {
+  double least = 0;
+  double most = 0;
+  for (const float x : block) {
+    least = std::min(least, double{x});
+    most = std::max(most, double{x});
+  }
+  return (form.symmetric ? std::max(-least, most) : most - least) / form.steps;
+}
+
+// Values that pass check_encoded() are at most half a step wrong, and magnitudes that the scale can
+// hold pass.
+TEST(Encodings, NoMagnitudeIsMoreThanHalfAStepAway) {
+  const Shape shape = {2, 32};
+  const Floats drawn_values = drawn(64);
+  for (const Form& form : kForms) {
+    for (int exponent = -149; exponent <= 127; ++exponent) {
+      SCOPED_TRACE(format("{} at 2^{}", form.text, exponent));
+      Floats values(64);
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = std::ldexp(drawn_values[i] / 8, exponent);
+      }
+      const Encoding e = encoding_of(form.text).for_shape(shape);
+      Bytes bytes(e.bytes(DType::f32, shape));
+      e.encode(values, DType::f32, shape, bytes);
+      const Status fits = check_encoded(e, values, bytes, DType::f32, shape);
+      // Denormal scales have steps of their own.
+      const bool has_room = form.is_wide ? exponent >= -136 : exponent >= -8 && exponent <= 14;
+      EXPECT_TRUE(fits.ok() || !has_room) << fits.message();
+      if (!fits.ok()) {
+        continue;
+      }
+      Floats got(64);
+      e.decode(bytes, DType::f32, shape, {0, 64}, got);
+      const size_t block = e.block == 0 ? 64 : 32;
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_TRUE(std::isfinite(got[i])) << i;
+        const double step = step_of(form, std::span(values).subspan(i / block * block, block));
+        ASSERT_LE(std::abs(double{got[i]} - values[i]), (form.most_wrong + 0.125) * step) << i;
+      }
+    }
+  }
+}
+
+TEST(Encodings, NoFiniteValueBecomesInfinite) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const Shape shape = {2, 32};
+  Floats values(64, 1);
+  values[0] = kMost;
+  values[1] = -kMost;
+  for (const Form& form : kForms) {
+    const Encoding e = encoding_of(form.text).for_shape(shape);
+    Bytes bytes(e.bytes(DType::f32, shape));
+    e.encode(values, DType::f32, shape, bytes);
+    Floats got(64);
+    e.decode(bytes, DType::f32, shape, {0, 64}, got);
+    const bool all_finite = std::ranges::all_of(got, [](float x) { return std::isfinite(x); });
+    EXPECT_TRUE(all_finite || !check_encoded(e, values, bytes, DType::f32, shape).ok())
+        << form.text;
+  }
+}
+
+std::string loss_of(const char* text, DType dtype, const Floats& values) {
+  const Encoding e = encoding_of(text);
+  const Shape shape = {1, static_cast<int64_t>(values.size())};
+  Bytes bytes(e.bytes(dtype, shape));
+  e.encode(values, dtype, shape, bytes);
+  return std::string(check_encoded(e, values, bytes, dtype, shape).message());
+}
+
+TEST(Encodings, SayWhatTheyCannotHold) {
+  EXPECT_EQ(loss_of("int4 block 2", DType::f32, {1, 2}), "");
+  EXPECT_EQ(loss_of("int4 block 2", DType::f32, {1, 500001}).substr(0, 31),
+            "Element 1 (500001) would become");
+  EXPECT_EQ(loss_of("int4 block 2", DType::f32, {NAN, 1}),
+            "Element 0 is nan, which cannot be quantized.");
+  EXPECT_EQ(loss_of("int8 scale f16", DType::f16, {65504, 0}),
+            "Element 0 (65504) would become inf in f16.");
+  EXPECT_EQ(loss_of("plain", DType::f16, {1, 65504, INFINITY}), "");
+  EXPECT_EQ(loss_of("plain", DType::f16, {1, 70001}), "Element 1 (70001) would become inf in f16.");
 }
 
 }  // namespace

@@ -284,5 +284,70 @@ TEST(Quantize, DropsWhatBelongedToTheNumbers) {
   EXPECT_FALSE(must(s.model.describe()).storages[0].trainable);
 }
 
+Model of_rows(int64_t rows, const Floats& numbers) {
+  return lookup_and_head({rows, static_cast<int64_t>(numbers.size()) / rows}, numbers);
+}
+
+TEST(Quantize, KeepsWhatNoScaleHolds) {
+  Floats large(64, 0.5f);
+  large[3] = 5e5f;
+  Floats tiny(64, 1e-9f);
+  for (const Floats& numbers : {large, tiny}) {
+    for (const char* encoding : {"int4", "q4_0"}) {
+      SCOPED_TRACE(encoding);
+      Model m = of_rows(2, numbers);
+      const bool is_small_for_q4_0 = numbers == large && std::string_view(encoding) == "q4_0";
+      const QuantizeReport report = must(m.quantize(encoding));
+      EXPECT_EQ(report.storages, is_small_for_q4_0 ? 1u : 0u) << report.text();
+      if (!is_small_for_q4_0) {
+        ASSERT_EQ(report.kept.size(), 1u);
+        EXPECT_NE(report.kept[0].find("\"embed\" has values that "), std::string::npos)
+            << report.kept[0];
+        EXPECT_EQ(values(m, "embed"), numbers);
+      }
+    }
+  }
+  Model m = of_rows(2, large);
+  EXPECT_EQ(must(m.quantize("int8")).storages, 1u) << "its scale is f32";
+}
+
+// All storages of the list of a Repeat have one encoding.
+TEST(Quantize, OneStorageThatStaysKeepsItsList) {
+  Model m;
+  const ParameterList list = must(m.parameters("w{}", 3, Dims{32, 32}, Init::normal(0.1f)));
+  GraphBuilder g(m, "forward");
+  const Value x = g.input("x", DType::f32, {1, 32});
+  g.output("y", g.repeat(3, {x}, [&](GraphBuilder& b, const std::vector<Value>& carried) {
+    return std::vector<Value>{b.op("Linear", {carried[0], b.parameter(list)})};
+  })[0]);
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  Floats numbers = values(m, "w1");
+  numbers[7] = 1e6f;
+  const Dims shape = {32, 32};
+  ASSERT_OK(m.set_value("w1", tensor("", shape, numbers)));
+  const QuantizeReport report = must(m.quantize("int4"));
+  EXPECT_EQ(report.storages, 0u);
+  ASSERT_EQ(report.kept.size(), 3u) << report.text();
+  EXPECT_NE(report.text().find("\"w0\" is in one list of a Repeat with \"w1\""), std::string::npos)
+      << report.text();
+}
+
+TEST(Quantize, NoCastMakesANumberInfinite) {
+  Floats numbers(64, 0.5f);
+  numbers[3] = 70001;
+  Model plain = of_rows(2, numbers);
+  const std::string refused = std::string(plain.cast(DType::f16).status().message());
+  EXPECT_NE(refused.find("Element 3 (70001) would be infinite in f16. Cast it to bf16."),
+            std::string::npos)
+      << refused;
+  EXPECT_EQ(values(plain, "embed"), numbers);
+  EXPECT_OK(plain.cast(DType::bf16).status());
+  Model codes = of_rows(2, numbers);
+  ASSERT_EQ(must(codes.quantize("int8")).storages, 1u);
+  EXPECT_FALSE(codes.cast(DType::f16).ok());
+  EXPECT_EQ(must(codes.dequantize("*", DType::f16)).kept.size(), 1u);
+}
+
 }  // namespace
 }  // namespace bowline::test

@@ -1,6 +1,7 @@
 #include "export/tensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "common/float16.h"
@@ -53,6 +54,25 @@ std::vector<std::byte> converted(std::vector<std::byte> bytes, DType from, DType
     }
   });
   return out;
+}
+
+// No finite number becomes infinite.
+Status check_range(std::span<const std::byte> bytes, const ExportedTensor& tensor, DType to) {
+  if (!import::is_float(tensor.dtype) || to == DType::f32 || to == tensor.dtype) {
+    return {};
+  }
+  std::optional<float> lost;
+  for_numbers(bytes, tensor.dtype, [&](size_t, float x) {
+    const float kept = to == DType::f16 ? numbers::f32_of_f16(numbers::f16_of_f32(x))
+                                        : numbers::f32_of_bf16(numbers::bf16_of_f32(x));
+    if (std::isfinite(x) && !std::isfinite(kept)) {
+      lost = x;
+    }
+  });
+  BOWLINE_REQUIRE(!lost, "\"{}\" has the value {}, which is infinite in {}: --dtype {} holds it.",
+                  tensor.parameter, lost.value_or(0), name_of(to),
+                  to == DType::f16 ? "bf16" : "f32");
+  return {};
 }
 
 bool is_table(const ParameterInfo& p) {
@@ -176,6 +196,7 @@ Result<std::vector<std::byte>> numbers_of(const Model& model, const ExportedTens
   std::vector<std::byte> bytes(elements * size_of(tensor.dtype));
   BOWLINE_TRY(model.get_value(tensor.parameter,
                               {tensor.parameter, tensor.dtype, tensor.shape, bytes.data()}));
+  BOWLINE_TRY(check_range(bytes, tensor, dtype));
   return converted(std::move(bytes), tensor.dtype, dtype);
 }
 
