@@ -4,6 +4,7 @@
 
 #include "api/internals.h"
 #include "core/boundary.h"
+#include "core/nearest.h"
 #include "core/rules.h"
 #include "graph/bind.h"
 #include "graph/updates.h"
@@ -96,6 +97,16 @@ Status check_free(const graph::ModelState& model, std::string_view graph) {
 }
 
 bool is_of_models(Op op) { return op != Op::Invalid && !is_internal(op) && !op_def(op).is_repeat; }
+
+std::vector<std::string_view> operators_of_models() {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kOps; ++i) {
+    if (is_of_models(op_at(i))) {
+      names.push_back(name_of(op_at(i)));
+    }
+  }
+  return names;
+}
 
 // The outputs that a node would have, as far as its attributes make sense.
 size_t outputs_despite(Op op, size_t inputs, const std::vector<Attribute>& attributes) {
@@ -215,7 +226,8 @@ Result<std::vector<Value>> GraphBuilder::State::op(graph::ModelState& model, Op 
                                                    std::string_view name,
                                                    const std::vector<Value>& inputs,
                                                    const std::vector<Attribute>& attributes) {
-  BOWLINE_REQUIRE(is_of_models(op), "There is no operator \"{}\" for models.", name);
+  BOWLINE_REQUIRE(is_of_models(op), "There is no operator \"{}\" for models.{}", name,
+                  suggestion(name, operators_of_models()));
   Node node;
   node.op = op;
   for (const Value v : inputs) {

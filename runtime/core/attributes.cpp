@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/nearest.h"
 #include "core/rules.h"
 #include "generated/attribute_fields.h"
 
@@ -203,6 +204,20 @@ class Setter {
   bool found_ = false;
 };
 
+// Collects the names of all fields.
+class Names {
+ public:
+  template <class V>
+  Status operator()(const AttributeField& field, V&) {
+    all_.push_back(field.name);
+    return {};
+  }
+  std::span<const std::string_view> all() const { return all_; }
+
+ private:
+  std::vector<std::string_view> all_;
+};
+
 // ------------------------------------------------------------------------------------------ binding
 
 // Writes the value of a dim where the attributes name it.
@@ -264,7 +279,12 @@ Result<Attributes> attributes_from(Op op, std::span<const Attribute> values) {
       std::erase_if(dims, [&](const AttributeDim& d) { return d.attribute == a.name; });
       Setter setter(a, dims);
       BOWLINE_TRY(visit_fields(table, setter));
-      BOWLINE_REQUIRE(setter.found(), "There is no attribute {}.", a.name);
+      if (!setter.found()) {
+        Names names;
+        BOWLINE_TRY(visit_fields(table, names));
+        return Status(Code::bad_argument, format("There is no attribute \"{}\".{}", a.name,
+                                                 suggestion(a.name, names.all())));
+      }
     }
     return Attributes::of(table, std::move(dims));
   });

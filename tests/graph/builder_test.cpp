@@ -79,7 +79,16 @@ const Refusal kRefusals[] = {
     {"ARepeatOfNothing", [](Model&, GraphBuilder& g) { g.repeat(2, {}, same); },
      "The Repeat carries no value."},
     {"AnInternalOperator", [](Model&, GraphBuilder& g) { g.op("Fill", {}); },
-     "There is no operator \"Fill\" for models."},
+     "There is no operator \"Fill\" for models. Did you mean \"Silu\" or \"Tile\"?"},
+    {"AMistypedOperator", [](Model&, GraphBuilder& g) { g.op("linaer", {}); },
+     "There is no operator \"linaer\" for models. Did you mean \"Linear\"?"},
+    {"APartOfTheNameOfAnOperator", [](Model&, GraphBuilder& g) { g.op("Conv2d", {}); },
+     "There is no operator \"Conv2d\" for models. Did you mean \"Conv\"?"},
+    {"AMistypedAttribute",
+     [](Model&, GraphBuilder& g) {
+       g.op("Softmax", {x_of(g)}, {{"axes", 0}});
+     },
+     "There is no attribute \"axes\". Did you mean \"axis\"?"},
     {"AHandleOfNothing", [](Model&, GraphBuilder& g) { g.parameter(Parameter{}); },
      "The handle names no parameter."},
     {"AHandleOfAnotherModel",

@@ -243,7 +243,10 @@ TEST(BuilderAttributes, ValuesOutsideAreRefusedByName) {
   EXPECT_EQ(refusal(Op::Gelu, {"form", "sigmoid"}),
             "Attribute form has the unknown value \"sigmoid\".");
   EXPECT_EQ(refusal(Op::Gelu, {"form", 2}), "Attribute form has the unknown value 2.");
-  EXPECT_EQ(refusal(Op::Gelu, {"from", 0}), "There is no attribute from.");
+  EXPECT_EQ(refusal(Op::Gelu, {"from", 0}),
+            "There is no attribute \"from\". Did you mean \"form\"?");
+  EXPECT_EQ(refusal(Op::RmsNorm, {"gamma", 0}),
+            "There is no attribute \"gamma\". There is \"eps\".");
   EXPECT_EQ(refusal(Op::RmsNorm, {"eps", std::nan("")}), "The attribute eps is not a number.");
   EXPECT_EQ(refusal(Op::Slice, {"length", int64_t{1} << 40}),
             "The attribute length is 1099511627776, outside -2147483647..2147483647.");
