@@ -190,7 +190,9 @@ class Filling {
     BOWLINE_ASSIGN(const Bytes old, read_all(storage_, scratch));
     std::vector<std::byte> merged(old.begin(), old.end());
     for (const Covered& c : covered_) {
-      std::memcpy(merged.data() + c.begin, bytes_.data() + c.begin, c.end - c.begin);
+      std::copy(bytes_.begin() + static_cast<std::ptrdiff_t>(c.begin),
+                bytes_.begin() + static_cast<std::ptrdiff_t>(c.end),
+                merged.begin() + static_cast<std::ptrdiff_t>(c.begin));
     }
     bytes_ = std::move(merged);
     return {};
@@ -234,6 +236,17 @@ std::string some_of(const std::vector<std::string>& names) {
     out += format(i == 0 ? "\"{}\"" : ", \"{}\"", names[i]);
   }
   return names.size() > 5 ? out + format(" and {} more", names.size() - 5) : out;
+}
+
+// What to do about parameters that the file names, but has no values of.
+std::string_view remedy(const Table& source, const std::vector<std::string>& missing) {
+  const bool any = std::ranges::any_of(missing, [&](const std::string& name) {
+    const std::optional<uint32_t> found = source.find(name);
+    return found && !source.storages[source.parameters[*found].tie].home.valid();
+  });
+  return any ? " It was saved before materialize() or load() gave its model values. Load a file "
+               "that has values, or call materialize()."
+             : "";
 }
 
 // Parameters of one storage of which not every element was supplied.
@@ -282,8 +295,8 @@ Result<LoadReport> load(Table& table, const Table& source, LoadMode mode, bool p
     ++report.storages;
   }
   if (!partial) {
-    BOWLINE_REQUIRE(report.missing.empty(), "The file does not supply {}.",
-                    some_of(report.missing));
+    BOWLINE_REQUIRE(report.missing.empty(), "The file does not supply {}.{}",
+                    some_of(report.missing), remedy(source, report.missing));
     BOWLINE_REQUIRE(report.unexpected.empty(), "The model has no {}.", some_of(report.unexpected));
   }
   stage.commit();

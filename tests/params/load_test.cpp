@@ -22,6 +22,24 @@ struct Source {
   }
 };
 
+TEST(Load, AFileWithoutValuesNamesTheRemedy) {
+  Table t = make_table();
+  Source s;
+  s.add("head", {3, 2}, {6, 5, 4, 3, 2, 1});
+  params::Storage empty;
+  empty.shape = {2, 2};
+  s.table.add({"w", s.table.add(std::move(empty)), {}, {}});
+  s.add("b", {4}, {0, 0, 0, 0});
+  s.add("q", {2, 2}, {0, 0, 0, 0});
+  const std::string before = t.list_storages();
+  const Status refused = params::load(t, s.table, LoadMode::copy, false, 0).status();
+  EXPECT_EQ(refused.code(), Code::bad_argument);
+  EXPECT_EQ(refused.message(),
+            "The file does not supply \"w\". It was saved before materialize() or load() gave its "
+            "model values. Load a file that has values, or call materialize().");
+  EXPECT_EQ(t.list_storages(), before) << "nothing is loaded";
+}
+
 TEST(Load, OneNameOfATieSatisfiesAll) {
   Table t = make_table();
   Source s;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -78,7 +79,7 @@ class Sha256 {
   // Pads the rest of a message of `total` bytes.
   void finish(const unsigned char* rest, size_t length, uint64_t total) {
     std::array<unsigned char, 2 * kBlock> tail = {};
-    std::memcpy(tail.data(), rest, length);
+    std::copy_n(rest, length, tail.begin());  // `rest` may be null where `length` is 0
     tail[length] = 0x80;
     const size_t end = length + 9 <= kBlock ? kBlock : 2 * kBlock;
     for (size_t i = 0; i < 8; ++i) {
