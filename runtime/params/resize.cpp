@@ -54,6 +54,7 @@ class Resizing {
     if (before[0] == rows_) {
       return {};
     }
+    BOWLINE_TRY(check_adapters(tie));
     std::vector<int64_t> dims(before.dims().begin(), before.dims().end());
     dims[0] = rows_;
     BOWLINE_ASSIGN(const Shape after, Shape::checked(dims));
@@ -83,6 +84,21 @@ class Resizing {
   }
 
  private:
+  // Adapter factors have the shape of their target, so the target cannot change its rows alone.
+  Status check_adapters(uint32_t tie) const {
+    const Table& table = stage_.before();
+    for (const ParameterRow& factor : table.parameters) {
+      const std::optional<uint32_t> target = table.find(factor.target);
+      BOWLINE_REQUIRE(!target || table.parameters[*target].tie != tie ||
+                          !is_factor(table.storages[factor.tie].role),
+                      "The adapter parameter \"{}\" changes \"{}\", which has {} rows. Call "
+                      "merge_adapter() or remove_adapter() before resize() to {} rows.",
+                      factor.name, factor.target, table.storages[tie].shape[0], rows_);
+    }
+    return {};
+  }
+  static bool is_factor(Role role) { return role == Role::adapter_a || role == Role::adapter_b; }
+
   // Moments begin with zeros in the new rows, masters with the new values. What has another shape than its owner had goes.
   Status follow(uint32_t tie, const Storage& owner, const Shape& before) {
     Storage& row = stage_.storage(tie);
