@@ -9,11 +9,13 @@
 
 #include "architectures/architecture.h"
 #include "bowline_text.h"
+#include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/pattern.h"
 #include "common/report.h"
 #include "common/require.h"
 #include "common/text.h"
+#include "common/trained_values.h"
 #include "gguf/read.h"
 #include "huggingface/read.h"
 #include "import/adapter.h"
@@ -29,7 +31,7 @@ using nlohmann::json;
 
 // What is imported.
 enum Kind : unsigned { kFolder = 1, kSkeleton = 2, kGguf = 4, kOnnx = 8, kAdapter = 16 };
-constexpr std::pair<Kind, std::string_view> kKinds[] = {
+constexpr InputKind kKinds[] = {
     {kFolder, "a folder of Hugging Face"},
     {kSkeleton, "a skeleton"},
     {kGguf, "a GGUF file"},
@@ -44,11 +46,10 @@ constexpr unsigned kGenerates = bit_of(import::Task::generate);
 constexpr unsigned kClassifies = bit_of(import::Task::classify);
 constexpr unsigned kEmbeds = bit_of(import::Task::embed);
 constexpr unsigned kAnyTask = kGenerates | kClassifies | kEmbeds;
-
-struct FlagUse {
-  CLI::Option* option = nullptr;
-  unsigned kinds = 0;
-  unsigned tasks = kAnyTask;
+constexpr InputKind kTasks[] = {
+    {kGenerates, "a model for the task generate"},
+    {kClassifies, "a model for the task classify"},
+    {kEmbeds, "a model for the task embed"},
 };
 
 struct ImportFlags {
@@ -80,8 +81,8 @@ struct ImportFlags {
   bool dropout = false;
   uint64_t seed = 0;
   bool skeleton = false;
-  // Which inputs and tasks each flag is for.
-  std::vector<FlagUse> uses;
+  FlagUses uses;       // which flags are for which Kind
+  FlagUses task_uses;  // and for which tasks
 };
 
 json described(const EntryPointInfo& entry) {
@@ -106,28 +107,11 @@ json described(const EntryPointInfo& entry) {
 
 // ------------------------------------------------------------------------------------------- ONNX
 
-struct Trained {
-  uint64_t values = 0, all = 0;
-};
-
-Trained trained_of(const ModelInfo& info) {
-  Trained out;
-  for (const ParameterInfo& p : info.parameters) {
-    uint64_t n = 1;
-    for (const int64_t d : p.shape) {
-      n *= static_cast<uint64_t>(d);
-    }
-    out.all += n;
-    out.values += p.trainable ? n : 0;
-  }
-  return out;
-}
-
 void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, const ModelInfo& info,
                 const std::vector<std::string>& notes) {
   print("{}: entry point {} with {} nodes and {} parameters\n", o.out, listed_name(entry.name),
         entry.nodes.size(), info.parameters.size());
-  const Trained trained = trained_of(info);
+  const TrainedValues trained = trained_values(info);
   print("  {} of {} values are trained\n", trained.values, trained.all);
   for (const InputInfo& i : entry.inputs) {
     std::string shape;
@@ -145,46 +129,13 @@ void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, const ModelIn
   }
 }
 
-// Errors  bad_argument: a flag was given that has no effect on this kind of input.
-Status check_kind(const ImportFlags& o, Kind kind) {
-  const auto named = [](unsigned kinds) {
-    std::string out;
-    for (const auto& [k, name] : kKinds) {
-      if ((kinds & k) != 0) {
-        out += (out.empty() ? "" : ", ") + std::string(name);
-      }
-    }
-    return out;
-  };
-  for (const FlagUse& use : o.uses) {
-    BOWLINE_REQUIRE(use.option->count() == 0 || (use.kinds & kind) != 0,
-                    "{} has no effect on {}; it is for {}.", use.option->get_name(), named(kind),
-                    named(use.kinds));
-  }
-  return {};
-}
-
-// Errors  bad_argument: a flag was given that has no effect on a model for this task.
-Status check_task(const ImportFlags& o, import::Task task) {
-  for (const FlagUse& use : o.uses) {
-    BOWLINE_REQUIRE(use.option->count() == 0 || (use.tasks & bit_of(task)) != 0,
-                    "{} has no effect on a model for the task {}.", use.option->get_name(),
-                    name_of(task));
-  }
-  return {};
-}
-
 // Errors  bad_argument: --seed was given, and the source has the values of all weights.
 Status check_seed(const ImportFlags& o, const Built& built, const ModelInfo& info) {
-  const auto use = std::ranges::find_if(
-      o.uses, [](const FlagUse& u) { return u.option->get_name() == "--seed"; });
   const bool drawn = std::ranges::any_of(info.parameters, [&](const ParameterInfo& p) {
     return p.trainable && std::ranges::find(built.tensors, p.name, &TensorReport::parameter) ==
                               built.tensors.end();
   });
-  BOWLINE_REQUIRE(use == o.uses.end() || use->option->count() == 0 || drawn,
-                  "--seed has no effect: the source has the values of all weights.");
-  return {};
+  return o.uses.check("--seed", drawn, "the source has the values of all weights");
 }
 
 // "x=1,3,48,192": the name and the numbers. `batch` stands for kBatch, if it is not empty. Errors  bad_argument.
@@ -290,7 +241,7 @@ Result<int> import_onnx(const ImportFlags& o) {
                 {"out", o.out},
                 {"entry", described(entry)},
                 {"parameters", info.parameters.size()},
-                {"trained_values", trained_of(info).values},
+                {"trained_values", trained_values(info).values},
                 {"notes", imported.notes}});
   } else {
     print_onnx(o, entry, info, imported.notes);
@@ -525,7 +476,7 @@ Result<int> import_text_model(const ImportFlags& o, const Source& source) {
                           .message());
   }
   Built& built = made.value();
-  if (const Status s = check_task(o, built.task); !s.ok()) {
+  if (const Status s = o.task_uses.check(bit_of(built.task), kTasks); !s.ok()) {
     return fail_flags(s);
   }
   BOWLINE_TRY(check_tokenizer(built).at(fmt::format("While importing \"{}\".", escaped(o.model))));
@@ -599,7 +550,7 @@ Result<int> run(const ImportFlags& o) {
                     : is_folder                    ? kFolder
                     : begins_with(o.model, "GGUF") ? kGguf
                                                    : kOnnx;
-  if (const Status s = check_kind(o, kind); !s.ok()) {
+  if (const Status s = o.uses.check(kind, kKinds); !s.ok()) {
     return fail_flags(s);
   }
   if (kind == kAdapter) {
@@ -639,8 +590,10 @@ void add_import(CLI::App& app, Context& context) {
       ->required();
   verb->add_option("--out", o->out, "Where the model is written")->required();
   // Which kinds of input, and which tasks, a flag has an effect on.
+  o->uses = o->task_uses = FlagUses(verb);
   const auto use = [&o](CLI::Option* option, unsigned kinds, unsigned tasks = kAnyTask) {
-    o->uses.push_back({option, kinds, tasks});
+    o->uses.add(option, kinds);
+    o->task_uses.add(option, tasks);
     return option;
   };
   use(verb->add_option("--entry", o->entry, "ONNX: name of the entry point that the graph becomes"),

@@ -1,0 +1,44 @@
+#include "common/flag_uses.h"
+
+#include <string>
+
+#include "common/require.h"
+
+namespace bowline::command {
+namespace {
+
+std::string names_of(unsigned kinds, std::span<const InputKind> names) {
+  std::string out;
+  for (const InputKind& kind : names) {
+    if ((kinds & kind.bit) != 0) {
+      out += (out.empty() ? "" : ", ") + std::string(kind.name);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void FlagUses::add(std::initializer_list<const char*> flags, unsigned kinds) {
+  for (const char* flag : flags) {
+    add(verb_->get_option(flag), kinds);
+  }
+}
+
+Status FlagUses::check(unsigned kind, std::span<const InputKind> names) const {
+  for (const Use& use : uses_) {
+    BOWLINE_REQUIRE(use.option->count() == 0 || (use.kinds & kind) != 0,
+                    "{} has no effect on {}; it is for {}.", use.option->get_name(),
+                    names_of(kind, names), names_of(use.kinds, names));
+  }
+  return {};
+}
+
+Status FlagUses::check(const char* flag, bool has_effect, std::string_view why) const {
+  const CLI::Option* option = verb_ == nullptr ? nullptr : verb_->get_option_no_throw(flag);
+  BOWLINE_REQUIRE(has_effect || option == nullptr || option->count() == 0, "{} has no effect: {}.",
+                  flag, why);
+  return {};
+}
+
+}  // namespace bowline::command
