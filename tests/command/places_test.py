@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Nothing of the user's is truncated, overwritten or deleted, nothing but a regular file is opened, and no work is lost."""
 
+import json
 import os
 import pathlib
 import re
@@ -160,6 +161,26 @@ class Files(Place):
         data = self.folder / "lines.txt"
         self.expect(self.train(2, "--data", data), BAD_FILE, "holds JSON lines")
         self.expect(self.train(2, "--data", data, "--as-text"), OK)
+
+
+    def test_tables_and_json(self):
+        """They are trained on as plain text only if that is said."""
+        table = "text,label\n" + '"a knot, a rope",knots\nhold,ropes\n' * 60
+        for name, content, holds in (("rows.csv", table, "a table"), ("rows.txt", table, "a table"),
+                                     ("rows.tsv", table.replace(",", "\t"), "a table"), ("tabs.txt", "id\ttext\n" + "1\ta knot\n" * 60, "a table"),
+                                     ("list.json", json.dumps([{"text": "a knot"}] * 60, indent=1), "JSON"),
+                                     ("list.txt", json.dumps([{"text": "a knot"}] * 60, indent=1), "JSON"),
+                                     ("prose.txt", "a knot, a rope\n" * 60, None), ("words.txt", "knot,rope\nhold\n" * 60, None)):
+            data = self.folder / name
+            data.write_text(content)
+            with self.subTest(name):
+                done = run("eval", self.model, "--data", data, "--seq", 16)
+                if holds:
+                    self.expect(done, BAD_FILE, name, f"holds {holds}. Only plain text can be trained on", "--as-text")
+                    self.expect(self.train(2, "--data", data, "--force"), BAD_FILE, f"holds {holds}")
+                    self.expect(run("eval", self.model, "--data", data, "--seq", 16, "--as-text"), OK)
+                else:
+                    self.expect(done, OK)
 
 
 class Folders(Place):

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -52,6 +53,83 @@ class TextCheck {
   size_t column_ = 1;
 };
 
+// The header of a table: at least two names without spaces, or nothing.
+size_t columns_of_header(std::string_view line, char separator) {
+  size_t columns = 1;
+  bool empty = true;
+  for (const char c : line) {
+    const bool is_name = c == '_' || c == '-' || c == '.' || c == '"' ||
+                         std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (c == separator && !empty) {
+      ++columns;
+      empty = true;
+    } else if (is_name) {
+      empty = false;
+    } else {
+      return 0;
+    }
+  }
+  return empty || columns < 2 ? 0 : columns;
+}
+
+size_t columns_of(std::string_view line, char separator) {
+  size_t columns = 1;
+  bool quoted = false;
+  for (const char c : line) {
+    quoted = quoted != (c == '"');
+    columns += c == separator && !quoted ? 1 : 0;
+  }
+  return columns;
+}
+
+// A header and at least two rows, each with as many fields; of a long text the first lines are read.
+bool looks_like_table(std::string_view text, char separator) {
+  constexpr size_t kLeastRows = 2, kMostRows = 20;
+  size_t columns = 0;
+  size_t rows = 0;
+  while (!text.empty() && rows < kMostRows) {
+    std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    line.remove_suffix(line.ends_with('\r') ? 1 : 0);
+    if (columns == 0) {
+      columns = columns_of_header(line, separator);
+    } else {
+      ++rows;
+    }
+    if (columns == 0 || columns_of(line, separator) != columns) {
+      return false;
+    }
+  }
+  return rows >= kLeastRows;
+}
+
+// What a text holds that is not prose: "JSON lines", "a table"; or nothing.
+const char* structure_of(const std::string& path, std::string_view text) {
+  if (path.ends_with(".jsonl") || path.ends_with(".ndjson") || looks_like_json_lines(text)) {
+    return "JSON lines";
+  }
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool opens = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+  if (path.ends_with(".json") || (opens && nlohmann::json::accept(text))) {
+    return "JSON";
+  }
+  const bool is_table = path.ends_with(".csv") || path.ends_with(".tsv") ||
+                        looks_like_table(text, ',') || looks_like_table(text, '\t') ||
+                        looks_like_table(text, ';');
+  return is_table ? "a table" : nullptr;
+}
+
+Status check_plain(const std::string& path, const std::string& text) {
+  const char* const structure = structure_of(path, text);
+  BOWLINE_REQUIRE_CODE(structure == nullptr, Code::bad_file,
+                       "Text \"{}\" holds {}. Only plain text can be trained on: write the texts "
+                       "themselves into a file, or give --as-text to train on these bytes as they "
+                       "are, with all separators, quotes and braces. Conversations in JSON lines "
+                       "are for models with a chat format, tables for models of the task classify.",
+                       path, structure);
+  return {};
+}
+
 }  // namespace
 
 Status check_text(const std::string& what, const std::string& text) {
@@ -67,12 +145,9 @@ Result<std::string> read_text(const std::string& path, bool as_text) {
   }));
   BOWLINE_REQUIRE_CODE(!text.empty(), Code::bad_file, "Text \"{}\" is empty.", path);
   BOWLINE_TRY(check.advance(true));
-  const bool json_name = path.ends_with(".jsonl") || path.ends_with(".ndjson");
-  BOWLINE_REQUIRE_CODE(as_text || !(json_name || looks_like_json_lines(text)), Code::bad_file,
-                       "Text \"{}\" holds JSON lines. Only plain text can be trained on: write the "
-                       "texts themselves into a file, or give --as-text to train on these bytes as "
-                       "they are, braces and quotes included.",
-                       path);
+  if (!as_text) {
+    BOWLINE_TRY(check_plain(path, text));
+  }
   return text;
 }
 
