@@ -23,6 +23,32 @@ std::string hex(std::span<const uint8_t> bytes) {
   return out;
 }
 
+// Metadata key of an adapter file: the argument of quantize() that made the encoded base.
+constexpr std::string_view kBaseEncoding = "base_encoding";
+
+// The argument of quantize() that made all encoded weights, or nothing if one call did not.
+std::optional<std::string> encoding_of_base(const params::Table& table) {
+  std::optional<Encoding> found;
+  for (const params::ParameterRow& p : table.parameters) {
+    const params::Storage& row = table.storages[p.tie];
+    if (row.encoding.is_plain() || !p.target.empty() || row.role == params::Role::kv_cache) {
+      continue;
+    }
+    Encoding one = row.encoding;
+    const bool is_row = row.shape.rank() > 0 && std::cmp_equal(one.block, row.shape.back());
+    if (found && found->block == kWholeRow && is_row) {
+      one.block = kWholeRow;
+    } else if (found && *found != one && is_row) {
+      one.block = found->block = kWholeRow;
+    }
+    if (found && *found != one) {
+      return std::nullopt;
+    }
+    found = one;
+  }
+  return found ? std::optional(format("{}", *found)) : std::nullopt;
+}
+
 // Nothing fails once the table is there.
 Status remove_adapter(ModelState& state, std::string_view name, const params::Table& from) {
   std::vector<uint32_t> numbers;
@@ -52,6 +78,9 @@ Status save_adapter(const ModelState& state, std::string_view name, const std::s
   const auto named =
       std::ranges::find(state.metadata, "name", [](const auto& m) { return m.first; });
   alone.base = BaseInfo{std::move(digest), named == state.metadata.end() ? "base" : named->second};
+  if (std::optional<std::string> encoding = encoding_of_base(state.table)) {
+    alone.metadata.emplace_back(kBaseEncoding, std::move(*encoding));
+  }
   return graph::save_model(alone, path, nullptr);
 }
 
@@ -61,10 +90,19 @@ Result<std::string> load_adapter(ModelState& state, const std::string& path) {
   const std::optional<BaseInfo> base = tables.base();
   BOWLINE_REQUIRE(base.has_value(), "\"{}\" holds no adapter: it names no base.", path);
   BOWLINE_ASSIGN(const std::vector<uint8_t> digest, params::digest(state.table));
-  BOWLINE_REQUIRE(base->digest == digest,
-                  "The adapter \"{}\" is of the base \"{}\" with the digest {}, but that of this "
-                  "model is {}.",
-                  path, base->name, hex(base->digest), hex(digest));
+  if (base->digest != digest) {
+    Status refused(Code::bad_argument,
+                   format("The adapter \"{}\" is of the base \"{}\" with the digest {}, but that "
+                          "of this model is {}.",
+                          path, base->name, hex(base->digest), hex(digest)));
+    const Settings metadata = tables.metadata();
+    const auto encoding = std::ranges::find(metadata, kBaseEncoding, &Settings::value_type::first);
+    return encoding == metadata.end()
+               ? std::move(refused)
+               : std::move(refused).at(format("It was trained over weights in {}: quantize the "
+                                              "model so before.",
+                                              encoding->second));
+  }
   const params::Table source = params::read_table(tables);
   return reshaping(state, "load_adapter()", {}, [&](params::Table& table) {
     return params::install_adapter(table, source, state.busy);

@@ -53,8 +53,36 @@ class Adapter(harness.Case):
                     self.expect(run("quantize", self.model, "--out", quantized, "--encoding", encoding, "--force"), OK)
                     self.assertEqual(self.bits("--device", device, model=quantized), base)
                     self.assertEqual(self.bits("--device", device, "--adapter", self.out, model=quantized), tuned)
-                    done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", device, "--adapter", self.out)
+                    # The adapter names the encoding of its base: a plain base is quantized alike.
+                    self.assertEqual(self.bits("--device", device, "--adapter", self.out), tuned)
+                    done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", device, "--quantize", "q8_0",
+                               "--adapter", self.out)
                     self.expect(done, FAILED, "is of the base", "digest")
+
+    def test_merged_into_quantized_weights(self):
+        """Decoded, changed and, where the file has them quantized, quantized again; how much survives is said."""
+        self.expect(self.train("--steps", 8, "--quantize", "int8 block row"), OK)
+        base, tuned = self.bits("--quantize", "int8 block row"), self.bits("--adapter", self.out)
+        merged = self.folder / "merged.bowline"
+        done = self.expect(run("export", self.model, "--adapter", self.out, "--out", merged), OK)
+        self.assertIn("decoded for it and written as f32: 100 percent of its change survives.\n", done.stdout)
+        self.assertAlmostEqual(self.bits(model=merged), tuned, places=4)
+        info = json.loads(run("inspect", merged, "-o", "json").stdout)
+        self.assertEqual({s["encoding"] for s in info["storages"]}, {"plain"})
+        self.assertTrue(all(p["trainable"] for p in info["parameters"]))
+        quantized = self.folder / "quantized.bowline"
+        self.expect(run("quantize", self.model, "--out", quantized, "--encoding", "int8 block row"), OK)
+        done = self.expect(run("export", quantized, "--adapter", self.out, "--out", merged, "--force", "-o", "json"), OK)
+        percent = float(json.loads(done.stdout)["notes"][-1].split(": ")[1].split(" percent")[0])
+        self.assertGreater(percent, 80)
+        encodings = [[s.get("encoding") for s in json.loads(run("inspect", m, "-o", "json").stdout)["storages"]] for m in (quantized, merged)]
+        self.assertEqual(*encodings)
+        self.assertLess(abs(self.bits(model=merged) - tuned), 0.3 * abs(base - tuned))
+
+    def test_an_adapter_of_another_encoding_says_which_it_needs(self):
+        self.expect(self.train("--steps", 2, "--quantize", "int8 block row"), OK)
+        done = run("eval", self.model, "--data", self.text, "--seq", 16, "--quantize", "int4", "--adapter", self.out)
+        self.expect(done, FAILED, "is of the base", "trained over weights in int8 block row")
 
     def test_the_file_holds_the_adapter_alone(self):
         self.expect(self.train("--steps", 2), OK)

@@ -1,9 +1,12 @@
 // bowline export: a model without what a training left in it, as a model file or as the bytes of its storages, in the dtype that
 // is asked for; or in the form of the tools that it came from.
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/report.h"
 #include "common/require.h"
@@ -11,6 +14,7 @@
 #include "export/gguf.h"
 #include "export/huggingface.h"
 #include "export/output.h"
+#include "export/tensors.h"
 #include "verb.h"
 
 namespace bowline::command {
@@ -30,6 +34,7 @@ struct ExportOptions {
   std::string format = "text";
   bool strip = false;
   bool force = false;
+  FlagUses uses;
 };
 
 // Storages of parameters, each once.
@@ -92,15 +97,27 @@ Status export_weights(const ExportOptions& o, const Model& model) {
   return {};
 }
 
-Status export_model(const ExportOptions& o, const Model& model) {
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) {
+    print("note: {}\n", note);
+  }
+}
+
+Status export_model(const ExportOptions& o, const Model& model,
+                    const std::vector<std::string>& notes) {
   BOWLINE_TRY(model.save(o.out));  // without the training
   const uint64_t before = std::filesystem::file_size(o.model);
   const uint64_t after = std::filesystem::file_size(o.out);
   if (o.format == "json") {
-    print_json({{"file", o.model}, {"out", o.out}, {"bytes_before", before}, {"bytes", after}});
-  } else {
-    print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
+    print_json({{"file", o.model},
+                {"out", o.out},
+                {"bytes_before", before},
+                {"bytes", after},
+                {"notes", notes}});
+    return {};
   }
+  print("{}: {}, before {}\n", o.out, bytes_text(after), bytes_text(before));
+  print_notes(notes);
   return {};
 }
 
@@ -127,22 +144,191 @@ Status untie_all(Model& model, const std::vector<std::string>& names) {
   return {};
 }
 
-// Adapters become a part of the weights, which are numbers then.
-Status merge_adapters(Model& model, const ExportOptions& o) {
-  BOWLINE_TRY(change(model, {"", o.adapters}));
-  if (o.adapters.empty()) {
+// "model.layers.*.mlp.up_proj.weight": the same weight of every layer. In a Repeat these have one
+// encoding, so they change together.
+std::string pattern_of(const std::string& name) {
+  std::string out;
+  for (const char c : name) {
+    if (c < '0' || c > '9') {
+      out += c;
+    } else if (out.empty() || out.back() != '*') {
+      out += '*';
+    }
+  }
+  return out;
+}
+
+// Merges adapters into the weights. Quantized weights are decoded, changed, and quantized again where
+// the file has them so and the written form can hold it.
+class Merging {
+ public:
+  Merging(Model& model, const ExportOptions& o) : model_(model), o_(o) {}
+
+  // Returns sentences for the report.
+  Result<std::vector<std::string>> run() {
+    BOWLINE_ASSIGN(const ModelInfo file, model_.describe());
+    BOWLINE_TRY(change(model_, {"", o_.adapters}));
+    BOWLINE_ASSIGN(const ModelInfo info, model_.describe());
+    choose(file, info);
+    for (const auto& [pattern, group] : groups_) {
+      BOWLINE_TRY(model_.dequantize(braced(group.names), DType::f32).status());
+    }
+    BOWLINE_ASSIGN(const std::vector<float> base, sampled());
+    for (const std::string& name : model_.adapters()) {
+      BOWLINE_TRY(model_.merge_adapter(name).at(
+          "--untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the "
+          "adapter beside the model."));
+    }
+    BOWLINE_ASSIGN(const std::vector<float> merged, sampled());
+    BOWLINE_TRY(restore());
+    BOWLINE_ASSIGN(const std::vector<float> written, sampled());
+    if (groups_.empty()) {
+      return notes_;
+    }
+    notes_.push_back(survival(base, merged, written));
+    return std::move(notes_);
+  }
+
+ private:
+  // The same weight of every layer.
+  struct Group {
+    std::string encoding;  // of the file
+    DType dtype = DType::f32;
+    StorageRole role = StorageRole::weight;
+    bool again = false;  // it is quantized again
+    std::vector<std::string> names;
+  };
+
+  static std::string braced(const std::vector<std::string>& names) {
+    return fmt::format("{{{}}}", fmt::join(names, ","));
+  }
+
+  bool holds(const std::string& encoding) const {
+    return o_.to.empty() || (o_.to == "gguf" && (encoding == "q8_0" || encoding == "q4_0"));
+  }
+
+  // `file`: before the adapters were loaded, which may have quantized a plain base.
+  void choose(const ModelInfo& file, const ModelInfo& info) {
+    std::set<uint32_t> changed;  // ties
+    std::set<std::string> patterns;
+    for (const ParameterInfo& p : info.parameters) {
+      const auto target = std::ranges::find(info.parameters, p.target, &ParameterInfo::name);
+      if (!p.target.empty() && target != info.parameters.end()) {
+        targets_.insert(p.target);
+        changed.insert(target->tie);
+      }
+    }
+    for (const ParameterInfo& p : info.parameters) {
+      if (changed.contains(p.tie)) {
+        patterns.insert(pattern_of(p.name));
+      }
+    }
+    std::set<uint32_t> seen;
+    for (const ParameterInfo& p : info.parameters) {
+      const StorageInfo& s = info.storages[p.tie];
+      if (s.encoding == "plain" || s.role == StorageRole::kv_cache || !seen.insert(p.tie).second) {
+        continue;
+      }
+      const bool again = o_.dtype.empty() && o_.encoding.empty() && holds(s.encoding) &&
+                         p.tie < file.storages.size() &&
+                         file.storages[p.tie].encoding == s.encoding;
+      const std::string pattern = pattern_of(p.name);
+      if (!again || patterns.contains(pattern)) {
+        Group& group = groups_[{pattern, s.encoding}];
+        group.encoding = s.encoding;
+        group.role = s.role;
+        group.dtype = o_.dtype.empty() ? s.dtype : dtype_of(o_.dtype);
+        group.again = again;
+        group.names.push_back(p.name);
+      }
+    }
+  }
+
+  Status restore() {
+    for (const auto& [key, group] : groups_) {
+      const std::string names = braced(group.names);
+      if (group.dtype != DType::f32) {
+        BOWLINE_TRY(model_.cast(group.dtype, names).status());
+      }
+      if (!group.again) {
+        written_as_.insert(std::string(name_of(group.dtype)));
+        BOWLINE_TRY(unfreeze(group));
+        continue;
+      }
+      BOWLINE_ASSIGN(const QuantizeReport report, model_.quantize(group.encoding, names));
+      for (const std::string& kept : report.kept) {
+        notes_.push_back("Not quantized again: " + kept);
+      }
+      written_as_.insert(group.encoding);
+    }
+    if (!o_.encoding.empty()) {
+      written_as_ = {o_.encoding};
+    }
+    return quantize_all(model_, o_.encoding);
+  }
+
+  // Quantized weights are frozen; plain ones can be trained again.
+  Status unfreeze(const Group& group) {
+    for (const std::string& name : group.names) {
+      BOWLINE_TRY(group.role == StorageRole::weight ? model_.freeze_storage(name, false)
+                                                    : Status());
+    }
     return {};
   }
-  if (!o.dtype.empty()) {
-    BOWLINE_TRY(model.dequantize("*", dtype_of(o.dtype)).status());
+
+  // Of each weight that is changed at most this many values, spread evenly.
+  static constexpr size_t kSample = 65536;
+
+  Result<std::vector<float>> sampled() const {
+    BOWLINE_ASSIGN(const ModelInfo info, model_.describe());
+    std::vector<float> out;
+    for (const ParameterInfo& p : info.parameters) {
+      if (groups_.empty() || !targets_.contains(p.name)) {
+        continue;
+      }
+      ExportedTensor tensor;
+      tensor.parameter = p.name;
+      tensor.dtype = p.dtype;
+      tensor.shape.assign(p.shape.begin(), p.shape.end());
+      BOWLINE_ASSIGN(const std::vector<std::byte> bytes, numbers_of(model_, tensor, DType::f32));
+      const size_t values = bytes.size() / sizeof(float);
+      const size_t step = values / kSample + 1;
+      for (size_t i = 0; i < values; i += step) {
+        float& x = out.emplace_back();
+        std::memcpy(&x, bytes.data() + i * sizeof(float), sizeof(x));
+      }
+    }
+    return out;
   }
-  for (const std::string& name : model.adapters()) {
-    BOWLINE_TRY(model.merge_adapter(name).at(
-        "--untie PARAMETER writes one as a weight of its own; --to peft and gguf-lora write the "
-        "adapter beside the model."));
+
+  // The part of the change that is in the written weights: their change, projected on the exact one.
+  std::string survival(const std::vector<float>& base, const std::vector<float>& merged,
+                       const std::vector<float>& written) const {
+    double common = 0;
+    double whole = 0;
+    for (size_t i = 0; i < base.size(); ++i) {
+      const double change = double{merged[i]} - base[i];
+      common += change * (double{written[i]} - base[i]);
+      whole += change * change;
+    }
+    const double percent = whole == 0 ? 100 : 100 * common / whole;
+    constexpr double kMostIsLost = 90;
+    return fmt::format(
+        "The adapter was merged into quantized weights, which were decoded for it and written as "
+        "{}: {:.0f} percent of its change survives.{}",
+        fmt::join(written_as_, ", "), percent,
+        percent < kMostIsLost ? " --dtype f32 or f16 keeps more; --to peft and gguf-lora keep all, "
+                                "beside the quantized model."
+                              : "");
   }
-  return {};
-}
+
+  Model& model_;
+  const ExportOptions& o_;
+  std::set<std::string> targets_;
+  std::map<std::pair<std::string, std::string>, Group> groups_;  // by pattern and encoding
+  std::set<std::string> written_as_;
+  std::vector<std::string> notes_;
+};
 
 // Forms of other tools, by the word behind --to.
 struct Form {
@@ -169,13 +355,18 @@ Result<ExportReport> write_form(const ExportOptions& o, Model& model) {
     BOWLINE_TRY(change(model, {"", o.adapters}));
     return export_adapter(model, o.to, o.out, o.force);
   }
-  BOWLINE_TRY(untie_all(model, o.untied));
-  BOWLINE_TRY(merge_adapters(model, o));
-  BOWLINE_TRY(quantize_all(model, o.encoding));
+  std::vector<std::string> notes;
+  if (o.adapters.empty()) {
+    BOWLINE_TRY(quantize_all(model, o.encoding));
+  } else {
+    BOWLINE_ASSIGN(notes, Merging(model, o).run());
+  }
   const auto* const form =
       std::ranges::find_if(kForms, [&](const Form& f) { return f.name == o.to; });
   const auto dtype = o.dtype.empty() ? std::nullopt : std::optional(dtype_of(o.dtype));
-  return form->write(model, o.out, dtype, o.force);
+  BOWLINE_ASSIGN(ExportReport report, form->write(model, o.out, dtype, o.force));
+  report.notes.insert(report.notes.begin(), notes.begin(), notes.end());
+  return report;
 }
 
 Status export_form(const ExportOptions& o, Model& model) {
@@ -190,39 +381,51 @@ Status export_form(const ExportOptions& o, Model& model) {
     return {};
   }
   print("{}: {} tensors, {}\n", o.out, report.tensors, bytes_text(report.bytes));
-  for (const std::string& note : report.notes) {
-    print("note: {}\n", note);
-  }
+  print_notes(report.notes);
   return {};
 }
 
 Status export_as_asked(const ExportOptions& o, Model& model) {
+  BOWLINE_TRY(untie_all(model, o.untied));
   if (!o.to.empty()) {
     return export_form(o, model);
+  }
+  std::vector<std::string> notes;
+  if (!o.adapters.empty()) {
+    BOWLINE_ASSIGN(notes, Merging(model, o).run());
   }
   if (!o.dtype.empty()) {
     BOWLINE_TRY(cast(model, o.dtype));
   }
-  return o.weights.empty() ? export_model(o, model) : export_weights(o, model);
+  return o.weights.empty() ? export_model(o, model, notes) : export_weights(o, model);
 }
 
 Result<int> run(const ExportOptions& o) {
   const bool storages = !o.weights.empty();
   if (!storages && o.out.empty()) {
     return fail(kUsage,
-                "What is written? --out FILE with --strip or --dtype, --out PATH with --to, or "
-                "--weights FOLDER.");
+                "What is written? --out FILE with --strip, --dtype or --adapter, --out PATH with "
+                "--to, or --weights FOLDER.");
   }
-  if (!storages && !o.strip && o.dtype.empty() && o.to.empty()) {
-    return fail(kUsage,
-                "--out needs --strip, which says that what a training left is not written, --dtype "
-                "or --to.");
+  if (!storages && !o.strip && o.dtype.empty() && o.to.empty() && o.adapters.empty()) {
+    return fail(
+        kUsage,
+        "--out needs --strip, which says that what a training left is not written, --dtype, "
+        "--adapter or --to.");
   }
   if (!o.encoding.empty() && o.to != "gguf") {
     return fail(kUsage, "--encoding is for --to gguf: safetensors has no codes.");
   }
   if (!o.untied.empty() && is_adapter_form(o.to)) {
     return fail(kUsage, "--untie is for --to hf and gguf: an adapter changes no tie of its model.");
+  }
+  if (!o.untied.empty() && o.to.empty() && o.adapters.empty()) {
+    return fail(kUsage, "--untie is for --to hf and gguf, and for a merged --adapter.");
+  }
+  if (const Status s = o.uses.check("--dtype", !is_adapter_form(o.to),
+                                    "an adapter is written in the dtype of its factors");
+      !s.ok()) {
+    return fail_flags(s);
   }
   if (const Status s = check_new(storages ? o.weights : o.out, o.force); !s.ok()) {
     return fail_flags(s);
@@ -237,6 +440,7 @@ Result<int> run(const ExportOptions& o) {
 void add_export(CLI::App& app, Context& context) {
   CLI::App* verb = add_verb(app, "export", "Writes a model without what a training left in it",
                             "bowline export run/step-00000300.bowline --strip --out tuned.bowline\n"
+                            "bowline export lm.bowline --adapter a.bowline --out merged.bowline\n"
                             "bowline export lm.bowline --adapter a.bowline --to hf --out lm/\n"
                             "bowline export lm.bowline --adapter a.bowline --to peft --out a/\n"
                             "bowline export lm.bowline --to gguf --encoding q8_0 --out lm.gguf");
@@ -254,14 +458,13 @@ void add_export(CLI::App& app, Context& context) {
           ->needs(out)
           ->excludes(strip);
   verb->add_option("--adapter", o->adapters,
-                   "FILE or FILE=WEIGHT of an adapter of the model, which is merged into the "
-                   "weights that --to hf and gguf write, where several add up, and written by the "
-                   "others")
-      ->needs(to);
+                   "FILE or FILE=WEIGHT of an adapter of the model. It is merged into the weights "
+                   "that are written; several add up. --to peft and gguf-lora write it alone")
+      ->needs(out);
   verb->add_option("--untie", o->untied,
                    "Parameter that gets a weight of its own, such as lm_head.weight, which an "
                    "adapter of the head alone needs; any number")
-      ->needs(to);
+      ->needs(out);
   verb->add_option("--encoding", o->encoding,
                    "Matrices that --to gguf writes become codes: q8_0 or q4_0")
       ->check(CLI::IsMember({"q8_0", "q4_0"}))
@@ -278,6 +481,7 @@ void add_export(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"f32", "f16", "bf16"}));
   verb->add_flag("--force", o->force, "Replace what is there");
   add_format(verb, o->format);
+  o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });
 }
 

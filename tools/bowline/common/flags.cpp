@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 
 #include "common/numbers.h"
 #include "common/require.h"
@@ -15,6 +16,7 @@ namespace bowline::command {
 namespace {
 
 const CLI::Range kDim(1, 1 << 30);
+constexpr std::string_view kCpu = "cpu";
 
 // The nearest dim of the model, or all of them.
 std::string known_dims(const std::string& name, const ModelInfo& model) {
@@ -47,6 +49,36 @@ void add_form_or_file(CLI::App* verb, CLI::Option* form, CLI::Option* out) {
           "-o", give,
           fmt::format("Short for --format before {}, else for --out", fmt::join(kForms, " and ")))
       ->allow_extra_args(false);
+}
+
+// Attributes that name a dim hold its name as a word.
+bool names_dim(const std::vector<NodeInfo>& nodes, const std::string& dim) {
+  return std::ranges::any_of(nodes, [&](const NodeInfo& node) {
+    return names_dim(node.body, dim) ||
+           std::ranges::any_of(node.attributes, [&](const auto& attribute) {
+             return attribute.second.find(dim) != std::string::npos;
+           });
+  });
+}
+
+// A generating entry point has the dims of its caches, which no input shows.
+bool has_dim(const EntryPointInfo& entry, const std::string& dim) {
+  const bool of_input = std::ranges::any_of(entry.inputs, [&](const InputInfo& input) {
+    return std::ranges::find(input.dims, dim, &GraphDim::name) != input.dims.end();
+  });
+  return of_input || !entry.updates.empty() || names_dim(entry.nodes, dim);
+}
+
+// A folder or a file that 'bowline import' reads.
+bool importable(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return true;
+  }
+  std::string begin(4, '\0');
+  std::ifstream file(path, std::ios::binary);
+  const bool is_gguf = file.read(begin.data(), 4) && begin == "GGUF";
+  return is_gguf || path.ends_with(".onnx");
 }
 
 bool bound(std::span<const BoundDim> dims, const std::string& name) {
@@ -95,8 +127,21 @@ void add_device(CLI::App* verb, std::string& device) {
 }
 
 void add_threads(CLI::App* verb, int& threads) {
-  verb->add_option("--threads", threads, "CPU threads (default: one per core)")
-      ->check(whole_number(0, 1024));
+  CLI::Option* const flag =
+      verb->add_option("--threads", threads, "CPU threads (default: one per core)")
+          ->check(whole_number(0, 1024));
+  // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
+  verb->parse_complete_callback([verb, flag] {
+    const auto name = verb->get_option("--device")->as<std::string>();
+    if (flag->count() == 0 || name == kCpu) {
+      return;
+    }
+    const Result<Device> device = Device::open(name);
+    if (device.ok() && device.value().info().name != kCpu) {
+      throw CLI::ValidationError(fmt::format("--threads has no effect on device {}; it is for {}.",
+                                             device.value().info().name, kCpu));
+    }
+  });
 }
 
 void add_memory_budget(CLI::App* verb, uint64_t& bytes) {
@@ -155,6 +200,30 @@ Status quantize_all(Model& model, const std::string& encoding) {
   return {};
 }
 
+namespace {
+
+// The digest of an adapter that was trained over quantized weights is that of these. So the weights
+// of a plain base are quantized in the same way.
+Result<std::string> load_adapter(Model& model, const std::string& path) {
+  Result<std::string> name = model.load_adapter(path);
+  if (name.ok()) {
+    return name;
+  }
+  const Result<Model> adapter = Model::open(path);
+  const std::string encoding =
+      adapter.ok() ? adapter.value().metadata("base_encoding") : std::string();
+  if (encoding.empty() || !model.adapters().empty() || !model.quantize(encoding).ok()) {
+    return with_import(std::move(name).status(), path, " --base MODEL --out ADAPTER.bowline");
+  }
+  BOWLINE_ASSIGN(std::string loaded, model.load_adapter(path));
+  print(stderr,
+        "bowline: The adapter {} was trained over weights in {}: the model is quantized so.\n",
+        escaped(path), encoding);
+  return loaded;
+}
+
+}  // namespace
+
 Status change(Model& model, const Changes& changes) {
   BOWLINE_TRY(quantize_all(model, changes.encoding));
   for (const std::string& flag : changes.adapters) {
@@ -165,7 +234,7 @@ Status change(Model& model, const Changes& changes) {
     const auto [stop, error] = std::from_chars(begin, end, weight);
     const bool weighted = begin != end && error == std::errc() && stop == end;
     BOWLINE_ASSIGN(const std::string name,
-                   model.load_adapter(weighted ? flag.substr(0, equals) : flag));
+                   load_adapter(model, weighted ? flag.substr(0, equals) : flag));
     BOWLINE_TRY(weighted ? model.set_adapter_weight(name, weight) : Status());
   }
   return {};
@@ -184,7 +253,8 @@ void add_dims(CLI::App* verb, DimFlags& flags) {
   verb->add_option("--seq", flags.seq, "Short for --dim seq=N")->check(kDim);
 }
 
-Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model) {
+Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model,
+                                      const EntryPointInfo* entry) {
   std::vector<BoundDim> dims;
   for (const std::string& text : flags.dims) {
     BOWLINE_ASSIGN(BoundDim dim, parse_dim(text));
@@ -201,6 +271,9 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
     BOWLINE_REQUIRE(std::ranges::find(model.dims, dim.name, &DimInfo::name) != model.dims.end(),
                     "The model has no named dim \"{}\"; {}.", dim.name,
                     known_dims(dim.name, model));
+    BOWLINE_REQUIRE(entry == nullptr || has_dim(*entry, dim.name),
+                    "Dim \"{}\" has no effect on the entry point \"{}\", which does not have it.",
+                    dim.name, entry->name);
   }
   return dims;
 }
@@ -215,10 +288,18 @@ std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims)
   return names;
 }
 
+Status with_import(Status status, const std::string& path, const std::string& more) {
+  return importable(path)
+             ? std::move(status).at(fmt::format("'bowline import {}{}' makes a model file of it.",
+                                                escaped(path), more))
+             : status;
+}
+
 Result<Model> open_model(const std::string& path) {
   Result<Model> model = Model::open(path);
   return model.ok() ? std::move(model)
-                    : Result<Model>(std::move(model).status().as(Code::bad_file));
+                    : Result<Model>(with_import(std::move(model).status().as(Code::bad_file), path,
+                                                " --out MODEL.bowline"));
 }
 
 Status check_new(const std::string& path, bool force) {

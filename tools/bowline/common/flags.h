@@ -16,7 +16,7 @@ void add_format(CLI::App* verb, std::string& format,
                 const std::string& help = "Form of what is printed");
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& device);
-// --threads of the CPU; 0: one per core.
+// --threads of the CPU; 0: one per core. Refused for a --device that is no CPU.
 void add_threads(CLI::App* verb, int& threads);
 // --memory-budget, bytes; 0: not limited.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
@@ -42,11 +42,15 @@ struct DimFlags {
 void add_dims(CLI::App* verb, DimFlags& flags);
 // Errors  bad_argument: not of the form name=number.
 Result<BoundDim> parse_dim(const std::string& text);
-// Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model.
-Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model);
+// Errors  bad_argument: not of the form name=number, given twice, or not a dim of the model or of `entry`.
+Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& model,
+                                      const EntryPointInfo* entry = nullptr);
 // "batch, seq": the named dims of the model that `dims` does not bind; empty: none.
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims);
 
+// Names 'bowline import' where `path`, which `status` could not be read as a Bowline file, is a folder, a
+// GGUF or an ONNX file. `more`: flags of the call.
+Status with_import(Status status, const std::string& path, const std::string& more);
 // A model file that the command was given. Errors  bad_file, also where it cannot be read.
 Result<Model> open_model(const std::string& path);
 

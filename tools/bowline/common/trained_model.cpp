@@ -58,11 +58,8 @@ Status check(const Model& model, const std::string& path) {
 }  // namespace
 
 Result<Model> open_trained_model(const std::string& path) {
-  Result<Model> model = Model::open(path);
-  if (!model.ok()) {
-    return std::move(model).status().as(Code::bad_file);
-  }
-  BOWLINE_TRY(check(model.value(), path));
+  BOWLINE_ASSIGN(Model model, open_model(path));
+  BOWLINE_TRY(check(model, path));
   return model;
 }
 
