@@ -6,7 +6,7 @@ import unittest
 
 import forms
 import harness
-from harness import BAD_FILE, FAILED, OK, run
+from harness import BAD_FILE, FAILED, OK, USAGE, run
 
 
 def lines(rows):
@@ -56,7 +56,7 @@ class Chat(harness.Case):
         self.expect(done, BAD_FILE, "holds JSON lines. Only plain text can be trained on")
 
     def test_flags(self):
-        self.expect(self.finetune("--labels", self.text, "--steps", 0), FAILED, "--labels says nothing of conversations")
+        self.expect(self.finetune("--labels", self.text, "--steps", 0), USAGE, "--labels has no effect on conversations")
         done = self.expect(run("finetune", self.model, "--data", self.data, "--device", "cpu", "--steps", 0), FAILED)
         self.assertIn("--chat-format", done.stderr)
         self.expect(self.finetune("--chat-format", "morse", "--steps", 0), FAILED, "morse")
@@ -80,9 +80,9 @@ class Chat(harness.Case):
 
     def test_cut(self):
         (self.data / "valid.jsonl").write_text(lines([{"text": "x" * 50}, {"text": "y" * 10}]))
-        out = self.expect(run("eval", self.model, "--data", self.data, "--device", "cpu", "--max-seq-length", 20), OK).stdout
-        self.assertIn("rows are cut at 20 tokens (--max-seq-length): 1 of 2 are longer", out)
-        self.assertEqual(self.evaluate(self.model, "--max-seq-length", 20)["tokens"], 19 + 9)
+        cut = ("eval", self.model, "--data", self.data, "--device", "cpu", "--max-seq-length", 20)
+        self.assertIn("rows are cut at 20 tokens (--max-seq-length): 1 of 2 are longer", self.expect(run(*cut), OK).stdout)
+        self.assertEqual(json.loads(self.expect(run(*cut, "-o", "json"), OK).stdout)["tokens"], 19 + 9)
 
     def test_batch_does_not_matter(self):
         a, b = self.evaluate(self.model, "--batch", 1), self.evaluate(self.model, "--batch", 12)

@@ -61,6 +61,13 @@ class FullDisk(harness.AdapterCase):
                     self.expect(run(*command, preexec_fn=harness.short_files(bytes_)), FAILED, "cannot be written", "File too large")
                     self.assertEqual(list(self.place.iterdir()), [])
 
+    def test_finetune_names_the_file_that_it_would_write(self):
+        """Before it trains, and in the folder of the checkpoints the first one."""
+        train = ("--steps", 10, "--checkpoint", self.place)
+        for flags, name in ((("--save-every", 4), "step-00000004.bowline"), ((), "step-00000010.bowline")):
+            done = self.finetune(*train, *flags, preexec_fn=harness.short_files(2048))
+            self.expect(done, FAILED, f"{self.place}/{name}", "File too large")
+
     def test_a_file_that_was_there_stays(self):
         for name, command in self.writers().items():
             with self.subTest(name):

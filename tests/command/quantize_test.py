@@ -51,6 +51,27 @@ class Quantize(harness.Case):
         self.assertTrue(self.codes(self.out))
         self.assertFalse(changed & self.codes(self.out))
 
+    def test_a_base_whose_matrices_are_all_quantized_is_not_trained(self):
+        self.expect(run("quantize", self.model, "--out", self.out, "--encoding", "int8"), OK)
+        tuned, plain = self.folder / "tuned.bowline", self.folder / "plain.bowline"
+        train = ["--steps", 2, "--out", tuned]
+        done = run("finetune", self.out, *self.with_defaults(train))
+        self.expect(done, harness.FAILED, "Almost nothing would be trained", "--lora-rank 8 trains an adapter", "--encoding plain")
+        self.assertFalse(tuned.exists())
+        done = run("finetune", self.out, *self.with_defaults([*train, "--lora-rank", 2]))
+        self.assertRegex(self.expect(done, OK).stdout, r"(?m)^trains [\d,]+ of [\d,]+ values \(the adapter\)$")
+        # Decoded, the weights can be trained again.
+        self.expect(run("quantize", self.out, "--out", plain, "--encoding", "plain"), OK)
+        self.assertEqual(self.inspect(plain)["sizes"]["trainable_elements"], self.inspect(self.model)["sizes"]["trainable_elements"])
+        self.expect(run("finetune", plain, *self.with_defaults([*train, "--force"])), OK)
+
+    def test_it_is_said_how_many_values_train(self):
+        sizes = self.inspect(self.model)["sizes"]
+        done = self.expect(self.finetune("--steps", 1, "--out", self.out), OK)
+        self.assertIn(f"trains {sizes['trainable_elements']:,} of {sizes['elements']:,} values\n", done.stdout)
+        plan = self.expect(self.finetune("--steps", 1, "--dry-run", "-o", "json"), OK)
+        self.assertEqual(json.loads(plan.stdout)["trained_values"], sizes["trainable_elements"])
+
     def codes(self, path):
         """The files of the storages that are codes."""
         listing = self.inspect(path)["storages"]

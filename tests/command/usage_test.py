@@ -26,6 +26,13 @@ class Usage(harness.Case):
         self.expect(run("bench", "matmul", "--layuot", "nt"), USAGE, "'--layuot'", "'--layout'")
         self.expect(run("devices", "-x"), USAGE, "'-x'")
 
+    def test_shortened_flags(self):
+        """The first letters of the words of a flag, or its begin."""
+        train = ("finetune", self.model, "--data", self.text)
+        self.expect(run(*train, "--lr", "1"), USAGE, "'--lr'", "Did you mean '--learning-rate' or '--lora-rank'?")
+        self.expect(run(*train, "--accum", "2"), USAGE, "Did you mean '--accumulate'?")
+        self.expect(run(*train, "--sched", "linear"), USAGE, "Did you mean '--schedule'?")
+
     def test_bad_value(self):
         self.expect(self.finetune("--batch", "many"), USAGE, "--batch")
         self.expect(self.finetune("--schedule", "square"), USAGE, "square")
@@ -174,6 +181,30 @@ class Usage(harness.Case):
         number = re.search(r"project\(bowline VERSION (\S+)", project)[1]
         self.assertRegex(self.expect(run("--version"), OK).stdout,
                          rf"^bowline {re.escape(number)} \(format 1\)(, commit [0-9a-f]{{12}}(-dirty)?)?\n$")
+        self.assertEqual(run("-v").stdout, run("--version").stdout)
+        for flag in ("-v", "--version"):
+            self.expect(run("finetune", flag), USAGE, f"'{flag}' of 'bowline finetune' is unknown. 'bowline --version' prints the version.")
+
+    def test_what_import_reads_is_no_model(self):
+        """A folder, a GGUF file and an ONNX file are named to 'bowline import', by every verb that opens a model."""
+        folder = self.folder / "source"
+        folder.mkdir()
+        (folder / "config.json").write_text("{}")
+        (self.folder / "m.gguf").write_bytes(b"GGUF" + bytes(60))
+        (self.folder / "m.onnx").write_bytes(bytes(64))
+        (self.folder / "other.bin").write_bytes(bytes(64))
+        out = ["--out", self.folder / "out.bowline"]
+        for path in (folder, self.folder / "m.gguf", self.folder / "m.onnx", self.folder / "other.bin"):
+            for call in (["inspect", path], ["verify", path], ["run", path], ["export", path, "--strip", *out],
+                         ["quantize", path, "--encoding", "int8", *out], ["finetune", path, "--data", self.text, *out],
+                         ["eval", path, "--data", self.text], ["generate", path, "a"], ["predict", path, "a"]):
+                with self.subTest(call=call[0], path=path.name):
+                    done = self.expect(run(*call), harness.BAD_FILE)
+                    hint = f"'bowline import {path} --out MODEL.bowline' makes a model file of it."
+                    (self.assertNotIn if path.name == "other.bin" else self.assertIn)(hint, done.stderr)
+        done = run("eval", self.model, "--data", self.text, "--adapter", folder)
+        self.assertNotEqual(done.returncode, OK)
+        self.assertIn(f"'bowline import {folder} --base MODEL --out ADAPTER.bowline'", done.stderr)
 
     def test_devices(self):
         rows = {d["name"]: d for d in harness.devices()}

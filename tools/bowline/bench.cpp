@@ -126,10 +126,12 @@ void add_train(CLI::App* bench, Context& context) {
   add_threads(verb, o->threads);
   add_memory_budget(verb, o->memory_budget);
   add_compute(verb, o->compute, "What activations and the copies of the weights are in");
-  verb->add_option("--lora-rank", o->lora_rank,
-                   "Train an adapter of this rank over every matrix (default: the weights)")
-      ->check(CLI::Range(1, 1 << 12));
+  CLI::Option* rank =
+      verb->add_option("--lora-rank", o->lora_rank,
+                       "Train an adapter of this rank over every matrix (default: the weights)")
+          ->check(CLI::Range(1, 1 << 12));
   verb->add_option("--lora-target", o->lora_target, "Parameters that the adapter changes")
+      ->needs(rank)
       ->capture_default_str();
   add_quantize_flag(verb, o->encoding);
   verb->add_option("--steps", o->steps, "Steps to run (default: until the median is steady)");

@@ -127,12 +127,30 @@ class Chat {
   bool is_terminal_;
 };
 
+// The format renders a system message.
+bool takes_system(const text::ChatFormat& format, const Model& model) {
+  const text::ChatMessage user{"user", "x"};
+  const text::SpecialTexts special = text::SpecialTexts::of(model);
+  const Result<std::string> without = format.render(std::span(&user, 1), true, special);
+  const std::vector<text::ChatMessage> both = {{"system", "y"}, user};
+  const Result<std::string> with = format.render(both, true, special);
+  return !with.ok() || !without.ok() || with.value() != without.value();
+}
+
 Result<int> run(const ChatOptions& o) {
+  if (const Status s = check_sampling(o.of); !s.ok()) {
+    return fail_flags(s);
+  }
   watch_interrupts();
   BOWLINE_ASSIGN(const std::unique_ptr<Generation> of, Generation::open(o.of));
   BOWLINE_ASSIGN(text::ChatFormat format, o.chat_format.empty()
                                               ? text::ChatFormat::from(of->model)
                                               : text::ChatFormat::named(o.chat_format));
+  if (const Status s = o.of.uses.check("--system", takes_system(format, of->model),
+                                       "the format of the conversation has no system message");
+      !s.ok()) {
+    return fail_flags(s);
+  }
   return Chat(o, *of, std::move(format)).run();
 }
 

@@ -1,9 +1,11 @@
 // bowline conform: the conformance suites on one device or several.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/require.h"
 #include "conformance/conformance.h"
@@ -13,6 +15,7 @@ namespace bowline::command {
 namespace {
 
 constexpr uint64_t kQuickModels = 60;
+constexpr std::string_view kRandom = "random";
 
 struct ConformOptions {
   std::vector<std::string> suites;
@@ -21,7 +24,17 @@ struct ConformOptions {
   std::optional<uint64_t> models;
   size_t most_failures = 20;
   std::string format = "text";
+  FlagUses uses;
 };
+
+// Errors  bad_argument: a flag has no effect on the suites.
+Status check_uses(const ConformOptions& o) {
+  const bool random = std::ranges::find(o.suites, kRandom) != o.suites.end();
+  BOWLINE_TRY(o.uses.check("--failures", o.format != "json", "-o json holds all failures"));
+  BOWLINE_TRY(o.uses.check("--models", random, "they are of the suite random, which does not run"));
+  return o.uses.check("--device", !std::ranges::all_of(o.suites, conformance::needs_no_device),
+                      "the suites compare references alone, and run on no device");
+}
 
 std::vector<std::string> usable_devices() {
   std::vector<std::string> out;
@@ -80,6 +93,9 @@ bool run_one(const ConformOptions& o, std::string_view suite, const Device& devi
 }
 
 Result<int> run(const ConformOptions& o) {
+  if (const Status s = check_uses(o); !s.ok()) {
+    return fail_flags(s);
+  }
   nlohmann::json rows = nlohmann::json::array();
   bool ok = true;
   uint64_t cases = 0;
@@ -133,6 +149,7 @@ void add_conform(CLI::App& app, Context& context) {
   verb->add_option("--failures", o->most_failures, "Failures that are printed")
       ->capture_default_str();
   add_format(verb, o->format);
+  o->uses = FlagUses(verb);
   on_run(verb, context, [o] {
     o->run.models = o->models.value_or(o->run.quick ? kQuickModels : o->run.models);
     return run(*o);

@@ -145,11 +145,18 @@ void print_measure_json(const Measure& m, const Task& task, const Device& device
 }
 
 Result<int> run(const EvalOptions& o) {
+  if (const Status s = o.uses.check("--force", !o.report.empty(), "--report is not given");
+      !s.ok()) {
+    return fail_flags(s);
+  }
   Evaluated page;
   if (!o.report.empty()) {
     BOWLINE_TRY(check_page("--report", o.report, o.force));
   }
   BOWLINE_ASSIGN(Model model, open_trained_model(o.model));
+  if (const Status s = check_data_flags(model, o); !s.ok()) {
+    return fail_flags(s);
+  }
   BOWLINE_ASSIGN(const std::unique_ptr<Task> task,
                  make_task(model, o.model, o, Purpose::evaluation));
   BOWLINE_ASSIGN(const Device device, open_computing_device(o.device, o.threads, o.memory_budget));
@@ -189,6 +196,7 @@ void add_eval(CLI::App& app, Context& context) {
           "Of a text: bytes or tokens between windows (default: 0, --seq); less gives more "
           "context")
       ->check(whole_number(0, 1 << 20));
+  o->uses.add({"--stride"}, kPlainText);
   verb->add_option("--batches", o->eval_batches, "Most batches (default: 0, all of the data)")
       ->check(whole_number(0, kMostSteps));
   verb->add_option("--report", o->report,

@@ -213,6 +213,22 @@ void add_rest(CLI::App* verb, FinetuneOptions& o) {
   add_format(verb, o.output, "json: a summary on stdout, progress on stderr");
 }
 
+// Which kinds of data, and which optimizers, a flag has an effect on.
+void add_uses(const CLI::App* verb, FinetuneOptions& o) {
+  o.uses.add({"--in-order"}, kConversations | kExamples);
+  o.uses.add({"--class-weights"}, kExamples);
+  o.uses.add({"--eval-stride"}, kPlainText);
+  using Kind = Optimizer::Kind;
+  const auto of = [](auto... kinds) { return (optimizer_bit(kinds) | ...); };
+  o.optimizer_uses = FlagUses(verb);
+  o.optimizer_uses.add({"--beta1", "--beta2"}, of(Kind::adamw, Kind::lion));
+  o.optimizer_uses.add({"--eps"}, of(Kind::adamw, Kind::rmsprop, Kind::adagrad, Kind::adafactor));
+  o.optimizer_uses.add({"--momentum"}, of(Kind::sgd, Kind::rmsprop));
+  o.optimizer_uses.add({"--alpha", "--centered"}, of(Kind::rmsprop));
+  o.optimizer_uses.add({"--learning-rate-decay"}, of(Kind::adagrad));
+  o.optimizer_uses.add({"--beta2-decay", "--eps2", "--update-clip"}, of(Kind::adafactor));
+}
+
 }  // namespace
 
 void add_finetune(CLI::App& app, Context& context) {
@@ -228,6 +244,7 @@ void add_finetune(CLI::App& app, Context& context) {
   add_evaluation(verb, *options);
   add_checkpoints(verb, *options);
   add_rest(verb, *options);
+  add_uses(verb, *options);
   on_run(verb, context, [options] { return finetune(*options); });
 }
 

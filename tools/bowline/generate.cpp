@@ -19,6 +19,9 @@ struct GenerateOptions {
 };
 
 Result<int> run(const GenerateOptions& o) {
+  if (const Status s = check_sampling(o.of); !s.ok()) {
+    return fail_flags(s);
+  }
   watch_interrupts();
   BOWLINE_ASSIGN(const std::string prompt,
                  o.prompt == "-" ? read_stdin() : Result<std::string>(o.prompt));

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/page.h"
 #include "common/report.h"
@@ -33,6 +34,7 @@ struct InspectOptions {
   bool ties = false;
   bool columns = false;
   bool force = false;
+  FlagUses uses;
 };
 
 std::string join(const json& items) {
@@ -69,6 +71,9 @@ class Inspection {
       return fail_flags(dims.status());
     }
     dims_ = std::move(dims).value();
+    if (const Status s = check_uses(); !s.ok()) {
+      return fail_flags(s);
+    }
     if (!o_.listing.empty()) {
       BOWLINE_TRY(print_listing());
     } else {
@@ -84,7 +89,7 @@ class Inspection {
     BOWLINE_ASSIGN(json all, describe_model(info_, o_.model));
     const bool rows_only = o_.parameters || o_.storages || o_.ties;
     std::vector<PlannedRun> runs;
-    if (!rows_only && missing_dims(info_, dims_).empty() && !dims_.empty()) {
+    if (!dims_.empty()) {
       BOWLINE_ASSIGN(runs, plan_runs());
       for (const PlannedRun& run : runs) {
         all["memory"][run.name] = describe_memory(run.memory);
@@ -128,12 +133,30 @@ class Inspection {
     return Trainer::create(*model_, device, t);
   }
 
-  Status print_listing() {
+  // Errors  bad_argument: a flag has no effect on what is printed, or a plan lacks dims.
+  Status check_uses() const {
+    const bool rows_only = o_.parameters || o_.storages || o_.ties;
+    for (const char* flag : {"--dim", "--batch", "--seq", "--device"}) {
+      BOWLINE_TRY(o_.uses.check(flag, !rows_only,
+                                "--parameters, --storages and --ties print no memory plan"));
+    }
+    for (const char* flag : {"--parameters", "--storages", "--ties"}) {
+      BOWLINE_TRY(o_.uses.check(flag, o_.format != "json", "-o json holds all rows"));
+    }
+    const bool plans = !dims_.empty() || !o_.listing.empty();
+    BOWLINE_TRY(
+        o_.uses.check("--device", plans,
+                      "nothing is planned. --dim, --batch or --seq ask for the memory plan, "
+                      "--listing for a plan"));
     const std::string missing = missing_dims(info_, dims_);
-    BOWLINE_REQUIRE(
-        missing.empty(),
-        "The model has the named dims {}: give each with --dim name=number, --batch or --seq.",
-        missing);
+    BOWLINE_REQUIRE(!plans || missing.empty(),
+                    "A plan needs all named dims of the model. {} not given: give each with --dim "
+                    "name=number, --batch or --seq.",
+                    missing + (missing.find(',') == std::string::npos ? " is" : " are"));
+    return {};
+  }
+
+  Status print_listing() {
     std::string text;
     if (o_.entry.empty() || o_.entry == "loss") {
       BOWLINE_ASSIGN(Trainer trainer, this->trainer());
@@ -287,19 +310,29 @@ void add_inspect(CLI::App& app, Context& context) {
   verb->add_option("model", o->model, "Model file or checkpoint")->required();
   add_dims(verb, o->dims);
   add_device(verb, o->device);
-  verb->add_flag("--parameters", o->parameters, "Print a line per parameter instead");
-  verb->add_flag("--storages", o->storages, "Print a line per storage instead");
-  verb->add_flag("--ties", o->ties, "Print who is tied to whom instead");
-  verb->add_option("--listing", o->listing, "Print a plan as numbered lines instead")
-      ->check(CLI::IsMember({"build", "forward", "backward", "update"}));
-  verb->add_option("--entry", o->entry, "Entry point of --listing (default: training of 'loss')");
-  verb->add_flag("--columns", o->columns,
-                 "Add names of nodes to --listing; to build, each record with its arena offsets");
-  verb->add_option(
+  CLI::Option* parameters =
+      verb->add_flag("--parameters", o->parameters, "Print a line per parameter instead");
+  CLI::Option* storages =
+      verb->add_flag("--storages", o->storages, "Print a line per storage instead");
+  CLI::Option* ties = verb->add_flag("--ties", o->ties, "Print who is tied to whom instead");
+  CLI::Option* html = verb->add_option(
       "--html", o->html,
       "Write a page of HTML too: the graph, parameters with their ties, the memory plan "
       "where the dims are given");
-  verb->add_flag("--force", o->force, "Replace an --html that is there");
+  CLI::Option* listing =
+      verb->add_option("--listing", o->listing, "Print a plan as numbered lines instead")
+          ->check(CLI::IsMember({"build", "forward", "backward", "update"}))
+          ->excludes(parameters)
+          ->excludes(storages)
+          ->excludes(ties)
+          ->excludes(html);
+  verb->add_option("--entry", o->entry, "Entry point of --listing (default: training of 'loss')")
+      ->needs(listing);
+  verb->add_flag("--columns", o->columns,
+                 "Add names of nodes to --listing; to build, each record with its arena offsets")
+      ->needs(listing);
+  verb->add_flag("--force", o->force, "Replace an --html that is there")->needs(html);
+  o->uses = FlagUses(verb);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Inspection(*o).run(); });
 }

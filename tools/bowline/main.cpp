@@ -25,7 +25,7 @@ constexpr const char* kFooter = R"(Exit codes
 
 int run(int argc, char** argv) {
   CLI::App app{"Runs, fine-tunes and checks neural networks; never loses a weight tie.", "bowline"};
-  app.set_version_flag("--version", "bowline " + build_text());
+  app.set_version_flag("-v,--version", "bowline " + build_text());
   app.footer(kFooter);
   app.require_subcommand(1);
   Context context;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/files.h"
+#include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/numbers.h"
 #include "common/print.h"
@@ -34,6 +35,7 @@ struct PredictOptions {
   uint64_t memory_budget = 0;
   bool embed = false;
   Changes changes;
+  FlagUses uses;
 };
 
 std::vector<std::string> lines_of(std::string_view text) {
@@ -235,6 +237,11 @@ void print_plain(const nlohmann::json& row) {
 }
 
 Result<int> run(const PredictOptions& o) {
+  if (const Status s = o.uses.check("--text-field", holds_examples(o.file),
+                                    "the texts are not rows of a .csv, .tsv or .jsonl --file");
+      !s.ok()) {
+    return fail_flags(s);
+  }
   BOWLINE_ASSIGN(Predictor predictor, Predictor::create(o));
   BOWLINE_ASSIGN(const std::vector<std::string> texts, texts_of(o));
   if (texts.empty()) {
@@ -279,6 +286,7 @@ void add_predict(CLI::App& app, Context& context) {
   add_memory_budget(verb, o->memory_budget);
   add_format(verb, o->format,
              "json: a line of JSON per text, with the probabilities of all labels");
+  o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });
 }
 

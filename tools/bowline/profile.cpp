@@ -169,7 +169,7 @@ class Profiling {
   Result<Inputs> read_request(const Model& model, const std::string& entry) {
     BOWLINE_ASSIGN(const ModelInfo info, model.describe());
     BOWLINE_ASSIGN(entry_, entry_point(info, entry));
-    BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info));
+    BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o_.dims, info, &entry_));
     BOWLINE_TRY(o_.trace.empty() ? Status() : check_new(o_.trace, o_.force));
     BOWLINE_ASSIGN(steps_, steps_of(o_.steps_given));
     return make_inputs(entry_, o_.inputs, std::move(dims), "random:1");
@@ -287,13 +287,15 @@ void add_profile(CLI::App& app, Context& context) {
   auto o = std::make_shared<ProfileOptions>();
   verb->add_option("model", o->model, "Model file; it is not changed")->required();
   add_entry(verb, o->entry);
-  verb->add_flag("--train", o->train, "A training step (AdamW) of --entry, by default of loss");
+  CLI::Option* train =
+      verb->add_flag("--train", o->train, "A training step (AdamW) of --entry, by default of loss");
   verb->add_option("--input", o->inputs,
                    std::string(kInputHelp) + "; those not given are random:1");
   verb->add_option("--step", o->steps_given,
                    std::string(kStepHelp) +
                        "; a cache is full, with the rows of the run as its last ones, unless "
-                       "position says where they go");
+                       "position says where they go")
+      ->excludes(train);
   add_dims(verb, o->dims);
   add_compute(verb, o->compute, "What activations and the copies of the weights are in");
   add_device(verb, o->device);
@@ -301,9 +303,9 @@ void add_profile(CLI::App& app, Context& context) {
   verb->add_option("--steps", o->steps, "Steps that are measured, with clocks and without")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  verb->add_option("--trace", o->trace,
-                   "Where the times are written for chrome://tracing or ui.perfetto.dev");
-  verb->add_flag("--force", o->force, "Replace a trace that is there");
+  CLI::Option* trace = verb->add_option(
+      "--trace", o->trace, "Where the times are written for chrome://tracing or ui.perfetto.dev");
+  verb->add_flag("--force", o->force, "Replace a trace that is there")->needs(trace);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return Profiling(*o).run(); });
 }

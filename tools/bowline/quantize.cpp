@@ -21,9 +21,23 @@ struct QuantizeOptions {
   bool force = false;
 };
 
+// Weights that were quantized are frozen; plain ones can be trained again.
+Result<QuantizeReport> decode_weights(const QuantizeOptions& o, Model& model) {
+  BOWLINE_ASSIGN(const ModelInfo before, model.describe());
+  BOWLINE_ASSIGN(QuantizeReport report, model.dequantize(o.pattern));
+  BOWLINE_ASSIGN(const ModelInfo after, model.describe());
+  for (const ParameterInfo& p : after.parameters) {
+    const StorageInfo& s = after.storages[p.tie];
+    const bool decoded = before.storages[p.tie].encoding != "plain" && s.encoding == "plain";
+    if (decoded && s.role == StorageRole::weight) {
+      BOWLINE_TRY(model.freeze_storage(p.name, false));
+    }
+  }
+  return report;
+}
+
 Result<QuantizeReport> apply(const QuantizeOptions& o, Model& model) {
-  return o.encoding == "plain" ? model.dequantize(o.pattern)
-                               : model.quantize(o.encoding, o.pattern);
+  return o.encoding == "plain" ? decode_weights(o, model) : model.quantize(o.encoding, o.pattern);
 }
 
 void print_report(const QuantizeOptions& o, const QuantizeReport& report) {

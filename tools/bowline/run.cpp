@@ -155,7 +155,7 @@ Result<Request> read_request(const RunOptions& o, const Model& model) {
   Request r;
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(r.entry, entry_point(info, o.entry));
-  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info));
+  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &r.entry));
   BOWLINE_ASSIGN(const std::vector<std::string> inputs, with_ids(o.inputs, model));
   BOWLINE_ASSIGN(r.inputs, make_inputs(r.entry, inputs, std::move(dims), ""));
   BOWLINE_ASSIGN(r.files, files_of(o, r.entry));
@@ -217,7 +217,7 @@ void add_run(CLI::App& app, Context& context) {
   verb->add_option(
       "--input", o->inputs,
       std::string(kInputHelp) + "; NAME=text:WORDS for the ids of the model's tokenizer");
-  verb->add_option(
+  CLI::Option* outputs = verb->add_option(
       "--output", o->outputs,
       "NAME=@file.npy, or NAME=@file.txt for numbers as text; the others are only summarised");
   verb->add_option("--step", o->steps, kStepHelp);
@@ -225,7 +225,7 @@ void add_run(CLI::App& app, Context& context) {
   add_dims(verb, o->dims);
   add_device(verb, o->device);
   add_memory_budget(verb, o->memory_budget);
-  verb->add_flag("--force", o->force, "Replace output files that are there");
+  verb->add_flag("--force", o->force, "Replace output files that are there")->needs(outputs);
   add_format(verb, o->format);
   on_run(verb, context, [o] { return run(*o); });
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "common/flag_uses.h"
 #include "common/flags.h"
 #include "common/require.h"
 #include "verb.h"
@@ -57,6 +58,9 @@ Status compare(const Values& actual, const Values& expected, float tolerance,
     return {};
   }
   const size_t n = expected.bytes.size() / sizeof(float);
+  if (n == 0) {
+    return {};
+  }
   std::vector<float> a(n);
   std::vector<float> e(n);
   std::memcpy(a.data(), actual.bytes.data(), n * sizeof(float));
@@ -122,15 +126,21 @@ struct VerifyOptions {
   std::string model;
   std::string device = "cpu";
   std::string format = "text";
+  FlagUses uses;
 };
 
 Result<int> run(const VerifyOptions& o) {
   if (Status s = Model::verify(o.model); !s.ok()) {
+    s = with_import(std::move(s), o.model, " --out MODEL.bowline");
     return s.code() == Code::io_error ? std::move(s).as(Code::bad_file) : s;
   }
   BOWLINE_ASSIGN(Model model, open_model(o.model));
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   const size_t count = info.self_tests.size();
+  if (const Status s = o.uses.check("--device", count > 0, "the model has no self tests to run");
+      !s.ok()) {
+    return fail_flags(s);
+  }
   if (count > 0) {
     BOWLINE_ASSIGN(const Device device, open_device(o.device));
     BOWLINE_TRY(model.to(device));
@@ -162,6 +172,7 @@ void add_verify(CLI::App& app, Context& context) {
   verb->add_option("model", o->model, "Model file")->required();
   verb->add_option("--device", o->device, "Device that runs the self tests")->capture_default_str();
   add_format(verb, o->format);
+  o->uses = FlagUses(verb);
   on_run(verb, context, [o] { return run(*o); });
 }
 

@@ -20,7 +20,7 @@ Result<int> bench_run(const BenchRunOptions& o) {
   BOWLINE_TRY(change(model, o.changes));
   BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   BOWLINE_ASSIGN(const EntryPointInfo entry, entry_point(info, o.entry));
-  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info));
+  BOWLINE_ASSIGN(std::vector<BoundDim> dims, dims_of(o.dims, info, &entry));
   BOWLINE_ASSIGN(Inputs inputs, make_inputs(entry, o.inputs, std::move(dims), "random:1"));
   BOWLINE_ASSIGN(const Device device, open_device(o.device, o.threads, o.memory_budget));
   BOWLINE_TRY(model.to(device));

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "verb.h"
 
 namespace bowline::command {
@@ -37,9 +40,52 @@ std::string full_name(const CLI::App& app) {
                                      : full_name(*app.get_parent()) + " " + app.get_name();
 }
 
+std::string without_dashes(const std::string& flag) {
+  return flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
+}
+
+// "lr" is made of the first letters of "learning-rate".
+bool abbreviates(const std::string& word, const std::string& name) {
+  std::string initials;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] != '-' && (i == 0 || name[i - 1] == '-')) {
+      initials += name[i];
+    }
+  }
+  return word.size() >= 2 && word == initials;
+}
+
+// The flags that a word shortens: by the first letters of their words, else by their begin.
+std::vector<std::string> shortened_by(const std::string& word,
+                                      const std::vector<std::string>& names) {
+  const std::string letters = without_dashes(word);
+  std::vector<std::string> initials;
+  std::vector<std::string> begins;
+  for (const std::string& name : names) {
+    const std::string full = without_dashes(name);
+    if (abbreviates(letters, full)) {
+      initials.push_back(name);
+    } else if (letters.size() >= 3 && full.starts_with(letters)) {
+      begins.push_back(name);
+    }
+  }
+  return initials.empty() ? begins : initials;
+}
+
 std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  const std::vector<std::string> shortened = shortened_by(word, names);
+  if (!shortened.empty()) {
+    return fmt::format(" Did you mean '{}'?", fmt::join(shortened, "' or '"));
+  }
   const std::string name = nearest(word, names);
   return name.empty() ? "" : fmt::format(" Did you mean '{}'?", name);
+}
+
+// Flags that only 'bowline' itself has.
+std::string of_the_program(const std::string& flag) {
+  return flag == "-v" || flag == "-V" || flag == "--version"
+             ? " 'bowline --version' prints the version."
+             : "";
 }
 
 bool is_flag(const std::string& word) {
@@ -65,8 +111,9 @@ std::string find_unknown(const CLI::App& app, const std::vector<std::string>& wo
       const std::vector<std::string> flags = flags_of(*at);
       const bool joined_short = flag[1] != '-' && contains(flags, flag.substr(0, 2));
       if (!contains(flags, flag) && !joined_short) {
+        const std::string version = of_the_program(flag);
         return fmt::format("Flag '{}' of '{}' is unknown.{} See '{} --help'.", flag, full_name(*at),
-                           suggestion(flag, flags), full_name(*at));
+                           version.empty() ? suggestion(flag, flags) : version, full_name(*at));
       }
       i += flag == words[i] && takes_value(*at, flag) ? 1 : 0;
       continue;

@@ -81,6 +81,11 @@ std::vector<CheckpointFile> list_checkpoints(const std::string& folder) {
 
 std::string best_checkpoint(const std::string& folder) { return folder + "/best.bowline"; }
 
+std::string checkpoint_path(const std::string& folder, uint64_t step, uint64_t micro_step) {
+  const std::string micro = micro_step == 0 ? "" : fmt::format(".{}", micro_step);
+  return fmt::format("{}/{}{:08}{}{}", folder, kPrefix, step, micro, kSuffix);
+}
+
 Result<SavedRun> read_run(const std::string& path) {
   Result<Model> model = Model::open(path);
   if (!model.ok()) {
@@ -126,9 +131,7 @@ Result<CheckpointFolder> CheckpointFolder::open(const std::string& path) {
 }
 
 Result<std::string> CheckpointFolder::write(const Trainer& trainer, const Progress& progress) {
-  const std::string micro = progress.micro_step == 0 ? "" : fmt::format(".{}", progress.micro_step);
-  const std::string path =
-      fmt::format("{}/{}{:08}{}{}", path_, kPrefix, progress.step, micro, kSuffix);
+  const std::string path = checkpoint_path(path_, progress.step, progress.micro_step);
   BOWLINE_TRY(trainer.save(path, progress));
   std::erase(mine_, path);
   mine_.push_back(path);

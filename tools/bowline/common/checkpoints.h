@@ -24,6 +24,7 @@ struct CheckpointFile {
 // The newest first, without best.bowline; empty where there is no such folder.
 std::vector<CheckpointFile> list_checkpoints(const std::string& folder);
 std::string best_checkpoint(const std::string& folder);
+std::string checkpoint_path(const std::string& folder, uint64_t step, uint64_t micro_step);
 
 // What a checkpoint says of its run.
 struct SavedRun {

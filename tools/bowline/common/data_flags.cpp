@@ -11,7 +11,8 @@ void add_data(CLI::App* verb, DataOptions& o) {
           "\"prompt\" and \"completion\", or \"messages\") or a folder with train.jsonl, "
           "valid.jsonl and test.jsonl; for one that classifies .csv, .tsv or .jsonl")
       ->required();
-  verb->add_flag("--as-text", o.as_text, "Take JSON lines as they are, as plain text");
+  verb->add_flag("--as-text", o.as_text,
+                 "Train on JSON lines or tables as they are, as plain text");
   verb->add_option("--max-seq-length", o.max_seq_length,
                    "Of rows: tokens after which they are cut (default: what the model can take, of "
                    "conversations at most 2048)")
@@ -33,6 +34,11 @@ void add_data(CLI::App* verb, DataOptions& o) {
   verb->add_option("--labels", o.labels,
                    "File with a label per line, in the order of the classes (default: those of the "
                    "model, else those of the data in the order of their bytes)");
+  o.uses = FlagUses(verb);
+  o.uses.add({"--as-text"}, kPlainText);
+  o.uses.add({"--max-seq-length", "--pad-to-longest"}, kConversations | kExamples);
+  o.uses.add({"--mask-prompt", "--chat-format"}, kConversations);
+  o.uses.add({"--text-field", "--label-field", "--labels"}, kExamples);
 }
 
 void add_windows(CLI::App* verb, DataOptions& o) {
@@ -42,6 +48,7 @@ void add_windows(CLI::App* verb, DataOptions& o) {
   verb->add_option("--seq", o.seq, "Of a text: bytes or tokens per window")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
+  o.uses.add({"--seq"}, kPlainText);
 }
 
 }  // namespace bowline::command

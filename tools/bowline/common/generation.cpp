@@ -106,6 +106,17 @@ void add_generation(CLI::App* verb, GenerationFlags& o) {
   add_device(verb, o.device);
   add_threads(verb, o.threads);
   add_memory_budget(verb, o.memory_budget);
+  o.uses = FlagUses(verb);
+}
+
+Status check_sampling(const GenerationFlags& o) {
+  for (const char* flag : {"--top-k", "--top-p", "--min-p", "--seed"}) {
+    BOWLINE_TRY(o.uses.check(flag, o.sampler.temperature != 0,
+                             "with --temp 0 nothing is drawn, and each token is the most probable "
+                             "one. Give a --temp above 0"));
+  }
+  return o.uses.check("--repetition-context-size", o.sampler.repetition_penalty != 1,
+                      "with --repetition-penalty 1 no token is penalized");
 }
 
 Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flags) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bowline_text.h"
+#include "common/flag_uses.h"
 #include "common/flags.h"
 
 namespace bowline::command {
@@ -24,8 +25,11 @@ struct GenerationFlags {
   int64_t max_tokens = 256;
   uint64_t memory_budget = 0;
   int threads = 0;
+  FlagUses uses;
 };
 void add_generation(CLI::App* verb, GenerationFlags& flags);
+// Errors  bad_argument: a flag of the sampler has no effect, as other flags are.
+Status check_sampling(const GenerationFlags& flags);
 
 // A model that generates, on its device. It stays where it is made, as the generator reads the model.
 class Generation {

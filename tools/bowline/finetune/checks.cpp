@@ -1,5 +1,6 @@
 #include "finetune/checks.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -46,6 +47,26 @@ Status check_places(const FinetuneOptions& o) {
   return {};
 }
 
+// Flags that other flags leave without effect.
+Status check_uses(const FinetuneOptions& o) {
+  std::vector<InputKind> optimizers;
+  for (const std::string_view name : optimizer_names()) {
+    optimizers.push_back({1u << optimizers.size(), name});
+  }
+  const auto kind = std::ranges::find(optimizers, o.optimizer, &InputKind::name);
+  BOWLINE_TRY(o.optimizer_uses.check(kind->bit, optimizers));
+  BOWLINE_TRY(o.uses.check("--final-fraction", o.schedule != "constant",
+                           "with --schedule constant the rate never falls"));
+  for (const char* flag : {"--lora-alpha", "--lora-scale", "--lora-dropout", "--lora-target"}) {
+    BOWLINE_TRY(o.uses.check(flag, o.lora_rank != 0, "--lora-rank is 0"));
+  }
+  BOWLINE_TRY(o.uses.check("--freeze", o.lora_rank == 0,
+                           "--lora-rank trains an adapter and freezes all weights. --lora-target "
+                           "chooses what the adapter changes"));
+  return o.uses.check("--force", !o.out.empty() || !o.log.empty() || !o.report.empty(),
+                      "it replaces --out, --log and --report, and none of them is given");
+}
+
 }  // namespace
 
 Status check_options(const FinetuneOptions& o) {
@@ -67,6 +88,7 @@ Status check_options(const FinetuneOptions& o) {
   BOWLINE_REQUIRE(
       o.encoding.empty() || o.lora_rank != 0,
       "--quantize freezes the weights, which --lora-rank trains an adapter over: give it.");
+  BOWLINE_TRY(check_uses(o));
   BOWLINE_REQUIRE(o.eval_stride <= o.seq, "--eval-stride {} is above --seq {}.", o.eval_stride,
                   o.seq);
   BOWLINE_TRY(check_folder("--out", o.out));

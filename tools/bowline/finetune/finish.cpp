@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "common/html.h"
 #include "common/print.h"
 #include "finetune/run_state.h"
 #include "verb.h"
@@ -133,6 +134,12 @@ std::string Run::more_text() const {
   return out;
 }
 
+// "trains 12,288 of 134,527,296 values (an adapter)".
+std::string Run::trained_text() const {
+  return fmt::format("trains {} of {} values{}", grouped(trained_.values), grouped(trained_.all),
+                     o_.lora_rank != 0 ? " (the adapter)" : "");
+}
+
 // A session beside the trainer shares what lies in storages.
 MemoryReport Run::memory() const {
   MemoryReport m = trainer_->memory();
@@ -151,6 +158,8 @@ void Run::describe() const {
     const MemoryReport m = memory();
     print_json({{"device", device_->info().name},
                 {"steps", o_.steps},
+                {"trained_values", trained_.values},
+                {"values", trained_.all},
                 {"predicted_bytes", m.predicted_bytes},
                 {"storage_bytes", m.storage_bytes},
                 {"arena_bytes", m.arena_bytes},
@@ -169,6 +178,7 @@ void Run::describe() const {
   for (const std::string& note : task_->notes()) {
     print(out_, "{:<14} {}\n", "", note);
   }
+  print(out_, "{:<14} {}\n", "values", trained_text());
   print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps, first_step_,
         shown / static_cast<double>(task_->samples_per_epoch()));
   print(out_,

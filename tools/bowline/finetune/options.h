@@ -13,6 +13,9 @@ namespace bowline::command {
 
 constexpr std::array kOnNonFinite = {"skip", "stop", "rollback"};  // by OnNonFinite
 
+// A bit for FlagUses.
+constexpr unsigned optimizer_bit(Optimizer::Kind kind) { return 1u << static_cast<unsigned>(kind); }
+
 // What the library has a default for has the same one here.
 struct FinetuneOptions : DataOptions {
   std::string model;
@@ -68,6 +71,7 @@ struct FinetuneOptions : DataOptions {
   bool extend = false;
   bool with_training_state = false;
   bool dry_run = false;
+  FlagUses optimizer_uses;  // which flags are for which optimizers
 };
 
 }  // namespace bowline::command

@@ -58,10 +58,15 @@ std::vector<std::string> alternatives_of(const std::string& pattern) {
   return out;
 }
 
+// A node draws random values.
+bool draws(const std::vector<NodeInfo>& nodes) {
+  return std::ranges::any_of(
+      nodes, [](const NodeInfo& node) { return node.op == "Dropout" || draws(node.body); });
+}
+
 }  // namespace
 
 Status Run::prepare() {
-  BOWLINE_TRY(open_model());
   BOWLINE_TRY(open_data());
   BOWLINE_TRY(place_model());
   if (!o_.dry_run) {
@@ -76,6 +81,15 @@ Status Run::open_model() {
   BOWLINE_ASSIGN(Model model, open_trained_model(o_.model));
   model_.emplace(std::move(model));
   return {};
+}
+
+// Errors  bad_argument: a flag has no effect on the model and the data.
+Status Run::check_flags() const {
+  BOWLINE_TRY(check_data_flags(*model_, o_));
+  BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+  const EntryPointInfo* const loss = find_entry_point(info, "loss");
+  return o_.uses.check("--seed", !o_.in_order || o_.lora_rank != 0 || draws(loss->nodes),
+                       "--in-order shows the rows as they stand, and the model has no dropout");
 }
 
 Status Run::open_data() {
@@ -99,11 +113,16 @@ Status Run::place_model() {
   }
   BOWLINE_TRY(task_->prepare(*model_));
   BOWLINE_TRY(freeze(*model_, o_.freeze));
-  if (o_.lora_rank != 0) {
+  if (o_.lora_rank == 0) {
+    BOWLINE_ASSIGN(const ModelInfo info, model_->describe());
+    BOWLINE_TRY(require_weights_to_train(info));
+  } else {
     BOWLINE_TRY(quantize_all(*model_, o_.encoding));
     BOWLINE_ASSIGN(const AdapterReport report, model_->add_adapter(kAdapter, adapter_options(o_)));
     BOWLINE_TRY(warn_of_the_head(report));
   }
+  BOWLINE_ASSIGN(const ModelInfo trained, model_->describe());
+  trained_ = trained_values(trained);
   BOWLINE_TRY(model_->to(*device_));
   BOWLINE_ASSIGN(Trainer trainer, Trainer::create(*model_, *device_, train_options(o_, *task_)));
   trainer_.emplace(std::move(trainer));
@@ -194,7 +213,7 @@ Status Run::resume_from(const std::string& path) {
 }
 
 Status Run::open_outputs() {
-  BOWLINE_TRY(store_.probe(*model_, saved_config_));
+  BOWLINE_TRY(store_.probe(*model_, saved_config_, first_step_));
   if (!o_.log.empty()) {
     BOWLINE_ASSIGN(log_, LossLog::open({o_.log, run_id_, task_->unit(), first_step_,
                                         o_.resume != "none", o_.force}));

@@ -22,6 +22,12 @@ double seconds_since(Clock::time_point start) {
 
 int Run::run() {
   watch_interrupts();
+  if (const Status s = open_model(); !s.ok()) {
+    return fail(s);
+  }
+  if (const Status s = check_flags(); !s.ok()) {
+    return fail_flags(s);
+  }
   if (const Status s = prepare(); !s.ok()) {
     return fail(s);
   }
@@ -40,6 +46,7 @@ Status Run::work() {
   for (const std::string& note : task_->notes()) {
     print(out_, "{}\n", note);
   }
+  print(out_, "{}\n", trained_text());
   print(out_, "{} steps of {} on {}; every loss is in {}\n", o_.steps,
         task_->step_text(o_.batch * static_cast<int64_t>(o_.accumulate)), device_->info().name,
         task_->unit());

@@ -6,6 +6,7 @@
 
 #include "common/interrupt.h"
 #include "common/report.h"
+#include "common/trained_values.h"
 #include "finetune/events.h"
 #include "finetune/held_out.h"
 #include "finetune/log.h"
@@ -31,9 +32,10 @@ class Run {
   int run();
 
  private:
+  Status open_model();
+  Status check_flags() const;
   Status prepare();
   Status open_data();
-  Status open_model();
   Status place_model();
   Status warn_of_the_head(const AdapterReport& report) const;
   Status resume();
@@ -66,6 +68,7 @@ class Run {
   std::string worse_text() const;
   std::string result_text() const;
   std::string more_text() const;
+  std::string trained_text() const;
   Config state_config() const;
   Progress progress() const;
   void describe() const;
@@ -89,6 +92,7 @@ class Run {
   std::optional<Device> device_;
   std::optional<Model> model_;
   std::optional<Trainer> trainer_;
+  TrainedValues trained_;
   std::optional<Session> evaluation_;  // where the task does not evaluate by the loss
   HeldOut held_;
   Measure measure_;  // of the last evaluation of this process

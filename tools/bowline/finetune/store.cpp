@@ -9,6 +9,7 @@
 
 #include "common/files.h"
 #include "common/require.h"
+#include "common/trained_values.h"
 #include "finetune/recipe.h"
 
 namespace bowline::command {
@@ -34,14 +35,6 @@ Result<uint64_t> bytes_of(const Model& model, bool training) {
   return bytes;
 }
 
-// A Trainer updates it.
-bool is_trained(const StorageInfo& s) {
-  const bool weight = s.role == StorageRole::weight || s.role == StorageRole::adapter_a ||
-                      s.role == StorageRole::adapter_b;
-  return weight && !s.empty && s.trainable && s.dtype == DType::f32 && s.encoding == "plain" &&
-         s.bytes > 0;
-}
-
 // Of f32.
 bool all_finite(std::span<const std::byte> bytes) {
   for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
@@ -58,7 +51,7 @@ bool all_finite(std::span<const std::byte> bytes) {
 
 Status Store::open() { return o_.checkpoint.empty() ? Status() : take_folder(); }
 
-Status Store::probe(const Model& model, const Config& saved) {
+Status Store::probe(const Model& model, const Config& saved, uint64_t step) {
   const std::string weights = is_there(o_.out) ? weights_hash(o_.out) : "";
   if (is_ours(weights, saved)) {
     replaced_ = weights;
@@ -73,7 +66,8 @@ Status Store::probe(const Model& model, const Config& saved) {
     return {};
   }
   BOWLINE_ASSIGN(const uint64_t bytes, bytes_of(model, true));
-  return probe_file(o_.checkpoint + "/probe", bytes);
+  const uint64_t next = o_.save_every == 0 ? o_.steps : step - step % o_.save_every + o_.save_every;
+  return probe_file(checkpoint_path(o_.checkpoint, std::min(next, o_.steps), 0), bytes);
 }
 
 // Nothing is lost when the file holds what a checkpoint of this run holds too, or held when it was written.
@@ -147,7 +141,7 @@ Result<std::string> Store::find_not_finite(const Model& model) {
   for (const StorageInfo& s : info.storages) {
     const bool moment = s.role == StorageRole::moment;
     const StorageInfo& weight = moment && s.owner ? info.storages[*s.owner] : s;
-    if (s.empty || !is_trained(weight)) {
+    if (s.empty || !is_trained(weight) || weight.dtype != DType::f32) {
       continue;
     }
     BOWLINE_ASSIGN(const std::vector<std::byte> bytes, model.storage_bytes(s.tie));

@@ -14,8 +14,9 @@ class Store {
 
   // Takes --checkpoint, if it is given.
   Status open();
-  // Looks whether the files of the run can be written. `saved` is what the checkpoint says that the run goes on from.
-  Status probe(const Model& model, const Config& saved);
+  // Checks that the files of the run can be written, which goes on from `step`. `saved`: what the
+  // checkpoint there says.
+  Status probe(const Model& model, const Config& saved, uint64_t step);
   // Notes in a checkpoint which older output of its own the run is going to replace.
   void append_to(Config& config) const;
   // Of this run in --checkpoint, not after `resumed`: these are pruned as its own. Errors  bad_file: there is one of

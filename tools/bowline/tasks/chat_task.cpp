@@ -30,6 +30,7 @@ struct Rows {
   uint64_t counted = 0;  // labels
   uint64_t cut = 0;      // rows that were longer than the limit
   uint64_t silent = 0;   // rows without a counted label
+  uint64_t chats = 0;    // rows that are conversations, not texts
   std::string hash;
 
   std::vector<int64_t> lengths() const {
@@ -99,6 +100,7 @@ class Renderer {
       return std::move(row).status().at(fmt::format("While reading {}:{}.", file, c.line));
     }
     append(std::move(row).value(), rows);
+    rows.chats += c.messages.empty() ? 0 : 1;
     return {};
   }
 
@@ -352,6 +354,10 @@ Result<std::unique_ptr<Task>> make_chat_task(const Model& model, const DataOptio
     BOWLINE_TRY(read_rows(file_of(o.data, "train.jsonl"), renderer, split));
     BOWLINE_REQUIRE_CODE(train.counted > 0, Code::bad_file,
                          "The training part of \"{}\" has no token to predict.", o.data);
+  }
+  for (const char* flag : {"--mask-prompt", "--chat-format"}) {
+    BOWLINE_TRY(o.uses.check(flag, train.chats + held_out.chats > 0,
+                             "all rows of the data are texts, and none is a conversation"));
   }
   BOWLINE_REQUIRE_CODE(held_out.counted > 0, Code::bad_file,
                        "The held-out part of \"{}\" has no token to predict.",

@@ -12,9 +12,13 @@
 
 #include "bowline.h"
 #include "common/confusion.h"
+#include "common/flag_uses.h"
 #include "data/examples.h"
 
 namespace bowline::command {
+
+// Kinds of data.
+enum DataKind : unsigned { kPlainText = 1, kConversations = 2, kExamples = 4 };
 
 // The flags that say what the data is. What the library or the model has a default for is empty here.
 struct DataOptions {
@@ -35,6 +39,7 @@ struct DataOptions {
   ExampleFields fields;
   std::string labels;
   std::string class_weights;  // "balanced", "none", or a file; empty: those of the model
+  FlagUses uses;              // which flags are for which DataKind
 };
 
 // What an evaluation found.
@@ -96,8 +101,11 @@ class Task {
 
 enum class Purpose : uint8_t { training, evaluation };  // the latter: all of the data is held out
 
+// Errors  bad_argument: a flag was given that has no effect on the kind of the data.
+Status check_data_flags(const Model& model, const DataOptions& options);
+
 // The task that `model`, of the file `path`, and the data ask for. Errors  bad_file: the model is of no such kind, or the data cannot
-// be used; the place is named. bad_argument: a flag belongs to another kind.
+// be used; the place is named. bad_argument: a flag has no effect on the rows of the data.
 Result<std::unique_ptr<Task>> make_task(const Model& model, const std::string& path,
                                         const DataOptions& options, Purpose purpose);
 
