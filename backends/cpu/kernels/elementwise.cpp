@@ -75,22 +75,59 @@ Operands<In> operands_of(const Launch& l) {
   return {{at(0)}, {at(1)}, l.has_input(2) ? at(2) : nullptr};
 }
 
+// How two operands step through a result: axes of one element are left out, and neighbours through which both step as through one
+// are one.
+struct Walk {
+  Walk(const Shape& out, const std::array<Strides, 2>& steps) {
+    for (int a = 0; a < out.rank(); ++a) {
+      const auto at = static_cast<size_t>(a), last = static_cast<size_t>(shape.rank() - 1);
+      if (out[a] == 1) {
+        continue;
+      }
+      const bool joins = shape.rank() > 0 && std::ranges::all_of(std::array{0, 1}, [&](int k) {
+                           const auto i = static_cast<size_t>(k);
+                           return strides[i][last] == steps[i][at] * out[a];
+                         });
+      if (joins) {
+        shape[shape.rank() - 1] *= out[a];
+      } else {
+        shape.push_back(out[a]);
+      }
+      for (size_t k = 0; k < 2; ++k) {
+        strides[k][static_cast<size_t>(shape.rank() - 1)] = steps[k][at];
+      }
+    }
+  }
+  Shape shape;
+  std::array<Strides, 2> strides{};
+};
+
 // Unequal shapes: rows of the last axis, whose two operands each step by 0 or 1.
 template <class In, class Out>
 void broadcast(const Launch& l, const FunctionCall& f) {
-  const Shape& out = *l.out[0].shape;
-  const std::array strides = {broadcast_strides(*l.in[0].shape, out),
-                              broadcast_strides(*l.in[1].shape, out)};
+  const Shape& whole = *l.out[0].shape;
+  const Walk walk(
+      whole, {broadcast_strides(*l.in[0].shape, whole), broadcast_strides(*l.in[1].shape, whole)});
   const Operands<In> all = operands_of<In>(l);
-  const auto step = [&](size_t k) { return static_cast<size_t>(row_step(out, strides[k])); };
-  const int64_t n = out.rank() == 0 ? 1 : out.back();
+  const auto step = [&](size_t k) {
+    return static_cast<size_t>(row_step(walk.shape, walk.strides[k]));
+  };
   Out* y = l.out[0].as<Out>();
-  for_rows(l.threads, out, strides, 16384, [&](int64_t row, const std::array<int64_t, 2>& at) {
-    const Operands<In> part = {{all.a.data + at[0], step(0)},
-                               {all.b.data + at[1], step(1)},
-                               all.c == nullptr ? nullptr : all.c + row * n};
-    row_of(f, static_cast<size_t>(n), part, y + row * n);
-  });
+  if (walk.shape.rank() == 1) {
+    const Operands<In> row = {{all.a.data, step(0)}, {all.b.data, step(1)}, all.c};
+    parallel_blocks(l.threads, whole.elements(), 16384, [&](int64_t begin, int64_t end) {
+      row_of(f, static_cast<size_t>(end - begin), row.at(static_cast<size_t>(begin)), y + begin);
+    });
+    return;
+  }
+  const int64_t n = walk.shape.back();
+  for_rows(l.threads, walk.shape, walk.strides, 16384,
+           [&](int64_t row, const std::array<int64_t, 2>& at) {
+             const Operands<In> part = {{all.a.data + at[0], step(0)},
+                                        {all.b.data + at[1], step(1)},
+                                        all.c == nullptr ? nullptr : all.c + row * n};
+             row_of(f, static_cast<size_t>(n), part, y + row * n);
+           });
 }
 
 template <class In, class Out>
