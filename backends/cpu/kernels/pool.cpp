@@ -83,8 +83,49 @@ int64_t largest(const Windows& w, const std::array<Span, kMostSpatial>& s, const
   return best;
 }
 
+// Whether rows of the last axis are pooled as wholes, as those of channels that stand last.
+bool pools_rows(const Windows& w) {
+  const WindowAxis& a = w.axis[2];
+  return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
+}
+
+// f(plane, row of y, its window): of the last axis that is the first element.
+template <class F>
+void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&& f) {
+  const auto& [az, ay, ax] = w.axis;
+  const int64_t work = std::max<int64_t>(1, ay.out * ax.out * w.window());
+  parallel_blocks(threads, planes * az.out, std::max<int64_t>(1, 16384 / work),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t i = begin; i < end; ++i) {
+                      const Span z = inside(az, i % az.out);
+                      for (int64_t y = 0; y < ay.out; ++y) {
+                        f(i / az.out, i % az.out * ay.out + y,
+                          std::array<Span, kMostSpatial>{z, inside(ay, y), Span{0, 1, 0}});
+                      }
+                    }
+                  });
+}
+
+void max_rows(const Launch& l, const Windows& w) {
+  const int64_t n = w.axis[2].out;
+  for_rows_of_windows(l.threads, w, l.out[0].shape->elements(0, 2),
+                      [&](int64_t plane, int64_t row, const auto& spans) {
+                        float* const to = l.out[0].f32() + plane * w.outputs() + row * n;
+                        std::fill_n(to, n, -std::numeric_limits<float>::infinity());
+                        for_elements(w, spans, [&](int64_t at) {
+                          const float* const from = l.in[0].f32() + plane * w.inputs() + at;
+                          for (int64_t i = 0; i < n; ++i) {
+                            to[i] = from[i] > to[i] || std::isnan(from[i]) ? from[i] : to[i];
+                          }
+                        });
+                      });
+}
+
 void run_max_pool(const Launch& l) {
   const Windows w = windows<PoolAttributes>(l, *l.in[0].shape, *l.out[0].shape);
+  if (pools_rows(w)) {
+    return max_rows(l, w);
+  }
   const float* x = l.in[0].f32();
   float* y = l.out[0].f32();
   for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
@@ -126,9 +167,31 @@ float count_of(const Windows& w, int64_t o, const std::array<Span, kMostSpatial>
   return static_cast<float>(count);
 }
 
+void average_rows(const Launch& l, const Windows& w, bool pads) {
+  const int64_t n = w.axis[2].out;
+  for_rows_of_windows(l.threads, w, l.out[0].shape->elements(0, 2),
+                      [&](int64_t plane, int64_t row, const auto& spans) {
+                        float* const to = l.out[0].f32() + plane * w.outputs() + row * n;
+                        std::fill_n(to, n, 0.0f);
+                        for_elements(w, spans, [&](int64_t at) {
+                          const float* const from = l.in[0].f32() + plane * w.inputs() + at;
+                          for (int64_t i = 0; i < n; ++i) {
+                            to[i] += from[i];
+                          }
+                        });
+                        const float count = std::max(count_of(w, row * n, spans, pads), 1.0f);
+                        for (int64_t i = 0; i < n; ++i) {
+                          to[i] /= count;
+                        }
+                      });
+}
+
 void run_average_pool(const Launch& l) {
   const Windows w = windows<PoolAttributes>(l, *l.in[0].shape, *l.out[0].shape);
   const bool pads = l.attributes<PoolAttributes>().count_pads();
+  if (pools_rows(w)) {
+    return average_rows(l, w, pads);
+  }
   const float* x = l.in[0].f32();
   float* y = l.out[0].f32();
   for_planes(l.threads, l.out[0].shape->elements(0, 2), w.outputs() * w.window(), [&](int64_t p) {
