@@ -1,4 +1,4 @@
-// What FusedConv computes: a convolution over two spatial axes with the channels last and a weight in blocks of outputs.
+// What FusedConv computes: a convolution over one or two spatial axes with the channels last and a weight in blocks of outputs.
 #pragma once
 
 #include "core/attributes.h"
@@ -13,21 +13,43 @@ constexpr int64_t packed_blocks(int64_t outputs) {
   return (outputs + kPackedOutputs - 1) / kPackedOutputs;
 }
 
-// [N, C, H, W] of [N, H, W, C], and back.
-inline Shape channels_first(const Shape& x) { return {x[0], x[3], x[1], x[2]}; }
-
-inline Shape channels_last(const Shape& x) { return {x[0], x[2], x[3], x[1]}; }
+// [N, C, spatial...] of [N, spatial..., C], and back.
+inline Shape channels_first(const Shape& x) {
+  Shape y{x[0], x.back()};
+  for (int a = 1; a < x.rank() - 1; ++a) {
+    y.push_back(x[a]);
+  }
+  return y;
+}
+inline Shape channels_last(const Shape& x) {
+  Shape y{x[0]};
+  for (int a = 2; a < x.rank(); ++a) {
+    y.push_back(x[a]);
+  }
+  y.push_back(x[1]);
+  return y;
+}
 
 inline Shape packed_shape(const Shape& weight) {
-  return {packed_blocks(weight[0]), weight[2], weight[3], weight[1], kPackedOutputs};
+  Shape packed{packed_blocks(weight[0])};
+  for (int a = 2; a < weight.rank(); ++a) {
+    packed.push_back(weight[a]);
+  }
+  packed.push_back(weight[1]);
+  packed.push_back(kPackedOutputs);
+  return packed;
 }
 inline Shape unpacked(const Shape& packed, int64_t outputs) {
-  return {outputs, packed[3], packed[1], packed[2]};
+  Shape weight{outputs, packed[packed.rank() - 2]};
+  for (int a = 1; a < packed.rank() - 2; ++a) {
+    weight.push_back(packed[a]);
+  }
+  return weight;
 }
 
 inline Convolution packed_convolution(const FusedConvAttributes& t, const Shape& x,
                                       const Shape& packed, const Shape& y) {
-  return convolution_of(t, channels_first(x), unpacked(packed, y[3]), channels_first(y));
+  return convolution_of(t, channels_first(x), unpacked(packed, y.back()), channels_first(y));
 }
 
 }  // namespace bowline

@@ -17,8 +17,17 @@ bool fusion_allows(const StepValue& value);
 // Returns whether there were any.
 bool drop_what_trains(Graph& graph);
 
-// rewrites/convolution.cpp: Conv, BatchNorm and, if they follow, Add and Clip or Relu become FusedConv, with the channels last from one
-// to the next. Right only while `training` is 0: the running statistics are read, and written no more.
+// rewrites/slices.cpp: what Slice, Concat and Reshape take apart and put together again is the value that it was, or one slice of it,
+// as weights are whose gates another format has in another order. Returns whether there were any; bodies stay as they are.
+bool join_slices(Graph& graph);
+
+// rewrites/gates.cpp: x * sigmoid(x) is Silu, where nothing else reads the sigmoid. Returns whether there were any; bodies stay as they
+// are.
+bool join_gates(Graph& graph);
+
+// rewrites/convolution.cpp: Conv and, if they follow, BatchNorm, Add and Clip or Relu become FusedConv, with the channels last from one
+// to the next, and through what works element by element, pools or puts channels side by side. Right only while `training` is 0: the
+// running statistics are read, and written no more.
 Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);
 
 }  // namespace bowline::detail::graph

@@ -1,9 +1,11 @@
-// FusedConv: Conv over two spatial axes, BatchNorm with running statistics, Add and Clip in one, channels last.
+// FusedConv: Conv over one or two spatial axes, its bias or BatchNorm with running statistics, Add and Clip in one, channels last.
 //
+//   y = clip(Conv(x, weight) + bias + addend), or
 //   y = clip((Conv(x, weight) - mean) / sqrt(variance + eps) * scale + bias + addend), clip(v) = v < min ? min : v > max ? max : v
 //
-// Shapes    x [N, H, W, C], weight as PackConvWeight makes it of [M, C / groups, window...], scale [M], bias [M], mean [M],
-//           variance [M], addend [N, H', W', M] (optional)  ->  y [N, H', W', M], H' and W' those of Conv.
+// Shapes    x [N, spatial..., C], weight as PackConvWeight makes it of [M, C / groups, window...], then
+//           either bias [M], or scale [M], bias [M], mean [M], variance [M]; then addend [N, spatial'..., M] (optional)
+//           ->  y [N, spatial'..., M], spatial' those of Conv. The number of inputs says which.
 // Domain    groups are 1, or the channels are as many as groups and as outputs; eps >= 1e-12. A weight that is not finite adds
 //           nothing or NaN where it meets the zeros around x. NaN stays NaN.
 // Step      training, as BatchNorm reads it: it has to be 0, and whoever puts this operator in the place of BatchNorm holds that.
@@ -19,26 +21,41 @@
 namespace bowline::detail::fused_conv_op {
 namespace {
 
+// Which inputs there are, by their number.
+struct Form {
+  explicit Form(int count)
+      : normalises(count > 4),
+        bias(normalises ? 3 : 2),
+        addend(normalises ? 6 : 3),
+        adds(count > addend) {}
+
+  bool normalises;
+  int bias, addend;  // inputs from 2 to the addend have an element for each channel
+  bool adds;
+};
+
 // The shape of y with the channels first.
 Result<Shape> slid(const FusedConvAttributes& t, const Shape& x, const Shape& packed,
                    int64_t outputs) {
-  BOWLINE_REQUIRE(x.rank() == 4, "Input x ({}) has rank {}, not 4.", x, x.rank());
-  BOWLINE_REQUIRE(
-      packed.rank() == 5 && packed[4] == kPackedOutputs && packed[0] == packed_blocks(outputs),
-      "A weight {} is not packed for {} channels.", packed, outputs);
+  BOWLINE_REQUIRE(x.rank() == 3 || x.rank() == 4, "Input x ({}) has rank {}, not 3 or 4.", x,
+                  x.rank());
+  BOWLINE_REQUIRE(packed.rank() == x.rank() + 1 && packed.back() == kPackedOutputs &&
+                      packed[0] == packed_blocks(outputs),
+                  "A weight {} is not packed for {} channels.", packed, outputs);
   const Shape weight = unpacked(packed, outputs);
-  BOWLINE_TRY(check_channels(x[3], outputs, weight, t.groups()));
-  BOWLINE_REQUIRE(t.groups() == 1 || (t.groups() == x[3] && t.groups() == outputs),
-                  "{} groups are neither one nor all of {} and {} channels.", t.groups(), x[3],
+  BOWLINE_TRY(check_channels(x.back(), outputs, weight, t.groups()));
+  BOWLINE_REQUIRE(t.groups() == 1 || (t.groups() == x.back() && t.groups() == outputs),
+                  "{} groups are neither one nor all of {} and {} channels.", t.groups(), x.back(),
                   outputs);
   return slid_over(t, channels_first(x), spatial_dims(weight), outputs);
 }
 
 Status infer(InferContext& c) {
   const auto& t = c.attributes<FusedConvAttributes>();
-  BOWLINE_REQUIRE(c.in(2).rank() == 1, "Input scale ({}) has rank {}, not 1.", c.in(2),
-                  c.in(2).rank());
-  for (int i = 3; i < 6; ++i) {
+  BOWLINE_REQUIRE(c.inputs() != 5, "5 inputs are neither those with a bias nor those with a norm.");
+  const Form form(c.inputs());
+  BOWLINE_REQUIRE(c.in(2).rank() == 1, "Input 2 ({}) has rank {}, not 1.", c.in(2), c.in(2).rank());
+  for (int i = 3; i < form.addend; ++i) {
     BOWLINE_REQUIRE(c.in(i) == c.in(2), "Shape of input {} ({}) is not that of a channel ({}).", i,
                     c.in(i), c.in(2));
   }
@@ -47,15 +64,17 @@ Status infer(InferContext& c) {
                   t.max());
   BOWLINE_ASSIGN(const Shape planes, slid(t, c.in(0), c.in(1), c.in(2)[0]));
   const Shape y = channels_last(planes);
-  if (c.inputs() > 6) {
-    BOWLINE_REQUIRE(c.in(6) == y, "Shape of the addend ({}) is not {}.", c.in(6), y);
+  if (form.adds) {
+    BOWLINE_REQUIRE(c.in(form.addend) == y, "Shape of the addend ({}) is not {}.",
+                    c.in(form.addend), y);
   }
   return c.out(0, y);
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {
   const auto& t = c.attributes<FusedConvAttributes>();
-  const int64_t outputs = c.out_shape(0)[3];
+  const Form form(c.inputs());
+  const int64_t outputs = c.out_shape(0).back();
   const Convolution convolution = packed_convolution(t, c.shape(0), c.shape(1), c.out_shape(0));
   const int64_t x_plane = convolution.windows.inputs(), y_plane = convolution.windows.outputs();
   const int64_t window = convolution.windows.window(), inputs = convolution.inputs;
@@ -72,7 +91,7 @@ Status infer(InferContext& c) {
                                m % kPackedOutputs);
   };
   each_product(convolution, [&](size_t i, size_t k, size_t o) {
-    const double product = c.in(0)[last(static_cast<int64_t>(i), c.shape(0)[3], x_plane)] *
+    const double product = c.in(0)[last(static_cast<int64_t>(i), c.shape(0).back(), x_plane)] *
                            c.in(1)[packed(static_cast<int64_t>(k))];
     y[last(static_cast<int64_t>(o), outputs, y_plane)] += product;
     magnitude[last(static_cast<int64_t>(o), outputs, y_plane)] += std::abs(product);
@@ -80,18 +99,21 @@ Status infer(InferContext& c) {
   const double low = t.min(), high = t.max();
   for (size_t o = 0; o < y.size(); ++o) {
     const size_t m = o % static_cast<size_t>(outputs);
-    const double factor = c.in(2)[m] / std::sqrt(c.in(5)[m] + static_cast<double>(t.eps()));
-    const double addend = c.inputs() > 6 ? c.in(6)[o] : 0;
-    const double v = (y[o] - c.in(4)[m]) * factor + c.in(3)[m] + addend;
+    const double bias = c.in(form.bias)[m], addend = form.adds ? c.in(form.addend)[o] : 0;
+    if (form.normalises) {
+      const double factor = c.in(2)[m] / std::sqrt(c.in(5)[m] + static_cast<double>(t.eps()));
+      y[o] = (y[o] - c.in(4)[m]) * factor;
+      magnitude[o] = (magnitude[o] + std::abs(c.in(4)[m])) * std::abs(factor);
+    }
+    const double v = y[o] + bias + addend;
     y[o] = v < low ? low : v > high ? high : v;
-    magnitude[o] = (magnitude[o] + std::abs(c.in(4)[m])) * std::abs(factor) + std::abs(c.in(3)[m]) +
-                   std::abs(addend);
+    magnitude[o] += std::abs(bias) + std::abs(addend);
   }
 }
 
 // A sum over the window and the channels of a group; root, division, two products, two sums, the addend.
 Tolerance tolerance(ToleranceContext& c) {
-  return Tolerance::of_reduction(c.in(1).elements(1, 4), 7);
+  return Tolerance::of_reduction(c.in(1).elements(1, c.in(1).rank() - 1), 7);
 }
 
 }  // namespace
@@ -99,8 +121,8 @@ Tolerance tolerance(ToleranceContext& c) {
 extern const OpDef op_fused_conv;
 const OpDef op_fused_conv{
     .name = "FusedConv",
-    .inputs = 6,
-    .optional_inputs = 1,
+    .inputs = 3,
+    .optional_inputs = 4,
     .is_fused = true,
     .types = "f32 -> f32",
     .infer = infer,

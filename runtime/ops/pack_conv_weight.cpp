@@ -14,13 +14,7 @@ Status infer(InferContext& c) {
   const Shape& x = c.in(0);
   BOWLINE_REQUIRE(x.rank() >= 3 && x.rank() <= 5, "The weight ({}) has rank {}, outside 3 to 5.", x,
                   x.rank());
-  Shape y{packed_blocks(x[0])};
-  for (int a = 2; a < x.rank(); ++a) {
-    y.push_back(x[a]);
-  }
-  y.push_back(x[1]);
-  y.push_back(kPackedOutputs);
-  return c.out(0, y);
+  return c.out(0, packed_shape(x));
 }
 
 [[maybe_unused]] void oracle(const OracleContext& c) {

@@ -21,6 +21,10 @@ class Net {
   Value conv(Value x, const Dims& shape, const AttributeList& attributes = {}) {
     return g.op("Conv", {x, weight(next("window"), shape)}, attributes);
   }
+  Value biased(Value x, const Dims& shape, const AttributeList& attributes = {}) {
+    return g.op("Conv", {x, weight(next("window"), shape), weight(next("bias"), {shape[0]})},
+                attributes);
+  }
   // With a momentum of 0 training leaves the running statistics.
   Value norm(Value x, int64_t channels) {
     const StorageRole running = StorageRole::running_statistic;
@@ -31,6 +35,8 @@ class Net {
     return g.op("BatchNorm", {x, scale, bias, mean, variance}, {{"momentum", 0}, {"eps", 1e-3}});
   }
   Value clip(Value x) { return g.op("Clip", {x}, {{"min", -0.5}, {"max", 2}}); }
+  // A word `training`, where no node of the case has it: a run that gives it is one without fusion.
+  void trains() { g.output("trained", norm(weight(next("t"), {2, 1, 1}), 1)); }
   // A convolution of size x size, its norm and its bounds.
   Value layer(Value x, int64_t in, int64_t out, int64_t size = 1,
               const AttributeList& attributes = {}) {
@@ -44,10 +50,10 @@ class Net {
 
   Model model;
   GraphBuilder g;
+  int count = 0;
 
  private:
-  std::string next(const std::string& what) { return what + std::to_string(count_++); }
-  int count_ = 0;
+  std::string next(const std::string& what) { return what + std::to_string(count++); }
 };
 
 struct Case {
@@ -121,22 +127,85 @@ const Case kCases[] = {
        n.g.output("y", n.layer(b, 16, 3));
      }},
     {"OneAxis",
-     {1, 6, 5},
+     {2, 6, 15},
+     3,
+     [](Net& n, Value x) {
+       const Value a = n.clip(n.norm(n.conv(x, {4, 6, 3}), 4));
+       const Value b = n.g.op("Relu", {n.biased(a, {7, 4, 5}, {{"pads", {2, 2}}})});
+       n.g.output("y", n.conv(b, {5, 7, 1}, {{"strides", {2}}}));
+     }},
+    {"ThreeAxes",
+     {1, 2, 4, 3, 5},
      0,
      [](Net& n, Value x) {
-       n.g.output("y", n.clip(n.norm(n.conv(x, {4, 6, 3}), 4)));
+       n.trains();
+       n.g.output("y", n.clip(n.conv(x, {3, 2, 1, 2, 1})));
      }},
+    // The norm of what has a bias stays a node of its own.
     {"ConvWithBias",
      {1, 6, 5, 4},
-     0,
+     1,
      [](Net& n, Value x) {
-       const Value w = n.weight("w", {4, 6, 1, 1}), b = n.weight("b", {4});
-       n.g.output("y", n.norm(n.g.op("Conv", {x, w, b}), 4));
+       n.g.output("y", n.norm(n.biased(x, {4, 6, 1, 1}), 4));
+     }},
+    {"ResidualWithBias",
+     {2, 5, 6, 4},
+     3,
+     [](Net& n, Value x) {
+       n.trains();
+       const Value a = n.g.op("Relu", {n.biased(x, {9, 5, 3, 3}, {{"pads", {1, 1, 1, 1}}})});
+       const Value b = n.biased(a, {9, 1, 5, 5}, {{"groups", 9}, {"pads", {2, 2, 2, 2}}});
+       n.g.output("y", n.g.op("Relu", {n.g.op("Add", {a, n.biased(b, {9, 9, 1, 1})})}));
+     }},
+    // As norms are that were decomposed; what has another shape than a channel each stays.
+    {"ScaledAndShifted",
+     {2, 3, 6, 5},
+     6,
+     [](Net& n, Value x) {
+       n.trains();
+       const auto by = [&](const char* op, Value v, const Dims& shape) {
+         return n.g.op(op, {v, n.weight("by" + std::to_string(n.count++), shape)});
+       };
+       const Value a = by("Add", by("Mul", n.biased(x, {4, 3, 1, 1}), {4, 1, 1}), {1, 4, 1, 1});
+       const Value b = n.clip(by("Add", by("Mul", n.conv(a, {4, 4, 3, 3}), {}), {1}));
+       const Value c = by("Add", n.conv(b, {5, 4, 1, 1}), {1, 5, 1, 1});
+       const Value d = n.g.op("Relu", {by("Add", n.biased(c, {5, 5, 1, 1}), {5, 1, 1})});
+       const Value e = n.g.op("Add", {by("Mul", n.conv(d, {5, 5, 1, 1}), {1, 1}), d});
+       n.g.output("y", by("Add", by("Mul", n.conv(e, {3, 5, 1, 1}), {1, 1, 4, 1}), {1, 1, 1, 3}));
+     }},
+    // Elements, pools, channels side by side, and channels that are scaled each.
+    {"ChannelsStayLast",
+     {2, 3, 9, 8},
+     4,
+     [](Net& n, Value x) {
+       n.trains();
+       const Value a = n.biased(x, {6, 3, 3, 3}, {{"pads", {1, 1, 1, 1}}});
+       const Value b = n.g.op("Mul", {a, n.g.op("Sigmoid", {a})});
+       const Value c = n.g.op("MaxPool", {b}, {{"window", {3, 2}}, {"pads", {1, 0, 1, 0}}});
+       const Value d = n.g.op("AveragePool", {n.biased(c, {6, 6, 1, 1})},
+                              {{"window", {2, 2}}, {"strides", {2, 1}}, {"ceil", true}});
+       const Value gate =
+           n.g.op("HardSwish", {n.biased(n.g.op("GlobalAveragePool", {d}), {6, 6, 1, 1})});
+       const Value e = n.g.op("Mul", {n.g.op("Div", {d, n.weight("by", {})}), gate});
+       const Value f =
+           n.g.op("Concat", {e, n.g.op("Add", {d, n.weight("to", {1, 6, 1, 1})})}, {{"axis", -3}});
+       n.g.output("y", n.biased(f, {2, 12, 1, 1}));
+     }},
+    // What is not as large as the result decides nothing, and what another layout has is turned.
+    {"OtherLayouts",
+     {1, 4, 3, 5},
+     2,
+     [](Net& n, Value x) {
+       n.trains();
+       const Value gate = n.biased(n.g.op("GlobalAveragePool", {x}), {4, 4, 1, 1});
+       const Value a = n.g.op("Mul", {x, gate});
+       const Value b = n.g.op("Sub", {a, n.biased(x, {4, 4, 1, 1})});
+       n.g.output("y", n.g.op("Concat", {b, a}, {{"axis", 2}}));
      }},
     // Two readers: of what was clipped, of what is clipped, of what is normalised.
     {"ReadTwice",
      {1, 3, 5, 4},
-     3,
+     4,
      [](Net& n, Value x) {
        const Value a = n.layer(x, 3, 6);
        const Value b = n.norm(n.conv(a, {6, 6, 1, 1}), 6);
@@ -146,7 +215,7 @@ const Case kCases[] = {
      }},
     {"InnerOutputs",
      {1, 3, 5, 4},
-     2,
+     3,
      [](Net& n, Value x) {
        const Value a = n.norm(n.conv(x, {6, 3, 1, 1}), 6);
        const Value b = n.conv(a, {6, 6, 1, 1});
@@ -207,7 +276,7 @@ const Case kCases[] = {
      }},
     {"StatisticsRead",
      {1, 7, 5, 4},
-     0,
+     1,
      [](Net& n, Value x) {
        n.g.output("y", n.norm(n.conv(x, {5, 7, 1, 1}), 5));
        n.g.output("mean", n.g.last_outputs()[1]);
@@ -240,15 +309,16 @@ const Case kCases[] = {
      }},
 };
 
-int fused_convolutions(const Session& session) {
+int nodes_of(const Session& session, const std::string& op) {
   const std::string listing = must(session.listing("forward"));
   int count = 0;
-  for (size_t at = listing.find("FusedConv("); at != listing.npos;
-       at = listing.find("FusedConv(", at + 1)) {
+  for (size_t at = listing.find(op + "("); at != listing.npos;
+       at = listing.find(op + "(", at + 1)) {
     ++count;
   }
   return count;
 }
+int fused_convolutions(const Session& session) { return nodes_of(session, "FusedConv"); }
 
 // All outputs of a run, one after the other.
 Floats run(Session& session, const Case& c, uint32_t training) {
@@ -321,6 +391,49 @@ TEST_P(Fusion, ComputesWhatUnfusedPlansDo) {
     const Floats before = run(plain, c, 0);
     expect_near(run(fused, c, 0), before);
   }
+}
+
+// One for the input, one for the output, and those of the mean of each channel.
+TEST_P(Fusion, TurnsNothingBetweenConvolutions) {
+  const auto stays = std::ranges::find(kCases, std::string_view("ChannelsStayLast"), &Case::name);
+  Model model = model_of(*stays);
+  ASSERT_OK(model.to(device_));
+  Session session = must(Session::create(model, device_, "forward", {}));
+  EXPECT_EQ(nodes_of(session, "Transpose"), fuses() ? 3 : 0);
+}
+
+// The gates of a weight in another order and back, in parts that overlap others, and what only looks like it.
+TEST_P(Fusion, JoinsSlices) {
+  const Case c{
+      "Slices", {2, 12}, 0, [](Net& n, Value x) {
+        n.trains();
+        const Value w = n.weight("w", {12, 6});
+        const auto rows = [&](Value v, int64_t start, int64_t length, int axis = 0) {
+          return n.g.op("Slice", {v}, {{"axis", axis}, {"start", start}, {"length", length}});
+        };
+        const Value turned =
+            n.g.op("Concat", {rows(w, 0, 3), rows(w, 9, 3), rows(w, 3, 6)}, {{"axis", 0}});
+        const Value shown = n.g.op("Reshape", {n.g.op("Reshape", {turned}, {{"dims", {1, 12, 6}}})},
+                                   {{"dims", {12, 6}}});
+        const Value back = n.g.op(
+            "Concat", {rows(shown, 0, 3), rows(shown, 6, 6), rows(shown, 3, 3)}, {{"axis", 0}});
+        const Value all = n.g.op("MatMul", {x, back});
+        const Value part = n.g.op("MatMul", {rows(x, 1, 5, 1), rows(rows(back, 2, 9), 3, 5)});
+        const Value other = n.g.op(
+            "MatMul",
+            {rows(x, 0, 12, 1), n.g.op("Concat", {rows(w, 6, 6), rows(w, 0, 6)}, {{"axis", 0}})});
+        n.g.output("y", n.g.op("Add", {n.g.op("Add", {all, part}), other}));
+      }};
+  Model model = model_of(c);
+  ASSERT_OK(model.to(device_));
+  Session joined = must(Session::create(model, device_, "forward", {}));
+  Session plain = must(Session::create(model, device_, "forward", {}));
+  run(plain, c, 1);
+  // Of x and of w for `part`, and both of `other`.
+  EXPECT_EQ(nodes_of(joined, "Slice"), 4);
+  EXPECT_EQ(nodes_of(joined, "Concat"), 1);
+  EXPECT_EQ(nodes_of(plain, "Concat"), 3);
+  EXPECT_EQ(run(joined, c, 0), run(plain, c, 0));
 }
 
 TEST_P(Fusion, WritesNoStatistics) {

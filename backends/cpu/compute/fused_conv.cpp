@@ -94,6 +94,9 @@ constexpr size_t kMostRows = 6;
 // So many elements of the depth ahead the weight is fetched: the processor itself stops at the end of a page.
 constexpr size_t kAhead = 16;
 
+// Neighbouring outputs of a row that share the loads of a weight, where a channel sees itself alone.
+constexpr size_t kSlidOutputs = 8;
+
 // Finish of the channels of a vector, in registers.
 struct FinishVector {
   FinishVector(const Finish& f, size_t channel)
@@ -245,6 +248,43 @@ HWY_INLINE void slide_inside(const SlideJob& j, size_t o_row, const Taps& y, siz
   }
 }
 
+// kOutputs neighbours of a row from `o` on, whose windows lie in x from column to column, for the channels of `part`.
+template <size_t kOutputs, class Part>
+HWY_INLINE void slide_some(const SlideJob& j, size_t o_row, const Taps& y, size_t o, size_t channel,
+                           Part part) {
+  const FloatTag d;
+  const size_t channels = j.channels, width = to_size(j.columns.window);
+  const size_t step = to_size(j.columns.stride) * channels;
+  const size_t dx = to_size(j.columns.dilation) * channels;
+  const size_t dy = to_size(j.rows.dilation * j.columns.in) * channels;
+  const float* weight =
+      j.weight + channel / kPanel * (to_size(j.rows.window) * width * kPanel) + channel % kPanel;
+  const int64_t first =
+      (y.from * j.columns.in + Taps(j.columns, o).from) * static_cast<int64_t>(channels) +
+      static_cast<int64_t>(channel);
+  FloatVector sum[kOutputs];
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kOutputs; ++r) {
+    sum[r] = hn::Zero(d);
+  }
+  for (size_t ky = y.begin; ky < y.end; ++ky) {
+    const float* tap = j.x + to_size(first + static_cast<int64_t>(ky * dy));
+    for (size_t kx = 0; kx < width; ++kx, tap += dx) {
+      const FloatVector w = hn::LoadU(d, weight + (ky * width + kx) * kPanel);
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < kOutputs; ++r) {
+        sum[r] = hn::MulAdd(part.load(tap + r * step), w, sum[r]);
+      }
+    }
+  }
+  const FinishVector finish(j.finish, channel);
+  size_t at = (o_row * to_size(j.columns.out) + o) * channels + channel;
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kOutputs; ++r, at += channels) {
+    finish.store(sum[r], j.addend, j.y, at, part);
+  }
+}
+
 // f(channel, part) for the vectors of channels [first, last).
 template <class F>
 HWY_INLINE void for_channels(const SlideJob& j, size_t first, size_t last, F&& f) {
@@ -288,19 +328,26 @@ void slide_row(const SlideJob& j, size_t o_row, size_t first, size_t last) {
   const WindowAxis& c = j.columns;
   const size_t outputs = to_size(c.out);
   const Taps y(j.rows, o_row);
-  // The outputs whose windows lie in x from column to column, where they are squares of 3 and lie in x from row to row.
-  size_t begin = std::min(to_size((c.pad + c.stride - 1) / c.stride), outputs);
+  // The outputs whose windows lie in x from column to column.
+  const size_t begin = std::min(to_size((c.pad + c.stride - 1) / c.stride), outputs);
   const int64_t room = c.in + c.pad - c.reach();
-  size_t end = room < 0 ? begin : std::clamp(to_size(room / c.stride) + 1, begin, outputs);
-  if (j.rows.window != 3 || c.window != 3 || y.begin != 0 || y.end != 3 || begin == end) {
-    begin = end = outputs;
-  }
+  const size_t end = room < 0 ? begin : std::clamp(to_size(room / c.stride) + 1, begin, outputs);
   for (size_t o = 0; o < begin; ++o) {
     slide_once(j, o_row, y, o, first, last);
   }
-  if (begin < end) {
+  if (begin < end && j.rows.window == 3 && c.window == 3 && y.begin == 0 && y.end == 3) {
     for_channels(j, first, last, [&](size_t channel, auto part) HWY_ATTR {
       slide_inside<3>(j, o_row, y, begin, end, channel, part);
+    });
+  } else if (begin < end) {
+    for_channels(j, first, last, [&](size_t channel, auto part) HWY_ATTR {
+      size_t o = begin;
+      for (; o + kSlidOutputs <= end; o += kSlidOutputs) {
+        slide_some<kSlidOutputs>(j, o_row, y, o, channel, part);
+      }
+      for (; o < end; ++o) {
+        slide_some<1>(j, o_row, y, o, channel, part);
+      }
     });
   }
   for (size_t o = end; o < outputs; ++o) {
@@ -344,9 +391,14 @@ void gather_windows(const Convolution& c, const float* x, size_t begin, size_t e
   }
 }
 
-// What BatchNorm does with a channel, as one product and one sum.
+// What BatchNorm, or a bias, does with a channel, as one product and one sum.
 void fold_statistics(const FusedConvolution& f, size_t channels, float* scale, float* shift) {
   const FloatTag d;
+  if (f.scale == nullptr) {
+    std::fill_n(scale, channels, 1.0f);
+    std::copy_n(f.bias, channels, shift);
+    return;
+  }
   for_vectors(channels, [&](size_t i, auto part) HWY_ATTR {
     const FloatVector root = hn::Sqrt(hn::Add(part.load(f.variance + i), hn::Set(d, f.eps)));
     const FloatVector s = hn::Div(part.load(f.scale + i), root);
@@ -389,18 +441,35 @@ size_t padded_channels(const Convolution& c) {
   return to_size(packed_blocks(c.groups * c.outputs) * kPackedOutputs);
 }
 
+// Whether each window lies in x as one run: a single element, or those along the one axis that there is.
 bool lies_in_rows(const Convolution& c) {
-  return std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
+  const auto each = [](const WindowAxis& a) {
     return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
-  });
+  };
+  const auto one = [](const WindowAxis& a) {
+    return a.in == 1 && a.window == 1 && a.pad == 0 && a.out == 1;
+  };
+  const auto run = [](const WindowAxis& a) {
+    return a.dilation == 1 && a.pad == 0 && (a.out - 1) * a.stride + a.window <= a.in;
+  };
+  const auto& [az, ay, ax] = c.windows.axis;
+  return std::ranges::all_of(c.windows.axis, each) ||
+         (c.batch == 1 && one(az) && ((one(ay) && run(ax)) || (run(ay) && one(ax))));
+}
+// From one window to the next, where they lie in x.
+size_t row_step_of(const Convolution& c) {
+  const auto& [az, ay, ax] = c.windows.axis;
+  return to_size(c.inputs * (ax.in == 1 ? ay.stride : ax.stride));
 }
 
 size_t depth_of(const Convolution& c) { return to_size(c.inputs * c.windows.window()); }
 
-// Rows that are gathered at once.
-size_t gathered_rows(const Convolution& c) {
-  return std::clamp<size_t>(kGatheredFloats / std::max<size_t>(depth_of(c), 1), 1, kLeastRows * 2);
+// Rows that meet all panels while they are in a cache: of few, the panels are read too often.
+size_t rows_at_once(size_t row, size_t most) {
+  const size_t rows = kGatheredFloats / std::max<size_t>(row, 1);
+  return std::clamp<size_t>(rows / kLeastRows * kLeastRows, kLeastRows, most);
 }
+size_t gathered_rows(const Convolution& c) { return rows_at_once(depth_of(c), kLeastRows * 2); }
 
 // A grid of tasks: parts of the rows times parts of the panels.
 struct Grid {
@@ -427,13 +496,19 @@ void multiply(Threads& threads, const FusedConvolution& f, const Finish& finish,
   const size_t panels = padded_channels(c) / kPanel;
   const bool in_rows = lies_in_rows(c);
   const Grid g = grid_of(rows, panels, rows * depth * channels, threads.count());
-  const PanelProduct whole{f.x, depth, f.weight, depth, f.addend, f.y, channels, finish};
+  const size_t step = row_step_of(c);
+  const PanelProduct whole{f.x,   in_rows ? step : depth, f.weight, depth, f.addend, f.y, channels,
+                           finish};
   threads.parallel_for(g.row_tasks * g.panel_tasks, [&](size_t task, size_t thread) {
     const size_t begin = task % g.row_tasks * g.rows, end = std::min(begin + g.rows, rows);
     const size_t first = task / g.row_tasks * g.panels * kPanel;
     const size_t last = std::min(first + g.panels * kPanel, panels * kPanel);
     if (in_rows) {
-      return HWY_DYNAMIC_DISPATCH(multiply_panels)(whole, begin, end, first, last);
+      const size_t each = rows_at_once(step, std::max(rows, kLeastRows));
+      for (size_t at = begin; at < end; at += each) {
+        HWY_DYNAMIC_DISPATCH(multiply_panels)(whole, at, std::min(at + each, end), first, last);
+      }
+      return;
     }
     const size_t each = gathered_rows(c);
     float* const windows = gathered + thread * each * depth;

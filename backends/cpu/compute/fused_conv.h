@@ -15,15 +15,15 @@ namespace bowline::detail::cpu {
 // The operands of FusedConv.
 struct FusedConvolution {
   Convolution shape;
-  const float* x;
-  const float* weight;  // packed
-  const float* scale;
-  const float* bias;
-  const float* mean;
-  const float* variance;
-  const float* addend;  // (optional)
-  float* y;
-  float eps, min, max;
+  const float* x = nullptr;
+  const float* weight = nullptr;  // packed
+  const float* bias = nullptr;
+  const float* scale = nullptr;  // (optional) then mean and variance too
+  const float* mean = nullptr;
+  const float* variance = nullptr;
+  const float* addend = nullptr;  // (optional)
+  float* y = nullptr;
+  float eps = 0, min = 0, max = 0;
 };
 
 // Bytes of scratch, aligned to 64.

@@ -16,12 +16,24 @@ uint64_t workspace(const device::NodeQuery& node, const Threads& threads) {
 
 void run_fused_conv(const Launch& l) {
   const auto& t = l.attributes<FusedConvAttributes>();
-  const auto in = [&](size_t i) { return l.in[i].f32(); };
-  convolve_fused(l.threads,
-                 {packed_convolution(t, *l.in[0].shape, *l.in[1].shape, *l.out[0].shape), in(0),
-                  in(1), in(2), in(3), in(4), in(5), l.has_input(6) ? in(6) : nullptr,
-                  l.out[0].f32(), t.eps(), t.min(), t.max()},
-                 l.workspace);
+  const auto in = [&](size_t i) { return l.has_input(i) ? l.in[i].f32() : nullptr; };
+  const bool normalises = l.in.size() > 4;
+  FusedConvolution f = {
+      .shape = packed_convolution(t, *l.in[0].shape, *l.in[1].shape, *l.out[0].shape),
+      .x = in(0),
+      .weight = in(1),
+      .bias = in(normalises ? 3 : 2),
+      .addend = in(normalises ? 6 : 3),
+      .y = l.out[0].f32(),
+      .eps = t.eps(),
+      .min = t.min(),
+      .max = t.max()};
+  if (normalises) {
+    f.scale = in(2);
+    f.mean = in(4);
+    f.variance = in(5);
+  }
+  convolve_fused(l.threads, f, l.workspace);
 }
 
 void run_pack(const Launch& l) {

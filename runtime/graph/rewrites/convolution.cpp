@@ -1,8 +1,10 @@
 // Convolutions that only run: see graph/fuse.h.
+#include <array>
 #include <map>
 #include <set>
 
 #include "core/packed_conv.h"
+#include "core/strides.h"
 #include "graph/fuse.h"
 #include "graph/infer.h"
 
@@ -11,16 +13,37 @@ namespace {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
 
-// Nodes, each of which alone reads what the one in front of it makes.
+// Nodes, each of which alone reads what the one in front of it makes. All but the first are optional.
 struct Chain {
   uint32_t conv = kNoNode;
   uint32_t norm = kNoNode;
-  uint32_t sum = kNoNode;    // (optional)
-  uint32_t bound = kNoNode;  // (optional)
+  uint32_t scale =
+      kNoNode;  // Mul and Add of a number for each channel, or of one: as a norm that was decomposed
+  uint32_t shift = kNoNode;
+  uint32_t sum = kNoNode;
+  uint32_t bound = kNoNode;
+  ValueId scaled_by = kNoValue;
+  ValueId shifted_by = kNoValue;
   ValueId addend = kNoValue;
 
-  uint32_t last() const { return bound != kNoNode ? bound : sum != kNoNode ? sum : norm; }
+  std::array<uint32_t, 6> nodes() const { return {conv, norm, scale, shift, sum, bound}; }
+  uint32_t last() const {
+    uint32_t last = conv;
+    for (const uint32_t node : nodes()) {
+      last = node != kNoNode ? node : last;
+    }
+    return last;
+  }
+  bool normalises() const { return norm != kNoNode || scale != kNoNode; }
 };
+
+// Works element by element, wherever the channels lie.
+bool is_elementwise(Op op) {
+  constexpr std::array kOps = {Op::Add,  Op::Clip, Op::Div,      Op::HardSwish, Op::LeakyRelu,
+                               Op::Max,  Op::Min,  Op::Mul,      Op::Relu,      Op::Sigmoid,
+                               Op::Silu, Op::Sub,  Op::Softplus, Op::Tanh};
+  return std::ranges::find(kOps, op) != kOps.end();
+}
 
 class Convolutions {
  public:
@@ -31,7 +54,9 @@ class Convolutions {
     note_readers();
     for (uint32_t n = 0; n < graph_.nodes.size(); ++n) {
       if (const Chain chain = chain_from(n); chain.conv != kNoNode && device_runs(chain)) {
-        parts_.insert({chain.conv, chain.norm, chain.sum, chain.bound});
+        for (const uint32_t part : chain.nodes()) {
+          parts_.insert(part);
+        }
         results_.insert(graph_.nodes[chain.last()].outputs[0]);
         chains_[chain.last()] = chain;
       }
@@ -59,7 +84,8 @@ class Convolutions {
   bool is(uint32_t node, Op op) const { return node != kNoNode && graph_.nodes[node].op == op; }
   bool are_plain(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId v) {
-      return graph_[v].dtype == DType::f32 && graph_[v].encoding.is_plain();
+      return graph_[v].dtype == DType::f32 && graph_[v].encoding.is_plain() &&
+             graph_[v].counted.empty();
     });
   }
 
@@ -69,17 +95,19 @@ class Convolutions {
     if (conv.op != Op::Conv || !are_plain(conv) || !has_form(conv)) {
       return {};
     }
-    Chain chain{.conv = n, .norm = reader_of(conv.outputs[0])};
-    if (!is(chain.norm, Op::BatchNorm) || !only_normalises(graph_.nodes[chain.norm], conv)) {
-      return {};
+    Chain chain{.conv = n};
+    const uint32_t norm = reader_of(conv.outputs[0]);
+    if (conv.inputs.size() == 2 && is(norm, Op::BatchNorm) &&
+        only_normalises(graph_.nodes[norm], conv)) {
+      chain.norm = norm;
     }
     extend(chain);
     return chain;
   }
 
-  // That of FusedConv: two spatial axes, no bias, one group or as many as channels; a weight that can be packed once.
+  // That of FusedConv: one or two spatial axes, one group or as many as channels; a weight that can be packed once.
   bool has_form(const Node& conv) const {
-    if (conv.inputs.size() != 2 || graph_[conv.inputs[0]].shape.rank() != 4 ||
+    if (graph_[conv.inputs[0]].shape.rank() > 4 ||
         graph_[conv.inputs[1]].kind != ValueKind::parameter) {
       return false;
     }
@@ -95,9 +123,13 @@ class Convolutions {
   }
 
   void extend(Chain& chain) const {
-    const ValueId normed = graph_.nodes[chain.norm].outputs[0];
+    if (chain.norm == kNoNode) {
+      extend_by(Op::Mul, chain, chain.scale, chain.scaled_by);
+      extend_by(Op::Add, chain, chain.shift, chain.shifted_by);
+    }
+    const ValueId normed = graph_.nodes[chain.last()].outputs[0];
     uint32_t next = reader_of(normed);
-    if (is(next, Op::Add) && nothing_is_written(chain.norm, next)) {
+    if (is(next, Op::Add) && nothing_is_written(chain.conv, next)) {
       const Node& sum = graph_.nodes[next];
       const ValueId other = sum.inputs[sum.inputs[0] == normed ? 1 : 0];
       if (results_.contains(other) && graph_[other].shape == graph_[normed].shape) {
@@ -106,9 +138,32 @@ class Convolutions {
         next = reader_of(sum.outputs[0]);
       }
     }
-    if ((is(next, Op::Clip) || is(next, Op::Relu)) && nothing_is_written(chain.norm, next)) {
+    if ((is(next, Op::Clip) || is(next, Op::Relu)) && nothing_is_written(chain.conv, next)) {
       chain.bound = next;
     }
+  }
+
+  // By a node of `op` with an operand that has a number for each channel, or one.
+  void extend_by(Op op, Chain& chain, uint32_t& node, ValueId& by) const {
+    const ValueId x = graph_.nodes[chain.last()].outputs[0];
+    const uint32_t next = reader_of(x);
+    if (!is(next, op) || !are_plain(graph_.nodes[next]) || !nothing_is_written(chain.conv, next)) {
+      return;
+    }
+    const Node& found = graph_.nodes[next];
+    const ValueId other = found.inputs[found.inputs[0] == x ? 1 : 0];
+    const Shape& shape = graph_[x].shape;
+    const Shape& y = graph_[found.outputs[0]].shape;
+    if (y == shape && (graph_[other].shape.elements() == 1 || is_of_channels(other, shape))) {
+      node = next;
+      by = other;
+    }
+  }
+  // Of shape [channels, 1...], or [1, channels, 1...].
+  bool is_of_channels(ValueId v, const Shape& x) const {
+    const Shape& shape = graph_[v].shape;
+    const int axis = shape.rank() - (x.rank() - 1);
+    return axis >= 0 && shape[axis] == x[1] && shape.elements() == x[1];
   }
 
   // What is read by a node is the same behind another one. A BatchNorm leaves its statistics as they are.
@@ -124,13 +179,11 @@ class Convolutions {
     };
     const auto last = [&](ValueId v) { return operand(channels_last(graph_[v].shape)); };
     const Node& conv = graph_.nodes[chain.conv];
-    const Node& norm = graph_.nodes[chain.norm];
     const Shape& weight = graph_[conv.inputs[1]].shape;
     const device::Operand packed = operand(packed_shape(weight)), y = last(conv.outputs[0]);
     std::vector<device::Operand> inputs = {last(conv.inputs[0]), packed};
-    for (size_t i = 1; i < norm.inputs.size(); ++i) {
-      inputs.push_back(operand(graph_[norm.inputs[i]].shape));
-    }
+    // As many as FusedConv reads: the scale, bias, mean and variance of a norm, or a bias.
+    inputs.resize(chain.normalises() ? 6 : 3, operand({weight[0]}));
     const device::Operand from = operand(weight);
     const Attributes none = Attributes::of(NoAttributesT{}), attributes = attributes_of(chain);
     const auto runs = [&](Op op, const Attributes& a, std::span<const device::Operand> in,
@@ -148,7 +201,11 @@ class Convolutions {
     t.pads.assign(conv.pads()->begin(), conv.pads()->end());
     t.dilations.assign(conv.dilations()->begin(), conv.dilations()->end());
     t.groups = conv.groups();
-    t.eps = node(chain.norm).attributes.as<BatchNormAttributes>().eps();
+    if (chain.norm != kNoNode) {
+      t.eps = node(chain.norm).attributes.as<BatchNormAttributes>().eps();
+    } else if (chain.scale != kNoNode) {
+      t.eps = 1e-12f;  // beside a variance of 1 it is nothing
+    }
     if (chain.bound != kNoNode && node(chain.bound).op == Op::Relu) {
       t.min = 0;
     } else if (chain.bound != kNoNode) {
@@ -167,10 +224,7 @@ class Convolutions {
       if (const auto chain = chains_.find(n); chain != chains_.end()) {
         BOWLINE_TRY(make(chain->second));
       } else if (!parts_.contains(n)) {
-        for (const ValueId v : old_[n].inputs) {
-          BOWLINE_TRY(want_first(v));
-        }
-        graph_.nodes.push_back(old_[n]);
+        BOWLINE_TRY(keeps_last(old_[n]) ? make_last(old_[n]) : keep(old_[n]));
       }
     }
     for (const ValueId v : graph_.outputs) {
@@ -182,11 +236,11 @@ class Convolutions {
 
   Status make(const Chain& chain) {
     const Node& conv = node(chain.conv);
-    const Node& norm = node(chain.norm);
     BOWLINE_ASSIGN(const ValueId x, want_last(conv.inputs[0]));
     BOWLINE_ASSIGN(const ValueId weight, want_packed(conv.inputs[1]));
     std::vector<ValueId> inputs = {x, weight};
-    inputs.insert(inputs.end(), norm.inputs.begin() + 1, norm.inputs.end());
+    BOWLINE_ASSIGN(const std::vector<ValueId> of_channels, want_channels(chain));
+    inputs.insert(inputs.end(), of_channels.begin(), of_channels.end());
     if (chain.addend != kNoValue) {
       inputs.push_back(last_.at(chain.addend));
     }
@@ -194,21 +248,204 @@ class Convolutions {
     BOWLINE_ASSIGN(last_[y],
                    add(Op::FusedConv, attributes_of(chain), std::move(inputs), conv.name));
     only_last_.insert(y);
+    made_last_.insert(y);
     return {};
+  }
+
+  // Scale, bias, mean and variance of a norm, or a bias.
+  Result<std::vector<ValueId>> want_channels(const Chain& chain) {
+    if (chain.norm != kNoNode) {
+      const Node& norm = node(chain.norm);
+      return std::vector<ValueId>{norm.inputs.begin() + 1, norm.inputs.end()};
+    }
+    const Node& conv = node(chain.conv);
+    const int64_t channels = graph_[conv.inputs[1]].shape[0];
+    const Attributes none = Attributes::of(NoAttributesT{});
+    ValueId bias = conv.inputs.size() > 2 ? conv.inputs[2] : kNoValue;
+    ValueId shift = kNoValue;
+    if (chain.shift != kNoNode) {
+      BOWLINE_ASSIGN(shift, want_each(chain.shifted_by, channels));
+    }
+    if (chain.scale == kNoNode) {
+      if (bias != kNoValue && shift != kNoValue) {
+        BOWLINE_ASSIGN(bias, add(Op::Add, none, {bias, shift}, conv.name));
+      } else if (bias == kNoValue && shift != kNoValue) {
+        bias = shift;
+      } else if (bias == kNoValue) {
+        BOWLINE_ASSIGN(bias, want_filled(0, channels));
+      }
+      return std::vector<ValueId>{bias};
+    }
+    BOWLINE_ASSIGN(const ValueId scale, want_each(chain.scaled_by, channels));
+    BOWLINE_ASSIGN(const ValueId zero, want_filled(0, channels));
+    BOWLINE_ASSIGN(const ValueId one, want_filled(1, channels));
+    ValueId mean = zero;
+    if (bias != kNoValue) {
+      BOWLINE_ASSIGN(mean, add(Op::Neg, none, {bias}, conv.name));
+    }
+    return std::vector<ValueId>{scale, shift == kNoValue ? zero : shift, mean, one};
+  }
+
+  // Value v, of one number or one for each channel, as [channels].
+  Result<ValueId> want_each(ValueId v, int64_t channels) {
+    BOWLINE_TRY(want_first(v));
+    if (graph_[v].shape.elements() == channels) {
+      return add_reshape(v, {channels});
+    }
+    BOWLINE_ASSIGN(const ValueId one, add_reshape(v, {1}));
+    DimsAttributesT t;
+    t.dims = {channels};
+    return add(Op::BroadcastTo, Attributes::of(t), {one}, {});
+  }
+
+  Result<ValueId> want_filled(float value, int64_t channels) {
+    const auto [at, fresh] = filled_.try_emplace({value, channels}, kNoValue);
+    if (fresh) {
+      FillAttributesT t;
+      t.value = value;
+      t.dims = {channels};
+      BOWLINE_ASSIGN(at->second, add(Op::Fill, Attributes::of(t), {}, {}));
+    }
+    return at->second;
+  }
+
+  Status keep(const Node& node) {
+    for (const ValueId v : node.inputs) {
+      BOWLINE_TRY(want_first(v));
+    }
+    graph_.nodes.push_back(node);
+    return {};
+  }
+
+  // Whether the channels stay last through a node: one that works on elements, puts channels side by side, or pools.
+  bool keeps_last(const Node& node) const {
+    const Shape& y = graph_[node.outputs[0]].shape;
+    const auto is_one = [&](ValueId v) { return graph_[v].shape.elements() == 1; };
+    const auto fits = [&](ValueId v) {
+      return graph_[v].shape.rank() == y.rank() || (is_one(v) && graph_[v].shape.rank() < y.rank());
+    };
+    const ValueId largest =
+        std::ranges::max(node.inputs, {}, [&](ValueId v) { return graph_[v].shape.elements(); });
+    const bool stays =
+        is_elementwise(node.op) || is_pool(node) || is_mean(node) ||
+        (node.op == Op::Concat &&
+         positive_axis(node.attributes.as<ConcatAttributes>().axis(), y.rank()) == 1);
+    return stays && are_plain(node) && node.outputs.size() == 1 &&
+           std::ranges::all_of(node.inputs, fits) && made_last_.contains(largest);
+  }
+  // Of two spatial axes: with the channels last these are the first two of three, of one channel.
+  bool is_pool(const Node& node) const {
+    return (node.op == Op::MaxPool || node.op == Op::AveragePool) &&
+           graph_[node.outputs[0]].shape.rank() == 4;
+  }
+
+  // Of one sample, whose means are those of columns.
+  bool is_mean(const Node& node) const {
+    const Shape& x = graph_[node.inputs[0]].shape;
+    if (node.op == Op::ReduceMean && x.rank() > 2) {
+      const auto& t = node.attributes.as<ReduceAttributes>();
+      const Axes axes = named_axes({t.axes()->data(), t.axes()->size()}, x.rank());
+      const auto spatial = std::span(axes).subspan(2, static_cast<size_t>(x.rank() - 2));
+      return x[0] == 1 && t.keep_dims() && !axes[0] && !axes[1] &&
+             std::ranges::all_of(spatial, std::identity());
+    }
+    return node.op == Op::GlobalAveragePool && x[0] == 1;
+  }
+
+  Status make_last(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (const ValueId v : node.inputs) {
+      if (graph_[v].shape.elements() == 1) {
+        BOWLINE_TRY(want_first(v));
+        inputs.push_back(v);
+      } else {
+        BOWLINE_ASSIGN(inputs.emplace_back(), want_last(v));
+      }
+    }
+    const ValueId y = node.outputs[0];
+    if (is_pool(node)) {
+      BOWLINE_ASSIGN(last_[y], pool_last(node, inputs[0]));
+    } else if (is_mean(node)) {
+      ReduceAttributesT t;
+      for (int a = 1; a < graph_[y].shape.rank() - 1; ++a) {
+        t.axes.push_back(a);
+      }
+      t.keep_dims = true;
+      BOWLINE_ASSIGN(last_[y],
+                     add(Op::ReduceMean, Attributes::of(t), std::move(inputs), node.name));
+    } else if (node.op == Op::Concat) {
+      ConcatAttributesT t;
+      t.axis = graph_[y].shape.rank() - 1;
+      BOWLINE_ASSIGN(last_[y], add(node.op, Attributes::of(t), std::move(inputs), node.name));
+    } else {
+      BOWLINE_ASSIGN(last_[y], add(node.op, node.attributes, std::move(inputs), node.name));
+    }
+    only_last_.insert(y);
+    made_last_.insert(y);
+    return {};
+  }
+
+  Result<ValueId> pool_last(const Node& node, ValueId x) {
+    const auto& pool = node.attributes.as<PoolAttributes>();
+    PoolAttributesT t;
+    const auto sizes = [](const flatbuffers::Vector<int64_t>& given, int64_t otherwise) {
+      return given.size() == 0 ? std::vector{otherwise, otherwise, otherwise}
+                               : std::vector{given[0], given[1], otherwise};
+    };
+    t.window = sizes(*pool.window(), 1);
+    t.strides = sizes(*pool.strides(), 1);
+    t.dilations = sizes(*pool.dilations(), 1);
+    if (const auto& pads = *pool.pads(); pads.size() != 0) {
+      t.pads = {pads[0], pads[1], 0, pads[2], pads[3], 0};
+    }
+    t.ceil = pool.ceil();
+    t.count_pads = pool.count_pads();
+    const Shape& in = graph_[x].shape;
+    BOWLINE_ASSIGN(const ValueId one, add_reshape(x, {in[0], 1, in[1], in[2], in[3]}));
+    BOWLINE_ASSIGN(const ValueId pooled, add(node.op, Attributes::of(t), {one}, node.name));
+    const Shape& out = graph_[pooled].shape;
+    return add_reshape(pooled, {out[0], out[2], out[3], out[4]});
   }
 
   // Value v, if it is there with its channels last alone.
   Status want_first(ValueId v) {
-    return only_last_.erase(v) == 0
-               ? Status()
-               : add(Op::Transpose, transposition({0, 3, 1, 2}), {last_.at(v)}, {}, v).status();
+    if (only_last_.erase(v) == 0) {
+      return {};
+    }
+    const Shape shape = graph_[v].shape;
+    if (turns_in_place(shape)) {
+      return add_reshape(last_.at(v), shape, v).status();
+    }
+    return add(Op::Transpose,
+               transposition(shape.rank() == 3 ? std::vector{0, 2, 1} : std::vector{0, 3, 1, 2}),
+               {last_.at(v)}, {}, v)
+        .status();
   }
 
   Result<ValueId> want_last(ValueId v) {
     if (!last_.contains(v)) {
-      BOWLINE_ASSIGN(last_[v], add(Op::Transpose, transposition({0, 2, 3, 1}), {v}, {}));
+      const Shape shape = graph_[v].shape;
+      if (turns_in_place(shape)) {
+        BOWLINE_ASSIGN(last_[v], add_reshape(v, channels_last(shape)));
+      } else {
+        BOWLINE_ASSIGN(last_[v], add(Op::Transpose,
+                                     transposition(shape.rank() == 3 ? std::vector{0, 2, 1}
+                                                                     : std::vector{0, 2, 3, 1}),
+                                     {v}, {}));
+      }
     }
     return last_.at(v);
+  }
+
+  // The elements lie in the same order wherever the channels are.
+  static bool turns_in_place(const Shape& first) {
+    return first[1] == 1 || first.elements(2, first.rank()) == 1;
+  }
+
+  Result<ValueId> add_reshape(ValueId x, const Shape& shape, ValueId out = kNoValue) {
+    ReshapeAttributesT t;
+    t.dims.assign(shape.dims().begin(), shape.dims().end());
+    return add(Op::Reshape, Attributes::of(t), {x}, {}, out);
   }
 
   Result<ValueId> want_packed(ValueId weight) {
@@ -247,8 +484,10 @@ class Convolutions {
   std::set<uint32_t> parts_;
   std::set<ValueId> results_;
   std::map<ValueId, ValueId> last_;  // values with their channels last
-  std::set<ValueId> only_last_;
+  std::set<ValueId> only_last_;      // ... and nowhere else
+  std::set<ValueId> made_last_;      // ... before they were turned, if they were
   std::map<ValueId, ValueId> packed_;
+  std::map<std::pair<float, int64_t>, ValueId> filled_;  // by value and channels
 };
 
 }  // namespace

@@ -1,0 +1,39 @@
+// What a sigmoid of its own value multiplies: see graph/fuse.h.
+#include "graph/fuse.h"
+
+namespace bowline::detail::graph {
+
+bool join_gates(Graph& graph) {
+  std::vector<uint32_t> reads(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    for (const ValueId v : node.inputs) {
+      ++reads[v];
+    }
+  }
+  for (const ValueId v : graph.outputs) {
+    ++reads[v];
+  }
+  bool any = false;
+  for (Node& node : graph.nodes) {
+    for (size_t i = 0; node.op == Op::Mul && i < 2; ++i) {
+      const ValueId x = node.inputs[i], gate = node.inputs[1 - i];
+      const ValueInfo& from = graph[gate];
+      if (from.kind != ValueKind::result || reads[gate] != 1) {
+        continue;
+      }
+      const Node& maker = graph.nodes[from.node];
+      if (maker.op == Op::Sigmoid && maker.inputs[0] == x) {
+        node.op = Op::Silu;
+        node.attributes = Attributes::of(NoAttributesT{});
+        node.inputs = {x};
+        any = true;
+      }
+    }
+  }
+  if (any) {
+    prune(graph);
+  }
+  return any;
+}
+
+}  // namespace bowline::detail::graph
