@@ -45,6 +45,8 @@ class CompareTorch(unittest.TestCase):
         self.expect(compare("--ruins", "3"), USAGE, "--ruins")
         self.expect(compare("--net", "resnet"), USAGE, "resnet", "mobilenet")
         self.expect(compare("--net", "encoder"), USAGE, "--encoder FOLDER", "get_model")
+        self.expect(compare("--net", "onnx"), USAGE, "--onnx FOLDER")
+        self.expect(compare("--net", "lstm", "--onnx", "folder"), USAGE, "--net onnx")
         self.expect(compare("--runs", "0"), USAGE, "--runs", "at least 1")
         self.expect(subprocess.run([FOLDER / "run", "--venv"], capture_output=True, text=True, check=False), USAGE, "--venv")
 
@@ -72,6 +74,8 @@ class CompareTorch(unittest.TestCase):
             if "This build has no reader of ONNX" in done.stderr:
                 harness.need(False, done.stderr)
             self.expect(done, OK)
+            # Bounds that are known numbers are those of Clip, which the convolution takes in.
+            self.expect(run("inspect", folder / "m.bowline", "--listing", "forward", "--entry", "forward"), OK, "FusedConv(", "min=0 max=20")
             done = self.expect(run("run", folder / "m.bowline", "--input", "x=ones", "--device", "cpu"), OK)
             self.assertRegex(done.stdout, r"\b10\b")  # 1 + 2 + 3 + 4
             self.assertRegex(done.stdout, r"\b20\b")  # 5 + 6 + 7 + 8, clipped

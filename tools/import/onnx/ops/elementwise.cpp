@@ -387,13 +387,29 @@ Status prelu(Context& c) {
   return {};
 }
 
-// Integers are clipped too, so it is Max and Min; the bounds may be tensors.
+// A bound that is one known number of a float tensor, or `otherwise` where there is none; none: it is something else.
+Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise) {
+  if (!c.has(i)) {
+    return std::optional(otherwise);
+  }
+  BOWLINE_ASSIGN(const Term bound, c.in(i));
+  return bound.constant() && bound.elements() == 1 ? std::optional(bound.numbers()->reals()[0])
+                                                   : std::nullopt;
+}
+
+// Integers are clipped too, and bounds may be tensors: what Clip does not take is Max and Min.
 Status clip(Context& c) {
   BOWLINE_ASSIGN(Term x, c.in(0));
   if (c.opset < 11) {
     BOWLINE_ASSIGN(const double least, c.real("min", -INFINITY));
     BOWLINE_ASSIGN(const double most, c.real("max", INFINITY));
     c.out(0, c.m.unary("Clip", x, {{"min", least}, {"max", most}}));
+    return {};
+  }
+  BOWLINE_ASSIGN(const std::optional<double> low, known_bound(c, 1, -INFINITY));
+  BOWLINE_ASSIGN(const std::optional<double> high, known_bound(c, 2, INFINITY));
+  if (is_float(x.dtype) && low && high && *low <= *high) {
+    c.out(0, c.m.unary("Clip", x, {{"min", *low}, {"max", *high}}));
     return {};
   }
   if (c.has(1)) {
@@ -443,6 +459,10 @@ Status pow(Context& c) {
   BOWLINE_ASSIGN(Term b, second(c, a));
   if (b.constant() && b.elements() == 1) {
     b = c.m.constant(*b.numbers());  // an exponent alone is not trained
+    if (is_float(a.dtype) && a.rank() >= b.rank() && b.numbers()->reals()[0] == 2) {
+      c.out(0, c.m.binary("Mul", a, a));
+      return {};
+    }
   }
   const bool whole = !is_float(a.dtype);
   const DType dtype = whole ? DType::f32 : a.dtype;
