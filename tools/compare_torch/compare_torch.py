@@ -14,6 +14,7 @@ whole process, as the kernel counts it.
              text of 32 tokens, also in ONNX Runtime (pip install transformers onnxruntime onnxscript)
   decoder    the shape of SmolLM2-135M: prompts and tokens in bf16, q8_0 and q4_0 beside llama.cpp, and a LoRA step beside
              PEFT (pip install transformers peft llama-cpp-python)
+  onnx       inference of the ONNX models in --onnx beside ONNX Runtime (pip install onnx onnxruntime)
 
 Beside each time of lstm and mobilenet stands the floor: operations at the rate of the machine's fastest product, and bytes at
 that of its largest copy. What stays in the caches can be faster than that.
@@ -27,12 +28,14 @@ import sys
 
 import language
 import nets
+import onnx_models
 import sides
 import text
 from sides import ROOT, Failure
 
-WORK = {"gemm": sides.work_gemm, **text.WORK, **nets.WORK, **language.WORK}
-NETS = {"text": text.compare, "lstm": nets.compare, "mobilenet": nets.compare, "encoder": language.compare, "decoder": language.compare}
+WORK = {"gemm": sides.work_gemm, **text.WORK, **nets.WORK, **language.WORK, **onnx_models.WORK}
+NETS = {"text": text.compare, "lstm": nets.compare, "mobilenet": nets.compare, "encoder": language.compare, "decoder": language.compare,
+        "onnx": onnx_models.compare}
 
 
 def parse():
@@ -47,6 +50,8 @@ def parse():
         help="model file of text (default: the base model of samples/finetune_text)")
     add("--encoder", type=pathlib.Path, metavar="FOLDER",
         help="folder of transformers with the model of encoder, such as samples/classify/get_model prints")
+    add("--onnx", type=pathlib.Path, nargs="+", metavar="FOLDER",
+        help="folders of onnx, each with model.onnx and test_data_set_0/input_*.pb as ONNX's own tests have them")
     add("--bowline", type=pathlib.Path, default=ROOT / "build/release/bin/bowline", metavar="FILE",
         help="the command (default: build/release/bin/bowline)")
     add("--nets", type=pathlib.Path, metavar="FILE",
@@ -81,6 +86,8 @@ def parse():
         parser.error(f"{flag} is for text, which --net leaves out")
     if "encoder" in options.net and options.encoder is None:
         parser.error("encoder needs --encoder FOLDER; samples/classify/get_model prints one")
+    if ("onnx" in options.net) != (options.onnx is not None):
+        parser.error("--net onnx and --onnx FOLDER go together")
     options.nets = options.nets or options.bowline.parent / "compare_nets"
     options.python = sys.executable
     return options
