@@ -14,7 +14,11 @@
 //           return an empty one then. A Model, Session or Trainer that was moved from answers bad_argument,
 //           or with nothing.
 // Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
-//           function says otherwise. Different models are independent, also on one Device.
+//           function says otherwise. Different models are independent, also on one Device: they take turns there, in the
+//           order in which they ask, and each waits for at most one submission of every other; on the CPU, a submission gives way
+//           after a millisecond, behind an operator.
+// fork().   A Device belongs to the process that opened it. In the child of a fork(), what uses it returns device_lost, and
+//           destroying it is safe; the child opens a device of its own and loads its models again.
 // Lifetime. A Device outlives what is placed on it; a Model outlives its Sessions and Trainers.
 // Data.     describe() gives what an object holds as plain structs: parameters, storages, ties, entry points and what else a
 //           model has, the plans of a Session and a Trainer. The listings are the same as text.

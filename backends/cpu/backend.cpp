@@ -77,13 +77,14 @@ class CpuRecording : public Recording {
     return bytes;
   }
 
-  void run(Threads& threads, std::vector<RecordTime>* times) {
+  // Pauses behind every record, or takes its time.
+  void run(Threads& threads, const std::function<void()>& pause, std::vector<RecordTime>* times) {
     size_t i = 0;
     while (i < program_.records.size()) {
       if (program_.records[i].kind == Record::Kind::repeat_begin) {
-        i = run_repeat(i, threads, times);
+        i = run_repeat(i, threads, pause, times);
       } else {
-        run_record(i++, 0, threads, times);
+        run_record(i++, 0, threads, pause, times);
       }
     }
   }
@@ -112,20 +113,21 @@ class CpuRecording : public Recording {
   }
 
   // Returns the position after the end record.
-  size_t run_repeat(size_t begin, Threads& threads, std::vector<RecordTime>* times) {
+  size_t run_repeat(size_t begin, Threads& threads, const std::function<void()>& pause,
+                    std::vector<RecordTime>* times) {
     const Record& loop = program_.records[begin];
     size_t end = begin;
     for (uint32_t k = 0; k < loop.count; ++k) {
       const uint32_t iteration = loop.reverse ? loop.count - 1 - k : k;
       for (end = begin + 1; program_.records[end].kind != Record::Kind::repeat_end; ++end) {
-        run_record(end, iteration, threads, times);
+        run_record(end, iteration, threads, pause, times);
       }
     }
     return end + 1;
   }
 
   void run_record(size_t index, uint32_t iteration, Threads& threads,
-                  std::vector<RecordTime>* times) {
+                  const std::function<void()>& pause, std::vector<RecordTime>* times) {
     const Record& r = program_.records[index];
     args_.clear();
     for (const Operand& o : r.inputs) {
@@ -147,6 +149,7 @@ class CpuRecording : public Recording {
     const Kernel& kernel = *device::find_kernel<Kernel>(kKernels, r.op, r.type);
     if (times == nullptr) {
       kernel.run(launch);
+      pause();
       return;
     }
     const auto start = std::chrono::steady_clock::now();
@@ -276,15 +279,16 @@ class CpuDevice : public device::Device {
   }
   Status submit(std::span<Recording* const> recordings) override {
     for (Recording* r : recordings) {
-      static_cast<CpuRecording*>(r)->run(threads_, nullptr);
+      static_cast<CpuRecording*>(r)->run(threads_, pause_, nullptr);
     }
     return {};
   }
   Status wait() override { return {}; }
+  void set_pause(std::function<void()> pause) override { pause_ = std::move(pause); }
 
   Result<std::vector<RecordTime>> timestamps(Recording& recording) override {
     std::vector<RecordTime> times;
-    static_cast<CpuRecording&>(recording).run(threads_, &times);
+    static_cast<CpuRecording&>(recording).run(threads_, pause_, &times);
     return times;
   }
 
@@ -298,6 +302,7 @@ class CpuDevice : public device::Device {
   }
 
   Threads threads_;
+  std::function<void()> pause_ = [] {};
   device::Capabilities capabilities_;
 };
 

@@ -6,13 +6,15 @@
 // Rules
 //   Order     Calls on one device take effect in the order in which they are made. Copies and fills wait for
 //             earlier submissions. `submit` may return before the work is done; `wait` ends when it is.
-//   Threads   The caller serialises calls on one device. Different devices are independent.
+//   Threads   The caller serialises calls on one device. Different devices are independent. One that computes inside `submit` calls its
+//             pause there between two records, and others may make any call on it meanwhile, submissions too.
 //   Lifetime  Buffers and Recordings die before their device. A freed buffer is in no later submission.
 //   Failure   A call that fails has no effect, but for `submit`: one that fails may have run any part of its work, in
 //             order, and can be made again. After `device_lost` every call returns it at once; freeing and destruction stay legal.
 //   Memory    No allocation inside `submit`. What `record` needs for tables is counted in `overhead_bytes`.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,7 +26,7 @@
 namespace bowline::detail::device {
 
 // Grows with every change of this file or of device/program.h.
-constexpr uint32_t kContractVersion = 6;
+constexpr uint32_t kContractVersion = 7;
 
 // A block of device memory; the number has a meaning for its backend alone.
 struct Buffer {
@@ -121,6 +123,8 @@ class Device {
   // Runs the recordings one after the other.
   virtual Status submit(std::span<Recording* const> recordings) = 0;
   virtual Status wait() = 0;
+  // Called once, before the first submission. A device that returns from `submit` before the work is done has no use for it.
+  virtual void set_pause(std::function<void()> /*pause*/) {}
 
   // Runs one recording with a clock around every record (for profiles; slower).
   virtual Result<std::vector<RecordTime>> timestamps(Recording& recording) = 0;

@@ -135,13 +135,74 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                       !planning);
 }
 
+namespace {
+
+// How long a submission has the device before it gives way: so long that to change the thread costs little beside it.
+constexpr auto kSlice = std::chrono::milliseconds(1);
+
+}  // namespace
+
+OpenDevice::OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget,
+                       bool has_memory)
+    : info_(std::move(info)),
+      device_(std::move(device)),
+      memory_budget_(memory_budget),
+      has_memory_(has_memory) {
+  counters_.live_bytes = counters_.peak_bytes = device_->capabilities().staging_bytes;
+  device_->set_pause([this] { give_way(); });
+}
+
+OpenDevice::~OpenDevice() {
+  if (was_forked()) {
+    static_cast<void>(device_.release());  // it would wait for threads that are not in this process
+  }
+}
+
+std::unique_lock<Turns> OpenDevice::take_turn() const {
+  // The thread whose turn it was at the fork is not there to end it.
+  const bool is_free = was_forked() || holder_ == std::this_thread::get_id();
+  return is_free ? std::unique_lock<Turns>() : std::unique_lock(turns_);
+}
+
+OpenDevice::Hold::Hold(OpenDevice& device) : device_(device), turn_(device.take_turn()) {
+  if (turn_.owns_lock()) {
+    device_.holder_ = std::this_thread::get_id();
+  }
+}
+
+OpenDevice::Hold::~Hold() {
+  if (turn_.owns_lock()) {
+    device_.holder_ = std::thread::id();
+  }
+}
+
+void OpenDevice::give_way() {
+  if (turns_.waiting() == 0 || std::chrono::steady_clock::now() < gives_way_at_) {
+    return;
+  }
+  const std::thread::id holder = holder_.exchange(std::thread::id());
+  turns_.unlock();
+  turns_.lock();
+  holder_ = holder;
+  gives_way_at_ = std::chrono::steady_clock::now() + kSlice;
+}
+
+Status OpenDevice::check_process() const {
+  BOWLINE_REQUIRE_CODE(!was_forked(), Code::device_lost,
+                       "Device {} was opened before fork(), and this is the child process. Open a "
+                       "device here, and load the model again.",
+                       info_.name);
+  return {};
+}
+
 NodeAnswer OpenDevice::query(const NodeQuery& node) const {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock turn = take_turn();
   return device_->query(node);
 }
 
 Result<MemoryInfo> OpenDevice::memory_info() {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   return device_->memory_info();
 }
 
@@ -184,7 +245,8 @@ Status OpenDevice::check_block(uint64_t bytes) const {
 }
 
 Status OpenDevice::require_room(const Demand& demand) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   BOWLINE_TRY(check_budget(demand.bytes));
   BOWLINE_TRY(check_block(demand.largest));
   if (demand.device_bytes < kAskFrom) {
@@ -219,7 +281,8 @@ Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
 }
 
 Result<Buffer> OpenDevice::allocate(uint64_t bytes, MemoryKind kind) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   BOWLINE_TRY(check_size(bytes, kind));
   Result<Buffer> buffer = device_->allocate(bytes, kind);
   if (buffer.ok()) {
@@ -231,32 +294,39 @@ Result<Buffer> OpenDevice::allocate(uint64_t bytes, MemoryKind kind) {
 }
 
 void OpenDevice::free(Buffer buffer, uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  if (was_forked()) {
+    return;
+  }
+  const std::unique_lock turn = take_turn();
   device_->free(buffer);
   counters_.live_bytes -= bytes;
 }
 
 Status OpenDevice::copy_in(Buffer to, uint64_t offset, std::span<const std::byte> from) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   ++counters_.copies_in;
   return device_->copy_in(to, offset, from);
 }
 
 Status OpenDevice::copy_out(std::span<std::byte> to, Buffer from, uint64_t offset) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   ++counters_.copies_out;
   return guarded([&] { return device_->copy_out(to, from, offset); });
 }
 
 Status OpenDevice::copy(Buffer to, uint64_t to_offset, Buffer from, uint64_t from_offset,
                         uint64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   ++counters_.copies;
   return device_->copy(to, to_offset, from, from_offset, bytes);
 }
 
 Status OpenDevice::fill(Buffer to, uint64_t offset, uint64_t bytes, std::byte value) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   ++counters_.fills;
   return device_->fill(to, offset, bytes, value);
 }
@@ -268,7 +338,8 @@ Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
                          "A record of {} says where {} step words lie, instead of {}.", r.op,
                          r.step.size(), step_words(r.op).size());
   }
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   auto recording = device_->record(program, buffers);
   if (recording.ok()) {
     const uint64_t bytes = recording.value()->overhead_bytes();
@@ -281,14 +352,20 @@ Result<std::unique_ptr<Recording>> OpenDevice::record(const Program& program,
 }
 
 void OpenDevice::release(std::unique_ptr<Recording> recording) {
-  const std::lock_guard lock(mutex_);
+  if (was_forked()) {
+    static_cast<void>(recording.release());
+    return;
+  }
+  const std::unique_lock turn = take_turn();
   counters_.live_bytes -= recording->overhead_bytes();
   recording.reset();
 }
 
 Status OpenDevice::submit(std::span<Recording* const> recordings) {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   ++counters_.submits;
+  gives_way_at_ = std::chrono::steady_clock::now() + kSlice;
   return guarded(
       [&] { return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings); });
 }
@@ -302,29 +379,30 @@ Status OpenDevice::submit_timed(std::span<Recording* const> recordings) {
 }
 
 bool OpenDevice::start_clock(std::vector<RecordingTimes>* into) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock turn = take_turn();
   const bool free = clock_ == nullptr;
   clock_ = free ? into : clock_;
   return free;
 }
 
 void OpenDevice::stop_clock() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock turn = take_turn();
   clock_ = nullptr;
 }
 
 Status OpenDevice::wait() {
-  const std::lock_guard lock(mutex_);
+  BOWLINE_TRY(check_process());
+  const std::unique_lock turn = take_turn();
   return guarded([&] { return device_->wait(); });
 }
 
 DeviceCounters OpenDevice::counters() const {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock turn = take_turn();
   return counters_;
 }
 
 void OpenDevice::reset_counters() {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock turn = take_turn();
   const uint64_t live = counters_.live_bytes;
   counters_ = {};
   counters_.live_bytes = live;

@@ -1,9 +1,14 @@
 // Devices by name, and the counting layer between Bowline and a backend's device.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <mutex>
+#include <thread>
 
 #include "device/backend.h"
+#include "device/fork.h"
+#include "device/turns.h"
 
 namespace bowline::detail::device {
 
@@ -25,23 +30,41 @@ struct Demand {
   void add(uint64_t block_bytes, MemoryKind kind);
 };
 
-// An opened device with its name. It serialises calls, so that sessions on several threads may
-// share it, and counts where memory is obtained and work is handed over: all that it holds stays within the memory budget.
+// An opened device with its name. It takes one call at a time, in the order in which threads ask, so that sessions on several
+// threads may share it: each waits for at most one call of every other. A submission that the device computes itself gives way
+// to those that wait after a millisecond, between two records. It counts where memory is obtained and work is handed over:
+// all that it holds stays within the memory budget.
+// Fork  The child of a fork() has none of the threads that the device needs. There, a call that can fail returns device_lost,
+//       and what is freed or destroyed is left as it is: its memory goes with the process.
 class OpenDevice {
  public:
   // `memory_budget` is that of DeviceOptions; `has_memory` false: the device is for plans (planning.h).
   OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget = 0,
-             bool has_memory = true)
-      : info_(std::move(info)),
-        device_(std::move(device)),
-        memory_budget_(memory_budget),
-        has_memory_(has_memory) {
-    counters_.live_bytes = counters_.peak_bytes = device_->capabilities().staging_bytes;
-  }
+             bool has_memory = true);
+  ~OpenDevice();
+  OpenDevice(const OpenDevice&) = delete;
+  OpenDevice& operator=(const OpenDevice&) = delete;
 
   const DeviceInfo& info() const { return info_; }
   const Capabilities& capabilities() const { return device_->capabilities(); }
   bool has_memory() const { return has_memory_; }
+  // While it lives, the calls of this thread follow one another, and those of others wait for it. A thread holds one device at a
+  // time, as two that wait for each other's would wait for ever.
+  class Hold {
+   public:
+    explicit Hold(OpenDevice& device);
+    ~Hold();
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    OpenDevice& device_;
+    std::unique_lock<Turns> turn_;
+  };
+
+  // Errors  device_lost: this is the child of a fork().
+  Status check_process() const;
+  // Of a device that check_process() lets pass.
   NodeAnswer query(const NodeQuery& node) const;
   Result<MemoryInfo> memory_info();
 
@@ -69,16 +92,24 @@ class OpenDevice {
   bool start_clock(std::vector<RecordingTimes>* into);
   void stop_clock();
 
+  // How many calls wait for their turn.
+  uint32_t waiting() const { return turns_.waiting(); }
   DeviceCounters counters() const;
   void reset_counters();
 
  private:
+  bool was_forked() const { return forks_ != forks(); }
+  std::unique_lock<Turns> take_turn() const;
+  void give_way();
   Status submit_timed(std::span<Recording* const> recordings);
   Status check_budget(uint64_t bytes) const;
   Status check_block(uint64_t bytes) const;
   Status check_size(uint64_t bytes, MemoryKind kind);
 
-  mutable std::mutex mutex_;
+  mutable Turns turns_;
+  std::atomic<std::thread::id> holder_;                 // of a Hold
+  std::chrono::steady_clock::time_point gives_way_at_;  // of the submission that runs
+  uint32_t forks_ = forks();
   DeviceInfo info_;
   std::unique_ptr<Device> device_;
   uint64_t memory_budget_ = 0;

@@ -162,14 +162,22 @@ Refreshed Submission::refreshed() const {
   return {static_cast<uint32_t>(behind_.size()), static_cast<uint32_t>(replicas_.size())};
 }
 
-Status Submission::submit(device::OpenDevice& device) {
+Status Submission::transfer() {
   std::vector<std::byte> scratch;
   for (const Segment::Copy* copy : replicas_) {
     const params::Storage& storage = table_.storages[copy->tie];
+    if (copy->residency->version() == storage.version) {
+      continue;
+    }
     BOWLINE_ASSIGN(const params::Bytes bytes, params::read_all(storage, scratch));
     BOWLINE_TRY(copy->residency->block()->write(0, bytes));
     copy->residency->holds(storage.version);
   }
+  return {};
+}
+
+Status Submission::submit(device::OpenDevice& device) {
+  BOWLINE_TRY(transfer());
   BOWLINE_TRY(device.submit(recordings_));
   for (const Segment::Copy* copy : behind_) {
     copy->residency->holds(table_.storages[copy->tie].version);
@@ -225,6 +233,7 @@ Status write_inputs(device::OpenDevice& device, const Workspace& workspace, cons
 
 Status read_outputs(device::OpenDevice& device, const Workspace& workspace, const plan::Plan& plan,
                     std::span<const Tensor> outputs, const StepValues& values) {
+  const device::OpenDevice::Hold turn(device);
   for (const Tensor& t : outputs) {
     const auto range = std::ranges::find(plan.outputs, t.name, &plan::IoRange::name);
     BOWLINE_REQUIRE(range != plan.outputs.end(), "The graph has no output \"{}\".", t.name);
@@ -289,6 +298,8 @@ Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
                       StepValues& values) {
   Submission submission(table);
   submission.add(segment);
+  BOWLINE_TRY(submission.transfer());
+  const device::OpenDevice::Hold turn(device);
   BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs, values));
   BOWLINE_TRY(write_steps(device, workspace, values));
   const Status submitted = submission.submit(device);

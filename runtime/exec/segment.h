@@ -84,7 +84,10 @@ class Submission {
   explicit Submission(const params::Table& table) : table_(table) {}
 
   void add(const Segment& segment);
-  // Errors  those of OpenDevice::submit() and of the transfers. After a success the copies hold what their storages have now.
+  // Brings replicas up to date. It reads other devices, so nobody who holds one calls it (OpenDevice::Hold). Errors  those of the transfers.
+  Status transfer();
+  // Transfers, if that was not done. Errors  those of OpenDevice::submit() too. After a success the copies hold what their storages
+  // have now.
   Status submit(device::OpenDevice& device);
   Refreshed refreshed() const;
 

@@ -257,6 +257,7 @@ Status Lowering::lower_operator(Frame& f, uint32_t n) {
 Status Lowering::add_record(Frame& f, uint32_t n, std::string name, Record record) {
   const size_t index = plan_.program.records.size();
   BOWLINE_TRY(set_type(record).at(format("While planning {}.", name)));
+  BOWLINE_TRY(device_.check_process());
   const device::NodeAnswer answer =
       device_.query({record.op, record.type, record.attributes, record.inputs, record.outputs});
   BOWLINE_REQUIRE_CODE(answer.reason.empty(), Code::unsupported, "Device {} cannot run {}: {}",

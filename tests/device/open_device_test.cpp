@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <semaphore>
 #include <thread>
 
 #include "api/internals.h"
 #include "faults/host_device.h"
+#include "faults/wrapped_device.h"
 #include "ties/seed_models.h"
+#include "ties/test_devices.h"
 
 namespace bowline::test {
 namespace {
@@ -55,6 +58,138 @@ TEST(OpenDevice, AsksOneQueryAtATime) {
   }
   EXPECT_FALSE(remembering.overlapped);
   EXPECT_EQ(remembering.answers(), kThreads * kQueries);
+}
+
+// Its copies last until they are let go on, and are noted.
+class SlowDevice : public HostDevice {
+ public:
+  Status copy_in(Buffer to, uint64_t, std::span<const std::byte>) override {
+    copied.push_back(to.id);
+    inside.release();
+    go_on.acquire();
+    return {};
+  }
+  std::vector<uint64_t> copied;  // read when all threads have ended
+  std::counting_semaphore<> inside{0}, go_on{0};
+};
+
+// One that calls again and again does not keep the others waiting: each of them has its turn before it has its next.
+TEST(OpenDevice, ServesWhoAsksFirst) {
+  constexpr uint64_t kThreads = 3;
+  constexpr uint64_t kCopies = 20;
+  auto own = std::make_unique<SlowDevice>();
+  SlowDevice& slow = *own;
+  const auto device = open_for_test("slow", std::move(own));
+  std::atomic<uint64_t> calling = kThreads;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < kCopies; ++i) {
+        EXPECT_OK(device->copy_in({t + 1}, 0, {}));
+      }
+      --calling;
+    });
+  }
+  for (uint64_t i = 0; i < kThreads * kCopies; ++i) {
+    slow.inside.acquire();
+    // The others stand in the queue.
+    while (device->waiting() + 1 < calling) {
+      std::this_thread::yield();
+    }
+    slow.go_on.release();
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+  ASSERT_EQ(slow.copied.size(), kThreads * kCopies);
+  for (size_t i = kThreads; i < slow.copied.size(); ++i) {
+    EXPECT_EQ(slow.copied[i], slow.copied[i - kThreads]) << "copy " << i;
+  }
+}
+
+// It computes in submit(), and pauses there when somebody waits.
+class ComputingDevice : public HostDevice {
+ public:
+  void set_pause(std::function<void()> pause) override { pause_ = std::move(pause); }
+  Status submit(std::span<device::Recording* const>) override {
+    inside.release();
+    go_on.acquire();
+    copies_before = copies;
+    while (copies == 0) {
+      pause_();
+    }
+    return {};
+  }
+  Status copy_in(Buffer, uint64_t, std::span<const std::byte>) override {
+    ++copies;
+    return {};
+  }
+  std::atomic<int> copies = 0;
+  int copies_before = -1;
+  std::binary_semaphore inside{0}, go_on{0};
+
+ private:
+  std::function<void()> pause_;
+};
+
+// It ends when the other was served.
+TEST(OpenDevice, ServesOthersBetweenTheRecordsOfASubmission) {
+  auto own = std::make_unique<ComputingDevice>();
+  ComputingDevice& computing = *own;
+  const auto device = open_for_test("computing", std::move(own));
+  std::thread large([&] { EXPECT_OK(device->submit({})); });
+  computing.inside.acquire();
+  std::thread small([&] { EXPECT_OK(device->copy_in({1}, 0, {})); });
+  while (device->waiting() == 0) {
+    std::this_thread::yield();
+  }
+  computing.go_on.release();
+  large.join();
+  small.join();
+  EXPECT_EQ(computing.copies_before, 0);
+}
+
+TEST(OpenDevice, ServesNobodyBetweenTheCallsOfOneThatHoldsIt) {
+  auto own = std::make_unique<SlowDevice>();
+  SlowDevice& slow = *own;
+  const auto device = open_for_test("slow", std::move(own));
+  slow.go_on.release(3);
+  std::optional<device::OpenDevice::Hold> hold(*device);
+  EXPECT_OK(device->copy_in({1}, 0, {}));
+  std::thread other([&] { EXPECT_OK(device->copy_in({2}, 0, {})); });
+  while (device->waiting() == 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_OK(device->copy_in({1}, 0, {}));
+  hold.reset();
+  other.join();
+  EXPECT_EQ(slow.copied, (std::vector<uint64_t>{1, 1, 2}));
+}
+
+class CountingPauses : public WrappedDevice {
+ public:
+  explicit CountingPauses(int& pauses) : WrappedDevice(open_cpu()), pauses_(pauses) {}
+  void set_pause(std::function<void()> pause) override {
+    inner().set_pause([this, pause] {
+      ++pauses_;
+      pause();
+    });
+  }
+
+ private:
+  int& pauses_;
+};
+
+TEST(OpenDevice, TheCpuPausesBehindEveryRecord) {
+  int pauses = 0;
+  const Device device = wrap("counting", std::make_unique<CountingPauses>(pauses));
+  Seed s = lm32();
+  must(s.model.to(device));
+  Session session = must(Session::create(s.model, device, "loss", {}));
+  logits_of(session, s);  // makes copies of weights, if it has any
+  pauses = 0;
+  logits_of(session, s);
+  EXPECT_EQ(pauses, static_cast<int>(must(session.describe()).segments.at(0).records.size()));
 }
 
 // 64 MiB, of which 10 are left, in blocks of at most 32.
