@@ -137,12 +137,12 @@ TEST_P(Recompute, ALongChainOfLayersFitsInThreeFifths) {
 TEST_P(Recompute, QuantizedWeightsOfARepeatAreNotKept) {
   const Device device = open();
   for (const char* encoding : {"int8", "int8 block row", "int8 block row with zero points",
-                               "int4 block 16", "int4 block 16 with zero points"}) {
+                               "int4 block 16", "int4 block 16 with zero points", "q8_0", "q4_0"}) {
     std::vector<float> losses;
     for (const std::optional<DType> compute :
          {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
       SCOPED_TRACE(encoding);
-      TinyLm lm = tiny_lm(4, 0);
+      TinyLm lm = tiny_lm(4, 0, 1, 32);  // blocks of GGUF have 32
       ASSERT_GT(must(lm.model.quantize(encoding, "layers.*")).storages, 0u);
       must(lm.model.add_adapter("lora", {.rank = 2, .target = "layers.*"}));
       ASSERT_OK(lm.model.to(device));

@@ -30,27 +30,27 @@ struct TinyLm {
   std::vector<BoundDim> dims() const { return {{"batch", batch}, {"seq", seq}}; }
 };
 
-inline TinyLm tiny_lm(int layers = 3, float dropout = 0.1f, uint64_t seed = 1) {
+inline TinyLm tiny_lm(int layers = 3, float dropout = 0.1f, uint64_t seed = 1,
+                      int64_t channels = 16) {
   constexpr int64_t kVocab = 29;
-  constexpr int64_t kChannels = 16;
   constexpr int64_t kHeads = 2;
   TinyLm lm;
   Model& m = lm.model;
   const auto make = [&](std::string_view name, Dims shape, Init init) {
     return must(m.parameters(name, layers, shape, init));
   };
-  const Dims table = {kVocab, kChannels};
-  const Dims row = {kChannels};
+  const Dims table = {kVocab, channels};
+  const Dims row = {channels};
   const Parameter embedding = must(m.parameter("embed.weight", table, Init::normal(0.1f)));
   const Parameter head = must(m.tied_parameter("head.weight", embedding));
   const ParameterList norm1 = make("layers.{}.norm1", row, Init::ones());
-  const ParameterList q = make("layers.{}.q", {kChannels, kChannels}, Init::normal(0.1f));
-  const ParameterList k = make("layers.{}.k", {kChannels / 2, kChannels}, Init::normal(0.1f));
-  const ParameterList v = make("layers.{}.v", {kChannels / 2, kChannels}, Init::normal(0.1f));
-  const ParameterList out = make("layers.{}.out", {kChannels, kChannels}, Init::normal(0.1f));
+  const ParameterList q = make("layers.{}.q", {channels, channels}, Init::normal(0.1f));
+  const ParameterList k = make("layers.{}.k", {channels / 2, channels}, Init::normal(0.1f));
+  const ParameterList v = make("layers.{}.v", {channels / 2, channels}, Init::normal(0.1f));
+  const ParameterList out = make("layers.{}.out", {channels, channels}, Init::normal(0.1f));
   const ParameterList norm2 = make("layers.{}.norm2", row, Init::ones());
-  const ParameterList up = make("layers.{}.up", {4 * kChannels, kChannels}, Init::normal(0.1f));
-  const ParameterList down = make("layers.{}.down", {kChannels, 4 * kChannels}, Init::normal(0.1f));
+  const ParameterList up = make("layers.{}.up", {4 * channels, channels}, Init::normal(0.1f));
+  const ParameterList down = make("layers.{}.down", {channels, 4 * channels}, Init::normal(0.1f));
   const Parameter last = must(m.parameter("norm", row, Init::ones()));
 
   GraphBuilder g(m, "loss");
@@ -59,7 +59,7 @@ inline TinyLm tiny_lm(int layers = 3, float dropout = 0.1f, uint64_t seed = 1) {
   const Value x0 = g.op("Embedding", {g.parameter(embedding), tokens});
   const auto body = [&](GraphBuilder& b, const std::vector<Value>& carried) {
     const auto heads = [&](Value y, int64_t count) {
-      return b.op("Reshape", {y}, {{"dims", {"batch", "seq", count, kChannels / kHeads}}});
+      return b.op("Reshape", {y}, {{"dims", {"batch", "seq", count, channels / kHeads}}});
     };
     const Value x = carried[0];
     const Value h = b.op("RmsNorm", {x, b.parameter(norm1)});
@@ -67,7 +67,7 @@ inline TinyLm tiny_lm(int layers = 3, float dropout = 0.1f, uint64_t seed = 1) {
     const Value ks = b.op("Rope", {heads(b.op("Linear", {h, b.parameter(k)}), kHeads / 2)});
     const Value vs = heads(b.op("Linear", {h, b.parameter(v)}), kHeads / 2);
     const Value a = b.op("Attention", {qs, ks, vs}, {{"causal", 1}});
-    const Value merged = b.op("Reshape", {a}, {{"dims", {"batch", "seq", kChannels}}});
+    const Value merged = b.op("Reshape", {a}, {{"dims", {"batch", "seq", channels}}});
     const Value mixed = b.op("Linear", {merged, b.parameter(out)});
     const Value dropped = b.op("Dropout", {mixed}, {{"rate", static_cast<double>(dropout)}});
     const Value y = b.op("Add", {x, dropped});
