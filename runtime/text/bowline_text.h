@@ -126,8 +126,11 @@ struct SpecialTexts {
   // (optional) Seconds since 1970, which strftime_now() shows in UTC. Without them it is not defined, and what a template says instead
   // is the same every day.
   std::optional<int64_t> now = {};
+  // (optional) Further special tokens, each with its name in templates: unk_token, pad_token, sep_token,
+  // cls_token, mask_token. A token of these names that is not listed is undefined, as in Jinja2.
+  std::vector<std::pair<std::string, std::string>> others = {};
 
-  // Of the metadata `bos_token` and `eos_token`.
+  // Reads the special tokens from the metadata, where each has its name in templates.
   static SpecialTexts of(const Model& model);
 };
 

@@ -71,6 +71,9 @@ Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessag
   if (!special.eos.empty()) {
     globals.emplace_back("eos_token", Value::of(std::string_view(special.eos)));
   }
+  for (const auto& [name, text] : special.others) {
+    globals.emplace_back(name, Value::of(std::string_view(text)));
+  }
   Result<RenderedChat> out = chat::render(tree, heap, std::move(globals), special.now);
   if (!out.ok() && out.status().code() == Code::bad_file) {
     return std::move(out).status().at("While rendering the chat template.\n" + use_another());
@@ -81,7 +84,14 @@ Result<RenderedChat> rendered(const chat::Tree& tree, std::span<const ChatMessag
 }  // namespace
 
 SpecialTexts SpecialTexts::of(const Model& model) {
-  return {model.metadata("bos_token"), model.metadata("eos_token")};
+  SpecialTexts out = {model.metadata("bos_token"), model.metadata("eos_token")};
+  for (const std::string_view name : chat::kTokenNames) {
+    if (const std::string text = model.metadata(name);
+        !text.empty() && name != "bos_token" && name != "eos_token") {
+      out.others.emplace_back(name, text);
+    }
+  }
+  return out;
 }
 
 Result<ChatFormat> ChatFormat::from(const Model& model) {

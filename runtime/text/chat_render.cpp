@@ -1,6 +1,7 @@
 // A tree to text.
 #include "text/chat_render.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "text/chat_loop.h"
@@ -23,8 +24,9 @@ bool is_unknown_global(std::string_view name) {
       return true;
     }
   }
-  return (name.ends_with("_token") && name != "bos_token" && name != "eos_token") ||
-         name.ends_with("_tokens");
+  const bool is_token_of_each =
+      std::ranges::find(kTokenNames, name) != std::ranges::end(kTokenNames);
+  return (name.ends_with("_token") && !is_token_of_each) || name.ends_with("_tokens");
 }
 
 // What Python's texts have besides is_text_method().

@@ -9,6 +9,10 @@
 
 namespace bowline::text::chat {
 
+// Special tokens that a template may ask for by name. The metadata of a model has them under the same names.
+inline constexpr std::string_view kTokenNames[] = {
+    "bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"};
+
 struct Expression {
   enum class Op : uint8_t {
     constant,

@@ -170,6 +170,25 @@ TEST(ChatFormats, ALayoutOfATimeThatIsNotKnownIsRefused) {
       << out.status().message();
 }
 
+// Those of the model by their names; a token that the model does not have is undefined, as in Jinja2.
+TEST(ChatFormats, TemplatesSeeAllSpecialTokens) {
+  Model model;
+  for (const auto& [name, text] : {std::pair("bos_token", "<s>"),
+                                   {"unk_token", "<unk>"},
+                                   {"pad_token", "<pad>"},
+                                   {"sep_token", "<sep>"},
+                                   {"cls_token", "<cls>"}}) {
+    ASSERT_TRUE(model.set_metadata(name, text).ok());
+  }
+  const auto format = ChatFormat::from_template(
+      "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token }}{{ sep_token }}{{ cls_token }}"
+      "{{ mask_token }}{{ mask_token is defined }}");
+  ASSERT_TRUE(format.ok()) << format.status().message();
+  const auto text = format.value().render({}, false, SpecialTexts::of(model));
+  ASSERT_TRUE(text.ok()) << text.status().message();
+  EXPECT_EQ(text.value(), "<s><unk><pad><sep><cls>False");
+}
+
 TEST(ChatFormats, WhatIsNotKnownIsRefusedByName) {
   const std::pair<const char*, const char*> cases[] = {
       {"{% include 'x' %}", "\"include\""},
@@ -182,7 +201,7 @@ TEST(ChatFormats, WhatIsNotKnownIsRefusedByName) {
       {"{{ ('a' | safe) + 'b' }}", "\"safe\""},
       {"{{ [1, 'a'] | sort }}", "sorts"},
       {"{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "\"caller\""},
-      {"{{ unk_token }}", "\"unk_token\""},
+      {"{{ image_token }}", "\"image_token\""},
       {"{{ 'a' % 1 }}", "\"%\""},
       {"{{ range(3) }}", "a range"},
       {"{{ namespace() }}", "a namespace"},

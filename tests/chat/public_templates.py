@@ -102,8 +102,7 @@ CONVERSATIONS = [
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<cls>",
            "sep_token": "<sep>", "mask_token": "<mask>"}
 # Parts of messages of Bowline for labels, each with the reason why it does not render what Jinja2 does.
-KNOWN_REFUSALS = {"_token\", which is not known here": "an imported model keeps the texts of the first and the last token alone",
-                  "asks for the time": "a text to train on is the same every day"}
+KNOWN_REFUSALS = {"asks for the time": "a text to train on is the same every day"}
 
 
 def literals(source):
