@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <random>
 
 #include "onnx.pb.h"
@@ -606,10 +607,11 @@ const ParameterInfo* parameter_named(const ModelInfo& info, const std::string& n
 }
 
 TEST(OnnxReader, TheShapeOfWhatFailedIsNotLookedAt) {
-  for (const int64_t depth : {int64_t{-1}, int64_t{1} << 31, int64_t{1} << 40, INT64_MIN}) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const float depth : {-1.0f, 0x1p31f, 0x1p40f, -0x1p63f, 1e30f, kNan}) {
     file::ModelProto m = bare_model();
     add_integers(m, "i", {2}, {0, 1});
-    add_integers(m, "depth", {}, {depth});
+    add_floats(m, "depth", {}, {depth});
     add_floats(m, "values", {2}, {0, 1});
     add_node(m, "OneHot", {"i", "depth", "values"}, {"y"});
     expect_refused(m, Code::unsupported, {"Depth", "node 0 (OneHot)"});

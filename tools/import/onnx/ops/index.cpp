@@ -149,9 +149,11 @@ Status one_hot(Context& c) {
   BOWLINE_REQUIRE_CODE(depth_numbers.elements() == 1 && values.dims == Dims{2}, Code::bad_file,
                        "Depth has {} elements, values have the shape {}.", depth_numbers.elements(),
                        shape_text(values.dims));
-  const int64_t depth = depth_numbers.integers()[0];
-  BOWLINE_REQUIRE_CODE(depth >= 0 && depth <= kMostComputed, Code::unsupported,
-                       "Depth {} is not one of 0 to {}.", depth, kMostComputed);
+  const double given_depth = depth_numbers.reals()[0];  // may be no number
+  BOWLINE_REQUIRE_CODE(given_depth >= 0 && given_depth <= static_cast<double>(kMostComputed),
+                       Code::unsupported, "Depth {} is not one of 0 to {}.", given_depth,
+                       kMostComputed);
+  const auto depth = static_cast<int64_t>(given_depth);
   const Term i = positive_indices(c, indices, depth);
   Dims dims = i.dims;
   dims.insert(dims.begin() + axis, 1);
