@@ -13,12 +13,12 @@ bool is_sticky(cudaError_t error);
 Status status_of(cudaError_t error, std::string_view doing);
 
 // Passes a failed CUDA call up.
-#define BOWLINE_CUDA(call, ...)                                                            \
-  do {                                                                                     \
-    if (const cudaError_t bowline_error = (call); bowline_error != cudaSuccess) {          \
+#define BOWLINE_CUDA(call, ...)                                                                    \
+  do {                                                                                             \
+    if (const cudaError_t bowline_error = (call); bowline_error != cudaSuccess) {                  \
       return ::bowline::detail::BOWLINE_CUDA_NAMESPACE::status_of(bowline_error,                   \
-                                                          ::bowline::format(__VA_ARGS__)); \
-    }                                                                                      \
+                                                                  ::bowline::format(__VA_ARGS__)); \
+    }                                                                                              \
   } while (false)
 
 }  // namespace bowline::detail::BOWLINE_CUDA_NAMESPACE

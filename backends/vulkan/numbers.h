@@ -6,11 +6,11 @@
 #include "kernel.h"
 
 // The variant of a shader for a dtype of numbers: shader::<stem>_<dtype><rest>.
-#define BOWLINE_VULKAN_OF_NUMBER(type, stem, rest)                                       \
+#define BOWLINE_VULKAN_OF_NUMBER(type, stem, rest)                                               \
   ::bowline::detail::vulkan::of_number(type, shader::stem##_f32##rest, shader::stem##_f16##rest, \
-                               shader::stem##_bf16##rest, shader::stem##_i8##rest,       \
-                               shader::stem##_u8##rest, shader::stem##_i32##rest,        \
-                               shader::stem##_i64##rest)
+                                       shader::stem##_bf16##rest, shader::stem##_i8##rest,       \
+                                       shader::stem##_u8##rest, shader::stem##_i32##rest,        \
+                                       shader::stem##_i64##rest)
 
 namespace bowline::detail::vulkan {
 

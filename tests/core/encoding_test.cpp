@@ -409,11 +409,11 @@ TEST(Encodings, NoMagnitudeIsMoreThanHalfAStepAway) {
 }
 
 TEST(Encodings, NoFiniteValueBecomesInfinite) {
-  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr float kLargest = std::numeric_limits<float>::max();
   const Shape shape = {2, 32};
   Floats values(64, 1);
-  values[0] = kMost;
-  values[1] = -kMost;
+  values[0] = kLargest;
+  values[1] = -kLargest;
   for (const Form& form : kForms) {
     const Encoding e = encoding_of(form.text).for_shape(shape);
     Bytes bytes(e.bytes(DType::f32, shape));

@@ -99,17 +99,17 @@ TEST(AllOrNothing, QuantizeAndDequantize) {
   const Encoding int8 = parse_encoding("int8 block row scale f16").value();
   EXPECT_GE(expect_all_or_nothing(on_device,
                                   [&](Table& t, const auto&) {
-                                    return params::quantize(t, int8, "*", {}, 0).status();
+                                    return params::quantize(t, int8, "*", {}, {}, 0).status();
                                   }),
             3);
   const auto quantized = [&](const auto& fault) {
     Table t = on_device(fault);
-    EXPECT_TRUE(params::quantize(t, int8, "*", {}, 0).ok());
+    EXPECT_TRUE(params::quantize(t, int8, "*", {}, {}, 0).ok());
     return t;
   };
   EXPECT_GE(expect_all_or_nothing(quantized,
                                   [](Table& t, const auto&) {
-                                    return params::dequantize(t, DType::f32, "*", 0).status();
+                                    return params::dequantize(t, DType::f32, "*", {}, 0).status();
                                   }),
             3);
 }

@@ -5,5 +5,6 @@
 
 int main() {
   const bool used = bowline::detail::cuda::Blas::open() != nullptr;
-  std::printf("%s (%s)\n", bowline::detail::cuda::Blas::description().c_str(), used ? "used" : "not used");
+  std::printf("%s (%s)\n", bowline::detail::cuda::Blas::description().c_str(),
+              used ? "used" : "not used");
 }
