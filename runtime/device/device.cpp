@@ -137,7 +137,7 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
 
 namespace {
 
-// How long a submission has the device before it gives way: so long that to change the thread costs little beside it.
+// How long a submission keeps the device once somebody waits: so long that to change the thread costs little beside it.
 constexpr auto kSlice = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -177,14 +177,21 @@ OpenDevice::Hold::~Hold() {
 }
 
 void OpenDevice::give_way() {
-  if (turns_.waiting() == 0 || std::chrono::steady_clock::now() < gives_way_at_) {
+  if (turns_.waiting() == 0) {
+    return;
+  }
+  using Clock = std::chrono::steady_clock;
+  if (gives_way_at_ == Clock::time_point()) {
+    gives_way_at_ = Clock::now() + kSlice;
+  }
+  if (Clock::now() < gives_way_at_) {
     return;
   }
   const std::thread::id holder = holder_.exchange(std::thread::id());
   turns_.unlock();
   turns_.lock();
   holder_ = holder;
-  gives_way_at_ = std::chrono::steady_clock::now() + kSlice;
+  gives_way_at_ = {};
 }
 
 Status OpenDevice::check_process() const {
@@ -365,7 +372,7 @@ Status OpenDevice::submit(std::span<Recording* const> recordings) {
   BOWLINE_TRY(check_process());
   const std::unique_lock turn = take_turn();
   ++counters_.submits;
-  gives_way_at_ = std::chrono::steady_clock::now() + kSlice;
+  gives_way_at_ = {};
   return guarded(
       [&] { return clock_ == nullptr ? device_->submit(recordings) : submit_timed(recordings); });
 }
