@@ -8,23 +8,26 @@
 // the same tie index are *tied*: they are one weight, and stay one weight through every verb below,
 // because sharing is stored in the model file and never guessed from pointers, names or values.
 //
-// Errors.   No exceptions leave the library. A function that can fail returns Status or Result<T>; both are
-//           [[nodiscard]]. The codes say what the caller should do next. A verb that fails changes nothing.
-//           An allocation of host memory that fails gives out_of_memory; functions that return plain text
-//           return an empty one then. A Model, Session or Trainer that was moved from answers bad_argument,
-//           or with nothing.
-// Threads.  One thread at a time per Model, and per Session and Trainer made from it, unless a
-//           function says otherwise. Different models are independent, also on one Device: they take turns there, in the
-//           order in which they ask, and each waits for at most one submission of every other; on the CPU, a submission gives way
-//           after a millisecond, behind an operator.
-// fork().   A Device belongs to the process that opened it. In the child of a fork(), what uses it returns device_lost, and
-//           destroying it is safe; the child opens a device of its own and loads its models again.
+// Errors.   No exceptions leave the library. A function that can fail returns Status or Result<T>;
+//           both are [[nodiscard]]. The code says what the caller should do next. A verb that fails
+//           changes nothing. If an allocation of host memory fails, the function returns
+//           out_of_memory, or an empty string if it returns plain text. A Model, Session or Trainer
+//           that was moved from returns bad_argument, or nothing.
+// Threads.  One thread at a time may use a Model and all Sessions and Trainers made from it, unless
+//           a function says otherwise. Different models are independent, also on one Device. There
+//           they take turns, in the order in which they ask: each waits for at most one submission
+//           of every other. On the CPU a submission that others wait for pauses after a
+//           millisecond, at the end of the operator that runs.
+// fork().   A Device belongs to the process that opened it. In the child of a fork(), calls that
+//           use the Device return device_lost, and destroying it is safe. The child opens a device
+//           of its own and loads its models again.
 // Lifetime. A Device outlives what is placed on it; a Model outlives its Sessions and Trainers.
-// Data.     describe() gives what an object holds as plain structs: parameters, storages, ties, entry points and what else a
-//           model has, the plans of a Session and a Trainer. The listings are the same as text.
-// Globals.  The library never aborts, exits, prints, installs signal handlers or touches locale,
-//           working directory, environment or floating-point mode. One exception: Result::value() of
-//           a failure prints the message and aborts.
+// Data.     describe() returns the contents of an object as plain structs: all parts of a Model
+//           (parameters, storages, ties, entry points, ...), the plans of a Session or Trainer. The
+//           listings show the same data as text.
+// Globals.  The library never aborts, exits, prints or installs signal handlers. It does not touch
+//           locale, working directory, environment or floating-point mode. One exception:
+//           Result::value() of a failure prints the message and aborts.
 #pragma once
 
 #if defined(__cplusplus) && __cplusplus < 202002L
@@ -49,7 +52,7 @@
 #include <variant>
 #include <vector>
 
-// The library's own. Programs have no use for it.
+// Internal types. Programs do not use them.
 namespace bowline::detail {
 namespace device {
 class OpenDevice;
@@ -242,8 +245,9 @@ struct Tensor {
   void* data = nullptr;
 };
 
-// A number for a step word: what an operator reads anew in every run, by the name that it declares
-// (operators.md); or for a counted dim that no input has, by the name of the dim.
+// The value of a per-step scalar, which an operator reads anew in every run; the operator declares
+// `name` (operators.md). Or the size of a dynamic dimension that no input has; `name` is then the
+// name of the dimension.
 struct StepValue {
   std::string_view name;
   std::variant<uint64_t, double> number;  // a double: fractions, and what is negative
@@ -317,9 +321,12 @@ class Device {
  public:
   // All devices of all backends, the unusable ones with the reason.
   static std::vector<DeviceInfo> list();
-  // `name` as in list(); "gpu": the best real GPU, none in software; "best": that, else the CPU. With "planning:" in front it has no memory and
-  // runs nothing: plans on it, of storages without values too, say what they would take. Errors  bad_argument: no device has
-  // this name. unsupported: it cannot be used; the reason is in the message. over_budget: what it holds for copies exceeds the memory budget.
+  // `name` is a name of list(), "gpu" (the best GPU, no software driver) or "best" (the best GPU,
+  // else the CPU). The prefix "planning:" opens a device without memory that runs nothing: plans on
+  // it report the memory that they would need, also for storages without values.
+  // Errors  bad_argument: no device has this name.
+  //         unsupported: the device cannot be used; the message has the reason.
+  //         over_budget: the memory that the device holds for copies exceeds the memory budget.
   static Result<Device> open(std::string_view name, const DeviceOptions& options = {});
   ~Device();
   Device(const Device&);
@@ -914,18 +921,29 @@ class Model {
   std::vector<FormatInfo> formats() const;
   ModelCounters counters() const;
   void reset_counters();
-  // Stores what the parameters that match `pattern` show as codes, once per storage and so for every parameter of a tie, and freezes it:
-  // codes have no gradient. `encoding` is
+  // Quantizes the storages of all parameters that match `pattern`. A tied storage is quantized once.
+  // Quantized values have no gradient: the storages are frozen, their moments and masters dropped.
+  // `encoding` is
   //   "int8"                     one scale
   //   "int8 block row"           a scale per row; "int8 block 32": of the last axis
   //   "int4", "int4 with zero points"   blocks of 32 along the last axis, scales f16
   //   "q8_0", "q4_0"             the bytes of GGUF
-  // with "scale f16" (f32, bf16) and "with zero points" behind int8 and int4. A storage is encoded where all that reads it can read
-  // the codes: Linear its weight, Embedding its table, MatMul its matrices, through views that keep blocks whole. One that
-  // something else reads, that is no weight or constant, has rank below 2, or would not shrink, stays plain and is reported with the
-  // reason. One without bytes is one of codes from then on. A storage in this encoding already is not touched. Moments and masters go.
-  // Errors  bad_argument: a Trainer lives; nothing matches; there is no such encoding; a storage has another one: dequantize() first; the
-  // parameters of one list of a Repeat would differ.
+  // int8 and int4 also take "scale f16" (f32, bf16) and "with zero points" behind the name.
+  // A storage is quantized if all operators that read it can read quantized values: Linear its
+  // weight, Embedding its table, MatMul its matrices, through views that keep blocks whole.
+  // A storage stays plain, and the report gives the reason, if
+  //   another operator reads it
+  //   it is neither weight nor constant, or has rank below 2
+  //   the encoding does not fit its dtype, its shape or a view of it
+  //   it would not shrink
+  //   it has values that the encoding cannot hold: they would become infinite, or move by more than
+  //     half a quantization step (q4_0: one step), plus a small margin for a scale of 16 bits
+  //   it is in one list of a Repeat with a storage that stays plain
+  // A storage without values gets the encoding alone. It then takes only values that are quantized
+  // already, from load() or set_source(). A storage that has the encoding already is left alone.
+  // Errors  bad_argument: a Trainer lives; nothing matches; the encoding is unknown; a storage has
+  //         another encoding: call dequantize() first; the storages of one list of a Repeat would
+  //         get different encodings.
   Result<QuantizeReport> quantize(std::string_view encoding, std::string_view pattern = "*");
   // Gives encoded storages of parameters that match `pattern` the numbers that they stand for, in f32, f16 or bf16, to nearest even.
   // They stay frozen; freeze(name, false) trains them. Errors  bad_argument: a Trainer lives, nothing matches, the dtype is no float; as cast().
@@ -1280,8 +1298,9 @@ class Session {
 
 // ---------------------------------------------------------------------------------------- training
 
-// What an option is for stands behind it; the others do not look at it. What each optimizer computes stands in its operator
-// (operators.md). In checkpoints moments keep the order in which the operator takes them.
+// The comment of an option names the optimizers that read it; the others ignore it. operators.md
+// says what each optimizer computes. Checkpoints hold the moments in the order of the operator's
+// inputs.
 struct Optimizer {
   enum class Kind : uint8_t { adamw, sgd, adagrad, rmsprop, lion, adafactor };
   // With the defaults of PyTorch; of Lion with those of its authors.
@@ -1365,11 +1384,11 @@ struct TrainOptions {
   float clip_norm = 0;  // 0: not clipped
   // Micro-batches per optimizer step (gradient accumulation). The loss and the gradient of a step
   // are the sum of all terms of its micro-batches, divided by the sum of all their weights: labels
-  // that count, class weights, masks, elements. So the split changes nothing but rounding, and a
-  // micro-batch without labels adds nothing. The weights are those by which the operators divide
-  // (the mean of a loss, ReduceMean, a Div by a number that the inputs decide). Terms that couple
-  // the rows of a batch are those of each micro-batch: the statistics of BatchNorm, negatives
-  // inside a batch, a balance of experts.
+  // that count, class weights, masks, elements. So the split changes only the rounding, and a
+  // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
+  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. Some terms couple the
+  // rows of a batch: the statistics of BatchNorm, negatives inside a batch, a balance of experts.
+  // They are computed within each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
@@ -1492,8 +1511,10 @@ class Trainer {
   // place. Errors of rollback  bad_argument: there is no snapshot; parameters were declared since.
   Status snapshot();
   Status rollback();
-  // Cancels the running step: it returns `cancelled` before its next submission, and the weights
-  // stay. While no step runs, cancel() cancels the next step. Any thread.
+  // Asks the running step to stop. The step returns `cancelled` before its next submission, and the
+  // weights stay as they were. While no step runs, the request is kept: the next step returns
+  // `cancelled` at once, and the step after it runs.
+  // Threads  any thread.
   void cancel();
 
   // A checkpoint: the model with moments, pending gradients and the training state. Atomic.
