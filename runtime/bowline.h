@@ -921,8 +921,8 @@ class Model {
   std::vector<FormatInfo> formats() const;
   ModelCounters counters() const;
   void reset_counters();
-  // Quantizes the storages of all parameters that match `pattern`. A tied storage is quantized once.
-  // Quantized values have no gradient: the storages are frozen, their moments and masters dropped.
+  // Quantizes the storages of all parameters that match `pattern`, a tied storage once. Quantized
+  // values have no gradient: the storages are frozen, their moments and masters dropped.
   // `encoding` is
   //   "int8"                     one scale
   //   "int8 block row"           a scale per row; "int8 block 32": of the last axis
