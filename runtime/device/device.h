@@ -32,7 +32,7 @@ struct Demand {
 
 // An opened device with its name. It takes one call at a time, in the order in which threads ask, so that sessions on several
 // threads may share it: each waits for at most one call of every other. A submission that the device computes itself gives way
-// to those that wait after a millisecond, between two records. It counts where memory is obtained and work is handed over:
+// to those that wait a millisecond, between two records. It counts where memory is obtained and work is handed over:
 // all that it holds stays within the memory budget.
 // Fork  The child of a fork() has none of the threads that the device needs. There, a call that can fail returns device_lost,
 //       and what is freed or destroyed is left as it is: its memory goes with the process.
@@ -107,8 +107,9 @@ class OpenDevice {
   Status check_size(uint64_t bytes, MemoryKind kind);
 
   mutable Turns turns_;
-  std::atomic<std::thread::id> holder_;                 // of a Hold
-  std::chrono::steady_clock::time_point gives_way_at_;  // of the submission that runs
+  std::atomic<std::thread::id> holder_;  // of a Hold
+  // Of the submission that runs; not set before it sees somebody wait, as no clock is read in a step that has its device alone.
+  std::chrono::steady_clock::time_point gives_way_at_;
   uint32_t forks_ = forks();
   DeviceInfo info_;
   std::unique_ptr<Device> device_;
