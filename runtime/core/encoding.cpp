@@ -237,9 +237,8 @@ double exact_step(const Encoding& e, const Extent& extent) {
 }
 
 float store_scale_of(const Encoding& e, const Extent& extent, std::byte* to) {
-  const double exact = exact_step(e, extent);
-  return e.symmetric ? store_scale(exact, e.form->steps, kSpare, to, e.scale_type)
-                     : store_scale(exact, e.form->steps_of_range, kSpareOfRange, to, e.scale_type);
+  return store_scale(exact_step(e, extent), e.symmetric ? e.form->steps : e.form->steps_of_range,
+                     e.symmetric ? kSpare : kSpareOfRange, to, e.scale_type);
 }
 
 void encode_int8(const Encoding& e, std::span<const float> from, DType, const Shape& shape,

@@ -135,13 +135,6 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
                                       !planning);
 }
 
-namespace {
-
-// How long a submission keeps the device once somebody waits: so long that to change the thread costs little beside it.
-constexpr auto kSlice = std::chrono::milliseconds(1);
-
-}  // namespace
-
 OpenDevice::OpenDevice(DeviceInfo info, std::unique_ptr<Device> device, uint64_t memory_budget,
                        bool has_memory)
     : info_(std::move(info)),
@@ -180,6 +173,8 @@ void OpenDevice::give_way() {
   if (turns_.waiting() == 0) {
     return;
   }
+  // So long that to change the thread costs little beside it.
+  constexpr auto kSlice = std::chrono::milliseconds(1);
   using Clock = std::chrono::steady_clock;
   if (gives_way_at_ == Clock::time_point()) {
     gives_way_at_ = Clock::now() + kSlice;

@@ -42,8 +42,8 @@ struct Kept {
 
 struct TrainingGraph {
   Graph graph;  // forward and backward nodes; the outputs are those of the forward graph
-  bool has_loss_weight =
-      false;  // behind them an output more, f32 []: the w of GradientOptions::weighs_loss
+  // The graph has one more output behind those, f32 []: the w of GradientOptions::weighs_loss.
+  bool has_loss_weight = false;
   double loss_terms = 1;             // w if every term counts with weight 1
   double weight_unit = 1;            // what w was divided by
   size_t backward_begin = 0;         // first node of the backward part

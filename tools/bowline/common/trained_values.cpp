@@ -14,11 +14,6 @@ bool is_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-uint64_t elements_of(const StorageInfo& s) {
-  return static_cast<uint64_t>(
-      std::accumulate(s.shape.begin(), s.shape.end(), int64_t{1}, std::multiplies<>()));
-}
-
 // The storages that an Embedding looks rows up in.
 void add_looked_up(const std::vector<NodeInfo>& nodes, const ModelInfo& info,
                    std::set<uint32_t>& ties) {
@@ -36,6 +31,11 @@ void add_looked_up(const std::vector<NodeInfo>& nodes, const ModelInfo& info,
 }
 
 }  // namespace
+
+uint64_t elements_of(const StorageInfo& s) {
+  return static_cast<uint64_t>(
+      std::accumulate(s.shape.begin(), s.shape.end(), int64_t{1}, std::multiplies<>()));
+}
 
 bool is_trained(const StorageInfo& s) {
   const bool weight = s.role == StorageRole::weight || s.role == StorageRole::adapter_a ||

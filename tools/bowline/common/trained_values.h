@@ -7,6 +7,9 @@
 
 namespace bowline::command {
 
+// How many values the storage has.
+uint64_t elements_of(const StorageInfo& storage);
+
 // A Trainer updates the storage.
 bool is_trained(const StorageInfo& storage);
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
 #include <map>
-#include <numeric>
 
 #include "common/require.h"
 #include "common/sha256.h"
+#include "common/trained_values.h"
 
 namespace bowline::command {
 namespace {
@@ -116,8 +115,7 @@ json sizes_of(const ModelInfo& model) {
       training += s.bytes;
       continue;
     }
-    const auto n = static_cast<uint64_t>(
-        std::accumulate(s.shape.begin(), s.shape.end(), int64_t{1}, std::multiplies<>()));
+    const uint64_t n = elements_of(s);
     ++rows;
     elements += n;
     trainable += s.trainable ? n : 0;

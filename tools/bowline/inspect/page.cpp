@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <numeric>
 
 #include "common/html.h"
 #include "common/memory_curve.h"
 #include "common/npy.h"
 #include "common/page.h"
 #include "common/report.h"
+#include "common/trained_values.h"
 #include "inspect/graph_page.h"
 
 namespace bowline::command {
@@ -32,11 +32,6 @@ std::string code_html(std::string_view text) {
 std::string storage_text(const StorageInfo& s) {
   return fmt::format("{} {}{}", std::string(name_of(s.dtype)), shape_text(s.shape),
                      s.encoding == "plain" ? "" : ", " + s.encoding);
-}
-
-uint64_t elements_of(const StorageInfo& s) {
-  return static_cast<uint64_t>(
-      std::accumulate(s.shape.begin(), s.shape.end(), int64_t{1}, std::multiplies<>()));
 }
 
 std::string list_html(const std::vector<std::string>& items) {
