@@ -107,7 +107,10 @@ Result<T> number_of(std::string_view name, const auto& value) {
 // Sets the field that the attribute names.
 class Setter {
  public:
-  Setter(const Attribute& from, std::vector<AttributeDim>& dims) : from_(from), dims_(dims) {}
+  Setter(const Attribute& from, std::vector<AttributeDim>& dims) : from_(from), dims_(dims) {
+    // The last value of an attribute counts.
+    std::erase_if(dims, [&](const AttributeDim& d) { return d.attribute == from.name; });
+  }
 
   template <class V>
   Status operator()(const AttributeField& field, V& value) {
@@ -218,6 +221,11 @@ class Names {
   std::vector<std::string_view> all_;
 };
 
+Status unknown_attribute(std::string_view name, std::span<const std::string_view> all) {
+  return Status(Code::bad_argument,
+                format("There is no attribute \"{}\".{}", name, suggestion(name, all)));
+}
+
 // ------------------------------------------------------------------------------------------ binding
 
 // Writes the value of a dim where the attributes name it.
@@ -276,14 +284,12 @@ Result<Attributes> attributes_from(Op op, std::span<const Attribute> values) {
     typename Table::NativeTableType table;
     std::vector<AttributeDim> dims;
     for (const Attribute& a : values) {
-      std::erase_if(dims, [&](const AttributeDim& d) { return d.attribute == a.name; });
       Setter setter(a, dims);
       BOWLINE_TRY(visit_fields(table, setter));
       if (!setter.found()) {
         Names names;
         BOWLINE_TRY(visit_fields(table, names));
-        return Status(Code::bad_argument, format("There is no attribute \"{}\".{}", a.name,
-                                                 suggestion(a.name, names.all())));
+        return unknown_attribute(a.name, names.all());
       }
     }
     return Attributes::of(table, std::move(dims));
