@@ -33,7 +33,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 size_t nearness(std::string_view word, std::string_view name) {
   constexpr size_t kLeastPart = 3;
   const auto holds = [](std::string_view all, std::string_view part) {
-    return part.size() >= kLeastPart && !std::ranges::search(all, part, {}, folded, folded).empty();
+    const auto same = [](char a, char b) { return folded(a) == folded(b); };
+    return part.size() >= kLeastPart &&
+           std::search(all.begin(), all.end(), part.begin(), part.end(), same) != all.end();
   };
   const size_t typed = edit_distance(word, name);
   return holds(name, word) || holds(word, name) ? std::min<size_t>(typed, 2) : typed;
