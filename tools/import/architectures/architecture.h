@@ -28,7 +28,8 @@ struct BuildOptions {
   double label_smoothing = 0;  // of the loss of classes
   // Tensors of the source that are tied though it does not say so; their bytes must be equal.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  // Tensors of equal values become one weight: matrices, and of equal layers all tensors.
+  // Tensors of equal values become one weight. Those that repeat one value do only if all other tensors of their layer are tied to
+  // one other layer.
   bool tie_equal = false;
   bool dropout = false;  // the loss has that of the config, but for that of attention weights
   uint64_t seed = 0;     // of what the source has not
