@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "common/require.h"
 #include "source/json.h"
@@ -121,6 +122,7 @@ Weights::Weights(const Source& source, const BuildOptions& options, Model& model
           Status(Code::bad_file, "The \"dtype\" of the config is no float; --dtype says another."));
     }
   }
+  tensors_.reserve(source.tensors.size());
   for (const SourceTensor& t : source.tensors) {
     Tensor& made = tensors_.emplace_back();
     made.source = &t;
@@ -140,6 +142,7 @@ void Weights::fail(Status status) {
 
 void Weights::index_names() {
   by_name_.clear();
+  by_name_.reserve(tensors_.size());
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const auto [at, is_new] = by_name_.emplace(tensors_[i].name, i);
     if (!is_new) {
@@ -493,22 +496,20 @@ Status Weights::tie_equal_layers() {
 }
 
 Status Weights::check_unexpected() const {
+  constexpr size_t kMost = 8;
   std::vector<std::string> names;
+  size_t count = 0;
   for (const Tensor& t : tensors_) {
-    if (t.report.use == TensorReport::Use::unexpected) {
+    if (t.report.use == TensorReport::Use::unexpected && ++count <= kMost) {
       names.push_back(listed_name(t.report.name));
     }
   }
-  if (names.empty()) {
+  if (count == 0) {
     return {};
   }
-  constexpr size_t kMost = 8;
-  const size_t shown = std::min(names.size(), kMost);
-  return Status(
-      Code::bad_file,
-      fmt::format("{} of the {} tensors are unexpected: {}{}.", names.size(), tensors_.size(),
-                  fmt::join(names.begin(), names.begin() + static_cast<ptrdiff_t>(shown), ", "),
-                  shown < names.size() ? ", ..." : ""));
+  return Status(Code::bad_file,
+                fmt::format("{} of the {} tensors are unexpected: {}{}.", count, tensors_.size(),
+                            fmt::join(names, ", "), names.size() < count ? ", ..." : ""));
 }
 
 void Weights::fill(const Tensor& tensor, DType dtype) {

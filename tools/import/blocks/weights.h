@@ -1,9 +1,9 @@
 // The tensors of a source as parameters of a model: each is taken, tied or dropped, and none is left.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -98,7 +98,7 @@ class Weights {
   Model& model_;
   DType dtype_;
   std::vector<Tensor> tensors_;
-  std::map<std::string, size_t, std::less<>> by_name_;
+  std::unordered_map<std::string_view, size_t> by_name_;  // names of tensors_
   std::vector<std::string> notes_;
   std::vector<std::pair<const Tensor*, const Tensor*>>
       equal_;  // tied by tie_equal(): which, and to which

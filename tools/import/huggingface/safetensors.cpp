@@ -146,7 +146,8 @@ Result<Safetensors> read(const std::shared_ptr<const File>& file) {
   const uint64_t data_bytes = file->bytes() - data;
   Safetensors out;
   std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
+  entries.reserve(header.size());
+  for (const auto& [name, value] : header.get_ref<const json::object_t&>()) {
     if (name == "__metadata__") {
       BOWLINE_REQUIRE_CODE(value.is_object(), Code::bad_file, "__metadata__ is no object.");
       for (const auto& [key, entry] : value.items()) {
@@ -157,10 +158,12 @@ Result<Safetensors> read(const std::shared_ptr<const File>& file) {
       continue;
     }
     entries.push_back({.name = name, .shape = {}});
-    BOWLINE_TRY(read_entry(value, data_bytes, entries.back())
-                    .at(fmt::format("While reading tensor {}.", listed_name(name))));
+    if (Status read = read_entry(value, data_bytes, entries.back()); !read.ok()) {
+      return std::move(read).at(fmt::format("While reading tensor {}.", listed_name(name)));
+    }
   }
   BOWLINE_TRY(check_layout(entries, data_bytes));
+  out.tensors.reserve(entries.size());
   for (Entry& e : entries) {
     SourceTensor& t = out.tensors.emplace_back();
     t.name = std::move(e.name);
