@@ -96,9 +96,15 @@ class AdapterForms(harness.Case):
         for at, (name, (shape, values)) in enumerate(tensors.items()):
             values[at + 1], before = float("nan") if at % 2 else float("-inf"), values[at + 1]
             write_safetensors(path, tensors)
-            self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE, name,
-                        f"{'nan' if at % 2 else '-inf'} at element {at + 1}", "earlier checkpoint")
+            self.expect(run("import", copy, "--base", self.imported_model("llama"), "--out", self.out), BAD_FILE,
+                        f"1 of the {len(values)} values of {name}.", "earlier checkpoint")
             values[at + 1] = before
+        for shape, values in tensors.values():
+            values[2], values[4] = float("inf"), float("nan")
+        write_safetensors(path, tensors)
+        refused = run("import", copy, "--base", self.imported_model("llama"), "--out", self.out)
+        named = [f"2 of the {len(values)} values of {name}" for name, (_, values) in tensors.items()][:8]
+        self.expect(refused, BAD_FILE, *named, "8 values of 4 more tensors")
         self.nothing_is_left("copy")
 
     def test_links_lead_to_no_file_outside(self):

@@ -120,6 +120,23 @@ class Import(harness.Case):
         self.expect(self.call("--given", "x=1,2,3", "--force"), BAD_FILE, "3 values do not fit the shape [2]")
         self.expect(self.call("--given", "q=1", "--force"), USAGE, 'no input "q"')
 
+    def test_values_that_are_not_finite_are_noted(self):
+        """Of weights; infinities beside zeros are a mask, and one alone is a bound."""
+        nan, inf = float("nan"), float("inf")
+        tensors = {"w": [1, nan, inf, 2], "mask": [0, -inf, -inf, 0], "bound": [inf], "fine": [1, 2, 3, 4]}
+        nodes, last = b"", "x"
+        for name in tensors:
+            nodes += field(1, field(1, last) + field(1, name) + field(2, f"x{name}") + field(4, "Add"))
+            last = f"x{name}"
+        graph = nodes + b"".join(
+            field(5, field(1, len(v)) + field(2, 1) + field(8, name) + field(9, struct.pack(f"<{len(v)}f", *v))) for name, v in tensors.items())
+        graph += field(11, value_info("x", 4)) + field(12, value_info(last, 4))
+        self.onnx.write_bytes(field(1, 8) + field(8, field(2, 21)) + field(7, graph))
+        self.expect(self.call(), OK, "Not finite (NaN or infinity): 2 of the 4 values of w. ", "--trainable", "4 of 13 values are trained")
+        report = json.loads(self.expect(self.call("-o", "json", "--force"), OK).stdout)
+        self.assertEqual(report["not_finite"], [{"tensor": "w", "values": 2, "elements": 4}])
+        self.assertIn("2 of the 4 values of w", " ".join(report["notes"]))
+
     def test_what_trains_is_chosen_and_counted(self):
         def tensor(name, count):
             return field(5, field(1, count) + field(2, 1) + field(8, name) + field(9, struct.pack(f"<{count}f", *range(count))))
@@ -142,6 +159,7 @@ class Import(harness.Case):
 
 
 FIXTURES = pathlib.Path(__file__).resolve().parent.parent / "import" / "fixtures"
+DATA = FIXTURES.parents[1] / "gguf" / "data"
 
 
 class ImportOfHuggingFace(harness.Case):
@@ -187,6 +205,62 @@ class ImportOfHuggingFace(harness.Case):
             tensors[name] = (dtype, shape, data)
         write_safetensors(path, {name: (shape, struct.unpack(f"<{len(data) // 4}f", data)) for name, (_, shape, data) in tensors.items()})
 
+    def not_finite(self, *command):
+        """The note and the same in JSON, as (tensor, values, elements)."""
+        done = self.expect(run("import", *command, "--out", self.out, "--force"), OK)
+        notes = [line for line in done.stdout.splitlines() if "Not finite" in line]
+        report = json.loads(self.expect(run("import", *command, "--out", self.out, "--force", "-o", "json"), OK).stdout)
+        self.assertEqual(notes, [f"  note: {note}" for note in report["notes"] if "Not finite" in note])
+        found = [(t["tensor"], t["values"], t["elements"]) for t in report["not_finite"]]
+        self.assertEqual(len(notes), 1 if found else 0)
+        for tensor, values, elements in found[:8]:
+            self.assertIn(f"{values} of the {elements} values of {tensor}", notes[0])
+        return found, "".join(notes)
+
+    def test_values_that_are_not_finite_are_noted(self):
+        self.expect(self.call("llama"), OK)
+        self.assertEqual(self.not_finite(self.source), ([], ""))
+        path = self.source / "model.safetensors"
+        tensors = {name: (shape, list(struct.unpack(f"<{len(data) // 4}f", data))) for name, (_, shape, data) in read_safetensors(path).items()}
+        wrong = sorted(tensors)[:9]
+        for at, name in enumerate(wrong):
+            values = tensors[name][1]
+            for i in range(at + 1):
+                values[-1 - i] = [float("nan"), float("inf"), float("-inf")][i % 3]
+        write_safetensors(path, tensors)
+        found, note = self.not_finite(self.source)
+        self.assertEqual(sorted(found), [(name, at + 1, len(tensors[name][1])) for at, name in enumerate(wrong)])
+        self.assertRegex(note, r", \d values of 1 more tensors\.")
+        self.assertEqual(sorted(self.not_finite(self.source, "--dtype", "bf16")[0]), sorted(found))
+        # Values that 16 bits do not hold.
+        for name in wrong:
+            tensors[name] = (tensors[name][0], [1.0] * len(tensors[name][1]))
+        tensors[wrong[0]][1][3], tensors[wrong[0]][1][4] = 65504.0, -65536.0
+        write_safetensors(path, tensors)
+        self.assertEqual(self.not_finite(self.source), ([], ""))
+        found, note = self.not_finite(self.source, "--dtype", "f16")
+        self.assertEqual(found, [(wrong[0], 1, len(tensors[wrong[0]][1]))])
+        self.assertIn("--dtype bf16 or f32", note)
+
+    def test_values_of_gguf_that_are_not_finite_are_noted(self):
+        """Of floats each value; of codes all of a block whose scale is not finite."""
+        for form, wrong, per_block in (("f32", struct.pack("<f", float("-inf")), 1), ("f16", b"\0\x7e", 1), ("bf16", b"\x80\x7f", 1),
+                                       ("q8_0", b"\0\x7c", 32), ("q4_0", b"\1\xfc", 32)):
+            with self.subTest(form):
+                file = Gguf(DATA / f"llama_{form}.gguf")
+                path = self.folder / "m.gguf"
+                path.write_bytes(file.content)
+                self.assertEqual(self.not_finite(path), ([], ""))
+                name = "blk.1.ffn_down.weight"
+                _, shape, data = file.tensors[name]
+                at = file.content.index(data)
+                step = len(data) // (shape[0] * shape[1]) if per_block == 1 else {"q8_0": 34, "q4_0": 18}[form]
+                content = bytearray(file.content)
+                for i in (0, 3):
+                    content[at + i * step:at + i * step + len(wrong)] = wrong
+                path.write_bytes(content)
+                self.assertEqual(self.not_finite(path)[0], [("model.layers.1.mlp.down_proj.weight", 2 * per_block, shape[0] * shape[1])])
+
     def ties(self):
         report = json.loads(self.expect(run("inspect", self.out, "-o", "json"), OK).stdout)
         return sorted(sorted(p["name"] for p in report["parameters"] if p["tie"] == tie and "layers" in p["name"])
@@ -221,9 +295,8 @@ class ImportOfHuggingFace(harness.Case):
                 self.assertEqual(len({p["tie"] for p in report if "layers" in p["name"]}), sum("layers" in name for name in names) // 2)
 
     def test_tensors_of_gguf_at_one_place_are_tied(self):
-        data = pathlib.Path(__file__).resolve().parents[1] / "gguf/data/llama_f32.gguf"
         path = self.folder / "m.gguf"
-        path.write_bytes(Gguf(data).with_places(lambda name: name.replace("blk.1.", "blk.0.")))
+        path.write_bytes(Gguf(DATA / "llama_f32.gguf").with_places(lambda name: name.replace("blk.1.", "blk.0.")))
         self.expect(run("import", path, "--out", self.out), OK, "both have the same bytes of the file")
         self.assertEqual({len(names) for names in self.ties()}, {2})
 

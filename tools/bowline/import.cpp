@@ -105,6 +105,14 @@ json described(const EntryPointInfo& entry) {
           {"outputs", outputs}};
 }
 
+json described(const std::vector<import::NotFinite>& tensors) {
+  json out = json::array();
+  for (const import::NotFinite& t : tensors) {
+    out.push_back({{"tensor", t.tensor}, {"values", t.values}, {"elements", t.elements}});
+  }
+  return out;
+}
+
 // ------------------------------------------------------------------------------------------- ONNX
 
 void print_onnx(const ImportFlags& o, const EntryPointInfo& entry, const ModelInfo& info,
@@ -235,6 +243,10 @@ Result<int> import_onnx(const ImportFlags& o) {
   }
   BOWLINE_ASSIGN(const ModelInfo info, imported.model.describe());
   BOWLINE_TRY(imported.model.save(o.out));
+  if (!imported.not_finite.empty()) {
+    imported.notes.push_back(import::note_of(imported.not_finite) +
+                             " They are not trained, as masks are; --trainable trains them.");
+  }
   const EntryPointInfo& entry = info.entry_points[0];
   if (o.format == "json") {
     print_json({{"file", o.model},
@@ -242,6 +254,7 @@ Result<int> import_onnx(const ImportFlags& o) {
                 {"entry", described(entry)},
                 {"parameters", info.parameters.size()},
                 {"trained_values", trained_values(info).values},
+                {"not_finite", described(imported.not_finite)},
                 {"notes", imported.notes}});
   } else {
     print_onnx(o, entry, info, imported.notes);
@@ -432,12 +445,19 @@ json report_json(const ImportFlags& o, const Source& source, const Built& built,
   for (const auto& [key, value] : info.metadata) {
     metadata[key] = value;
   }
-  return {{"file", o.model},         {"out", o.out},
-          {"format", source.format}, {"task", std::string(name_of(built.task))},
-          {"bytes", bytes},          {"skeleton", o.skeleton},
-          {"tensors", tensors},      {"ties", ties},
-          {"entries", entries},      {"metadata", metadata},
-          {"notes", built.notes},    {"peak_resident_bytes", peak_resident_bytes()}};
+  return {{"file", o.model},
+          {"out", o.out},
+          {"format", source.format},
+          {"task", std::string(name_of(built.task))},
+          {"bytes", bytes},
+          {"skeleton", o.skeleton},
+          {"tensors", tensors},
+          {"ties", ties},
+          {"entries", entries},
+          {"metadata", metadata},
+          {"not_finite", described(built.finite.found())},
+          {"notes", built.notes},
+          {"peak_resident_bytes", peak_resident_bytes()}};
 }
 
 // A tokenizer that gives ids which the model has not is refused; one that cannot be used is said so, as the model works without.
@@ -485,6 +505,12 @@ Result<int> import_text_model(const ImportFlags& o, const Source& source) {
     return fail_flags(s);
   }
   BOWLINE_TRY(built.model.save_compacted(o.out).status());
+  if (const std::vector<import::NotFinite> found = built.finite.found(); !found.empty()) {
+    built.notes.push_back(import::note_of(found) +
+                          (o.dtype == "f16" ? " f16 holds values up to 65504: --dtype bf16 or f32 "
+                                              "keeps larger ones."
+                                            : ""));
+  }
   uint64_t bytes = 0;
   for (const StorageInfo& s : info.storages) {
     bytes += s.empty ? 0 : s.bytes;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "source/finite.h"
 #include "source/keys.h"
 #include "source/source.h"
 
@@ -55,6 +56,7 @@ struct Built {
   Task task = Task::generate;
   std::vector<TensorReport> tensors;
   std::vector<std::string> notes;  // sentences
+  FiniteCheck finite;              // knows the values that saving the model has read
 };
 
 struct Architecture {

@@ -18,6 +18,14 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
+uint64_t elements_of(const SourceTensor& tensor) {
+  uint64_t n = 1;
+  for (const int64_t d : tensor.shape) {
+    n *= static_cast<uint64_t>(d);
+  }
+  return n;
+}
+
 std::string numbered(std::string name, int64_t i) {
   const size_t at = name.find("{}");
   return at == std::string::npos ? name : name.replace(at, 2, std::to_string(i));
@@ -90,11 +98,7 @@ bool matches(std::string_view pattern, std::string_view text) {
 DType most_common(const Source& source) {
   std::array<uint64_t, kDTypes> elements{};
   for (const SourceTensor& t : source.tensors) {
-    uint64_t n = 1;
-    for (const int64_t d : t.shape) {
-      n *= static_cast<uint64_t>(d);
-    }
-    elements[static_cast<size_t>(t.dtype)] += is_float(t.dtype) ? n : 0;
+    elements[static_cast<size_t>(t.dtype)] += is_float(t.dtype) ? elements_of(t) : 0;
   }
   return static_cast<DType>(std::ranges::max_element(elements) - elements.begin());
 }
@@ -517,6 +521,8 @@ void Weights::fill(const Tensor& tensor, DType dtype) {
   ValueSource source = s.encoding == "plain"
                            ? converted(s.read, s.dtype, dtype, s.bytes / size_of(s.dtype))
                            : s.read;
+  source =
+      finite_.counted(tensor.report.name, std::move(source), elements_of(s), dtype, s.encoding);
   fail(model_.set_source(tensor.report.parameter, std::move(source), s.encoding)
            .at(fmt::format("While taking tensor {}.", listed_name(tensor.report.name))));
 }
@@ -532,6 +538,7 @@ Status Weights::finish(Built& out) {
     out.tensors.push_back(std::move(t.report));
   }
   out.notes.insert(out.notes.end(), notes_.begin(), notes_.end());
+  out.finite = std::move(finite_);
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "architectures/architecture.h"
+#include "source/finite.h"
 
 namespace bowline::import {
 
@@ -100,6 +101,7 @@ class Weights {
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string_view, size_t> by_name_;  // names of tensors_
   std::vector<std::string> notes_;
+  FiniteCheck finite_;
   std::vector<std::pair<const Tensor*, const Tensor*>>
       equal_;  // tied by tie_equal(): which, and to which
   Status status_;

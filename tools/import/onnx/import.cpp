@@ -37,6 +37,7 @@ class Reader {
     BOWLINE_TRY(outputs());
     BOWLINE_TRY(maker_.finish());
     out_.inputs = maker_.inputs();
+    out_.not_finite = maker_.not_finite();
     out_.notes.insert(out_.notes.end(), maker_.notes().begin(), maker_.notes().end());
     return std::move(out_);
   }

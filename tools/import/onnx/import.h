@@ -14,6 +14,7 @@
 
 #include "bowline.h"
 #include "onnx/numbers.h"
+#include "source/finite.h"
 
 namespace bowline::onnx {
 
@@ -47,6 +48,8 @@ struct Imported {
   std::vector<std::string> inputs;   // those that the graph reads
   std::vector<std::string> outputs;  // in the order of the file
   std::vector<std::string> notes;    // what was left out, and why. Sentences.
+  // Parameters with values that are not finite. They are not trained unless ImportOptions::trains says so.
+  std::vector<import::NotFinite> not_finite;
 };
 
 // Errors  bad_file: it cannot be read or is no model of ONNX, with the place. unsupported: of another version.

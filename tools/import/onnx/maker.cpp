@@ -81,6 +81,14 @@ bool is_mask(const Numbers& numbers) {
   return false;
 }
 
+// How many are NaN or infinite. Infinities alone, or beside zeros alone, are a bound or a mask, and do not count.
+uint64_t count_not_finite(const std::vector<double>& values) {
+  const auto count = std::ranges::count_if(values, [](double v) { return !std::isfinite(v); });
+  const bool is_mask =
+      std::ranges::all_of(values, [](double v) { return v == 0 || std::isinf(v); });
+  return is_mask ? 0 : static_cast<uint64_t>(count);
+}
+
 }  // namespace
 
 Maker::Maker(Model& model, const std::string& entry_point,
@@ -189,6 +197,9 @@ bowline::Value Maker::parameter(Source& source) {
   const auto add = [&](std::vector<double> values) {
     const std::string name = free_name(source.name);
     Numbers stored = Numbers::of(DType::f32, numbers.shape, values);
+    if (const uint64_t count = count_not_finite(values); count > 0) {
+      not_finite_.push_back({name, count, values.size()});
+    }
     const Result<Parameter> made =
         model_.parameter(name, numbers.shape, Init::zeros(), source.role);
     check(made.status());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "onnx/numbers.h"
+#include "source/finite.h"
 
 namespace bowline::onnx {
 
@@ -116,6 +117,8 @@ class Maker {
   // A sentence for whoever imports the model.
   void note(std::string text) { notes_.push_back(std::move(text)); }
   const std::vector<std::string>& notes() const { return notes_; }
+  // Parameters with values that are not finite, but for masks and bounds.
+  const std::vector<import::NotFinite>& not_finite() const { return not_finite_; }
   // What came into the graph.
   const std::vector<std::string>& inputs() const { return inputs_; }
   [[noreturn]] Term fail(Status status);
@@ -225,6 +228,7 @@ class Maker {
   int64_t nodes_ = 0;
   std::vector<std::string> inputs_;
   std::vector<std::string> notes_;
+  std::vector<import::NotFinite> not_finite_;
   std::map<std::string, int> names_;  // of parameters
   std::vector<std::pair<std::string, Numbers>> values_;
 };

@@ -7,6 +7,7 @@
 
 #include "common/float16.h"
 #include "common/require.h"
+#include "source/finite.h"
 
 namespace bowline::peft {
 
@@ -115,13 +116,21 @@ Status check_dtype(const Factor& factor, const Factor& first) {
 }
 
 // Values that are not finite would make every output NaN.
-Status check_finite(const Factor& factor) {
-  const std::vector<float> values = floats_of(factor.dtype, factor.bytes);
-  const auto at = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
-  BOWLINE_REQUIRE_CODE(at == values.end(), Code::bad_file,
-                       "The tensor {} has the value {} at element {}. The training of the adapter "
-                       "diverged, or the file is damaged: take an earlier checkpoint of it.",
-                       listed_name(factor.name), at == values.end() ? 0 : *at, at - values.begin());
+Status check_finite(const std::vector<Change>& changes) {
+  std::vector<import::NotFinite> found;
+  for (const Change& c : changes) {
+    for (const Factor* factor : {&c.a, &c.b}) {
+      const std::vector<float> values = floats_of(factor->dtype, factor->bytes);
+      const auto count = std::ranges::count_if(values, [](float x) { return !std::isfinite(x); });
+      if (count > 0) {
+        found.push_back({factor->name, static_cast<uint64_t>(count), values.size()});
+      }
+    }
+  }
+  BOWLINE_REQUIRE_CODE(found.empty(), Code::bad_file,
+                       "The adapter is not finite (NaN or infinity): {}. Its training diverged, or "
+                       "the file is damaged: take an earlier checkpoint of it.",
+                       import::list_of(found));
   return {};
 }
 
@@ -134,10 +143,8 @@ Status check(const ModelInfo& info, const LowRank& from) {
     BOWLINE_TRY(check_shapes(c, *target, from.rank));
     BOWLINE_TRY(check_dtype(c.a, from.changes[0].a));
     BOWLINE_TRY(check_dtype(c.b, from.changes[0].a));
-    BOWLINE_TRY(check_finite(c.a));
-    BOWLINE_TRY(check_finite(c.b));
   }
-  return {};
+  return check_finite(from.changes);
 }
 
 // "model.layers.*.q_proj.weight"
