@@ -82,10 +82,36 @@ std::string why_no_gpu(const std::vector<Candidate>& all) {
       out += format("\n- {} ({}): {}", c.info.name, c.info.description,
                     !c.info.unusable.empty() ? c.info.unusable
                     : c.info.software        ? "a driver in software."
-                                             : "the processor.");
+                                             : "the processor, which needs no GPU.");
     }
   }
   return out;
+}
+
+// The end of a message about a device of a GPU: what computes without one.
+std::string way_out(const std::vector<Candidate>& all) {
+  const auto cpu = std::ranges::find_if(all, [](const Candidate& c) {
+    return c.info.unusable.empty() && !c.info.for_tests && !c.info.software && rank(c) < kGpuRank;
+  });
+  return cpu == all.end() ? "" : format(" Device \"{}\" needs no GPU.", cpu->info.name);
+}
+
+// There is no device of this name.
+Status unknown_device(std::string_view name) {
+  const std::vector<Candidate> all = all_candidates();
+  const std::string_view stem = name.substr(0, name.find(':'));
+  const bool has_backend =
+      std::ranges::any_of(all, [&](const Candidate& c) { return c.backend->name() == stem; });
+  std::string names;
+  for (const Candidate& c : all) {
+    if (!c.info.for_tests) {
+      names += (names.empty() ? "" : ", ") + c.info.name;
+    }
+  }
+  return Status(Code::bad_argument,
+                format("There is no device \"{}\"{}. The devices are: {}.{}", name,
+                       has_backend ? "" : format(": this build has no backend \"{}\"", stem), names,
+                       way_out(all)));
 }
 
 }  // namespace
@@ -110,18 +136,18 @@ Result<std::shared_ptr<OpenDevice>> open_device(std::string_view name,
     return Status(Code::unsupported,
                   format("There is no GPU that can be used.{}", why_no_gpu(all_candidates())));
   }
-  std::string names;
   for (const Candidate& c : all) {
-    names += names.empty() ? "" : ", ";
-    names += c.info.name;
     // "vulkan" stands for "vulkan:0".
     if (c.info.name == name || (c.index == 0 && c.backend->name() == name)) {
       found = &c;
     }
   }
-  BOWLINE_REQUIRE(found != nullptr, "There is no device \"{}\"; this build knows {}.", name, names);
+  if (found == nullptr) {
+    return unknown_device(name);
+  }
   BOWLINE_REQUIRE_CODE(found->info.unusable.empty(), Code::unsupported,
-                       "Device {} cannot be used: {}", found->info.name, found->info.unusable);
+                       "Device {} cannot be used: {}{}", found->info.name, found->info.unusable,
+                       way_out(all_candidates()));
   BOWLINE_ASSIGN(auto device, found->backend->open(found->index, options));
   const uint64_t staging = device->capabilities().staging_bytes;
   BOWLINE_REQUIRE_CODE(options.memory_budget == 0 || staging <= options.memory_budget,

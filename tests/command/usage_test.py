@@ -80,13 +80,36 @@ class Usage(harness.Case):
 
         self.expect(run("conform", "--device", "nosuch"), BAD_DEVICE, "nosuch")
 
+    def test_a_device_that_is_not_there_has_a_way_out(self):
+        """Of every verb that takes a device."""
+        def verbs(*parent):
+            listed = re.findall(r"^  ([a-z]+) ", self.expect(run(*parent, "--help"), OK).stdout, re.MULTILINE)
+            return [(*parent, verb) for verb in listed if re.search(r"^  .*--device", run(*parent, verb, "--help").stdout, re.MULTILINE)]
+
+        proved, classes = pathlib.Path(__file__).resolve().parents[1] / "golden/1/tied_lm.bowline", self.folder / "classes.bowline"
+        self.assertEqual(run(classes, program=os.environ["ENCODER_MODEL"]).returncode, 0)
+        small = [self.model, "--dim", "batch=1", "--dim", "seq=8"]
+        arguments = {"chat": [self.model], "eval": [self.model, "--data", self.text],
+                     "finetune": [self.model, "--data", self.text, "--out", self.folder / "out.bowline"],
+                     "generate": [self.model, "a"], "inspect": [self.model, "--batch", 1, "--seq", 8], "predict": [classes, "a"],
+                     "profile": small, "run": [self.model, "--input", "tokens=1"], "verify": [proved],
+                     "bench train": [self.model], "bench decode": [self.model], "bench run": small}
+        for verb in verbs() + verbs("bench"):
+            if verb == ("bench",):
+                continue
+            for device in ("vulkan:99", "cuda:99"):
+                with self.subTest(verb=verb, device=device):
+                    done = run(*verb, *arguments.get(" ".join(verb), []), "--device", device)
+                    self.expect(done, BAD_DEVICE, f'There is no device "{device}"', 'Device "cpu" needs no GPU.\n- ',
+                                "--device cpu runs it on the CPU. 'bowline devices' lists all devices")
+
     def test_gpu(self):
         gpus = [d for d in harness.devices() if d["usable"] and not d["software"] and not d["for_tests"] and d["name"] != "cpu"]
         done = run("bench", "matmul", "--device", "gpu", "--m", 8, "--n", 8, "--k", 8, "--runs", 7, "-o", "json")
         if gpus:
             self.assertEqual(json.loads(self.expect(done, OK).stdout)["device"], gpus[0]["name"])
         else:
-            self.expect(done, BAD_DEVICE, "There is no GPU that can be used.\n- cpu (")
+            self.expect(done, BAD_DEVICE, "There is no GPU that can be used.\n- cpu (", "\n- --device cpu runs it on the CPU.")
             self.assertNotIn("Did you mean", done.stderr)
 
     def test_the_best_device_costs_what_it_is(self):

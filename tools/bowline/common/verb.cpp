@@ -53,6 +53,28 @@ int exit_code(Code code) {
   return kFailed;
 }
 
+namespace {
+
+constexpr std::string_view kProcessor = "cpu";
+
+// What to do about a device that is not there or cannot be used.
+std::string device_remedy(const std::string& name, Code code) {
+  std::vector<std::string> names = {"best", "gpu"};
+  bool has_cpu = false;
+  for (const DeviceInfo& info : Device::list()) {
+    names.push_back(info.name);
+    has_cpu = has_cpu || (info.name == kProcessor && info.unusable.empty());
+  }
+  const std::string close = code == Code::bad_argument ? nearest(name, names) : "";
+  return fmt::format(
+      "{}{}'bowline devices' lists all devices, with the reason why one cannot be used.",
+      close.empty() ? "" : fmt::format("Did you mean '{}'? ", close),
+      has_cpu && close != kProcessor ? fmt::format("--device {} runs it on the CPU. ", kProcessor)
+                                     : "");
+}
+
+}  // namespace
+
 Result<Device> open_device(const std::string& name, int threads, uint64_t memory_budget) {
   DeviceOptions options;
   options.threads = threads;
@@ -62,18 +84,8 @@ Result<Device> open_device(const std::string& name, int threads, uint64_t memory
   if (device.ok() || device.status().code() == Code::over_budget) {
     return device;
   }
-  Status status = std::move(device).status();
-  if (status.code() == Code::bad_argument) {
-    std::vector<std::string> names = {"best", "gpu"};
-    for (const DeviceInfo& info : Device::list()) {
-      names.push_back(info.name);
-    }
-    const std::string close = nearest(name, names);
-    status = std::move(status).at(
-        close.empty() ? "'bowline devices' lists the devices."
-                      : fmt::format("Did you mean '{}'? 'bowline devices' lists all.", close));
-  }
-  return std::move(status).as(Code::unsupported);
+  const std::string remedy = device_remedy(name, device.status().code());
+  return std::move(device).status().at(remedy).as(Code::unsupported);
 }
 
 namespace {
