@@ -28,15 +28,18 @@ A channel(WindowAxis az, WindowAxis ay, WindowAxis ax, uint x, uint w, uint oz, 
   A sum = 0;
   for (uint kz = 0; kz < az.window; ++kz) {
     const uint iz = input_of(az, oz, kz);
-    for (uint ky = 0; ky < ay.window && iz < az.size; ++ky) {
+    for (uint ky = 0; ky < ay.window; ++ky) {
       const uint iy = input_of(ay, oy, ky);
+      const bool is_row = iz < az.size && iy < ay.size;
       const uint row = x + (iz * ay.size + iy) * ax.size;
       const uint weights = w + (kz * ay.window + ky) * ax.window;
-      for (uint kx = 0; kx < ax.window && iy < ay.size; ++kx) {
+      for (uint kx = 0; kx < ax.window; ++kx) {
         const uint ix = input_of(ax, ox, kx);
-        if (ix < ax.size) {
-          sum += read(p.x, row + ix) * read(p.w, weights + kx);
+        A element = 0;
+        if (is_row && ix < ax.size) {
+          element = read(p.x, row + ix);
         }
+        sum += element * read(p.w, weights + kx);
       }
     }
   }
@@ -120,14 +123,16 @@ void main() {
     A part = 0;
     for (uint oz = 0; oz < az.outs; ++oz) {
       const uint iz = input_of(az, oz, kz);
-      for (uint oy = 0; oy < ay.outs && iz < az.size; ++oy) {
+      for (uint oy = 0; oy < ay.outs; ++oy) {
         const uint iy = input_of(ay, oy, ky);
-        for (uint ox = gl_SubgroupInvocationID; ox < ax.outs && iy < ay.size; ox += gl_SubgroupSize) {
+        const bool is_row = iz < az.size && iy < ay.size;
+        for (uint ox = gl_SubgroupInvocationID; ox < ax.outs; ox += gl_SubgroupSize) {
           const uint ix = input_of(ax, ox, kx);
-          if (ix < ax.size) {
-            part += read(p.x, x + (iz * ay.size + iy) * ax.size + ix) *
-                    read(p.y, y + (oz * ay.outs + oy) * ax.outs + ox);
+          A element = 0;
+          if (is_row && ix < ax.size) {
+            element = read(p.x, x + (iz * ay.size + iy) * ax.size + ix);
           }
+          part += element * read(p.y, y + (oz * ay.outs + oy) * ax.outs + ox);
         }
       }
     }

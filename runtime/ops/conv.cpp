@@ -5,8 +5,8 @@
 //
 // Shapes    x [N, C, spatial...] of rank 3, 4 or 5, weight [M, C / groups, window...], bias [M] (optional)
 //           ->  y [N, M, floor((spatial + pads - dilation * (window - 1) - 1) / stride) + 1 ...].
-// Domain    a weight that is not finite adds nothing or NaN where it meets the zeros, as the kernel likes.
-// Numerics  accumulated in f32.
+// Numerics  accumulated in f32. The zeros outside of x are multiplied as elements of x are: a weight that is infinite or NaN makes
+//           every y NaN whose window has it over a pad.
 // Gradient  ConvInputGrad, ConvWeightGrad, and for the bias the sum of dy over the batch and the spatial axes.
 // Differs   from ONNX Conv: there is no auto_pad, and the window is that of the weight.
 // Source    PyTorch conv1d, conv2d, conv3d; ONNX operators, Conv.
@@ -60,7 +60,8 @@ Status counted_axes(CountedContext& c) { return counted_in_front_of(1, c); }
       [&](size_t i, size_t k, size_t o) {
         y[o] += x[i] * weight[k];
         magnitude[o] += std::abs(x[i] * weight[k]);
-      });
+      },
+      [&](size_t k, size_t o) { y[o] += 0 * weight[k]; });
 }
 
 // A sum over the window and the channels of a group; the bias.

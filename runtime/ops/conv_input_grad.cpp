@@ -4,8 +4,7 @@
 //
 // Shapes    weight [M, C / groups, window...], dy [N, M, out...]  ->  dx of the shape `dims`, [N, C, spatial...]. dy may have fewer
 //           windows than fit into dx.
-// Domain    where numbers are not finite, zeros around them may make more of the results NaN, as the kernel likes.
-// Numerics  accumulated in f32.
+// Numerics  accumulated in f32. A weight or a dy that is infinite or NaN reaches the dx that it is a term of, and no others.
 // Gradient  none.
 #include <cmath>
 

@@ -7,7 +7,8 @@
 //           ->  y [N, M, (spatial - 1) * stride - pads + dilation * (window - 1) + output_padding + 1 ...].
 // Domain    output_padding is smaller than the stride or the dilation: it says which of the sizes that Conv takes back to the one
 //           of x is meant.
-// Numerics  accumulated in f32. The kernels are those of ConvInputGrad.
+// Numerics  accumulated in f32. The kernels are those of ConvInputGrad: a weight or an x that is infinite or NaN reaches the y that
+//           it is a term of, and no others.
 // Gradient  Conv of dy, of which what lies behind x is left out; ConvWeightGrad with dy in the place of the input; the sum of dy.
 // Differs   from ONNX ConvTranspose: there is no auto_pad and no output_shape.
 // Source    PyTorch conv_transpose1d, 2d, 3d; ONNX operators, ConvTranspose.

@@ -4,8 +4,8 @@
 //
 // Shapes    x [N, C, spatial...], dy [N, M, out...]  ->  dweight of the shape `dims`, [M, C / groups, window...]. dy may have fewer
 //           windows than fit into x.
-// Domain    where numbers are not finite, zeros around them may make more of the results NaN, as the kernel likes.
-// Numerics  accumulated in f32, in an order that the shapes decide.
+// Numerics  accumulated in f32, in an order that the shapes decide. As in Conv the zeros outside of x are multiplied: a dy that is
+//           infinite or NaN makes every dweight NaN that it meets a pad for.
 // Gradient  none.
 #include <cmath>
 
@@ -25,12 +25,14 @@ Status infer(InferContext& c) {
   const auto magnitude = c.zero_magnitude(0);
   const auto x = c.in(0), dy = c.in(1);
   const auto dweight = c.out(0);
-  each_product(convolution_of(c.attributes<ConvWeightGradAttributes>(), c.shape(0), c.out_shape(0),
-                              c.shape(1)),
-               [&](size_t i, size_t k, size_t o) {
-                 dweight[k] += x[i] * dy[o];
-                 magnitude[k] += std::abs(x[i] * dy[o]);
-               });
+  each_product(
+      convolution_of(c.attributes<ConvWeightGradAttributes>(), c.shape(0), c.out_shape(0),
+                     c.shape(1)),
+      [&](size_t i, size_t k, size_t o) {
+        dweight[k] += x[i] * dy[o];
+        magnitude[k] += std::abs(x[i] * dy[o]);
+      },
+      [&](size_t k, size_t o) { dweight[k] += 0 * dy[o]; });
 }
 
 // A sum over the batch and the outputs.

@@ -6,10 +6,9 @@
 // Shapes    x [N, spatial..., C], weight as PackConvWeight makes it of [M, C / groups, window...], then
 //           either bias [M], or scale [M], bias [M], mean [M], variance [M]; then addend [N, spatial'..., M] (optional)
 //           ->  y [N, spatial'..., M], spatial' those of Conv. The number of inputs says which.
-// Domain    groups are 1, or the channels are as many as groups and as outputs; eps >= 1e-12. A weight that is not finite adds
-//           nothing or NaN where it meets the zeros around x. NaN stays NaN.
+// Domain    groups are 1, or the channels are as many as groups and as outputs; eps >= 1e-12. NaN stays NaN.
 // Step      training, as BatchNorm reads it: it has to be 0, and whoever puts this operator in the place of BatchNorm holds that.
-// Numerics  accumulated in f32; scale and shift of a channel are computed once, in f32.
+// Numerics  accumulated in f32, with zeros around x as Conv has them; scale and shift of a channel are computed once, in f32.
 // Gradient  none: a plan that only runs has this operator (graph/rewrites/convolution.cpp).
 // Source    Conv and BatchNorm.
 //! step training: u32 = 0
@@ -90,12 +89,17 @@ Status infer(InferContext& c) {
     return static_cast<size_t>(((m / kPackedOutputs * window + k) * inputs + i) * kPackedOutputs +
                                m % kPackedOutputs);
   };
-  each_product(convolution, [&](size_t i, size_t k, size_t o) {
-    const double product = c.in(0)[last(static_cast<int64_t>(i), c.shape(0).back(), x_plane)] *
-                           c.in(1)[packed(static_cast<int64_t>(k))];
+  const auto add = [&](double element, size_t k, size_t o) {
+    const double product = element * c.in(1)[packed(static_cast<int64_t>(k))];
     y[last(static_cast<int64_t>(o), outputs, y_plane)] += product;
     magnitude[last(static_cast<int64_t>(o), outputs, y_plane)] += std::abs(product);
-  });
+  };
+  each_product(
+      convolution,
+      [&](size_t i, size_t k, size_t o) {
+        add(c.in(0)[last(static_cast<int64_t>(i), c.shape(0).back(), x_plane)], k, o);
+      },
+      [&](size_t k, size_t o) { add(0, k, o); });
   const double low = t.min(), high = t.max();
   for (size_t o = 0; o < y.size(); ++o) {
     const size_t m = o % static_cast<size_t>(outputs);

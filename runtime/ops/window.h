@@ -145,9 +145,9 @@ inline GradientValue bias_gradient(GradientContext& c, GradientValue dy) {
 }
 
 // f(output, element of the window, input) for every element of every window that lies in the input, as positions in planes of
-// the spatial axes. For oracles: slow and obvious.
-template <class F>
-void each_tap(const Windows& w, F f) {
+// the spatial axes; outside(output, element of the window) for the others. For oracles: slow and obvious.
+template <class F, class G>
+void each_tap(const Windows& w, F f, G outside) {
   const auto& [z, y, x] = w.axis;
   const auto inside = [](const WindowAxis& a, int64_t o, int64_t k) {
     const int64_t i = o * a.stride + k * a.dilation - a.pad;
@@ -161,9 +161,15 @@ void each_tap(const Windows& w, F f) {
       if (iz >= 0 && iy >= 0 && ix >= 0) {
         f(static_cast<size_t>(o), static_cast<size_t>(k),
           static_cast<size_t>((iz * y.in + iy) * x.in + ix));
+      } else {
+        outside(static_cast<size_t>(o), static_cast<size_t>(k));
       }
     }
   }
+}
+template <class F>
+void each_tap(const Windows& w, F f) {
+  each_tap(w, f, [](size_t, size_t) {});
 }
 
 // By what an average over each window is divided: its elements in the input, or with `pads` in the input or its pads.
@@ -185,9 +191,10 @@ inline std::vector<double> counts_of(const Windows& w, bool pads) {
   return out;
 }
 
-// f(element of x, element of the weight, element of y) for every product that a convolution adds up.
-template <class F>
-void each_product(const Convolution& c, F f) {
+// f(element of x, element of the weight, element of y) for every product that a convolution adds up;
+// outside(element of the weight, element of y) for those of a zero around x.
+template <class F, class G>
+void each_product(const Convolution& c, F f, G outside) {
   const auto inputs = static_cast<size_t>(c.windows.inputs());
   const auto window = static_cast<size_t>(c.windows.window());
   const auto outputs = static_cast<size_t>(c.windows.outputs());
@@ -197,10 +204,16 @@ void each_product(const Convolution& c, F f) {
         const auto y = static_cast<size_t>(n * c.groups * c.outputs + m) * outputs;
         const auto w = static_cast<size_t>(m * c.inputs + i) * window;
         const auto x = static_cast<size_t>((n * c.groups + m / c.outputs) * c.inputs + i) * inputs;
-        each_tap(c.windows, [&](size_t o, size_t k, size_t at) { f(x + at, w + k, y + o); });
+        each_tap(
+            c.windows, [&](size_t o, size_t k, size_t at) { f(x + at, w + k, y + o); },
+            [&](size_t o, size_t k) { outside(w + k, y + o); });
       }
     }
   }
+}
+template <class F>
+void each_product(const Convolution& c, F f) {
+  each_product(c, f, [](size_t, size_t) {});
 }
 
 // Axes of input 0 in front of `first` may be counted: what lies along them does not see each other. The others may not.

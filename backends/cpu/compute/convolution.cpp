@@ -2,6 +2,7 @@
 #include "compute/convolution.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "compute/gemm.h"
@@ -65,6 +66,7 @@ struct DirectJob {
   size_t window;
   size_t rows_z, rows_y, row;  // of y
   float* staged;               // as large as the padded plane
+  bool apart = false;          // rows of y are met one by one
 
   // The windows of neighbouring rows are as far from each other as the rows of the padded plane.
   bool steps_by_rows() const { return padded.parts == 1 && padded.windows.axis[1].stride == 1; }
@@ -169,7 +171,7 @@ void direct_weights(const DirectJob& job, const float* padded, const float* dy, 
     return sum_vectors(n, [=](size_t i, auto part)
                               HWY_ATTR { return hn::Mul(part.load(a + i), part.load(b + i)); });
   };
-  const bool together = job.steps_by_rows();
+  const bool together = job.steps_by_rows() && !job.apart;
   for (size_t z = 0; z < job.rows_z; ++z, dy += job.rows_y * job.row) {
     if (together) {
       std::fill_n(job.staged, job.flat(), 0.0f);
@@ -583,6 +585,15 @@ struct Group {
 
 }  // namespace
 
+bool all_finite(std::span<const float> values) {
+  constexpr uint32_t kExponent = 0x7F800000;  // of NaN and infinity
+  uint32_t found = 0;
+  for (const float value : values) {
+    found |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent ? 1 : 0;
+  }
+  return found == 0;
+}
+
 uint64_t convolution_scratch_bytes(const Convolution& c, const Threads& threads) {
   if (is_direct(c)) {
     const size_t turned = turns_around(c) ? Padded(turned_around(c).windows).floats() : 0;
@@ -645,14 +656,23 @@ void convolve_weights_direct(Threads& threads, const Convolution& c, const float
   const size_t outputs = to_size(c.outputs), groups = to_size(c.groups);
   threads.parallel_for(groups, [&](size_t g, size_t thread) {
     float* plane = direct.plane(thread);
-    std::fill_n(dweight + g * outputs * size.window, outputs * size.window, 0.0f);
+    DirectJob job = direct.job(thread);
+    const std::span<float> made(dweight + g * outputs * size.window, outputs * size.window);
     std::fill_n(plane, direct.padded.floats(), 0.0f);
-    for (size_t n = 0; n < to_size(c.batch); ++n) {
-      direct.pack(x + (n * groups + g) * size.inputs, plane);
-      for (size_t m = 0; m < outputs; ++m) {
-        HWY_DYNAMIC_DISPATCH(direct_weights)
-        (direct.job(thread), plane, dy + ((n * groups + g) * outputs + m) * size.outputs,
-         dweight + (g * outputs + m) * size.window);
+    // What lies between two rows of y counts as 0, and must not meet an x that is not finite.
+    for (const bool apart : {false, true}) {
+      job.apart = apart;
+      std::ranges::fill(made, 0.0f);
+      for (size_t n = 0; n < to_size(c.batch); ++n) {
+        direct.pack(x + (n * groups + g) * size.inputs, plane);
+        for (size_t m = 0; m < outputs; ++m) {
+          HWY_DYNAMIC_DISPATCH(direct_weights)
+          (job, plane, dy + ((n * groups + g) * outputs + m) * size.outputs,
+           made.data() + m * size.window);
+        }
+      }
+      if (!job.steps_by_rows() || all_finite(made)) {
+        break;
       }
     }
   });
@@ -728,7 +748,9 @@ void convolve(Threads& threads, const Convolution& c, const float* x, const floa
 
 void convolve_back(Threads& threads, const Convolution& c, const float* dy, const float* weight,
                    const float* bias, float* dx, void* scratch) {
-  if (is_direct(c) && turns_around(c)) {
+  // The zeros around dy are no terms of dx.
+  if (is_direct(c) && turns_around(c) &&
+      all_finite({weight, to_size(c.groups * c.windows.window())})) {
     convolve_direct(threads, turned_around(c), dy, weight, bias, dx, scratch, true);
     return;
   }

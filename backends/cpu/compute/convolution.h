@@ -9,11 +9,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/windows.h"
 #include "threads.h"
 
 namespace bowline::detail::cpu {
+
+// Whether no value is NaN or infinite.
+bool all_finite(std::span<const float> values);
 
 // Bytes of scratch, aligned to 64, for any of the functions below.
 uint64_t convolution_scratch_bytes(const Convolution& c, const Threads& threads);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "compute/convolution.h"
 #include "compute/targets.h"
 #include "core/checked.h"
 #include "hwy/cache_control.h"
@@ -71,6 +72,7 @@ struct SlideJob {
   const float* addend;  // (optional) as y
   float* y;             // of the sample
   Finish finish;
+  bool meets_zeros;  // a weight is not finite, so that the zeros around x count
 };
 
 }  // namespace
@@ -319,6 +321,12 @@ void slide_once(const SlideJob& j, size_t o_row, const Taps& y, size_t o, size_t
         sum = hn::MulAdd(part.load(tap), hn::LoadU(d, weight + (ky * width + kx) * kPanel), sum);
       }
     }
+    for (size_t k = 0; j.meets_zeros && k < window; ++k) {
+      const size_t ky = k / width, kx = k % width;
+      if (ky < y.begin || ky >= y.end || kx < x.begin || kx >= x.end) {
+        sum = hn::MulAdd(hn::Zero(d), hn::LoadU(d, weight + k * kPanel), sum);
+      }
+    }
     FinishVector(j.finish, channel).store(sum, j.addend, j.y, at + channel, part);
   });
 }
@@ -329,7 +337,8 @@ void slide_row(const SlideJob& j, size_t o_row, size_t first, size_t last) {
   const size_t outputs = to_size(c.out);
   const Taps y(j.rows, o_row);
   // The outputs whose windows lie in x from column to column.
-  const size_t begin = std::min(to_size((c.pad + c.stride - 1) / c.stride), outputs);
+  const size_t begin =
+      j.meets_zeros ? outputs : std::min(to_size((c.pad + c.stride - 1) / c.stride), outputs);
   const int64_t room = c.in + c.pad - c.reach();
   const size_t end = room < 0 ? begin : std::clamp(to_size(room / c.stride) + 1, begin, outputs);
   for (size_t o = 0; o < begin; ++o) {
@@ -533,6 +542,8 @@ void slide(Threads& threads, const FusedConvolution& f, const Finish& finish) {
   const size_t y_sample = to_size(c.windows.outputs()) * channels;
   const size_t rows = to_size(c.batch * ay.out);
   const size_t products = to_size(c.batch) * y_sample * to_size(c.windows.window());
+  const bool meets_zeros =
+      !all_finite({f.weight, padded_channels(c) * to_size(c.windows.window())});
   const size_t wanted = tasks_of(kSlideFactor * products, threads.count());
   const size_t row_tasks = std::clamp<size_t>(rows, 1, wanted);
   const size_t panel_tasks = std::clamp<size_t>(wanted / row_tasks, 1, std::max<size_t>(panels, 1));
@@ -549,7 +560,8 @@ void slide(Threads& threads, const FusedConvolution& f, const Finish& finish) {
                          f.weight,
                          f.addend == nullptr ? nullptr : f.addend + sample * y_sample,
                          f.y + sample * y_sample,
-                         finish};
+                         finish,
+                         meets_zeros};
       HWY_DYNAMIC_DISPATCH(slide_row)(job, r % to_size(ay.out), first, last);
     }
   });

@@ -25,15 +25,15 @@ __device__ float channel_sum(const DeviceWindows& w, const T* x, const T* weight
   float sum = 0;
   for (uint32_t kz = 0; kz < w.z.window; ++kz) {
     const uint32_t iz = w.z.input(o.z, kz);
-    for (uint32_t ky = 0; ky < w.y.window && iz < w.z.size; ++ky) {
+    for (uint32_t ky = 0; ky < w.y.window; ++ky) {
       const uint32_t iy = w.y.input(o.y, ky);
-      const T* const row = x + (uint64_t{iz} * w.y.size + iy) * w.x.size;
+      const bool is_row = iz < w.z.size && iy < w.y.size;
+      const uint64_t row = (uint64_t{iz} * w.y.size + iy) * w.x.size;
       const T* const weights = weight + (uint64_t{kz} * w.y.window + ky) * w.x.window;
-      for (uint32_t kx = 0; kx < w.x.window && iy < w.y.size; ++kx) {
+      for (uint32_t kx = 0; kx < w.x.window; ++kx) {
         const uint32_t ix = w.x.input(o.x, kx);
-        if (ix < w.x.size) {
-          sum += read(row + ix) * read(weights + kx);
-        }
+        const float element = is_row && ix < w.x.size ? read(x + row + ix) : 0.0f;
+        sum += element * read(weights + kx);
       }
     }
   }
@@ -114,9 +114,10 @@ __global__ void weights_kernel(const T* __restrict__ x, const T* __restrict__ dy
       const uint32_t iz = w.z.input(at.z, k.z);
       const uint32_t iy = w.y.input(at.y, k.y);
       const uint32_t ix = w.x.input(at.x, k.x);
-      if (iz < w.z.size && iy < w.y.size && ix < w.x.size) {
-        part += read(from + (uint64_t{iz} * w.y.size + iy) * w.x.size + ix) * read(with + o);
-      }
+      const bool is_there = iz < w.z.size && iy < w.y.size && ix < w.x.size;
+      const float element =
+          is_there ? read(from + (uint64_t{iz} * w.y.size + iy) * w.x.size + ix) : 0.0f;
+      part += element * read(with + o);
     }
     sum += part;
   }
