@@ -50,12 +50,15 @@ struct Taps {
   int64_t from;  // where element 0 of the window lies
 };
 
-// Rows of a against panels of a packed weight.
+// Windows against panels of a packed weight. A window is `lines` times `pieces` runs of neighbours in memory.
 struct PanelProduct {
   const float* a;
-  size_t a_row;
+  const size_t* from;  // by row: where its window begins in a
+  size_t lines, line_step;
+  size_t pieces, piece_step;
+  size_t run;
   const float* weight;
-  size_t depth;
+  size_t depth;         // elements of a window
   const float* addend;  // (optional) as y
   float* y;
   size_t channels;  // of y, and elements of a row
@@ -95,6 +98,7 @@ constexpr size_t kMostRows = 6;
 #endif
 // So many elements of the depth ahead the weight is fetched: the processor itself stops at the end of a page.
 constexpr size_t kAhead = 16;
+constexpr size_t kLine = 16;  // floats of a line of the caches
 
 // Neighbouring outputs of a row that share the loads of a weight, where a channel sees itself alone.
 constexpr size_t kSlidOutputs = 8;
@@ -127,58 +131,55 @@ template <size_t kRows, size_t kVectors>
 HWY_NOINLINE void panel_tile(const PanelProduct& p, size_t row, size_t first) {
   const FloatTag d;
   FloatVector sum[kRows][kVectors];
+  size_t from[kRows];
   HWY_UNROLL(12)
   for (size_t r = 0; r < kRows; ++r) {
+    from[r] = p.from[row + r];
     HWY_UNROLL(2)
     for (size_t v = 0; v < kVectors; ++v) {
       sum[r][v] = hn::Zero(d);
     }
   }
-  // A pointer for every three rows reaches them with address forms that need no arithmetic.
-  constexpr size_t kThirds = (kRows + 2) / 3;
-  const float* a[kThirds];
-  for (size_t t = 0; t < kThirds; ++t) {
-    a[t] = p.a + (row + 3 * t) * p.a_row;
-  }
-  const size_t a_row = p.a_row;
   const float* HWY_RESTRICT b = p.weight + first / kPanel * p.depth * kPanel + first % kPanel;
-  for (size_t k = 0; k < p.depth; ++k) {
-    FloatVector bk[kVectors];
-    HWY_UNROLL(2)
-    for (size_t v = 0; v < kVectors; ++v) {
-      bk[v] = hn::LoadU(d, b + v * kLanes);
-      hwy::Prefetch(b + kAhead * kPanel + v * kLanes);
-    }
-    HWY_UNROLL(12)
-    for (size_t r = 0; r < kRows; ++r) {
-      const FloatVector ar = hn::Set(d, a[r / 3][r % 3 * a_row]);
-      HWY_UNROLL(2)
-      for (size_t v = 0; v < kVectors; ++v) {
-        sum[r][v] = hn::MulAdd(ar, bk[v], sum[r][v]);
+  const size_t run = p.run;
+  for (size_t line = 0; line < p.lines; ++line) {
+    for (size_t piece = 0; piece < p.pieces; ++piece) {
+      const float* HWY_RESTRICT a = p.a + line * p.line_step + piece * p.piece_step;
+      for (const float* const end = a + run; a != end; ++a, b += kPanel) {
+        FloatVector bk[kVectors];
+        HWY_UNROLL(2)
+        for (size_t v = 0; v < kVectors; ++v) {
+          bk[v] = hn::LoadU(d, b + v * kLanes);
+          if (v * kLanes % kLine == 0) {
+            hwy::Prefetch(b + kAhead * kPanel + v * kLanes);
+          }
+        }
+        HWY_UNROLL(12)
+        for (size_t r = 0; r < kRows; ++r) {
+          const FloatVector ar = hn::Set(d, a[from[r]]);
+          HWY_UNROLL(2)
+          for (size_t v = 0; v < kVectors; ++v) {
+            sum[r][v] = hn::MulAdd(ar, bk[v], sum[r][v]);
+          }
+        }
       }
     }
-    HWY_UNROLL(4)
-    for (size_t t = 0; t < kThirds; ++t) {
-      ++a[t];
-    }
-    b += kPanel;
   }
   HWY_UNROLL(2)
   for (size_t v = 0; v < kVectors; ++v) {
     const size_t channel = first + v * kLanes;
-    const FinishVector finish_vector(p.finish, channel);
-    const float* const addend = p.addend;
-    float* const y = p.y;
-    const auto finish = [&](auto part) HWY_ATTR {
+    const FinishVector finish(p.finish, channel);
+    if (channel + kLanes <= p.channels) {
       HWY_UNROLL(12)
       for (size_t r = 0; r < kRows; ++r) {
-        finish_vector.store(sum[r][v], addend, y, (row + r) * p.channels + channel, part);
+        finish.store(sum[r][v], p.addend, p.y, (row + r) * p.channels + channel, WholeVector{});
       }
-    };
-    if (channel + kLanes <= p.channels) {
-      finish(WholeVector{});
     } else if (channel < p.channels) {
-      finish(PartialVector(p.channels - channel));
+      const PartialVector part(p.channels - channel);
+      HWY_UNROLL(12)
+      for (size_t r = 0; r < kRows; ++r) {
+        finish.store(sum[r][v], p.addend, p.y, (row + r) * p.channels + channel, part);
+      }
     }
   }
 }
@@ -191,15 +192,15 @@ PanelTile panel_tile_for(size_t rows, std::index_sequence<kRows...>) {
   return kTiles[rows - 1];
 }
 
-// Rows [begin, end) against channels [first, last), a tile at a time, all of about the same height.
-void multiply_panels(const PanelProduct& p, size_t begin, size_t end, size_t first, size_t last) {
+// Rows [0, count) against channels [first, last), a tile at a time, all of about the same height.
+void multiply_panels(const PanelProduct& p, size_t count, size_t first, size_t last) {
   constexpr std::make_index_sequence<kMostRows> kHeights;
-  const size_t tiles = (end - begin + kMostRows - 1) / kMostRows;
+  const size_t tiles = (count + kMostRows - 1) / kMostRows;
   for (size_t channel = first; channel < std::min(last, p.channels); channel += kTileChannels) {
     const bool wide = std::min(last, p.channels) - channel > kLanes;
     for (size_t t = 0; t < tiles; ++t) {
-      const size_t from = begin + (end - begin) * t / tiles;
-      const size_t rows = begin + (end - begin) * (t + 1) / tiles - from;
+      const size_t from = count * t / tiles;
+      const size_t rows = count * (t + 1) / tiles - from;
       const PanelTile tile =
           wide ? panel_tile_for<kMostVectors>(rows, kHeights) : panel_tile_for<1>(rows, kHeights);
       tile(p, from, channel);
@@ -364,42 +365,6 @@ void slide_row(const SlideJob& j, size_t o_row, size_t first, size_t last) {
   }
 }
 
-// The windows of outputs [begin, end), a row each.
-void gather_windows(const Convolution& c, const float* x, size_t begin, size_t end, float* to) {
-  const auto& [az, ay, ax] = c.windows.axis;
-  const auto outputs = to_size(c.windows.outputs()), columns = to_size(ax.out);
-  const size_t channels = to_size(c.inputs), row = to_size(ax.window) * channels;
-  // Neighbours in a window that are neighbours in x too are copied together.
-  const size_t run = ax.dilation == 1 ? to_size(ax.window) : 1;
-  size_t sample_of = begin / outputs, o_row = begin % outputs / columns, column = begin % columns;
-  for (size_t o = begin; o < end; ++o, ++column) {
-    if (column == columns) {
-      column = 0;
-      o_row = o_row + 1 == to_size(ay.out) ? 0 : o_row + 1;
-      sample_of += o_row == 0 ? 1 : 0;
-    }
-    const float* sample = x + sample_of * to_size(c.windows.inputs()) * channels;
-    const Taps y(ay, o_row), taps(ax, column);
-    for (size_t ky = 0; ky < to_size(ay.window); ++ky, to += row) {
-      if (ky < y.begin || ky >= y.end) {
-        std::fill_n(to, row, 0.0f);
-        continue;
-      }
-      const int64_t iy = y.from + static_cast<int64_t>(ky) * ay.dilation;
-      std::fill_n(to, taps.begin * channels, 0.0f);
-      std::fill(to + taps.end * channels, to + row, 0.0f);
-      for (size_t kx = taps.begin; kx < taps.end; kx += run) {
-        const int64_t ix = taps.from + static_cast<int64_t>(kx) * ax.dilation;
-        const float* const from = sample + to_size(iy * ax.in + ix) * channels;
-        float* const piece = to + kx * channels;
-        for_vectors(std::min(run, taps.end - kx) * channels, [&](size_t i, auto part) HWY_ATTR {
-          part.store(part.load(from + i), piece + i);
-        });
-      }
-    }
-  }
-}
-
 // What BatchNorm, or a bias, does with a channel, as one product and one sum.
 void fold_statistics(const FusedConvolution& f, size_t channels, float* scale, float* shift) {
   const FloatTag d;
@@ -426,7 +391,6 @@ namespace {
 
 HWY_EXPORT(multiply_panels);
 HWY_EXPORT(slide_row);
-HWY_EXPORT(gather_windows);
 HWY_EXPORT(fold_statistics);
 
 // Products below which a second thread costs more than it saves; those of a task that is one of several of its thread, so that all
@@ -442,93 +406,227 @@ size_t tasks_of(size_t products, size_t threads) {
              : threads *
                    std::clamp<size_t>(products / threads / kProductsOfTask, 1, kMostTasksPerThread);
 }
-// Rows that meet a panel while it is in a cache, and floats of them where they are gathered.
-constexpr size_t kLeastRows = 24;
-constexpr size_t kGatheredFloats = size_t{1} << 15;
+
+// Outputs of a block, and floats of what they read, in x or copied: these meet all panels while they are in a cache.
+constexpr size_t kLeastOfBlock = 24;
+constexpr size_t kMostOfBlock = 384;
+constexpr size_t kReadFloats = size_t{1} << 15;
+constexpr size_t kCopiedFloats = size_t{1} << 14;
+// The heights of tiles divide it.
+constexpr size_t kTileUnit = 12;
 
 size_t padded_channels(const Convolution& c) {
   return to_size(packed_blocks(c.groups * c.outputs) * kPackedOutputs);
 }
 
-// Whether each window lies in x as one run: a single element, or those along the one axis that there is.
-bool lies_in_rows(const Convolution& c) {
-  const auto each = [](const WindowAxis& a) {
-    return a.window == 1 && a.stride == 1 && a.pad == 0 && a.in == a.out;
-  };
-  const auto one = [](const WindowAxis& a) {
-    return a.in == 1 && a.window == 1 && a.pad == 0 && a.out == 1;
-  };
-  const auto run = [](const WindowAxis& a) {
-    return a.dilation == 1 && a.pad == 0 && (a.out - 1) * a.stride + a.window <= a.in;
-  };
-  const auto& [az, ay, ax] = c.windows.axis;
-  return std::ranges::all_of(c.windows.axis, each) ||
-         (c.batch == 1 && one(az) && ((one(ay) && run(ax)) || (run(ay) && one(ax))));
-}
-// From one window to the next, where they lie in x.
-size_t row_step_of(const Convolution& c) {
-  const auto& [az, ay, ax] = c.windows.axis;
-  return to_size(c.inputs * (ax.in == 1 ? ay.stride : ax.stride));
-}
-
 size_t depth_of(const Convolution& c) { return to_size(c.inputs * c.windows.window()); }
 
-// Rows that meet all panels while they are in a cache: of few, the panels are read too often.
-size_t rows_at_once(size_t row, size_t most) {
-  const size_t rows = kGatheredFloats / std::max<size_t>(row, 1);
-  return std::clamp<size_t>(rows / kLeastRows * kLeastRows, kLeastRows, most);
+// Whether x has all elements of all windows.
+bool has_all(const Convolution& c) {
+  return std::ranges::all_of(c.windows.axis, [](const WindowAxis& a) {
+    return a.pad == 0 && (a.out - 1) * a.stride + a.reach() <= a.in;
+  });
 }
-size_t gathered_rows(const Convolution& c) { return rows_at_once(depth_of(c), kLeastRows * 2); }
 
-// A grid of tasks: parts of the rows times parts of the panels.
-struct Grid {
-  size_t rows, panels;  // of a task
-  size_t row_tasks, panel_tasks;
+// Outputs of an axis whose windows lie in `size` elements.
+size_t outputs_in(const WindowAxis& a, size_t size) {
+  return size < to_size(a.reach()) ? 0 : (size - to_size(a.reach())) / to_size(a.stride) + 1;
+}
+
+// Some samples, some rows of one, or some columns of a row.
+struct Part {
+  size_t sample, samples;
+  size_t row, rows;
+  size_t column, columns;
 };
 
-Grid grid_of(size_t rows, size_t panels, size_t products, size_t threads) {
-  const size_t wanted = tasks_of(products, threads);
-  const size_t parts = std::clamp<size_t>(rows / kLeastRows, 1, wanted);
-  Grid g;
-  g.rows = std::max<size_t>((rows + parts - 1) / parts, 1);
-  g.row_tasks = (rows + g.rows - 1) / g.rows;
-  const size_t columns = std::clamp<size_t>(wanted / parts, 1, std::max<size_t>(panels, 1));
-  g.panels = (panels + columns - 1) / columns;
-  g.panel_tasks = g.panels == 0 ? 0 : (panels + g.panels - 1) / g.panels;
-  return g;
+Part part_of(const Convolution& c, size_t begin, size_t count) {
+  const size_t wide = to_size(c.windows.axis[2].out), all = to_size(c.windows.outputs());
+  const size_t last = begin + count - 1;
+  Part p{begin / all, last / all - begin / all + 1, 0, all / wide, 0, wide};
+  if (p.samples == 1) {
+    p.row = begin % all / wide;
+    p.rows = last % all / wide - p.row + 1;
+  }
+  if (p.samples * p.rows == 1) {
+    p.column = begin % wide;
+    p.columns = count;
+  }
+  return p;
 }
 
-void multiply(Threads& threads, const FusedConvolution& f, const Finish& finish, float* gathered) {
-  const Convolution& c = f.shape;
-  const size_t rows = to_size(c.batch * c.windows.outputs());
-  const size_t depth = depth_of(c), channels = to_size(c.outputs);
-  const size_t panels = padded_channels(c) / kPanel;
-  const bool in_rows = lies_in_rows(c);
-  const Grid g = grid_of(rows, panels, rows * depth * channels, threads.count());
-  const size_t step = row_step_of(c);
-  const PanelProduct whole{f.x,   in_rows ? step : depth, f.weight, depth, f.addend, f.y, channels,
-                           finish};
-  threads.parallel_for(g.row_tasks * g.panel_tasks, [&](size_t task, size_t thread) {
-    const size_t begin = task % g.row_tasks * g.rows, end = std::min(begin + g.rows, rows);
-    const size_t first = task / g.row_tasks * g.panels * kPanel;
-    const size_t last = std::min(first + g.panels * kPanel, panels * kPanel);
-    if (in_rows) {
-      const size_t each = rows_at_once(step, std::max(rows, kLeastRows));
-      for (size_t at = begin; at < end; at += each) {
-        HWY_DYNAMIC_DISPATCH(multiply_panels)(whole, at, std::min(at + each, end), first, last);
-      }
+// Where the elements lie that the windows of a part read: in x, or in a copy that has zeros where x has nothing. For one row of outputs
+// the copy has only the lines that its windows have.
+struct Frame {
+  Frame(const Convolution& c, const Part& p, bool copied) {
+    const auto& [az, ay, ax] = c.windows.axis;
+    const auto elements = [&](const WindowAxis& a, size_t outputs) {
+      return copied ? (outputs - 1) * to_size(a.stride) + to_size(a.reach()) : to_size(a.in);
+    };
+    const bool alone = copied && p.rows == 1;
+    width = elements(ax, p.columns);
+    lines = alone ? to_size(ay.window) : elements(ay, p.rows);
+    apart = alone ? 1 : to_size(ay.dilation);
+    line = width * to_size(c.inputs);
+  }
+
+  size_t width, lines;  // of a sample
+  size_t apart;         // lines from one of a window to the next
+  size_t line;          // floats
+};
+
+// How the outputs are cut into blocks of neighbours, of which each is a Part where x is copied.
+struct Cut {
+  Cut(const Convolution& c, const Threads& threads)
+      : outputs(to_size(c.batch * c.windows.outputs())),
+        tasks(tasks_of(outputs * depth_of(c) * to_size(c.outputs), threads.count())),
+        copies(!has_all(c)),
+        group(outputs) {
+    if (outputs == 0) {
       return;
     }
-    const size_t each = gathered_rows(c);
-    float* const windows = gathered + thread * each * depth;
-    for (size_t at = begin; at < end; at += each) {
-      const size_t count = std::min(each, end - at);
-      HWY_DYNAMIC_DISPATCH(gather_windows)(c, f.x, at, at + count, windows);
-      PanelProduct part = whole;
-      part.a = windows;
-      part.y += at * channels;
-      part.addend = f.addend == nullptr ? nullptr : f.addend + at * channels;
-      HWY_DYNAMIC_DISPATCH(multiply_panels)(part, 0, count, first, last);
+    const auto& [az, ay, ax] = c.windows.axis;
+    const size_t most = std::clamp((outputs + tasks - 1) / tasks, kLeastOfBlock, kMostOfBlock);
+    const auto floats_over = [](size_t n) { return kCopiedFloats / std::max<size_t>(n, 1); };
+    if (!copies) {
+      const size_t step = to_size(c.inputs * (ax.in == 1 ? ay.stride : ax.stride));
+      cut(round_up(outputs, kTileUnit) / kTileUnit,
+          std::clamp(kReadFloats / std::max<size_t>(step, 1), kLeastOfBlock, most) / kTileUnit,
+          kTileUnit);
+      return;
+    }
+    const size_t wide = to_size(ax.out), high = to_size(ay.out);
+    const size_t columns = outputs_in(ax, floats_over(to_size(ay.window * c.inputs)));
+    if (columns < wide || most < wide) {
+      group = wide;
+      cut(wide, std::clamp(columns, kLeastOfBlock, most), 1);
+    } else {
+      group = wide * high;
+      const size_t line = Frame(c, {0, 1, 0, 1, 0, wide}, true).line;
+      cut(high, std::clamp<size_t>(outputs_in(ay, floats_over(line)), 1, most / wide), wide);
+    }
+    if (block == wide * high) {
+      const Frame sample(c, {0, 1, 0, high, 0, wide}, true);
+      group = outputs;
+      cut(to_size(c.batch),
+          std::clamp<size_t>(floats_over(sample.lines * sample.line), 1, most / block), block);
+    }
+    const Part largest = part_of(c, 0, block);
+    const Frame frame(c, largest, true);
+    copied = largest.samples * frame.lines * frame.line;
+  }
+
+  size_t blocks() const { return outputs == 0 ? 0 : outputs / group * in_group(); }
+  size_t begin(size_t i) const { return i / in_group() * group + i % in_group() * block; }
+  size_t count(size_t i) const { return std::min(block, group - i % in_group() * block); }
+
+  size_t outputs;
+  size_t tasks;  // at best
+  bool copies;
+  size_t group;       // outputs that are cut alike
+  size_t block = 1;   // outputs
+  size_t copied = 0;  // floats of a block at most
+
+ private:
+  // A group into blocks of about the same size, of at most `most` times `unit` outputs.
+  void cut(size_t units, size_t most, size_t unit) {
+    const size_t parts = (units + most - 1) / most;
+    block = (units + parts - 1) / parts * unit;
+  }
+  size_t in_group() const { return (group + block - 1) / block; }
+};
+
+void copy_part(const Convolution& c, const Part& p, const Frame& f, const float* x, float* to) {
+  const auto& [az, ay, ax] = c.windows.axis;
+  const auto width = static_cast<int64_t>(f.width);
+  const int64_t left = static_cast<int64_t>(p.column) * ax.stride - ax.pad;
+  const int64_t first = std::clamp<int64_t>(-left, 0, width);
+  const int64_t last = std::clamp(ax.in - left, first, width);
+  const int64_t top = static_cast<int64_t>(p.row) * ay.stride - ay.pad;
+  const int64_t step = p.rows == 1 ? ay.dilation : 1;
+  for (size_t line = 0; line < p.samples * f.lines; ++line, to += f.line) {
+    const int64_t at = top + static_cast<int64_t>(line % f.lines) * step;
+    if (at < 0 || at >= ay.in) {
+      std::fill_n(to, f.line, 0.0f);
+      continue;
+    }
+    const auto sample = static_cast<int64_t>(p.sample + line / f.lines);
+    const float* const from = x + ((sample * ay.in + at) * ax.in + left + first) * c.inputs;
+    std::fill(to, to + first * c.inputs, 0.0f);
+    std::copy_n(from, (last - first) * c.inputs, to + first * c.inputs);
+    std::fill(to + last * c.inputs, to + width * c.inputs, 0.0f);
+  }
+}
+
+// Where the windows of outputs [begin, begin + count) begin, from the first one of the part.
+void find_windows(const Convolution& c, const Part& p, const Frame& f, size_t begin, size_t count,
+                  size_t* from) {
+  const auto& [az, ay, ax] = c.windows.axis;
+  const size_t wide = to_size(ax.out), high = to_size(ay.out);
+  const size_t column_step = to_size(ax.stride * c.inputs), row_step = to_size(ay.stride) * f.line;
+  size_t column = begin % wide, row = begin / wide % high, sample = begin / wide / high;
+  for (size_t i = 0; i < count; ++i, ++column) {
+    if (column == wide) {
+      column = 0;
+      row = row + 1 == high ? 0 : row + 1;
+      sample += row == 0 ? 1 : 0;
+    }
+    from[i] = (sample - p.sample) * f.lines * f.line + (row - p.row) * row_step +
+              (column - p.column) * column_step;
+  }
+}
+
+PanelProduct product_of(const FusedConvolution& f, const Finish& finish, const Frame& frame) {
+  const Convolution& c = f.shape;
+  const auto& [az, ay, ax] = c.windows.axis;
+  PanelProduct p{};
+  p.a = f.x;
+  p.lines = to_size(ay.window);
+  p.line_step = frame.apart * frame.line;
+  p.pieces = ax.dilation == 1 ? 1 : to_size(ax.window);
+  p.piece_step = to_size(ax.dilation * c.inputs);
+  p.run = to_size(ax.dilation == 1 ? ax.window * c.inputs : c.inputs);
+  if (p.pieces == 1 && p.run == p.line_step) {
+    p.run *= std::exchange(p.lines, 1);
+  }
+  p.weight = f.weight;
+  p.depth = depth_of(c);
+  p.addend = f.addend;
+  p.y = f.y;
+  p.channels = to_size(c.outputs);
+  p.finish = finish;
+  return p;
+}
+
+void multiply(Threads& threads, const FusedConvolution& f, const Finish& finish, float* copies) {
+  const Convolution& c = f.shape;
+  const Cut cut(c, threads);
+  const size_t panels = padded_channels(c) / kPanel, blocks = cut.blocks();
+  const size_t block_tasks = std::min(cut.tasks, blocks);
+  const size_t panel_tasks =
+      blocks == 0 ? 0 : std::clamp<size_t>(cut.tasks / block_tasks, 1, std::max<size_t>(panels, 1));
+  const Part all{
+      0, to_size(c.batch), 0, to_size(c.windows.axis[1].out), 0, to_size(c.windows.axis[2].out)};
+  threads.parallel_for(block_tasks * panel_tasks, [&](size_t task, size_t thread) {
+    const size_t of = task / block_tasks, at = task % block_tasks;
+    const size_t first = panels * of / panel_tasks * kPanel;
+    const size_t last = panels * (of + 1) / panel_tasks * kPanel;
+    float* const copy = copies + thread * cut.copied;
+    size_t from[kMostOfBlock];
+    for (size_t b = blocks * at / block_tasks; b < blocks * (at + 1) / block_tasks; ++b) {
+      const size_t begin = cut.begin(b), count = cut.count(b);
+      const Part part = cut.copies ? part_of(c, begin, count) : all;
+      const Frame frame(c, part, cut.copies);
+      find_windows(c, part, frame, begin, count, from);
+      PanelProduct p = product_of(f, finish, frame);
+      if (cut.copies) {
+        copy_part(c, part, frame, f.x, copy);
+        p.a = copy;
+      }
+      p.from = from;
+      p.y += begin * p.channels;
+      p.addend = p.addend == nullptr ? nullptr : p.addend + begin * p.channels;
+      HWY_DYNAMIC_DISPATCH(multiply_panels)(p, count, first, last);
     }
   });
 }
@@ -570,9 +668,8 @@ void slide(Threads& threads, const FusedConvolution& f, const Finish& finish) {
 }  // namespace
 
 uint64_t fused_convolution_scratch_bytes(const Convolution& c, const Threads& threads) {
-  const bool gathers = c.groups == 1 && !lies_in_rows(c);
-  const size_t gathered = gathers ? threads.count() * gathered_rows(c) * depth_of(c) : 0;
-  return round_up((2 * padded_channels(c) + gathered) * sizeof(float), 64);
+  const size_t copied = c.groups == 1 ? threads.count() * Cut(c, threads).copied : 0;
+  return round_up((2 * padded_channels(c) + copied) * sizeof(float), 64);
 }
 
 void convolve_fused(Threads& threads, const FusedConvolution& f, void* scratch) {

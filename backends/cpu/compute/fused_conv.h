@@ -1,7 +1,7 @@
 // Convolutions with the channels last, scaled, shifted, added to and clipped where they are computed.
 //
-// What sees all channels is a product of matrices: a row per output, its window gathered where it does not lie in a row of x already.
-// Where every channel sees itself alone, the window slides over vectors of channels.
+// What sees all channels is a product of matrices: a row per output, whose window is read where it lies, in x or in a copy of a part of
+// x with zeros around it. Where every channel sees itself alone, the window slides over vectors of channels.
 //
 // Numerics  f32 sums over the window and the channels in their order, whatever the number of threads.
 // Threads   uses the pool; nothing is allocated.
