@@ -309,6 +309,35 @@ const Case kCases[] = {
      }},
 };
 
+// Around convolutions whose users keep the channels last themselves.
+const Case kTurned[] = {
+    {"Turned",
+     {1, 6, 5, 7},
+     1,
+     [](Net& n, Value x) {
+       const Value first = n.g.op("Transpose", {x}, {{"permutation", {0, 3, 1, 2}}});
+       const Value y = n.layer(first, 7, 9, 3, {{"pads", {1, 1, 1, 1}}});
+       n.g.output("y", n.g.op("Transpose", {y}, {{"permutation", {0, 2, 3, 1}}}));
+     }},
+    {"Column",
+     {1, 12, 7, 1},
+     1,
+     [](Net& n, Value x) {
+       const Value first = n.g.op("Transpose", {x}, {{"permutation", {0, 2, 1, 3}}});
+       const Value y = n.clip(n.norm(n.conv(first, {9, 7, 3, 1}), 9));
+       const Value line = n.g.op("Reshape", {y}, {{"dims", {1, 9, 10}}});
+       const Value sum = n.g.op("Add", {line, n.weight("shift", {1, 9, 1})});
+       n.g.output("y", n.g.op("ReduceMax", {sum}, {{"axes", {2}}, {"keep_dims", true}}));
+     }},
+    {"Reshaped",
+     {2, 3, 10},
+     1,
+     [](Net& n, Value x) {
+       const Value y = n.layer(n.g.op("Reshape", {x}, {{"dims", {2, 3, 10, 1}}}), 3, 4);
+       n.g.output("y", n.g.op("Silu", {n.g.op("Reshape", {y}, {{"dims", {2, 4, 10}}})}));
+     }},
+};
+
 int nodes_of(const Session& session, const std::string& op) {
   const std::string listing = must(session.listing("forward"));
   int count = 0;
@@ -400,6 +429,24 @@ TEST_P(Fusion, TurnsNothingBetweenConvolutions) {
   ASSERT_OK(model.to(device_));
   Session session = must(Session::create(model, device_, "forward", {}));
   EXPECT_EQ(nodes_of(session, "Transpose"), fuses() ? 3 : 0);
+}
+
+// A transpose in front of a convolution, or behind it, and the one that the convolution wants are one, or none.
+TEST_P(Fusion, JoinsTransposes) {
+  constexpr int kLeft[] = {0, 0, 2};
+  for (size_t i = 0; i < std::size(kTurned); ++i) {
+    const Case& c = kTurned[i];
+    SCOPED_TRACE(c.name);
+    Model model = model_of(c);
+    ASSERT_OK(model.to(device_));
+    Session fused = must(Session::create(model, device_, "forward", {}));
+    Session plain = must(Session::create(model, device_, "forward", {}));
+    run(plain, c, 1);
+    if (fuses()) {
+      EXPECT_EQ(nodes_of(fused, "Transpose"), kLeft[i]);
+    }
+    expect_near(run(fused, c, 0), run(plain, c, 0));
+  }
 }
 
 // The gates of a weight in another order and back, in parts that overlap others, and what only looks like it.

@@ -26,8 +26,61 @@ bool beats(bool largest, bool nan_first, T a, T b) {
   }
 }
 
+template <class T>
+auto comparable(T x) {
+  if constexpr (Float<T>) {
+    return to_f32(x);
+  } else {
+    return x;
+  }
+}
+
+// The reduced axes, as the middle one of three: of neighbours alone, with more axes behind them. `rows` is 0 if they are not so.
+struct Columns {
+  Columns(const Shape& x, const Axes& reduced) {
+    int a = 0;
+    const auto pass = [&](bool which, int64_t& size) {
+      for (; a < x.rank() && reduced[static_cast<size_t>(a)] == which; ++a) {
+        size *= x[a];
+      }
+    };
+    int64_t middle = 1;
+    pass(false, planes);
+    pass(true, middle);
+    pass(false, width);
+    rows = a == x.rank() && width > 1 ? middle : 0;
+  }
+  int64_t planes = 1, rows = 0, width = 1;
+};
+
+// Row by row, some columns at a time.
+template <class T, bool kLargest>
+void reduce_columns(const Launch& l, const Columns& c) {
+  constexpr int64_t kTogether = 256;
+  const int64_t parts = (c.width + kTogether - 1) / kTogether;
+  l.threads.parallel_for(static_cast<size_t>(c.planes * parts), [&](size_t task, size_t) {
+    const int64_t plane = static_cast<int64_t>(task) / parts;
+    const int64_t first = static_cast<int64_t>(task) % parts * kTogether;
+    const int64_t n = std::min(kTogether, c.width - first);
+    const T* from = l.in[0].as<const T>() + plane * c.rows * c.width + first;
+    T* const best = l.out[0].as<T>() + plane * c.width + first;
+    std::copy_n(from, n, best);
+    for (int64_t row = 1; row < c.rows; ++row) {
+      from += c.width;
+      for (int64_t i = 0; i < n; ++i) {
+        const auto a = comparable(from[i]), b = comparable(best[i]);
+        const bool beaten = kLargest ? a > b : a < b, number_beaten = a != a && b == b;
+        best[i] = beaten || number_beaten ? from[i] : best[i];
+      }
+    }
+  });
+}
+
 template <class T, bool kLargest>
 void run_reduce(const Launch& l) {
+  if (const Columns c(*l.in[0].shape, named_axes_of(l)); c.rows > 0) {
+    return reduce_columns<T, kLargest>(l, c);
+  }
   const T* const x = l.in[0].as<const T>();
   T* const y = l.out[0].as<T>();
   for_reductions(l.threads, *l.in[0].shape, named_axes_of(l), [=](int64_t output, auto walk) {
@@ -66,15 +119,6 @@ void run_arg(const Launch& l) {
 
 // Elements that are compared with a bound at once.
 constexpr int64_t kRun = 64;
-
-template <class T>
-auto comparable(T x) {
-  if constexpr (Float<T>) {
-    return to_f32(x);
-  } else {
-    return x;
-  }
-}
 
 // Whether one of kRun elements may stand before `bound`: of every NaN, and beside one, it says so.
 template <class T, bool kLargest>

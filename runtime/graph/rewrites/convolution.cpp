@@ -168,7 +168,8 @@ class Convolutions {
 
   // What is read by a node is the same behind another one. A BatchNorm leaves its statistics as they are.
   bool nothing_is_written(uint32_t from, uint32_t to) const {
-    return std::none_of(graph_.nodes.begin() + from, graph_.nodes.begin() + to, [](const Node& n) {
+    const std::vector<Node>& nodes = old_.empty() ? graph_.nodes : old_;
+    return std::none_of(nodes.begin() + from, nodes.begin() + to, [](const Node& n) {
       return n.op != Op::BatchNorm && (n.repeat || op_def(n.op).updates[0].output >= 0);
     });
   }
@@ -221,6 +222,7 @@ class Convolutions {
   Status make_nodes() {
     std::swap(old_, graph_.nodes);
     for (uint32_t n = 0; n < old_.size(); ++n) {
+      now_ = n;
       if (const auto chain = chains_.find(n); chain != chains_.end()) {
         BOWLINE_TRY(make(chain->second));
       } else if (!parts_.contains(n)) {
@@ -230,7 +232,7 @@ class Convolutions {
     for (const ValueId v : graph_.outputs) {
       BOWLINE_TRY(want_first(v));
     }
-    renumber(graph_);
+    prune(graph_);
     return {};
   }
 
@@ -310,6 +312,12 @@ class Convolutions {
   }
 
   Status keep(const Node& node) {
+    if (node.op == Op::Transpose && only_last_.contains(node.inputs[0])) {
+      const std::vector<int32_t> first = first_axes(graph_[node.inputs[0]].shape);
+      std::vector<int32_t> axes = axes_of(node);
+      std::ranges::transform(axes, axes.begin(), [&](int32_t a) { return first[to_index(a)]; });
+      return turn(last_.at(node.inputs[0]), std::move(axes), node.name, node.outputs[0]).status();
+    }
     for (const ValueId v : node.inputs) {
       BOWLINE_TRY(want_first(v));
     }
@@ -327,11 +335,11 @@ class Convolutions {
     const ValueId largest =
         std::ranges::max(node.inputs, {}, [&](ValueId v) { return graph_[v].shape.elements(); });
     const bool stays =
-        is_elementwise(node.op) || is_pool(node) || is_mean(node) ||
+        is_elementwise(node.op) || is_pool(node) || is_reduced(node) ||
         (node.op == Op::Concat &&
          positive_axis(node.attributes.as<ConcatAttributes>().axis(), y.rank()) == 1);
-    return stays && are_plain(node) && node.outputs.size() == 1 &&
-           std::ranges::all_of(node.inputs, fits) && made_last_.contains(largest);
+    return ((stays && std::ranges::all_of(node.inputs, fits)) || drops_ones(node)) &&
+           are_plain(node) && node.outputs.size() == 1 && made_last_.contains(largest);
   }
   // Of two spatial axes: with the channels last these are the first two of three, of one channel.
   bool is_pool(const Node& node) const {
@@ -339,10 +347,10 @@ class Convolutions {
            graph_[node.outputs[0]].shape.rank() == 4;
   }
 
-  // Of one sample, whose means are those of columns.
-  bool is_mean(const Node& node) const {
+  // Of one sample, whose means and largest elements are those of columns.
+  bool is_reduced(const Node& node) const {
     const Shape& x = graph_[node.inputs[0]].shape;
-    if (node.op == Op::ReduceMean && x.rank() > 2) {
+    if ((node.op == Op::ReduceMean || node.op == Op::ReduceMax) && x.rank() > 2) {
       const auto& t = node.attributes.as<ReduceAttributes>();
       const Axes axes = named_axes({t.axes()->data(), t.axes()->size()}, x.rank());
       const auto spatial = std::span(axes).subspan(2, static_cast<size_t>(x.rank() - 2));
@@ -350,6 +358,14 @@ class Convolutions {
              std::ranges::all_of(spatial, std::identity());
     }
     return node.op == Op::GlobalAveragePool && x[0] == 1;
+  }
+
+  // Of two spatial axes that are one, or the other way.
+  bool drops_ones(const Node& node) const {
+    const Shape& x = graph_[node.inputs[0]].shape;
+    const Shape& y = graph_[node.outputs[0]].shape;
+    return node.op == Op::Reshape && x.rank() + y.rank() == 3 + 4 && x[0] == y[0] && x[1] == y[1] &&
+           (x.rank() == 4 ? x[2] == 1 || x[3] == 1 : y[2] == 1 || y[3] == 1);
   }
 
   Status make_last(const Node& node) {
@@ -365,14 +381,16 @@ class Convolutions {
     const ValueId y = node.outputs[0];
     if (is_pool(node)) {
       BOWLINE_ASSIGN(last_[y], pool_last(node, inputs[0]));
-    } else if (is_mean(node)) {
+    } else if (drops_ones(node)) {
+      BOWLINE_ASSIGN(last_[y], add_reshape(inputs[0], channels_last(graph_[y].shape)));
+    } else if (is_reduced(node)) {
       ReduceAttributesT t;
       for (int a = 1; a < graph_[y].shape.rank() - 1; ++a) {
         t.axes.push_back(a);
       }
       t.keep_dims = true;
-      BOWLINE_ASSIGN(last_[y],
-                     add(Op::ReduceMean, Attributes::of(t), std::move(inputs), node.name));
+      BOWLINE_ASSIGN(last_[y], add(node.op == Op::ReduceMax ? node.op : Op::ReduceMean,
+                                   Attributes::of(t), std::move(inputs), node.name));
     } else if (node.op == Op::Concat) {
       ConcatAttributesT t;
       t.axis = graph_[y].shape.rank() - 1;
@@ -412,34 +430,61 @@ class Convolutions {
     if (only_last_.erase(v) == 0) {
       return {};
     }
-    const Shape shape = graph_[v].shape;
-    if (turns_in_place(shape)) {
-      return add_reshape(last_.at(v), shape, v).status();
-    }
-    return add(Op::Transpose,
-               transposition(shape.rank() == 3 ? std::vector{0, 2, 1} : std::vector{0, 3, 1, 2}),
-               {last_.at(v)}, {}, v)
-        .status();
+    return turn(last_.at(v), first_axes(graph_[v].shape), {}, v).status();
   }
 
   Result<ValueId> want_last(ValueId v) {
     if (!last_.contains(v)) {
-      const Shape shape = graph_[v].shape;
-      if (turns_in_place(shape)) {
-        BOWLINE_ASSIGN(last_[v], add_reshape(v, channels_last(shape)));
-      } else {
-        BOWLINE_ASSIGN(last_[v], add(Op::Transpose,
-                                     transposition(shape.rank() == 3 ? std::vector{0, 2, 1}
-                                                                     : std::vector{0, 2, 3, 1}),
-                                     {v}, {}));
+      std::vector<int32_t> axes =
+          graph_[v].shape.rank() == 3 ? std::vector{0, 2, 1} : std::vector{0, 2, 3, 1};
+      ValueId from = v;
+      if (const Node* const turned = transpose_of(v)) {
+        const std::vector<int32_t> before = axes_of(*turned);
+        std::ranges::transform(axes, axes.begin(), [&](int32_t a) { return before[to_index(a)]; });
+        from = turned->inputs[0];
+        BOWLINE_TRY(want_first(from));
       }
+      BOWLINE_ASSIGN(last_[v], turn(from, std::move(axes), {}));
     }
     return last_.at(v);
   }
 
-  // The elements lie in the same order wherever the channels are.
-  static bool turns_in_place(const Shape& first) {
-    return first[1] == 1 || first.elements(2, first.rank()) == 1;
+  // The Transpose that made v, if what it read is still there.
+  const Node* transpose_of(ValueId v) const {
+    const uint32_t n = graph_[v].node;
+    const bool is_one = n < now_ && old_[n].op == Op::Transpose && old_[n].outputs[0] == v;
+    return is_one && nothing_is_written(n, now_) ? &old_[n] : nullptr;
+  }
+
+  static size_t to_index(int32_t axis) { return static_cast<size_t>(axis); }
+  static std::vector<int32_t> axes_of(const Node& transpose) {
+    const auto& axes = *transpose.attributes.as<TransposeAttributes>().permutation();
+    return {axes.begin(), axes.end()};
+  }
+  // Those of a shape with its channels last, in the order of one that has them first.
+  static std::vector<int32_t> first_axes(const Shape& shape) {
+    return shape.rank() == 3 ? std::vector{0, 2, 1} : std::vector{0, 3, 1, 2};
+  }
+
+  // x with its axes in this order: a copy only if elements change places.
+  Result<ValueId> turn(ValueId x, std::vector<int32_t> axes, const std::string& name,
+                       ValueId out = kNoValue) {
+    Shape shape;
+    bool stay = true;
+    int32_t latest = 0;
+    for (const int32_t axis : axes) {
+      shape.push_back(graph_[x].shape[axis]);
+      if (shape.back() != 1) {
+        stay = stay && axis >= latest;
+        latest = axis;
+      }
+    }
+    if (stay) {
+      return add_reshape(x, shape, out);
+    }
+    TransposeAttributesT t;
+    t.permutation = std::move(axes);
+    return add(Op::Transpose, Attributes::of(t), {x}, name, out);
   }
 
   Result<ValueId> add_reshape(ValueId x, const Shape& shape, ValueId out = kNoValue) {
@@ -454,12 +499,6 @@ class Convolutions {
                                           {weight}, graph_[weight].name));
     }
     return packed_.at(weight);
-  }
-
-  static Attributes transposition(std::vector<int32_t> permutation) {
-    TransposeAttributesT t;
-    t.permutation = std::move(permutation);
-    return Attributes::of(t);
   }
 
   // A node that makes a new value, or `out`.
@@ -480,6 +519,7 @@ class Convolutions {
   const device::OpenDevice& device_;
   std::vector<std::vector<uint32_t>> readers_;  // nodes by value, kNoNode of an output
   std::vector<Node> old_;                       // while they are made anew
+  uint32_t now_ = 0;                            // the one of them that is
   std::map<uint32_t, Chain> chains_;            // by their last nodes
   std::set<uint32_t> parts_;
   std::set<ValueId> results_;
