@@ -1,5 +1,6 @@
 #include "bowline.h"
 
+#include "core/detail.h"
 #include "model/layout.h"
 
 namespace bowline {

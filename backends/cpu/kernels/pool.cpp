@@ -92,8 +92,8 @@ bool pools_rows(const Windows& w) {
 // f(plane, row of y, its window): of the last axis that is the first element.
 template <class F>
 void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&& f) {
-  const auto& [az, ay, ax] = w.axis;
-  const int64_t work = std::max<int64_t>(1, ay.out * ax.out * w.window());
+  const WindowAxis &az = w.axis[0], &ay = w.axis[1];  // clang 14 captures no structured binding
+  const int64_t work = std::max<int64_t>(1, ay.out * w.axis[2].out * w.window());
   parallel_blocks(threads, planes * az.out, std::max<int64_t>(1, 16384 / work),
                   [&](int64_t begin, int64_t end) {
                     for (int64_t i = begin; i < end; ++i) {
