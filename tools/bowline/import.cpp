@@ -175,6 +175,7 @@ Result<onnx::ImportOptions> onnx_options(const ImportFlags& o) {
   onnx::ImportOptions options;
   options.entry_point = o.entry;
   options.batch_dim = o.batch_dim;
+  options.tie_equal = o.tie_equal;
   for (const std::string& flag : o.dims) {
     BOWLINE_ASSIGN(BoundDim dim, parse_dim(flag));
     options.dims.push_back(std::move(dim));
@@ -683,7 +684,7 @@ void add_import(CLI::App& app, Context& context) {
       ->type_size(2);
   use(verb->add_flag("--tie-equal", o->tie_equal,
                      "Tensors of equal values become one weight, and equal layers one layer"),
-      kTextModels);
+      kTextModels | kOnnx);
   use(verb->add_flag("--multi-label", o->multi_label, "Each text has any number of the labels"),
       kTextModels, kClassifies);
   use(verb->add_option("--label-smoothing", o->label_smoothing, "Of the loss of classes"),

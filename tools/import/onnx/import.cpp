@@ -19,7 +19,7 @@ class Reader {
       : graph_(model.graph()),
         options_(options),
         batch_(batch),
-        maker_(out_.model, options.entry_point, options.trains, batch),
+        maker_(out_.model, options.entry_point, options.trains, batch, options.tie_equal),
         nodes_(maker_, model, folder) {}
 
   Result<Imported> read(const file::ModelProto& model) {

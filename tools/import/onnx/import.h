@@ -41,6 +41,8 @@ struct ImportOptions {
   std::map<std::string, Numbers> given;
   // Whether the tensor of this name is trained although it looks like a constant: one number alone, or a mask. Empty: none is.
   std::function<bool(const std::string&)> trains;
+  // Matrices of equal values become one weight, and equal layers one Repeat.
+  bool tie_equal = false;
 };
 
 struct Imported {

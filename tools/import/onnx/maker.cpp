@@ -92,9 +92,10 @@ uint64_t count_not_finite(const std::vector<double>& values) {
 }  // namespace
 
 Maker::Maker(Model& model, const std::string& entry_point,
-             std::function<bool(const std::string&)> trains, std::optional<Batch> batch)
+             std::function<bool(const std::string&)> trains, std::optional<Batch> batch,
+             bool tie_equal)
     : model_(model),
-      graph_(model, entry_point),
+      graph_(model, entry_point, batch ? batch->name : "", tie_equal),
       trains_(std::move(trains)),
       batch_(std::move(batch)) {
   if (batch_) {
@@ -200,9 +201,6 @@ bowline::Value Maker::parameter(Source& source) {
     if (const uint64_t count = count_not_finite(values); count > 0) {
       not_finite_.push_back({name, count, values.size()});
     }
-    const Result<Parameter> made =
-        model_.parameter(name, numbers.shape, Init::zeros(), source.role);
-    check(made.status());
     if (batch_) {
       const auto* bytes = reinterpret_cast<const char*>(stored.bytes.data());
       const std::string_view content(bytes, stored.bytes.size());
@@ -210,8 +208,9 @@ bowline::Value Maker::parameter(Source& source) {
                                         fmt::format("{}{}{}", name, shape_text(stored.shape),
                                                     std::hash<std::string_view>()(content)))});
     }
-    values_.emplace_back(name, std::move(stored));
-    return graph_.parameter(made.value());
+    const Result<bowline::Value> made = graph_.parameter(name, source.role, std::move(stored));
+    check(made.status());
+    return made.value();
   };
   const auto cast = [&](bowline::Value v) {
     return graph_.op("Cast", {v},
@@ -291,31 +290,6 @@ Term Maker::statistic(const Term& value, const std::string& name) {
   return out;
 }
 
-namespace {
-
-// "Reshape" with all of its attributes.
-std::string node_form(std::string_view op, const std::vector<Attribute>& attributes) {
-  std::string out(op);
-  const auto add = [&](const auto& v) { out += fmt::format(" {}", v); };
-  for (const Attribute& a : attributes) {
-    add(a.name);
-    if (const auto* dims = std::get_if<std::vector<GraphDim>>(&a.value)) {
-      for (const GraphDim& d : *dims) {
-        add(d.name.empty() ? std::to_string(d.value) : d.name);
-      }
-    } else if (const auto* whole = std::get_if<int64_t>(&a.value)) {
-      add(*whole);
-    } else if (const auto* real = std::get_if<double>(&a.value)) {
-      add(*real);
-    } else if (const auto* text = std::get_if<std::string>(&a.value)) {
-      add(*text);
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
 // The dims of a graph: the axis of a dynamic batch has its name.
 std::vector<GraphDim> Maker::named_dims(const Term& term) const {
   std::vector<GraphDim> out = graph_dims(term.dims);
@@ -350,11 +324,7 @@ void Maker::output(const std::string& name, const Term& given) {
 
 Status Maker::finish() {
   BOWLINE_TRY(graph_.finish());
-  BOWLINE_TRY(model_.materialize(0));
-  for (auto& [name, numbers] : values_) {
-    BOWLINE_TRY(
-        model_.set_value(name, Tensor{name, numbers.dtype, numbers.shape, numbers.bytes.data()}));
-  }
+  notes_.insert(notes_.end(), graph_.notes().begin(), graph_.notes().end());
   return {};
 }
 
@@ -375,8 +345,7 @@ Terms Maker::ops(std::string_view op, const Terms& inputs, const std::vector<Att
     node = batched_node(*batch_, op, inputs, attributes, outputs);
     made_.push_back({name_, std::hash<std::string>()(node_form(op, node.attributes))});
   }
-  graph_.named(name_);
-  graph_.op(op, values, node.attributes);
+  graph_.op(op, values, node.attributes, name_);
   std::vector<bowline::Value> made = graph_.last_outputs();
   made.resize(outputs.size());
   Terms out;

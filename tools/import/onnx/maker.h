@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "onnx/numbers.h"
+#include "onnx/recorded.h"
 #include "source/finite.h"
 
 namespace bowline::onnx {
@@ -110,9 +111,10 @@ struct Made {
 
 class Maker {
  public:
-  // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty.
+  // `trains` says by its name that a parameter is trained whatever it looks like; it may be empty. `tie_equal` is that of RecordedGraph.
   Maker(Model& model, const std::string& entry_point,
-        std::function<bool(const std::string&)> trains = {}, std::optional<Batch> batch = {});
+        std::function<bool(const std::string&)> trains = {}, std::optional<Batch> batch = {},
+        bool tie_equal = false);
 
   // A sentence for whoever imports the model.
   void note(std::string text) { notes_.push_back(std::move(text)); }
@@ -219,7 +221,7 @@ class Maker {
   std::string free_name(const std::string& wanted);
 
   Model& model_;
-  GraphBuilder graph_;
+  RecordedGraph graph_;
   std::function<bool(const std::string&)> trains_;
   std::optional<Batch> batch_;
   std::vector<Made> made_;
@@ -230,7 +232,6 @@ class Maker {
   std::vector<std::string> notes_;
   std::vector<import::NotFinite> not_finite_;
   std::map<std::string, int> names_;  // of parameters
-  std::vector<std::pair<std::string, Numbers>> values_;
 };
 
 // Axis a of a rank. Errors  bad_file.
