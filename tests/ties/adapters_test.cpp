@@ -171,7 +171,8 @@ TEST_P(Adapters, TransposedViewsSeeTheChangeAndTrainIt) {
     const auto storage_of = [&](StorageRole role) {
       return std::ranges::find(info.storages, role, &StorageInfo::role)->tie;
     };
-    const auto give = [&](StorageRole role, const Numbers& v, const Dims& shape, Dims turned) {
+    const auto give = [&, target = target](StorageRole role, const Numbers& v, const Dims& shape,
+                                           Dims turned) {
       for (const ParameterInfo& p : info.parameters) {
         if (p.tie == storage_of(role) && !p.view.transpose) {
           EXPECT_OK(set(s.model, p.name, shape, Floats(v.begin(), v.end())));

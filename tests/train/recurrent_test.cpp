@@ -198,7 +198,7 @@ void check(const Device& device, Kind kind) {
     ASSERT_OK(trainer.gradient(name, {name, DType::f32, shape, d.data()}));
     for (size_t i = 0; i < d.size(); i += 7) {
       constexpr double kStep = 1e-5;
-      const auto at = [&](double distance) {
+      const auto at = [&, &name = name](double distance) {
         Weights moved = weights;
         moved[name][i] += distance;
         return loss_of(kind, moved, exact);
