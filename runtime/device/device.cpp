@@ -104,7 +104,7 @@ Status unknown_device(std::string_view name) {
       std::ranges::any_of(all, [&](const Candidate& c) { return c.backend->name() == stem; });
   std::string names;
   for (const Candidate& c : all) {
-    if (!c.info.for_tests) {
+    if (!c.info.for_tests || c.backend->name() == stem) {
       names += (names.empty() ? "" : ", ") + c.info.name;
     }
   }
