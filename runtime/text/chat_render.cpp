@@ -701,7 +701,7 @@ Result<Arguments> Renderer::arguments(const Expression& e, Scope* scope) {
     for (const auto& [key, value] : *rest.dict) {
       BOWLINE_TRY(heap_.step(sizeof(Pair)));
       const bool is_known = std::ranges::any_of(
-          out.named, [&](const auto& named) { return named.first == key.text; });
+          out.named, [&key = key](const auto& named) { return named.first == key.text; });
       if (key.kind != Kind::text || is_known) {
         return failure("An argument behind \"**\" has no name, or one that is given twice.");
       }

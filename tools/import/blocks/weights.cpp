@@ -500,11 +500,11 @@ Status Weights::tie_equal_layers() {
 }
 
 Status Weights::check_unexpected() const {
-  constexpr size_t kMost = 8;
+  constexpr size_t kMostNamed = 8;
   std::vector<std::string> names;
   size_t count = 0;
   for (const Tensor& t : tensors_) {
-    if (t.report.use == TensorReport::Use::unexpected && ++count <= kMost) {
+    if (t.report.use == TensorReport::Use::unexpected && ++count <= kMostNamed) {
       names.push_back(listed_name(t.report.name));
     }
   }
