@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "common/require.h"
+#include "data/byte_order_mark.h"
 
 namespace bowline::command {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 struct Reader {
   csv_parser parser;
@@ -49,9 +48,7 @@ size_t line_length(std::string_view text) {
 
 Result<std::vector<CsvRow>> read_csv(std::string_view text, const std::string& name,
                                      char separator) {
-  if (text.starts_with(kByteOrderMark)) {
-    text.remove_prefix(kByteOrderMark.size());
-  }
+  text = without_byte_order_mark(text);
   Reader r;
   csv_set_delim(&r.parser, static_cast<unsigned char>(separator));
   csv_set_space_func(&r.parser, is_no_space);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/require.h"
+#include "data/byte_order_mark.h"
 
 namespace bowline::command {
 namespace {
@@ -33,10 +34,7 @@ Result<nlohmann::json> parse(std::string_view line, const std::string& name, siz
 
 Status read_json_lines(std::string_view text, const std::string& name,
                        const std::function<Status(const nlohmann::json& row, size_t line)>& take) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) {
-    text.remove_prefix(kByteOrderMark.size());
-  }
+  text = without_byte_order_mark(text);
   for (size_t number = 1; !text.empty(); ++number) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
