@@ -1386,9 +1386,11 @@ struct TrainOptions {
   // are the sum of all terms of its micro-batches, divided by the sum of all their weights: labels
   // that count, class weights, masks, elements. So the split changes only the rounding, and a
   // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
-  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. Some terms couple the
-  // rows of a batch: the statistics of BatchNorm, negatives inside a batch, a balance of experts.
-  // They are computed within each micro-batch.
+  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. Where a loss adds
+  // several means, the weight of the first one counts for all of them: if the weights of the others
+  // differ from it between micro-batches, the split changes the result. Some terms couple the rows
+  // of a batch: the statistics of BatchNorm, negatives inside a batch, a balance of experts. They
+  // are computed within each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
