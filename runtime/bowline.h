@@ -753,8 +753,9 @@ struct Budget {
   uint64_t nodes = 0;  // of graphs
   double seconds = 0;
 
-  // What a file of this size gets unless told: 96 MiB and 256 bytes of memory per byte; as many nodes as fit in it.
-  static Budget of_file(uint64_t file_bytes);
+  // What Model::open() gives a file unless told: 96 MiB and 256 bytes of memory per byte of its tables, as many nodes as fit in
+  // these, and no limit of time. The tables are all of a file but its weights.
+  static Budget of_file(uint64_t table_bytes);
   // What a plan gets unless told: 1,048,576 nodes that one run executes (a Repeat counts its body once per iteration) and 60
   // seconds of planning. `bytes` are those of the arena with inputs and outputs.
   static Budget of_plan();
@@ -763,7 +764,7 @@ struct Budget {
 struct OpenOptions {
   // false: the file is read into memory, not mapped. See Model::open().
   bool map = true;
-  // None: Budget::of_file() of its size, without what other files of it hold.
+  // None: Budget::of_file() of the size of its tables.
   std::optional<Budget> budget;
   // Entries of the metadata that say what is tied ("tied_to.<parameter>" = "<parameter>", "tie_word_embeddings" = "true" or "false") and
   // contradict the table are an error unless this is true. Ties are those of the table in any case; save() writes entries that agree.
@@ -1387,10 +1388,11 @@ struct TrainOptions {
   // that count, class weights, masks, elements. So the split changes only the rounding, and a
   // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
   // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. Where a loss adds
-  // several means, the weight of the first one counts for all of them: if the weights of the others
-  // differ from it between micro-batches, the split changes the result. Some terms couple the rows
-  // of a batch: the statistics of BatchNorm, negatives inside a batch, a balance of experts. They
-  // are computed within each micro-batch.
+  // several means, one weight counts for all of them: that of the first mean whose weight the batch
+  // decides (labels that count, a mask), or else of the first mean. So if two means of one loss count
+  // different labels, the split changes the result: use one micro-batch per step there. Some terms
+  // couple the rows of a batch: the statistics of BatchNorm, negatives inside a batch, a balance of
+  // experts. They are computed within each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans

@@ -19,13 +19,13 @@ uint64_t saturated(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-Budget Budget::of_file(uint64_t file_bytes) {
+Budget Budget::of_file(uint64_t table_bytes) {
   constexpr uint64_t kBytes = uint64_t{96} << 20;
   constexpr uint64_t kBytesPerByte = 256;
   constexpr uint64_t kNodeBytes = 16;  // of the smallest node in a file
   uint64_t bytes = 0;
-  const bool fits = checked_mul(file_bytes, kBytesPerByte, bytes);
-  return {saturated(kBytes, fits ? bytes : UINT64_MAX), 64 + file_bytes / kNodeBytes, 0};
+  const bool fits = checked_mul(table_bytes, kBytesPerByte, bytes);
+  return {saturated(kBytes, fits ? bytes : UINT64_MAX), 64 + table_bytes / kNodeBytes, 0};
 }
 
 Budget Budget::of_plan() { return {0, uint64_t{1} << 20, 60}; }

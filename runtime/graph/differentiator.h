@@ -43,6 +43,8 @@ class Differentiator {
   Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
                                       const Attributes& attributes, std::string name);
   Result<ValueId> filled(float value, const Shape& shape, DType dtype);
+  // v * factor.
+  Result<ValueId> scaled(ValueId v, double factor);
   // Whether a node of the forward part `whole` runs again in the backward one, instead of what it gives being kept.
   bool runs_again(const Graph& whole, uint32_t node) const;
   // The backward part reads `v`, which a node of the forward part gives.
@@ -56,9 +58,6 @@ class Differentiator {
 
  private:
   Status walk_node(size_t node);
-  Result<ValueId> scaled(ValueId v, double factor);
-  // What the mean `v` was divided by; none if no operator on the way says so. `seen` grows by the values on the way.
-  Result<std::optional<LossWeight>> loss_weight(ValueId v, std::set<ValueId>& seen);
   Marks reached(const Graph& graph, const Marks& inputs) const;
   Marks reached_inputs(const Node& repeat, const Marks& around) const;
   bool has_trainable(const ValueInfo& info) const;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "graph/differentiator.h"
+#include "graph/loss_weight.h"
 #include "ops/build.h"
 
 namespace bowline::detail::graph {
@@ -281,45 +281,6 @@ bool Differentiator::from_batch(ValueId v) const {
   return false;
 }
 
-Result<std::optional<LossWeight>> Differentiator::loss_weight(ValueId v, std::set<ValueId>& seen) {
-  // A loss is a handful of nodes behind its mean. A chain of thousands comes from a hostile file.
-  constexpr size_t kMostNodes = 256;
-  if (graph_[v].kind != ValueKind::result || graph_[v].shape.elements() != 1 ||
-      seen.size() >= kMostNodes || !seen.insert(v).second) {
-    return std::optional<LossWeight>();
-  }
-  const Node node = graph_.nodes[graph_[v].node];
-  const OpDef& def = op_def(node.op);
-  std::optional<LossWeight> kept;
-  for (size_t i = 0; i < node.inputs.size() && !kept; ++i) {
-    if ((def.keeps_loss_weight >> i & 1) != 0) {
-      BOWLINE_ASSIGN(kept, loss_weight(node.inputs[i], seen));
-    }
-  }
-  if (def.loss_weight == nullptr) {
-    return kept;
-  }
-  NodeGradient context(*this, graph_, node, {});
-  std::optional<LossWeight> own = def.loss_weight(context);
-  BOWLINE_TRY(Status(context.status()));
-  if (!own || !kept) {
-    return own ? own : kept;
-  }
-  // A mean of means: the sums multiply.
-  LossWeight product{{}, own->terms * kept->terms};
-  if (own->sum.valid() && kept->sum.valid()) {
-    BOWLINE_ASSIGN(const auto both,
-                   append(Op::Mul, {own->sum.index, kept->sum.index}, no_attributes(), ""));
-    product.sum = {both[0]};
-  } else if (own->sum.valid() || kept->sum.valid()) {
-    const LossWeight& counted = own->sum.valid() ? *own : *kept;
-    const LossWeight& fixed = own->sum.valid() ? *kept : *own;
-    BOWLINE_ASSIGN(const ValueId sum, scaled(counted.sum.index, fixed.terms));
-    product.sum = {sum};
-  }
-  return std::optional(product);
-}
-
 Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
   if (factor == 1) {
     return v;
@@ -333,8 +294,7 @@ Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
 Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
   std::optional<LossWeight> found;
   if (options_.weighs_loss) {
-    std::set<ValueId> seen;
-    BOWLINE_ASSIGN(found, loss_weight(loss, seen));
+    BOWLINE_ASSIGN(found, loss_weight(*this, graph_, loss));
   }
   const LossWeight weight = found.value_or(LossWeight());
   out.loss_terms = weight.terms;

@@ -1,5 +1,5 @@
 // A stream of bytes as a graph of ONNX (onnx_graphs.h) or, behind an odd first byte, as the bytes of a file: refused with a status that
-// says why, or a model. Never a crash. The second bit of the first byte asks for a dynamic batch.
+// says why, or a model. Never a crash. Bits of the first byte: 0 takes a file, 1 asks for a dynamic batch, 2 for equal layers as one Repeat.
 #include "fuzz/onnx_graphs.h"
 #include "onnx/import.h"
 
@@ -30,6 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto model = onnx::parse_model(bytes);
   onnx::ImportOptions options;
   options.batch_dim = (data[0] & 2) != 0 ? "batch" : "";
+  options.tie_equal = (data[0] & 4) != 0;
   if (succeeded(model.status()) &&
       succeeded(onnx::import_graph(*model.value(), "/nowhere", options).status())) {
     reached_the_end = true;

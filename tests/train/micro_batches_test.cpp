@@ -14,10 +14,21 @@ constexpr int32_t kIgnored = -100;
 constexpr float kRate = 0.5f;
 constexpr double kSmoothing = 0.1;
 
-enum class Kind { ignored, smoothed, class_weights, ignore_index_of_any_size, mask, multi_label };
-constexpr Kind kKinds[] = {Kind::ignored,       Kind::smoothed,
-                           Kind::class_weights, Kind::ignore_index_of_any_size,
-                           Kind::mask,          Kind::multi_label};
+// `penalty`: the mean of the squares of the weights stands in front of the loss of labels, which decides alone what a
+// micro-batch weighs. `in_a_repeat`: so it does where a Repeat adds it, in two halves.
+enum class Kind {
+  ignored,
+  smoothed,
+  class_weights,
+  ignore_index_of_any_size,
+  mask,
+  multi_label,
+  penalty,
+  in_a_repeat
+};
+constexpr Kind kKinds[] = {
+    Kind::ignored, Kind::smoothed,    Kind::class_weights, Kind::ignore_index_of_any_size,
+    Kind::mask,    Kind::multi_label, Kind::penalty};
 
 const std::vector<float> kClassWeights = {1, 9, 0.25f, 3, 0};
 
@@ -39,7 +50,7 @@ struct Classifier {
       g.output("loss", g.op("BinaryCrossEntropy", {logits, targets}));
     } else {
       const Value labels = g.input("labels", DType::i32, {"batch"});
-      g.output("loss", loss(g, kind, logits, labels));
+      g.output("loss", loss(g, kind, logits, labels, g.parameter(w)));
     }
     must(g.finish());
     std::vector<float> start(kClasses * kFeatures);
@@ -54,7 +65,7 @@ struct Classifier {
   }
 
  private:
-  Value loss(GraphBuilder& g, Kind kind, Value logits, Value labels) {
+  Value loss(GraphBuilder& g, Kind kind, Value logits, Value labels, Value w) {
     switch (kind) {
       case Kind::class_weights: {
         const Parameter of_class = must(model.parameter("class weights", {kClasses}, Init::ones()));
@@ -72,6 +83,18 @@ struct Classifier {
       }
       case Kind::smoothed:
         return g.op("CrossEntropy", {logits, labels}, {{"label_smoothing", kSmoothing}});
+      case Kind::penalty:
+        return g.op("Add", {g.op("ReduceMean", {g.op("Mul", {w, w})}),
+                            g.op("CrossEntropy", {logits, labels}, {{"ignore_index", kIgnored}})});
+      case Kind::in_a_repeat:
+        return g.repeat(2, {g.op("ReduceMean", {g.op("Mul", {w, w})})},
+                        [&](GraphBuilder& b, const std::vector<Value>& carried) {
+                          const Value mean =
+                              b.op("CrossEntropy", {b.capture(logits), b.capture(labels)},
+                                   {{"ignore_index", kIgnored}});
+                          return std::vector{
+                              b.op("Add", {carried[0], b.op("Scale", {mean}, {{"factor", 0.5}})})};
+                        })[0];
       default:
         return g.op("CrossEntropy", {logits, labels}, {{"ignore_index", ignored_label(kind)}});
     }
@@ -177,6 +200,12 @@ Expected reference(Kind kind, std::span<const MicroBatch> batches, std::span<con
         }
       }
     }
+  }
+  const bool penalized = kind == Kind::penalty || kind == Kind::in_a_repeat;
+  for (size_t i = 0; penalized && i < w.size(); ++i) {
+    const auto value = static_cast<double>(w[i]);
+    loss += weights * value * value / static_cast<double>(w.size());
+    gradient[i] += weights * 2 * value / static_cast<double>(w.size());
   }
   Expected out;
   out.loss = weights == 0 ? 0 : loss / weights;

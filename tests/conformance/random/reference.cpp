@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "conformance/oracle_gradient.h"
 #include "conformance/random/dice.h"
@@ -96,6 +97,13 @@ class NeededGradient : public OracleGradient {
   const Tape::Line& line_;
 };
 
+// What the mean that a loss is was divided by.
+struct MeanWeight {
+  double sum = 1;       // in this batch
+  double terms = 1;     // if every term counts with weight 1
+  bool counts = false;  // the batch decides the sum
+};
+
 // Forward and backward over one tape.
 class Pass {
  public:
@@ -131,10 +139,18 @@ class Pass {
     return all(tape_.outputs);
   }
 
-  // Adds to the gradients by storage; `reached` says which got any.
-  Status backward(Weights& gradients, std::vector<char>& reached) {
+  // After forward(). As TrainOptions::accumulation defines it; 1 for a loss that is no mean.
+  // Errors  unsupported: it is a mean of an operator that this function does not know.
+  Result<MeanWeight> loss_weight() const {
+    std::set<uint32_t> seen;
+    BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(tape_.outputs[0], seen));
+    return found.value_or(MeanWeight());
+  }
+
+  // Adds to the gradients by storage, `seed` times those of the loss; `reached` says which got any.
+  Status backward(Weights& gradients, std::vector<char>& reached, double seed = 1) {
     douts_.assign(values_.size(), {});
-    douts_[tape_.outputs[0]] = {1};
+    douts_[tape_.outputs[0]] = {seed};
     for (size_t n = tape_.lines.size(); n-- > 0;) {
       BOWLINE_TRY(line_backward(tape_.lines[n]));
     }
@@ -165,6 +181,55 @@ class Pass {
       out.push_back(values_[v]);
     }
     return out;
+  }
+
+  const Tape::Line* line_of(uint32_t v) const {
+    const auto line = std::ranges::find_if(
+        tape_.lines, [&](const Tape::Line& l) { return !l.outputs.empty() && l.outputs[0] == v; });
+    return line == tape_.lines.end() ? nullptr : &*line;
+  }
+
+  Result<std::optional<MeanWeight>> own_weight(const Tape::Line& line) const {
+    const auto elements = [&](size_t i) {
+      return static_cast<double>(values_[line.inputs[i]].values.size());
+    };
+    if (line.op == Op::ReduceMean) {
+      return std::optional(MeanWeight{elements(0), elements(0), false});
+    }
+    if (line.op == Op::CrossEntropy) {
+      const auto& t = line.attributes.as<CrossEntropyAttributes>();
+      if (t.reduction() != file::Reduction::mean) {
+        return std::optional<MeanWeight>();
+      }
+      const auto ignored =
+          std::ranges::count(values_[line.inputs[1]].values, static_cast<double>(t.ignore_index()));
+      return std::optional(
+          MeanWeight{elements(1) - static_cast<double>(ignored), elements(1), true});
+    }
+    BOWLINE_REQUIRE_CODE(op_def(line.op).loss_weight == nullptr, Code::unsupported,
+                         "The weight of a loss that is {} is not known here.", line.op);
+    return std::optional<MeanWeight>();
+  }
+
+  // Of several means that are added the first one whose weights the batch decides, or else the first.
+  Result<std::optional<MeanWeight>> weight_of(uint32_t v, std::set<uint32_t>& seen) const {
+    const Tape::Line* const line = line_of(v);
+    if (line == nullptr || values_[v].values.size() != 1 || !seen.insert(v).second) {
+      return std::optional<MeanWeight>();
+    }
+    std::optional<MeanWeight> inner;
+    for (size_t i = 0; i < line->inputs.size() && !(inner && inner->counts); ++i) {
+      if ((op_def(line->op).keeps_loss_weight >> i & 1) != 0) {
+        BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(line->inputs[i], seen));
+        inner = found && (!inner || found->counts) ? found : inner;
+      }
+    }
+    BOWLINE_ASSIGN(const std::optional<MeanWeight> own, own_weight(*line));
+    if (!own || !inner) {
+      return own ? own : inner;
+    }
+    return std::optional(
+        MeanWeight{own->sum * inner->sum, own->terms * inner->terms, own->counts || inner->counts});
   }
 
   Status line_backward(const Tape::Line& line) {
@@ -253,17 +318,29 @@ class Run {
     Observation out;
     const TrainOptions& o = recipe_.options;
     for (uint32_t s = 0; s < recipe_.steps; ++s) {
-      double sum = 0;
+      double terms = 0;
+      double weights = 0;
+      double unit = 1;
       gradients_ = zeros_like(weights_);
       for (uint32_t k = 0; k < o.accumulation; ++k, ++batch_) {
         Pass pass(recipe_, loss_, recipe_.loss, machine, step());
         BOWLINE_ASSIGN(const std::vector<Array> loss, pass.forward(weights_, batch_));
-        sum += loss[0].values[0];
-        BOWLINE_TRY(pass.backward(gradients_, reached_));
+        MeanWeight weight;
+        if (o.accumulation > 1) {
+          BOWLINE_ASSIGN(weight, pass.loss_weight());
+        }
+        unit = std::max(weight.terms, 1.0);
+        terms += weight.sum * loss[0].values[0];
+        weights += weight.sum;
+        BOWLINE_TRY(
+            pass.backward(gradients_, reached_,
+                          machine.moved(weight.sum / unit, 0,
+                                        Tolerance::of_roundings(weight.sum == unit ? 0 : 2))));
       }
-      BOWLINE_TRY(update());
-      out.push_back({format("loss of step {}", s + 1),
-                     {machine.moved(sum / o.accumulation, 0, Tolerance::of_roundings(1))}});
+      BOWLINE_TRY(update(weights == 0 ? 1.0 / o.accumulation : unit / weights));
+      const double mean = weights == 0 ? 0 : terms / weights;
+      out.push_back(
+          {format("loss of step {}", s + 1), {machine.moved(mean, 0, Tolerance::of_roundings(1))}});
       out.push_back({format("norm of step {}", s + 1), {machine.norm}});
     }
     BOWLINE_TRY(evaluate(out));
@@ -329,7 +406,7 @@ class Run {
     }
   }
 
-  Status update() {
+  Status update(double gradient_scale) {
     const TrainOptions& o = recipe_.options;
     Step s = step();
     ++updates_;
@@ -337,7 +414,7 @@ class Run {
       return as_float(1 - std::pow(static_cast<double>(beta), static_cast<double>(updates_)));
     };
     s.words = {{"learning_rate", o.schedule.learning_rate},
-               {"gradient_scale", as_float(1 / static_cast<double>(o.accumulation))},
+               {"gradient_scale", as_float(gradient_scale)},
                {"first_update", updates_ == 1 ? 1 : 0},
                {"update", updates_},
                {"bias_correction1", bias(o.optimizer.beta1)},
