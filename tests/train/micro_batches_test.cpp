@@ -15,7 +15,7 @@ constexpr float kRate = 0.5f;
 constexpr double kSmoothing = 0.1;
 
 // `penalty`: the mean of the squares of the weights stands in front of the loss of labels, which decides alone what a
-// micro-batch weighs. `in_a_repeat`: so it does where a Repeat adds it, in two halves.
+// micro-batch weighs. `in_a_repeat`: so it does where the first of two iterations adds it and the second hands the sum on.
 enum class Kind {
   ignored,
   smoothed,
@@ -28,7 +28,7 @@ enum class Kind {
 };
 constexpr Kind kKinds[] = {
     Kind::ignored, Kind::smoothed,    Kind::class_weights, Kind::ignore_index_of_any_size,
-    Kind::mask,    Kind::multi_label, Kind::penalty};
+    Kind::mask,    Kind::multi_label, Kind::penalty,       Kind::in_a_repeat};
 
 const std::vector<float> kClassWeights = {1, 9, 0.25f, 3, 0};
 
@@ -86,15 +86,15 @@ struct Classifier {
       case Kind::penalty:
         return g.op("Add", {g.op("ReduceMean", {g.op("Mul", {w, w})}),
                             g.op("CrossEntropy", {logits, labels}, {{"ignore_index", kIgnored}})});
-      case Kind::in_a_repeat:
-        return g.repeat(2, {g.op("ReduceMean", {g.op("Mul", {w, w})})},
-                        [&](GraphBuilder& b, const std::vector<Value>& carried) {
-                          const Value mean =
-                              b.op("CrossEntropy", {b.capture(logits), b.capture(labels)},
-                                   {{"ignore_index", kIgnored}});
-                          return std::vector{
-                              b.op("Add", {carried[0], b.op("Scale", {mean}, {{"factor", 0.5}})})};
-                        })[0];
+      case Kind::in_a_repeat: {
+        const Value penalty = g.op("ReduceMean", {g.op("Mul", {w, w})});
+        return g.repeat(
+            2, {penalty, penalty}, [&](GraphBuilder& b, const std::vector<Value>& carried) {
+              const Value mean = b.op("CrossEntropy", {b.capture(logits), b.capture(labels)},
+                                      {{"ignore_index", kIgnored}});
+              return std::vector{carried[1], b.op("Add", {carried[0], mean})};
+            })[0];
+      }
       default:
         return g.op("CrossEntropy", {logits, labels}, {{"ignore_index", ignored_label(kind)}});
     }
