@@ -19,6 +19,21 @@ CodePlace place_of(const ValueInfo& v, const StorageUse& use) {
   return v.encoding.is_plain() ? CodePlace{use.first_element * size_of(v.dtype), 0, 0} : use.place;
 }
 
+// Whether each input of the node that has the bytes of input `pair.input` could lie under the output, too: the weight of a Gru that
+// is a view of its gates is read again after gates are written.
+bool reads_in_step(const Frame& f, const Node& node, const InPlace& pair) {
+  const ValueId in = f.root(node.inputs[static_cast<size_t>(pair.input)]);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const auto is_it = [&](const InPlace& p) {
+      return p.output == pair.output && p.input == static_cast<int>(i);
+    };
+    if (f.root(node.inputs[i]) == in && std::ranges::none_of(op_def(node.op).in_place, is_it)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 Status set_type(Record& record) {
@@ -139,10 +154,10 @@ void Lowering::choose_result_locations(Frame& f, uint32_t n) {
       const ValueId in = f.root(node.inputs[static_cast<size_t>(pair.input)]);
       const Location& from = f.location(in);
       const uint32_t item = f.item_of(from.item);
-      // Only a plain result of this frame that nothing reads later; a second use as another input stays exact.
-      if (g[in].kind == ValueKind::result && f.owns(item) && from.place.modulo == 0 &&
-          f.last_use(in) == n && bytes_of(g[in]) == bytes_of(g[out]) && f.item(item).last <= n &&
-          f.item(item).bytes == bytes_of(g[out])) {
+      // Only a plain result of this frame that nothing reads later, nor this node in another order.
+      if (g[in].kind == ValueKind::result && reads_in_step(f, node, pair) && f.owns(item) &&
+          from.place.modulo == 0 && f.last_use(in) == n && bytes_of(g[in]) == bytes_of(g[out]) &&
+          f.item(item).last <= n && f.item(item).bytes == bytes_of(g[out])) {
         at = from;
         at.item = item;
         f.item(item).last = std::max(n, f.last_use(out));
