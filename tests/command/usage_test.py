@@ -209,7 +209,7 @@ class Usage(harness.Case):
             self.expect(run("finetune", flag), USAGE, f"'{flag}' of 'bowline finetune' is unknown. 'bowline --version' prints the version.")
 
     def test_what_import_reads_is_no_model(self):
-        """A folder, a GGUF file and an ONNX file are named to 'bowline import', by every verb that opens a model."""
+        """Every verb that opens a model says what 'bowline import' makes of a folder, a GGUF file and an ONNX file, or what it reads."""
         folder = self.folder / "source"
         folder.mkdir()
         (folder / "config.json").write_text("{}")
@@ -223,8 +223,9 @@ class Usage(harness.Case):
                          ["eval", path, "--data", self.text], ["generate", path, "a"], ["predict", path, "a"]):
                 with self.subTest(call=call[0], path=path.name):
                     done = self.expect(run(*call), harness.BAD_FILE)
-                    hint = f"'bowline import {path} --out MODEL.bowline' makes a model file of it."
-                    (self.assertNotIn if path.name == "other.bin" else self.assertIn)(hint, done.stderr)
+                    other = path.name == "other.bin"
+                    self.assertIn("'bowline import' makes Bowline files of models of Hugging Face, GGUF and ONNX." if other else
+                                  f"'bowline import {path} --out MODEL.bowline' makes a model file of it.", done.stderr)
         done = run("eval", self.model, "--data", self.text, "--adapter", folder)
         self.assertNotEqual(done.returncode, OK)
         self.assertIn(f"'bowline import {folder} --base MODEL --out ADAPTER.bowline'", done.stderr)

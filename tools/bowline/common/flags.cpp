@@ -69,16 +69,17 @@ bool has_dim(const EntryPointInfo& entry, const std::string& dim) {
   return of_input || !entry.updates.empty() || names_dim(entry.nodes, dim);
 }
 
+bool begins_with(const std::string& path, std::string_view magic) {
+  std::string begin(magic.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == magic;
+}
+
 // A folder or a file that 'bowline import' reads.
 bool importable(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return true;
-  }
-  std::string begin(4, '\0');
-  std::ifstream file(path, std::ios::binary);
-  const bool is_gguf = file.read(begin.data(), 4) && begin == "GGUF";
-  return is_gguf || path.ends_with(".onnx");
+  return std::filesystem::is_directory(path, error) || begins_with(path, "GGUF") ||
+         path.ends_with(".onnx");
 }
 
 bool bound(std::span<const BoundDim> dims, const std::string& name) {
@@ -289,9 +290,15 @@ std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims)
 }
 
 Status with_import(Status status, const std::string& path, const std::string& more) {
-  return importable(path)
-             ? std::move(status).at(fmt::format("'bowline import {}{}' makes a model file of it.",
-                                                escaped(path), more))
+  if (importable(path)) {
+    return std::move(status).at(
+        fmt::format("'bowline import {}{}' makes a model file of it.", escaped(path), more));
+  }
+  std::error_code error;
+  const bool is_read = std::filesystem::is_regular_file(path, error) && std::ifstream(path).good();
+  return is_read && !begins_with(path, "BOWLINE1")
+             ? std::move(status).at(
+                   "'bowline import' makes Bowline files of models of Hugging Face, GGUF and ONNX.")
              : status;
 }
 

@@ -48,8 +48,8 @@ Result<std::vector<BoundDim>> dims_of(const DimFlags& flags, const ModelInfo& mo
 // "batch, seq": the named dims of the model that `dims` does not bind; empty: none.
 std::string missing_dims(const ModelInfo& model, std::span<const BoundDim> dims);
 
-// Names 'bowline import' where `path`, which `status` could not be read as a Bowline file, is a folder, a
-// GGUF or an ONNX file. `more`: flags of the call.
+// Where `path` is no Bowline file, as `status` says, tells what 'bowline import' makes of it: it is a folder, a GGUF or an ONNX file,
+// or something else. `more`: flags of the call.
 Status with_import(Status status, const std::string& path, const std::string& more);
 // A model file that the command was given. Errors  bad_file, also where it cannot be read.
 Result<Model> open_model(const std::string& path);
