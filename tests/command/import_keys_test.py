@@ -172,6 +172,7 @@ class ImportKeys(harness.Case):
         for name, changes in (("llama", {"no_rope_layers": [1, 0]}), ("llama", {"is_causal": False}), ("llama", {"partial_rotary_factor": 0.5}),
                               ("llama", {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor": 2.0,
                                                              "partial_rotary_factor": 0.5}}),
+                              ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
                               ("llama", {"quantization_config": {"bits": 4}}), ("llama", {"sliding_window": 4}),
                               ("mistral_window", {"layer_types": ["full_attention", "sliding_attention"]}),
                               ("mistral_window", {"use_sliding_window": False}), ("gpt2", {"scale_attn_weights": None}),

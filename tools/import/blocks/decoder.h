@@ -15,6 +15,7 @@ struct Rotation {
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   int64_t original_length = 8192;
+  bool operator==(const Rotation&) const = default;
 };
 
 struct DecoderSizes {

@@ -93,22 +93,12 @@ Weight repeated(const Weight& weight, int64_t count) {
                         : Weight{ParameterList{{static_cast<size_t>(count), *one}}, weight.dtype};
 }
 
-}  // namespace
-
-Result<Rotation> rotation_of(Fields& config, double otherwise) {
-  const nlohmann::json* parameters = config.object("rope_parameters");
-  const nlohmann::json* scaling =
-      parameters != nullptr ? parameters : config.object("rope_scaling");
-  BOWLINE_TRY(Status(config.status()));
+// What the object `key` of the config says. `otherwise` has the base of the config.
+Result<Rotation> rotation_in(const char* key, const nlohmann::json& said,
+                             const Rotation& otherwise) {
   Rotation r;
-  r.base = config.number_or("rope_theta", 1, 1e9, otherwise);
-  if (scaling == nullptr) {
-    return r;
-  }
-  Fields fields(fmt::format("{} of the config",
-                            parameters != nullptr ? "\"rope_parameters\"" : "\"rope_scaling\""),
-                *scaling);
-  r.base = fields.number_or("rope_theta", 1, 1e9, r.base);
+  Fields fields(fmt::format("\"{}\" of the config", key), said);
+  r.base = fields.number_or("rope_theta", 1, 1e9, otherwise.base);
   const std::string type =
       fields.text_or("rope_type", fields.has("type") ? fields.text("type") : "default");
   if (type == "linear" || type == "llama3") {
@@ -127,9 +117,31 @@ Result<Rotation> rotation_of(Fields& config, double otherwise) {
                               "linear, llama3.",
                               fields.what(), escaped(type)));
   }
-  BOWLINE_TRY(check_keys(fields.what(), *scaling, {kRotationKeys}));
+  BOWLINE_TRY(check_keys(fields.what(), said, {kRotationKeys}));
   BOWLINE_TRY(Status(fields.status()));
   return r;
+}
+
+}  // namespace
+
+Result<Rotation> rotation_of(Fields& config, double otherwise) {
+  Rotation without;
+  without.base = config.number_or("rope_theta", 1, 1e9, otherwise);
+  std::optional<Rotation> first;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const nlohmann::json* said = config.object(key);
+    BOWLINE_TRY(Status(config.status()));
+    if (said == nullptr) {
+      continue;
+    }
+    BOWLINE_ASSIGN(const Rotation r, rotation_in(key, *said, first.value_or(without)));
+    BOWLINE_REQUIRE_CODE(!first || *first == r, Code::unsupported,
+                         "\"rope_parameters\" and \"rope_scaling\" of {} give two different "
+                         "rotations. Remove the one that is wrong.",
+                         config.what());
+    first = r;
+  }
+  return first.value_or(without);
 }
 
 bool is_behind_first_layers(Fields& config, int64_t layer) {
