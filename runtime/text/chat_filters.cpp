@@ -743,7 +743,7 @@ constexpr std::pair<std::string_view, Filter> kFilters[] = {
     {"min", extreme<false>},
     {"max", extreme<true>},
     {"indent", indented},
-    {"title", case_filter<Case::title>},
+    {"title", case_filter<Case::words>},
     {"trim", trim},
     {"length", length_of},
     {"count", length_of},

@@ -201,6 +201,7 @@ Result<std::vector<Value>> split_lines(Heap& heap, std::string_view text) {
 }
 
 Result<std::string> with_case(std::string_view text, Case to) {
+  constexpr std::string_view kInFrontOfWords = "-({[< \t\n\r\f\v\x1c\x1d\x1e\x1f";
   std::string out;
   bool in_word = false;
   for (const char c : text) {
@@ -209,8 +210,9 @@ Result<std::string> with_case(std::string_view text, Case to) {
                      "\", whose letters beyond ASCII are not known here.");
     }
     const bool is_upper = c >= 'A' && c <= 'Z', is_lower = c >= 'a' && c <= 'z';
+    const bool begins = out.empty() || kInFrontOfWords.find(out.back()) != std::string_view::npos;
     const bool up = to == Case::upper || (to == Case::title && !in_word) ||
-                    (to == Case::capitalize && out.empty());
+                    (to == Case::words && begins) || (to == Case::capitalize && out.empty());
     out += up && is_lower    ? static_cast<char>(c - 32)
            : !up && is_upper ? static_cast<char>(c + 32)
                              : c;

@@ -415,7 +415,7 @@ FEATURES = [
     "{{ strftime_now('%A %a %w %d %b %B %m %y %Y %H %I %p %M %S %f %j %U %W %c %x %X %%|%z%Z|%e %D %F %T %R %r %k %l %u %V %G %h %n %-d %-m %-H %-I %P') }}",
     # More filters, tests and methods.
     "{{ [3, 1, 2] | sort | join }}{{ ['b', 'A', 'c'] | sort | join }}{{ ['b', 'A'] | sort(case_sensitive=true, reverse=true) | join }}{{ messages | sort(attribute='content') | map(attribute='role') | join(',') }}{{ [1, 2, 1] | unique | join }}{{ ['a', 'A'] | unique | join }}",
-    "{{ {'b': 1, 'A': 2} | dictsort }}{{ {'a': 2, 'b': 1} | dictsort(by='value') }}{{ [1, 3, 2] | max }}{{ ['b', 'A'] | min }}{{ [] | max is defined }}{{ 'a b' | title }}",
+    "{{ {'b': 1, 'A': 2} | dictsort }}{{ {'a': 2, 'b': 1} | dictsort(by='value') }}{{ [1, 3, 2] | max }}{{ ['b', 'A'] | min }}{{ [] | max is defined }}{{ 'a b' | title }}{{ 'don\\'t (stop) a_b <|im_end|> [x]{y} 2nd' | title }}{{ 'don\\'t a_b <|im_end|>'.title() }}",
     "{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb\\n' | indent('> ', first=false, blank=true) }}|{{ '' | indent(2, true) }}|{{ 'a\\n' | indent }}|",
     "{{ 'a-b-c'.partition('-') }}{{ 'a-b-c'.rpartition('-') }}{{ 'abc'.partition('x') }}{{ 'banana'.count('an') }}{{ 'banana'.rfind('an') }}{{ 'banana'.index('n') }}{{ '7'.zfill(3) }}{{ '-7'.zfill(4) }}{{ 'a'.ljust(3, '.') }}{{ 'a'.rjust(3) }}",
     "{{ '12'.isdigit() }}{{ ''.isdigit() }}{{ 'ab'.isalpha() }}{{ 'a1'.isalnum() }}{{ ' \\t'.isspace() }}{{ 'aB'.islower() }}{{ 'AB1'.isupper() }}{{ [1, 2, 1].count(1) }}{{ ['a', 'b'].index('b') }}",
