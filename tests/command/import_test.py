@@ -188,12 +188,22 @@ class ImportOfHuggingFace(harness.Case):
         self.assertEqual([e["name"] for e in report["entries"]], ["forward", "classify", "loss"])
 
     def test_classes_of_a_file(self):
-        (self.folder / "labels.txt").write_bytes(b"admin\r\nlibs\n\n")
+        (self.folder / "labels.txt").write_bytes(b"\xef\xbb\xbfadmin\r\nlibs\n\n")
         made = self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--dtype", "bf16")
         self.expect(made, OK, "task classify", "The head of 2 classes is new", "pooling = mean")
         (self.folder / "labels.txt").write_text("admin\nadmin\n")
-        self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), USAGE,
-                    "label admin stands twice")
+        self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), BAD_FILE,
+                    ':2: Label "admin" stands in line 1 already')
+
+    def test_classes_of_a_head_keep_their_order(self):
+        labels = self.folder / "labels.txt"
+        for text, code, message in (("admin\nlibs\nnet\n", OK, "task classify"), ("first\nsecond\nthird\n", OK, "task classify"),
+                                    ("libs\nadmin\nnet\n", USAGE, "class 0 libs, which is the name of class 1"),
+                                    ("first\nsecond\nadmin\n", USAGE, "class 2 admin, which is the name of class 0"),
+                                    ("admin\n", USAGE, "1 labels, but the head has 3 classes")):
+            with self.subTest(text):
+                labels.write_text(text)
+                self.expect(self.call("bert_classes", "--labels", labels, "--force"), code, message)
 
     def make_layers_equal(self, path):
         """The second layer of a model gets the values of the first; its norms are ones, as they are before a training."""

@@ -683,7 +683,7 @@ TEST(BadFolder, TasksAndLabelsThatDoNotGo) {
   expect_refused(import_folder(fixture("bert"), {.task = Task::classify}), Code::bad_argument,
                  {"--labels"});
   expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a"}}),
-                 Code::bad_argument, {"One class"});
+                 Code::bad_argument, {"of one class", "--multi-label", "--task embed"});
   expect_refused(import_folder(fixture("bert"), {.task = Task::classify, .labels = {"a", "a"}}),
                  Code::bad_argument, {"label a stands twice"});
   expect_refused(import_folder(fixture("bert_classes"), {.labels = {"a", "b"}}), Code::bad_argument,

@@ -16,6 +16,7 @@
 #include "common/require.h"
 #include "common/text.h"
 #include "common/trained_values.h"
+#include "data/examples.h"
 #include "gguf/read.h"
 #include "huggingface/read.h"
 #include "import/adapter.h"
@@ -274,26 +275,6 @@ std::optional<DType> float_of(std::string_view name) {
   return std::nullopt;
 }
 
-// One label a line; empty lines at the end do not count.
-Result<std::vector<std::string>> read_labels(const std::string& path) {
-  BOWLINE_ASSIGN(const std::string text, read_text(path, true));
-  std::vector<std::string> labels;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    if (line.ends_with('\r')) {
-      line.pop_back();
-    }
-    labels.push_back(std::move(line));
-    at = end + 1;
-  }
-  while (!labels.empty() && labels.back().empty()) {
-    labels.pop_back();
-  }
-  BOWLINE_REQUIRE_CODE(!labels.empty(), Code::bad_file, "\"{}\" has no labels.", escaped(path));
-  return labels;
-}
-
 Result<import::BuildOptions> build_options(const ImportFlags& o) {
   import::BuildOptions options;
   for (const import::Task t :
@@ -303,7 +284,8 @@ Result<import::BuildOptions> build_options(const ImportFlags& o) {
     }
   }
   if (!o.labels.empty()) {
-    BOWLINE_ASSIGN(options.labels, read_labels(o.labels));
+    BOWLINE_ASSIGN(const std::string text, read_text(o.labels, true));
+    BOWLINE_ASSIGN(options.labels, read_labels(text, o.labels));
   }
   options.dtype = float_of(o.dtype);
   options.kv_dtype = o.kv_dtype == "int8" ? DType::i8 : float_of(o.kv_dtype).value_or(DType::f32);

@@ -148,9 +148,11 @@ Result<Built> build_model(const Source& source, const BuildOptions& options) {
     for (const Architecture& a : known) {
       names.push_back(a.type);
     }
-    return Status(Code::unsupported,
-                  fmt::format("The architecture \"{}\" is not known. Known are {}.", escaped(type),
-                              fmt::join(names, ", ")));
+    return Status(
+        Code::unsupported,
+        fmt::format("The architecture \"{}\" is not known. Known are {}. Other models can be "
+                    "exported to ONNX (torch.onnx.export) and imported from there.",
+                    escaped(type), fmt::join(names, ", ")));
   }
   BOWLINE_TRY(
       check_keys(config.what(), source.config, {found->keys[0], found->keys[1], kConfigKeys}));

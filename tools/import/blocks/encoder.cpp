@@ -181,20 +181,8 @@ bool has_classes(const Source& source, const Weights& weights) {
          first.get_ref<const std::string&>().find("ForSequenceClassification") != std::string::npos;
 }
 
-// The labels that were given, or those of a head.
-Result<std::vector<std::string>> labels_of(const Source& source, const BuildOptions& options,
-                                           int64_t rows) {
-  if (rows == 0) {
-    BOWLINE_REQUIRE(!options.labels.empty(),
-                    "The source has no head of classes, so --labels names the classes.");
-    return options.labels;
-  }
-  const auto n = static_cast<size_t>(rows);
-  if (!options.labels.empty()) {
-    BOWLINE_REQUIRE(options.labels.size() == n, "There are {} labels, but the head has {} classes.",
-                    options.labels.size(), n);
-    return options.labels;
-  }
+// The names of the classes of a head.
+Result<std::vector<std::string>> labels_in(const Source& source, size_t n) {
   std::vector<std::string> labels;
   for (size_t i = 0; i < n; ++i) {
     labels.push_back(fmt::format("LABEL_{}", i));
@@ -215,9 +203,38 @@ Result<std::vector<std::string>> labels_of(const Source& source, const BuildOpti
   return labels;
 }
 
+// The labels that were given, or those of a head.
+Result<std::vector<std::string>> labels_of(const Source& source, const BuildOptions& options,
+                                           int64_t rows) {
+  if (rows == 0) {
+    BOWLINE_REQUIRE(!options.labels.empty(),
+                    "The source has no head of classes, so --labels names the classes.");
+    return options.labels;
+  }
+  const auto n = static_cast<size_t>(rows);
+  const Result<std::vector<std::string>> labels = labels_in(source, n);
+  if (options.labels.empty()) {
+    return labels;
+  }
+  BOWLINE_REQUIRE(options.labels.size() == n, "There are {} labels, but the head has {} classes.",
+                  options.labels.size(), n);
+  for (size_t i = 0; i < n && labels.ok(); ++i) {
+    const std::string& label = options.labels[i];
+    const auto at = std::ranges::find(labels.value(), label);
+    BOWLINE_REQUIRE(
+        at == labels.value().end() || label == labels.value()[i],
+        "--labels names class {} {}, which is the name of class {} in the source. The order "
+        "has to be that of the head; without --labels the names of the source stay.",
+        i, listed_name(label), at - labels.value().begin());
+  }
+  return options.labels;
+}
+
 Status check_labels(const std::vector<std::string>& labels, bool multi_label) {
-  BOWLINE_REQUIRE(multi_label || labels.size() >= 2,
-                  "One class tells nothing apart: {} are needed.", "two");
+  BOWLINE_REQUIRE(
+      multi_label || labels.size() >= 2,
+      "A head of one class tells no classes apart. --multi-label gives its probability, and "
+      "--task embed imports the model without the head.");
   std::vector<std::string> sorted = labels;
   std::ranges::sort(sorted);
   const auto twice = std::ranges::adjacent_find(sorted);
