@@ -163,6 +163,23 @@ Result<Opsets> opsets_of(const google::protobuf::RepeatedPtrField<file::Operator
   return out;
 }
 
+namespace {
+
+// Whether nothing but the number of iterations ends a Loop of this graph: its condition leaves as it came.
+bool hands_on_condition(const file::GraphProto& body) {
+  std::string_view name = body.output(0).name();
+  for (int n = body.node_size(); n-- > 0;) {
+    const file::NodeProto& node = body.node(n);
+    if (node.op_type() == "Identity" && node.input_size() == 1 && node.output_size() == 1 &&
+        node.output(0) == name) {
+      name = node.input(0);
+    }
+  }
+  return body.input_size() > 1 && name == body.input(1).name();
+}
+
+}  // namespace
+
 NodeReader::NodeReader(Maker& maker, const file::ModelProto& model, const std::string& folder)
     : maker_(maker), folder_(folder) {
   for (const file::FunctionProto& f : model.functions()) {
@@ -173,6 +190,14 @@ NodeReader::NodeReader(Maker& maker, const file::ModelProto& model, const std::s
 Status NodeReader::count_node() {
   BOWLINE_REQUIRE_CODE(++nodes_ <= kMostNodes, Code::over_budget,
                        "With what is read again and again it has more than {} nodes.", kMostNodes);
+  return {};
+}
+
+// So that what is too long is refused before it is read.
+Status NodeReader::check_iterations(int64_t count, const file::GraphProto& body) const {
+  const int64_t in_each = std::max(body.node_size(), 1);
+  BOWLINE_REQUIRE_CODE(count <= (kMostNodes - nodes_) / in_each, Code::over_budget,
+                       "Its {} iterations have more than {} nodes.", count, kMostNodes);
   return {};
 }
 
@@ -479,9 +504,13 @@ Result<Terms> NodeReader::loop(const file::NodeProto& node, const Terms& inputs,
   const int outputs = body->output_size();
   BOWLINE_REQUIRE_CODE(outputs >= 1 + static_cast<int>(carried), Code::bad_file,
                        "The graph in it has {} outputs, fewer than {}.", outputs, 1 + carried);
+  if (goes_on != 0 && hands_on_condition(*body)) {
+    BOWLINE_TRY(check_iterations(most, *body));
+  }
   Terms state(inputs.begin() + 2, inputs.end());
   std::vector<Terms> parts(static_cast<size_t>(outputs) - 1 - carried);
   for (int64_t i = 0; i < most && goes_on != 0; ++i) {
+    BOWLINE_TRY(count_node());
     Terms in = {maker_.integers(DType::i64, {}, {i}), maker_.integers(DType::boolean, {}, {1})};
     in.insert(in.end(), state.begin(), state.end());
     Result<Terms> read = graph(*body, scope, in);
@@ -542,7 +571,9 @@ Result<Terms> NodeReader::scan(const file::NodeProto& node, const Terms& inputs,
   }
   Terms state(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(carried));
   std::vector<Terms> parts(outputs - carried);
+  BOWLINE_TRY(check_iterations(length, *body));
   for (int64_t i = 0; i < length; ++i) {
+    BOWLINE_TRY(count_node());
     Terms in = state;
     for (size_t k = 0; k < count; ++k) {
       const Term& x = inputs[carried + k];

@@ -65,6 +65,7 @@ class NodeReader {
   // The parts of an output that each iteration adds to, beside each other along a new axis.
   Result<Term> stacked(Terms parts, int64_t axis);
   Status count_node();
+  Status check_iterations(int64_t count, const file::GraphProto& body) const;
   // Names, nodes and initializers that are looked at, which is what a file can make this take time for.
   Status count_work(size_t looked_at);
 

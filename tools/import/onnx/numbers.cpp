@@ -110,6 +110,13 @@ constexpr Name kNames[] = {{"UNDEFINED", kNone},
                            {"UINT2", kNone},
                            {"INT2", kNone}};
 
+// All of `to`. Where it is empty, `from` may be null, which memcpy does not take.
+void fill(std::span<std::byte> to, const void* from) {
+  if (!to.empty()) {
+    std::memcpy(to.data(), from, to.size());
+  }
+}
+
 // The typed fields, where there are no raw bytes: one entry per element.
 Status from_fields(const file::TensorProto& t, Numbers& out) {
   const size_t n = out.elements();
@@ -122,12 +129,12 @@ Status from_fields(const file::TensorProto& t, Numbers& out) {
   };
   if (out.dtype == DType::f32) {
     BOWLINE_TRY(require(t.float_data_size()));
-    std::memcpy(out.bytes.data(), t.float_data().data(), n * width);
+    fill(out.bytes, t.float_data().data());
     return {};
   }
   if (out.dtype == DType::i64) {
     BOWLINE_TRY(require(t.int64_data_size()));
-    std::memcpy(out.bytes.data(), t.int64_data().data(), n * width);
+    fill(out.bytes, t.int64_data().data());
     return {};
   }
   BOWLINE_TRY(require(t.int32_data_size()));
@@ -234,9 +241,7 @@ Result<Numbers> numbers_of(const file::TensorProto& tensor, const std::string& f
     BOWLINE_TRY(from_fields(tensor, out));
     return out;
   }
-  if (bytes != 0) {
-    std::memcpy(out.bytes.data(), tensor.raw_data().data(), bytes);
-  }
+  fill(out.bytes, tensor.raw_data().data());
   if (dtype == DType::boolean) {
     for (std::byte& b : out.bytes) {
       b = b == std::byte{0} ? b : std::byte{1};
