@@ -17,7 +17,7 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
-STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice"}
+STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "GridSample", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -129,6 +129,17 @@ def cases():
         inputs = [RANDOM.random((2, 9, 4)).astype(np.float32), RANDOM.random((2, 3, 9)).astype(np.float32)]
         limits = [np.array([4], np.int64), np.array([0.3], np.float32), np.array([0.2], np.float32)]
         yield f"boxes_{centre}", "NonMaxSuppression", inputs + limits, 1, {"center_point_box": centre}
+    # Without an arrow: a letter that one term has twice is summed.
+    for equation, *shapes in (("ii", (3, 3)), ("bii", (2, 3, 3)), ("aab,b", (2, 2, 3), (3,))):
+        yield f"einsum_without_arrow_{equation.replace(',', '_')}", "Einsum", [reals(*shape) for shape in shapes], 1, {"equation": equation}
+    # Corners are those of the output as it is, not of its size before it was rounded.
+    for mode in ("linear", "cubic"):
+        corners = {"mode": mode, "coordinate_transformation_mode": "align_corners"}
+        yield f"resize_corners_{mode}", "Resize", [reals(1, 2, 5, 7), None, np.array([1, 1, 0.7, 1.5], np.float32)], 1, corners
+    # The neighbours of a place outside are moved to the border, not the place.
+    for align in (0, 1):
+        grid = (3 * RANDOM.random((1, 4, 5, 2)) - 1.5).astype(np.float32)
+        yield f"grid_cubic_border_{align}", "GridSample", [reals(1, 2, 4, 5), grid], 1, {"mode": "bicubic", "padding_mode": "border", "align_corners": align}
 
 
 def write(folder, name, op, inputs, outputs, attributes):

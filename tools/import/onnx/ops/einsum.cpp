@@ -183,12 +183,9 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   }
 }
 
-// Without an arrow: the letters that stand once, in the order of the alphabet, behind those of "...".
-std::string implied(const std::vector<Lettered>& operands) {
-  std::string all, rest, out;
-  for (const Lettered& x : operands) {
-    all += x.letters;
-  }
+// Without an arrow: the letters that stand once, in the order of the alphabet, behind those of "...". `all` are those of all terms.
+std::string implied(std::string all) {
+  std::string rest, out;
   std::ranges::sort(all);
   for (size_t i = 0; i < all.size(); ++i) {
     const bool digit = all[i] <= '9';
@@ -211,6 +208,7 @@ Status einsum(Context& c) {
                        "Equation \"{}\" has {} terms, and there are {} inputs.", escaped(equation),
                        parts.size(), c.inputs());
   std::vector<Lettered> operands;
+  std::string all;  // letters of all terms
   size_t most = 0;  // axes behind "..."
   for (size_t i = 0; i < parts.size(); ++i) {
     BOWLINE_ASSIGN(Term x, c.in(i));
@@ -227,10 +225,11 @@ Status einsum(Context& c) {
                          "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
                          shape_text(x.dims));
     operand.value = std::move(x);
+    all += operand.letters;
     BOWLINE_TRY(take_diagonals(c, operand));
     operands.push_back(std::move(operand));
   }
-  std::string wanted = implied(operands);
+  std::string wanted = implied(std::move(all));
   if (arrow != std::string::npos) {
     BOWLINE_ASSIGN(wanted, letters_of(std::string_view(equation).substr(arrow + 2), most));
   }

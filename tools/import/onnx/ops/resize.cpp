@@ -34,9 +34,9 @@ double place_of(const Rules& r, const Axis& axis, int64_t i) {
   // In f32, as a scale is: which element is nearest can follow from the last bit.
   const auto at = static_cast<float>(i);
   const auto scale = static_cast<float>(axis.scale);
-  const double width = axis.scale * in;  // of the output before it was rounded
+  const auto out = static_cast<double>(axis.out);
   if (r.coordinates == "align_corners") {
-    return width == 1 ? 0 : x * (in - 1) / (width - 1);
+    return axis.out == 1 ? 0 : x * (in - 1) / (out - 1);
   }
   if (r.coordinates == "asymmetric") {
     return at / scale;
@@ -46,14 +46,14 @@ double place_of(const Rules& r, const Axis& axis, int64_t i) {
   }
   if (r.coordinates == "tf_crop_and_resize") {
     const double part = axis.roi_end - axis.roi_begin;
-    const double inside = width == 1 ? part * (in - 1) / 2 : x * part * (in - 1) / (width - 1);
+    const double inside = axis.out == 1 ? part * (in - 1) / 2 : x * part * (in - 1) / (out - 1);
     return inside + axis.roi_begin * (in - 1);
   }
   if (r.coordinates == "pytorch_half_pixel" && axis.out == 1) {
     return 0;
   }
   if (r.coordinates == "half_pixel_symmetric") {
-    const double cut = in / 2 * (1 - static_cast<double>(axis.out) / width);
+    const double cut = in / 2 * (1 - out / (axis.scale * in));
     return cut + (x + 0.5) / axis.scale - 0.5;
   }
   return (at + 0.5f) / scale - 0.5f;

@@ -94,7 +94,7 @@ std::vector<Neighbour> neighbours(Context& c, const Sampling& s, const Term& gri
   if (s.mode == "nearest") {
     x = c.m.unary("Round", x);
   }
-  if (s.padding == "border") {
+  if (s.padding == "border" && s.mode != "cubic") {  // there each neighbour is moved to the border
     const Term outside = either(c, c.m.compare("Less", x, c.m.scalar(DType::f32, -edge)),
                                 c.m.compare("Greater", x, c.m.scalar(DType::f32, size - 1 + edge)));
     x = c.m.where(outside, clipped(c, x, 0, size - 1), x);
