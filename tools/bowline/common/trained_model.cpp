@@ -16,19 +16,24 @@ struct Need {
   const char* shape;
 };
 
+constexpr std::string_view kTrained =
+    "This verb takes text models that 'bowline import' made of Hugging Face or GGUF files; a "
+    "program "
+    "can train any model with bowline::Trainer.";
+
 Status check_entry(const ModelInfo& info, const std::string& path, const std::string& name,
                    std::span<const Need> needs) {
   const EntryPointInfo* entry = find_entry_point(info, name);
-  BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file, "Model \"{}\" has no entry point \"{}\".",
-                       path, name);
+  BOWLINE_REQUIRE_CODE(entry != nullptr, Code::bad_file,
+                       "Model \"{}\" has no entry point \"{}\". {}", path, name, kTrained);
   for (const Need& need : needs) {
     const bool found = std::ranges::any_of(entry->inputs, [&](const InputInfo& input) {
       return input.name == need.name && input.dtype == need.dtype && input.dims.size() == need.rank;
     });
     BOWLINE_REQUIRE_CODE(found, Code::bad_file,
                          "Entry point \"{}\" of model \"{}\" has no input \"{}\" of dtype {} "
-                         "and shape {}.",
-                         name, path, need.name, name_of(need.dtype), need.shape);
+                         "and shape {}. {}",
+                         name, path, need.name, name_of(need.dtype), need.shape, kTrained);
   }
   return {};
 }

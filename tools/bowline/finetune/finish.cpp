@@ -162,6 +162,7 @@ void Run::describe() const {
                 {"values", trained_.all},
                 {"predicted_bytes", m.predicted_bytes},
                 {"storage_bytes", m.storage_bytes},
+                {"copy_bytes", m.copy_bytes},
                 {"arena_bytes", m.arena_bytes},
                 {"io_bytes", m.io_bytes},
                 {"backend_bytes", m.backend_bytes + m.staging_bytes},
@@ -181,11 +182,14 @@ void Run::describe() const {
   print(out_, "{:<14} {}\n", "values", trained_text());
   print(out_, "steps          {} from step {} on, {:.2f} epochs in all\n", o_.steps, first_step_,
         shown / static_cast<double>(task_->samples_per_epoch()));
+  const std::string copies =
+      m.copy_bytes == 0 ? "" : fmt::format("copies of weights {}, ", bytes_text(m.copy_bytes));
   print(out_,
-        "memory         {} predicted: weights, gradients, moments {}, activations {}, inputs {}, "
+        "memory         {} predicted: weights, gradients, moments {}, {}activations {}, inputs {}, "
         "backend {}\n",
-        bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), bytes_text(m.arena_bytes),
-        bytes_text(m.io_bytes), bytes_text(m.backend_bytes + m.staging_bytes));
+        bytes_text(m.predicted_bytes), bytes_text(m.storage_bytes), copies,
+        bytes_text(m.arena_bytes), bytes_text(m.io_bytes),
+        bytes_text(m.backend_bytes + m.staging_bytes));
   if (const auto plan = trainer_->describe(); plan.ok() && plan.value().computed_again > 0) {
     print(out_, "               the results of {} nodes are computed again, to stay within it\n",
           plan.value().computed_again);
