@@ -442,6 +442,55 @@ TEST(OnnxBatch, RowsWithoutAnAxisForTheBatchStayApart) {
   EXPECT_EQ(r.value().model.describe().value().entry_points[0].outputs[0].rank, 2u);
 }
 
+// Where the file itself has a dynamic batch, its first row is the first row, and a shape is that of all rows.
+TEST(OnnxBatch, ADynamicBatchOfTheFileMeansWhatItSays) {
+  const auto model = [](const std::string& op) {
+    file::ModelProto m = model_of({1, 4});
+    m.mutable_graph()
+        ->mutable_input(0)
+        ->mutable_type()
+        ->mutable_tensor_type()
+        ->mutable_shape()
+        ->mutable_dim(0)
+        ->set_dim_param("n");
+    add_whole(m, "zero", {0});
+    add_whole(m, "one", {1});
+    add_whole(m, "last", {-1});
+    add_whole(m, "least", {-1000});
+    add_whole(m, "pairs", {-1, 2});
+    if (op == "first") {
+      add_node(m, "Slice", {"x", "zero", "one", "zero"}, {"y"});
+    } else if (op == "flip") {
+      add_node(m, "Slice", {"x", "last", "least", "zero", "last"}, {"y"});
+    } else if (op == "row") {
+      add_node(m, "Gather", {"x", "zero"}, {"y"});
+    } else {
+      add_node(m, "Reshape", {"x", "pairs"}, {"y"});
+    }
+    return m;
+  };
+  for (const char* op : {"first", "flip", "row", "pairs"}) {
+    SCOPED_TRACE(op);
+    expect_batch_refused(model(op), {"The file itself has a dynamic batch", "--shape NAME=1,..."});
+    ImportOptions of_one;
+    of_one.batch_dim = "n";
+    of_one.shapes["x"] = {1, 4};
+    const Result<Imported> r = import_graph(model(op), "", of_one);
+    EXPECT_TRUE(r.ok()) << r.status().message();
+  }
+}
+
+// An operator may need the shape of an input alone.
+TEST(OnnxReader, AnInputWithoutUseIsNoted) {
+  file::ModelProto m = small_model();
+  add_value(m.mutable_graph()->mutable_input(), "unused", {2});
+  const Result<Imported> r = import(m);
+  ASSERT_TRUE(r.ok()) << r.status().message();
+  EXPECT_EQ(r.value().notes,
+            (std::vector<std::string>{
+                "No output needs the values of input \"unused\"; it is left out."}));
+}
+
 // The mean over the batch, with the size as a number.
 TEST(OnnxBatch, WhatFollowsFromTheSizeOfTheBatchIsRefused) {
   file::ModelProto m = model_of({1, 3});
@@ -783,6 +832,17 @@ TEST(OnnxReader, ALoopWithAKnownCountIsUnrolledOverOneWeight) {
   }
   expect_refused(loop_model(int64_t{1} << 40), Code::over_budget, {"262144 nodes", "(Loop)"});
   expect_refused(loop_model(0), Code::unsupported, {"no iterations", "(Loop)"});
+}
+
+// What is too long is refused before it is read.
+TEST(OnnxReader, LoopsWithoutNodesAreLimited) {
+  file::ModelProto m = loop_model(int64_t{1} << 40);
+  file::GraphProto& body = *m.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_g();
+  body.clear_node();
+  body.mutable_output(0)->set_name("before");
+  body.mutable_output(1)->set_name("s");
+  body.mutable_output(2)->set_name("s");
+  expect_refused(m, Code::over_budget, {"1099511627776 iterations", "262144 nodes", "(Loop)"});
 }
 
 TEST(OnnxReader, AScanReadsOneRowAfterTheOther) {

@@ -58,7 +58,6 @@ KNOWN["ddddocr/common_old.onnx batch"] = COUPLED
 # Up to the middle its values are those of ONNX Runtime within 3e-6; then one lies between two steps of 8 bits, and the last bit decides.
 KNOWN["ddddocr/common_old.onnx"] = "each layer rounds to 8 bits: a value may land on the next step; the classes are the same"
 KNOWN["speechmos/aecmos_models/Run_1663829550_Stage_0.onnx batch"] = "it squeezes a batch of one away and slices the axis behind it"
-KNOWN["speechmos/plcmos_models/plcmos_v2.onnx batch"] = "it squeezes a batch of one away, so that its output has no axis"
 
 
 def fetch(package, folder):
@@ -202,6 +201,8 @@ def compare(bowline, path, shapes, folder, rows):
     wanted_shapes = shapes_of(session, shapes)
     random = np.random.default_rng(1)
     arguments, singles = [], [{} for _ in range(rows or 1)]
+    # A value that is given for a batch is that of one row, and so is the graph then.
+    dynamic = rows and not any(isinstance(wanted_shapes[node.name], int) and node.shape for node in session.get_inputs())
     axes = {}
     for node in session.get_inputs():
         shape = wanted_shapes[node.name]
@@ -212,7 +213,7 @@ def compare(bowline, path, shapes, folder, rows):
                 single[node.name] = np.full(size, shape, dtype_of(node))
             continue
         axes[node.name] = shape.index(N) if N in shape else None
-        text = ",".join(str(d if rows else 1) if d == N else str(d) for d in shape)
+        text = ",".join(str(d if dynamic else 1) if d == N else str(d) for d in shape)
         arguments += ["--shape", f"{node.name}={text}"] if shape else []
         for single in singles:
             single[node.name] = values(random, [1 if d == N else d for d in shape], dtype_of(node))

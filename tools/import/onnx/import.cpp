@@ -37,12 +37,23 @@ class Reader {
     BOWLINE_TRY(outputs());
     BOWLINE_TRY(maker_.finish());
     out_.inputs = maker_.inputs();
+    note_missing_inputs();
     out_.not_finite = maker_.not_finite();
     out_.notes.insert(out_.notes.end(), maker_.notes().begin(), maker_.notes().end());
     return std::move(out_);
   }
 
+  Result<Imported> try_read(const file::ModelProto& model) {
+    try {
+      return read(model);
+    } catch (const Refused& refused) {
+      return refused.status;
+    }
+  }
+
   const std::vector<Made>& made() const { return maker_.made(); }
+  // Whether the batch is dynamic by the file, not by the options alone.
+  bool is_batch_of_the_file() const { return batched_inputs_ > 0 && !batch_was_one_; }
 
  private:
   // The dims of an input: numbers, or what the caller says. kBatch stands for the dynamic batch.
@@ -97,8 +108,18 @@ class Reader {
       *found = batch_->size;
       out.batch_axis = found - out.dims.begin();
       ++batched_inputs_;
+      batch_was_one_ = batch_was_one_ && is_one(name, type, *out.batch_axis);
     }
     return out;
+  }
+
+  // Whether the file, or the caller, says that the graph is one for a batch of one row.
+  bool is_one(const std::string& name, const file::TypeProto::Tensor& type, int64_t axis) const {
+    const auto given = options_.shapes.find(name);
+    const bool given_one =
+        given != options_.shapes.end() && given->second[static_cast<size_t>(axis)] == 1;
+    const auto& dims = type.shape().dim();
+    return given_one || (axis < dims.size() && has_number(dims[static_cast<int>(axis)]));
   }
 
   static bool has_number(const file::TensorShapeProto::Dimension& dim) {
@@ -191,7 +212,23 @@ class Reader {
         "No input has an axis for the batch \"{}\": a first dim that is 1 or has no number. Say "
         "which axis it is with --shape NAME=N,{},N.",
         escaped(batch_->name), escaped(batch_->name));
+    if (batch_ && batch_was_one_) {
+      maker_.set_batch_of_one();
+    }
     return {};
+  }
+
+  // An operator may need the shape of an input alone.
+  void note_missing_inputs() {
+    for (const auto& info : graph_.input()) {
+      const auto is_it = [&](const auto& t) { return t.name() == info.name(); };
+      const bool is_there = std::ranges::find(out_.inputs, info.name()) != out_.inputs.end();
+      if (!is_there && !options_.given.contains(info.name()) &&
+          std::ranges::none_of(graph_.initializer(), is_it)) {
+        out_.notes.push_back(fmt::format(
+            "No output needs the values of input \"{}\"; it is left out.", escaped(info.name())));
+      }
+    }
   }
 
   Status outputs() {
@@ -210,6 +247,7 @@ class Reader {
   const ImportOptions& options_;
   const std::optional<Batch> batch_;
   int batched_inputs_ = 0;
+  bool batch_was_one_ = true;
   Imported out_;
   Maker maker_;
   NodeReader nodes_;
@@ -265,14 +303,15 @@ Status check_options(const file::GraphProto& graph, const ImportOptions& options
 Result<Imported> read_graph(const file::ModelProto& model, const std::string& folder,
                             const ImportOptions& options, const std::optional<Batch>& batch,
                             std::vector<Made>* made) {
-  try {
-    Reader reader(model, folder, options, batch);
-    Result<Imported> read = reader.read(model);
-    *made = reader.made();
-    return read;
-  } catch (const Refused& refused) {
-    return refused.status;
+  Reader reader(model, folder, options, batch);
+  Result<Imported> read = reader.try_read(model);
+  *made = reader.made();
+  if (!read.ok() && reader.is_batch_of_the_file()) {
+    return std::move(read).status().at(
+        "The file itself has a dynamic batch. If its graph was made for one row, say so with "
+        "--shape NAME=1,...");
   }
+  return read;
 }
 
 // The graph is read with two sizes in place of the batch: what differs between them follows from the size.

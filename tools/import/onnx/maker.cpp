@@ -304,6 +304,13 @@ std::vector<GraphDim> Maker::named_dims(const Term& term) const {
 Term Maker::with_batch_axis(const Term& x) {
   const BatchAxis& batch = *x.source->batch;
   const int64_t behind = x.dims[static_cast<size_t>(batch.axis)] / batch.front / batch_->size;
+  if (!batch_->was_one && batch.front * behind != 1) {
+    return fail(
+        Status(Code::unsupported,
+               fmt::format("Axis {} of {} has {} elements for each row of the batch, and no "
+                           "named dim says that.",
+                           batch.axis, shape_text(x.dims), batch.front * behind)));
+  }
   Dims dims(x.dims.begin(), x.dims.begin() + batch.axis);
   for (const int64_t part : {batch.front, batch_->size, behind}) {
     if (part != 1) {
@@ -467,13 +474,13 @@ bool Maker::follows_from_batch(const std::vector<int64_t>& numbers) const {
          std::ranges::any_of(numbers, [&](int64_t n) { return n > 0 && n % batch_->size == 0; });
 }
 
-bool Maker::is_batch_axis(const Term& x, int64_t axis) const {
-  return has_batch(x) && x.source->batch->axis == axis &&
+bool Maker::is_axis_of_one(const Term& x, int64_t axis) const {
+  return has_rows_of_one(x) && x.source->batch->axis == axis &&
          x.dims[static_cast<size_t>(axis)] == batch_->size;
 }
 
 Dims Maker::row_dims(const Term& x) const {
-  return has_batch(x) ? dims_of_row(*batch_, x) : x.dims;
+  return has_rows_of_one(x) ? dims_of_row(*batch_, x) : x.dims;
 }
 
 Term Maker::reshape_rows(const Term& x, const Dims& row) {
@@ -493,7 +500,7 @@ Terms Maker::with_same_rows(Terms parts) {
 }
 
 Term Maker::for_each_row(const Term& x, size_t axis) {
-  if (!batch_ || x.dims[axis] != 1) {
+  if (!batch_ || !batch_->was_one || x.dims[axis] != 1) {
     return x;
   }
   Dims dims = x.dims;

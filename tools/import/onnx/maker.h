@@ -51,6 +51,9 @@ struct Later;
 struct Batch {
   std::string name;
   int64_t size = 0;
+  // The graph was made for one row: a 1 in the place of the batch, its first row and its last row stand for each row. Else the
+  // graph means what it says for any number of rows.
+  bool was_one = false;
 };
 
 // Where the rows of a dynamic batch lie in a value: the axis has `front` parts, each of the whole batch.
@@ -118,6 +121,12 @@ class Maker {
 
   // A sentence for whoever imports the model.
   void note(std::string text) { notes_.push_back(std::move(text)); }
+  // Of many nodes one sentence.
+  void note_once(const std::string& text) {
+    if (std::ranges::find(notes_, text) == notes_.end()) {
+      notes_.push_back(text);
+    }
+  }
   const std::vector<std::string>& notes() const { return notes_; }
   // Parameters with values that are not finite, but for masks and bounds.
   const std::vector<import::NotFinite>& not_finite() const { return not_finite_; }
@@ -186,12 +195,16 @@ class Maker {
   }
   // Whether one of these numbers follows from the size of a dynamic batch.
   bool follows_from_batch(const std::vector<int64_t>& numbers) const;
-  // Whether the axis has the rows of a dynamic batch and nothing else.
-  bool is_batch_axis(const Term& x, int64_t axis) const;
-  // The shape of x with a batch of one row.
+  // Of a graph that was made for one row: whether x has the rows of the batch that it has now.
+  bool has_rows_of_one(const Term& x) const { return has_batch(x) && batch_->was_one; }
+  // Of such a graph: whether the axis has these rows and nothing else.
+  bool is_axis_of_one(const Term& x, int64_t axis) const;
+  // Of such a graph the shape of x with one row; of others that of x.
   Dims row_dims(const Term& x) const;
-  // x with rows of another shape. x has the batch; where `row` has no axis for it, the next axis has all rows one after the other.
+  // x with rows of another shape. has_rows_of_one(x); where `row` has no axis for them, the next axis has all rows one after the other.
   Term reshape_rows(const Term& x, const Dims& row);
+  // The batch that the inputs have was one row in the file.
+  void set_batch_of_one() { batch_->was_one = true; }
   // Parts that are the same for all rows of a dynamic batch once for each row, where others have the rows.
   Terms with_same_rows(Terms parts);
   // x once for each row of a dynamic batch along this axis, if it has one element there.

@@ -17,7 +17,7 @@ Status gather(Context& c) {
   BOWLINE_ASSIGN(const Term indices, c.in(1));
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", 0));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
-  if (c.m.is_batch_axis(x, axis) && is_first(indices)) {
+  if (c.m.is_axis_of_one(x, axis) && is_first(indices)) {
     Dims row = c.m.row_dims(x);
     row.erase(row.begin() + axis);
     row.insert(row.begin() + axis, indices.dims.begin(), indices.dims.end());

@@ -75,6 +75,10 @@ Status batch_normalization(Context& c) {
   const bool moves = Maker::is_statistic(b.mean) && Maker::is_statistic(b.variance);
   if (moves && !c.wants(1) && !c.wants(2)) {
     const Dims channels = b.scale.dims;
+    c.m.note_once(
+        "BatchNormalization in training mode: a training step uses the statistics of the batch, as "
+        "the "
+        "file says. 'bowline run' uses the running ones, unless told --step training=1.");
     c.out(0, c.m.ops("BatchNorm", {b.x, b.scale, b.bias, b.mean, b.variance},
                      {{"eps", b.eps}, {"momentum", 1 - b.momentum}},
                      {{b.x.dtype, b.x.dims},

@@ -57,12 +57,12 @@ Result<Dims> reshaped_dims(const Dims& from, const std::vector<int64_t>& wanted,
   return dims;
 }
 
-// With a dynamic batch a shape that does not follow from its size is the one of a single row.
+// Where the graph was made for one row, a shape that does not follow from the size of the batch is that of a row.
 Status reshape(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> wanted, c.list_or_input("shape", 1));
   BOWLINE_ASSIGN(const int64_t allow_zero, c.integer("allowzero", 0));
-  const bool of_rows = c.m.has_batch(x) && !c.m.follows_from_batch(wanted);
+  const bool of_rows = c.m.has_rows_of_one(x) && !c.m.follows_from_batch(wanted);
   BOWLINE_ASSIGN(const Dims dims,
                  reshaped_dims(of_rows ? c.m.row_dims(x) : x.dims, wanted, allow_zero != 0));
   c.out(0, of_rows ? c.m.reshape_rows(x, dims) : c.m.reshape(x, dims));
@@ -99,7 +99,7 @@ Status squeeze(Context& c) {
   bool without_batch = false;
   Dims dims, row_left;
   for (size_t a = 0; a < x.rank(); ++a) {
-    without_batch = without_batch || (gone[a] && c.m.is_batch_axis(x, static_cast<int64_t>(a)));
+    without_batch = without_batch || (gone[a] && c.m.is_axis_of_one(x, static_cast<int64_t>(a)));
     if (!gone[a]) {
       dims.push_back(x.dims[a]);
       row_left.push_back(row[a]);
@@ -122,7 +122,7 @@ Status unsqueeze(Context& c) {
     added[static_cast<size_t>(a)] = true;
   }
   // Rows that have no axis for the batch may get it back.
-  const bool shared = c.m.has_batch(x) && !c.m.is_batch_axis(x, x.source->batch->axis);
+  const bool shared = c.m.has_rows_of_one(x) && !c.m.is_axis_of_one(x, x.source->batch->axis);
   const Dims old = shared ? c.m.row_dims(x) : x.dims;
   Dims dims;
   size_t from = 0;
@@ -188,7 +188,7 @@ Status split(Context& c) {
 // Elements start, start + step, .. before end of the axis. A start that lies outside is moved to the first or the last element, also
 // where Python has none: x[-9:-9:-1] of four elements has the first one.
 Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
-  const bool of_row = c.m.is_batch_axis(x, axis);
+  const bool of_row = c.m.is_axis_of_one(x, axis);
   const int64_t dim = of_row ? 1 : x.dims[static_cast<size_t>(axis)];
   const bool up = step > 0;
   const auto inside = [&](int64_t i, int64_t least) {
@@ -198,7 +198,7 @@ Term strided(Context& c, const Term& x, int64_t axis, int64_t start, int64_t end
   const int64_t from = inside(start, 0);
   const int64_t to = dim == 0 ? 0 : inside(end, up ? 0 : -1);
   if (of_row && from != to) {
-    return x;  // of a batch of one row it takes the row
+    return x;  // it takes the row
   }
   if (step == 1) {
     return c.m.slice(x, axis, from, std::max<int64_t>(to - from, 0));
