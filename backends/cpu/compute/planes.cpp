@@ -1,6 +1,8 @@
 // See planes.h.
 #include "compute/planes.h"
 
+#include <limits>
+
 #include "compute/targets.h"
 
 // Highway wants this order.
@@ -61,6 +63,31 @@ void mix_each(size_t n, const float* x, const float* dy, float mean, float a, fl
   });
 }
 
+void largest_each(const float* const* rows, size_t count, size_t n, bool first, float* y) {
+  const FloatVector least = hn::Set(FloatTag(), -std::numeric_limits<float>::infinity());
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    FloatVector most = first ? least : part.load(y + i);
+    for (size_t r = 0; r < count; ++r) {
+      const FloatVector x = part.load(rows[r] + i);
+      most = hn::IfThenElse(hn::Or(hn::Gt(x, most), hn::IsNaN(x)), x, most);
+    }
+    part.store(most, y + i);
+  });
+}
+
+void mean_each(const float* const* rows, size_t count, size_t n, bool first, float divisor,
+               float* y) {
+  const FloatTag d;
+  const FloatVector by = hn::Set(d, divisor);
+  for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+    FloatVector sum = first ? hn::Zero(d) : part.load(y + i);
+    for (size_t r = 0; r < count; ++r) {
+      sum = hn::Add(sum, part.load(rows[r] + i));
+    }
+    part.store(hn::Div(sum, by), y + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
@@ -75,6 +102,8 @@ HWY_EXPORT(products_run);
 HWY_EXPORT(scale_each);
 HWY_EXPORT(scale_planes);
 HWY_EXPORT(mix_each);
+HWY_EXPORT(largest_each);
+HWY_EXPORT(mean_each);
 
 }  // namespace
 
@@ -100,6 +129,15 @@ void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
              float* dx) {
   HWY_DYNAMIC_DISPATCH(mix_each)(n, x, dy, mean, a, b, c, dx);
+}
+
+void largest_of_rows(std::span<const float* const> rows, size_t n, bool first, float* y) {
+  HWY_DYNAMIC_DISPATCH(largest_each)(rows.data(), rows.size(), n, first, y);
+}
+
+void mean_of_rows(std::span<const float* const> rows, size_t n, bool first, float divisor,
+                  float* y) {
+  HWY_DYNAMIC_DISPATCH(mean_each)(rows.data(), rows.size(), n, first, divisor, y);
 }
 
 }  // namespace bowline::detail::cpu

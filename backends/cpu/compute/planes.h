@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace bowline::detail::cpu {
 
@@ -20,5 +21,10 @@ void scale_each_plane(size_t planes, size_t n, const float* x, const float* mean
 // dx = dy * a + (x - mean) * b + c. dx may be x or dy.
 void mix_run(size_t n, const float* x, const float* dy, float mean, float a, float b, float c,
              float* dx);
+// y[i] = the largest of row[i] over the rows and, unless it is the first time, of y[i]. NaN is above all, and of no rows it is -infinity.
+void largest_of_rows(std::span<const float* const> rows, size_t n, bool first, float* y);
+// y[i] = (y[i], unless it is the first time, + row[i], row by row) / divisor
+void mean_of_rows(std::span<const float* const> rows, size_t n, bool first, float divisor,
+                  float* y);
 
 }  // namespace bowline::detail::cpu

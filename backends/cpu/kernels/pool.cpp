@@ -106,19 +106,33 @@ void for_rows_of_windows(Threads& threads, const Windows& w, int64_t planes, F&&
                   });
 }
 
+// take(rows, first, last) for the rows of x that a window has, some at a time: `first` and `last` say which time it is.
+template <class Take>
+void in_groups(const Windows& w, const std::array<Span, kMostSpatial>& spans, const float* x,
+               Take&& take) {
+  std::array<const float*, 16> rows;
+  size_t held = 0;
+  bool first = true;
+  for_elements(w, spans, [&](int64_t at) {
+    if (held == rows.size()) {
+      take(std::span<const float* const>(rows), first, false);
+      first = false;
+      held = 0;
+    }
+    rows[held++] = x + at;
+  });
+  take(std::span<const float* const>(rows).first(held), first, true);
+}
+
 void max_rows(const Launch& l, const Windows& w) {
-  const int64_t n = w.axis[2].out;
-  for_rows_of_windows(l.threads, w, l.out[0].shape->elements(0, 2),
-                      [&](int64_t plane, int64_t row, const auto& spans) {
-                        float* const to = l.out[0].f32() + plane * w.outputs() + row * n;
-                        std::fill_n(to, n, -std::numeric_limits<float>::infinity());
-                        for_elements(w, spans, [&](int64_t at) {
-                          const float* const from = l.in[0].f32() + plane * w.inputs() + at;
-                          for (int64_t i = 0; i < n; ++i) {
-                            to[i] = from[i] > to[i] || std::isnan(from[i]) ? from[i] : to[i];
-                          }
-                        });
-                      });
+  const auto n = static_cast<size_t>(w.axis[2].out);
+  for_rows_of_windows(
+      l.threads, w, l.out[0].shape->elements(0, 2),
+      [&](int64_t plane, int64_t row, const auto& spans) {
+        float* const to = l.out[0].f32() + plane * w.outputs() + row * w.axis[2].out;
+        in_groups(w, spans, l.in[0].f32() + plane * w.inputs(),
+                  [&](auto rows, bool first, bool) { largest_of_rows(rows, n, first, to); });
+      });
 }
 
 void run_max_pool(const Launch& l) {
@@ -172,17 +186,12 @@ void average_rows(const Launch& l, const Windows& w, bool pads) {
   for_rows_of_windows(l.threads, w, l.out[0].shape->elements(0, 2),
                       [&](int64_t plane, int64_t row, const auto& spans) {
                         float* const to = l.out[0].f32() + plane * w.outputs() + row * n;
-                        std::fill_n(to, n, 0.0f);
-                        for_elements(w, spans, [&](int64_t at) {
-                          const float* const from = l.in[0].f32() + plane * w.inputs() + at;
-                          for (int64_t i = 0; i < n; ++i) {
-                            to[i] += from[i];
-                          }
-                        });
                         const float count = std::max(count_of(w, row * n, spans, pads), 1.0f);
-                        for (int64_t i = 0; i < n; ++i) {
-                          to[i] /= count;
-                        }
+                        in_groups(w, spans, l.in[0].f32() + plane * w.inputs(),
+                                  [&](auto rows, bool first, bool last) {
+                                    mean_of_rows(rows, static_cast<size_t>(n), first,
+                                                 last ? count : 1.0f, to);
+                                  });
                       });
 }
 
