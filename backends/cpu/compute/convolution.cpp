@@ -24,36 +24,41 @@ namespace {
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 
-// A plane with zeros around it, of which all windows are there. The elements of a row lie in as many parts as the stride of the
-// last axis, so that those which neighbouring outputs meet with one element of the window are neighbours.
+// A plane with zeros around it, of which all windows are there. Its rows lie in as many parts as the stride of their axis, and the
+// elements of a row as that of theirs: what neighbouring outputs meet with one element of the window are neighbours, in a row and
+// from row to row.
 struct Padded {
   explicit Padded(const Windows& w) : windows(w) {
     for (size_t a = 0; a < kMostSpatial; ++a) {
       extent[a] = to_size((w.axis[a].out - 1) * w.axis[a].stride + w.axis[a].reach());
+      parts[a] = std::min(to_size(w.axis[a].stride), extent[a]);  // a single output steps nowhere
     }
-    parts = std::min(to_size(w.axis[2].stride), extent[2]);  // a single output steps nowhere
-    part = (extent[2] + parts - 1) / parts;
+    rows = (extent[1] + parts[1] - 1) / parts[1];
+    row = (extent[2] + parts[2] - 1) / parts[2];
   }
-  size_t row() const { return parts * part; }
-  size_t floats() const { return extent[0] * extent[1] * row(); }
+  size_t slice() const { return parts[1] * parts[2] * rows * row; }
+  size_t floats() const { return extent[0] * slice(); }
   // Where the window of the first output of a row begins.
   size_t row_of(size_t z, size_t y) const {
-    return (z * to_size(windows.axis[0].stride) * extent[1] + y * to_size(windows.axis[1].stride)) *
-           row();
+    return z * to_size(windows.axis[0].stride) * slice() + y * row;
+  }
+  size_t place(size_t z, size_t y, size_t x) const {
+    const size_t part = y % parts[1] * parts[2] + x % parts[2];
+    return z * slice() + (part * rows + y / parts[1]) * row + x / parts[2];
   }
   // From there to element k of the window.
   size_t tap(size_t k) const {
     const auto& [az, ay, ax] = windows.axis;
-    const size_t kx = k % to_size(ax.window) * to_size(ax.dilation);
-    const size_t ky = k / to_size(ax.window) % to_size(ay.window) * to_size(ay.dilation);
-    const size_t kz = k / to_size(ax.window * ay.window) * to_size(az.dilation);
-    return (kz * extent[1] + ky) * row() + kx % parts * part + kx / parts;
+    return place(k / to_size(ax.window * ay.window) * to_size(az.dilation),
+                 k / to_size(ax.window) % to_size(ay.window) * to_size(ay.dilation),
+                 k % to_size(ax.window) * to_size(ax.dilation));
   }
 
   Windows windows;
   size_t extent[kMostSpatial];
-  size_t parts;
-  size_t part;
+  size_t parts[kMostSpatial];  // of the rows and of the elements of a row
+  size_t rows;                 // of a part
+  size_t row;                  // elements of a row of a part
 };
 
 // Rows of outputs that are shorter are computed together with what lies between them.
@@ -68,9 +73,8 @@ struct DirectJob {
   float* staged;               // as large as the padded plane
   bool apart = false;          // rows of y are met one by one
 
-  // The windows of neighbouring rows are as far from each other as the rows of the padded plane.
-  bool steps_by_rows() const { return padded.parts == 1 && padded.windows.axis[1].stride == 1; }
-  size_t flat() const { return (rows_y - 1) * padded.row() + row; }
+  // Rows of y, as far from each other as those of the padded plane.
+  size_t flat() const { return (rows_y - 1) * padded.row + row; }
 };
 
 }  // namespace
@@ -89,20 +93,51 @@ void copy_rows(size_t rows, size_t n, const float* from, size_t from_row, float*
   }
 }
 
-// Elements 0, 2, 4 ... of n to `even`, the others to `odd`.
-void part_row(size_t n, const float* from, float* even, float* odd) {
-  size_t i = 0;
+// Rows of n elements: elements 0, 2, 4 ... to `even`, the others to `odd`.
+void part_rows(size_t rows, size_t n, const float* from, size_t from_row, float* even, float* odd,
+               size_t to_row) {
+  for (size_t r = 0; r < rows; ++r, from += from_row, even += to_row, odd += to_row) {
+    size_t i = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const hn::FixedTag<float, 4> d;
-  for (; i + 8 <= n; i += 8) {
-    hn::Vec<decltype(d)> a, b;
-    hn::LoadInterleaved2(d, from + i, a, b);
-    hn::StoreU(a, d, even + i / 2);
-    hn::StoreU(b, d, odd + i / 2);
-  }
+    const hn::FixedTag<float, 4> d;
+    for (; i + 8 <= n; i += 8) {
+      hn::Vec<decltype(d)> a, b;
+      hn::LoadInterleaved2(d, from + i, a, b);
+      hn::StoreU(a, d, even + i / 2);
+      hn::StoreU(b, d, odd + i / 2);
+    }
 #endif
-  for (; i < n; ++i) {
-    (i % 2 == 0 ? even : odd)[i / 2] = from[i];
+    for (; i < n; ++i) {
+      (i % 2 == 0 ? even : odd)[i / 2] = from[i];
+    }
+  }
+}
+
+// The way back, as a sum.
+void join_rows(size_t rows, size_t n, const float* even, const float* odd, size_t from_row,
+               float* to, size_t to_row) {
+  for (size_t r = 0; r < rows; ++r, even += from_row, odd += from_row, to += to_row) {
+    size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+    const hn::FixedTag<float, 4> d;
+    for (; i + 8 <= n; i += 8) {
+      hn::Vec<decltype(d)> a, b;
+      hn::LoadInterleaved2(d, to + i, a, b);
+      hn::StoreInterleaved2(hn::Add(a, hn::LoadU(d, even + i / 2)),
+                            hn::Add(b, hn::LoadU(d, odd + i / 2)), d, to + i);
+    }
+#endif
+    for (; i < n; ++i) {
+      to[i] += (i % 2 == 0 ? even : odd)[i / 2];
+    }
+  }
+}
+
+void add_rows(size_t rows, size_t n, const float* from, size_t from_row, float* to, size_t to_row) {
+  for (size_t r = 0; r < rows; ++r, from += from_row, to += to_row) {
+    for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
+      part.store(hn::Add(part.load(from + i), part.load(to + i)), to + i);
+    });
   }
 }
 
@@ -132,13 +167,13 @@ void direct_forward(const DirectJob& job, const float* padded, const float* weig
       slide_window<0>(job, from, weight, bias, n, to);
     }
   };
-  const bool together = job.row < kShortRow && job.steps_by_rows();
+  const bool together = job.row < kShortRow;
   for (size_t z = 0; z < job.rows_z; ++z) {
     if (together) {
       slide(padded + job.padded.row_of(z, 0), job.flat(), job.staged);
     }
     if (together) {
-      copy_rows(job.rows_y, job.row, job.staged, job.padded.row(), y, job.row);
+      copy_rows(job.rows_y, job.row, job.staged, job.padded.row, y, job.row);
       y += job.rows_y * job.row;
       continue;
     }
@@ -151,16 +186,26 @@ void direct_forward(const DirectJob& job, const float* padded, const float* weig
 // Adds to the padded plane.
 void direct_back(const DirectJob& job, const float* dy, const float* weight, float* padded) {
   const FloatTag d;
-  for (size_t z = 0; z < job.rows_z; ++z) {
-    for (size_t r = 0; r < job.rows_y; ++r, dy += job.row) {
-      float* to = padded + job.padded.row_of(z, r);
-      for (size_t k = 0; k < job.window; ++k) {
-        const FloatVector w = hn::Set(d, weight[k]);
-        float* at = to + job.taps[k];
-        for_vectors(job.row, [&](size_t i, auto part) HWY_ATTR {
-          part.store(hn::MulAdd(w, part.load(dy + i), part.load(at + i)), at + i);
-        });
-      }
+  const auto add = [&](const float* from, size_t n, float* to) HWY_ATTR {
+    for (size_t k = 0; k < job.window; ++k) {
+      const FloatVector w = hn::Set(d, weight[k]);
+      float* at = to + job.taps[k];
+      for_vectors(n, [&](size_t i, auto part) HWY_ATTR {
+        part.store(hn::MulAdd(w, part.load(from + i), part.load(at + i)), at + i);
+      });
+    }
+  };
+  const bool together = job.row < kShortRow && !job.apart;
+  if (together) {
+    std::fill_n(job.staged, job.flat(), 0.0f);
+  }
+  for (size_t z = 0; z < job.rows_z; ++z, dy += job.rows_y * job.row) {
+    if (together) {
+      copy_rows(job.rows_y, job.row, dy, job.row, job.staged, job.padded.row);
+      add(job.staged, job.flat(), padded + job.padded.row_of(z, 0));
+    }
+    for (size_t r = 0; r < job.rows_y && !together; ++r) {
+      add(dy + r * job.row, job.row, padded + job.padded.row_of(z, r));
     }
   }
 }
@@ -171,11 +216,13 @@ void direct_weights(const DirectJob& job, const float* padded, const float* dy, 
     return sum_vectors(n, [=](size_t i, auto part)
                               HWY_ATTR { return hn::Mul(part.load(a + i), part.load(b + i)); });
   };
-  const bool together = job.steps_by_rows() && !job.apart;
+  const bool together = !job.apart;
+  if (together) {
+    std::fill_n(job.staged, job.flat(), 0.0f);
+  }
   for (size_t z = 0; z < job.rows_z; ++z, dy += job.rows_y * job.row) {
     if (together) {
-      std::fill_n(job.staged, job.flat(), 0.0f);
-      copy_rows(job.rows_y, job.row, dy, job.row, job.staged, job.padded.row());
+      copy_rows(job.rows_y, job.row, dy, job.row, job.staged, job.padded.row);
     }
     for (size_t k = 0; k < job.window; ++k) {
       const float* from = padded + job.taps[k];
@@ -204,7 +251,9 @@ namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(copy_rows);
-HWY_EXPORT(part_row);
+HWY_EXPORT(part_rows);
+HWY_EXPORT(join_rows);
+HWY_EXPORT(add_rows);
 HWY_EXPORT(direct_forward);
 HWY_EXPORT(direct_back);
 HWY_EXPORT(direct_weights);
@@ -503,72 +552,71 @@ struct Direct {
   }
   float* plane(size_t thread) const { return planes + thread * 2 * aligned(padded.floats()); }
 
-  // f(padded row, first element of the input's row) for rows that are there, f(padded row, nullptr) for the others.
+  // Rows of the input that lie one behind the other in a part of the padded plane.
+  template <class Element>
+  struct Rows {
+    Element* first;
+    size_t step;  // from row to row
+    size_t count, columns;
+    size_t z, y;  // of the padded plane
+  };
+  // f(Rows) for all rows of the input of which the padded plane has something.
   template <class Element, class F>
-  void for_rows(float* to, Element* x, F&& f) const {
-    const auto& [az, ay, ax] = padded.windows.axis;
-    for (size_t z = 0; z < padded.extent[0]; ++z) {
-      for (size_t y = 0; y < padded.extent[1]; ++y, to += padded.row()) {
-        const int64_t iz = static_cast<int64_t>(z) - az.pad, iy = static_cast<int64_t>(y) - ay.pad;
-        const bool there = iz >= 0 && iz < az.in && iy >= 0 && iy < ay.in;
-        f(to, there ? x + (iz * ay.in + iy) * ax.in : nullptr);
+  void for_rows(Element* x, F&& f) const {
+    const auto& axis = padded.windows.axis;
+    const auto there = [&](size_t a) {
+      return to_size(
+          std::clamp<int64_t>(static_cast<int64_t>(padded.extent[a]) - axis[a].pad, 0, axis[a].in));
+    };
+    const size_t rows = there(1), parts = padded.parts[1], width = to_size(axis[2].in);
+    for (size_t z = 0; z < there(0); ++z) {
+      for (size_t y = 0; y < std::min(rows, parts); ++y) {
+        f(Rows<Element>{x + (z * to_size(axis[1].in) + y) * width, parts * width,
+                        (rows - y + parts - 1) / parts, there(2), z + to_size(axis[0].pad),
+                        y + to_size(axis[1].pad)});
       }
     }
   }
-  // f(index in a padded row, element of the input's row) for the elements that are there.
-  template <class F>
-  void for_elements(F&& f) const {
-    const WindowAxis& a = padded.windows.axis[2];
-    const int64_t end = std::min(a.in + a.pad, static_cast<int64_t>(padded.extent[2]));
-    size_t phase = to_size(a.pad) % padded.parts, at = to_size(a.pad) / padded.parts;
-    for (int64_t p = a.pad; p < end; ++p) {
-      f(phase * padded.part + at, p - a.pad);
-      if (++phase == padded.parts) {
-        phase = 0;
-        ++at;
-      }
-    }
+  // Where element `column` of the first of these rows lies.
+  template <class Element>
+  size_t place(const Rows<Element>& r, size_t column) const {
+    return padded.place(r.z, r.y, column + to_size(padded.windows.axis[2].pad));
   }
   // The zeros around the plane were written before.
   void pack(const float* x, float* to) const {
-    const auto& [az, ay, ax] = padded.windows.axis;
-    const auto there = [&](size_t axis) {
-      const WindowAxis& a = padded.windows.axis[axis];
-      return to_size(
-          std::clamp<int64_t>(static_cast<int64_t>(padded.extent[axis]) - a.pad, 0, a.in));
-    };
-    const size_t rows = there(1), columns = there(2), pad = to_size(ax.pad), parts = padded.parts;
-    for (size_t z = 0; z < there(0); ++z) {
-      const float* from = x + to_size(static_cast<int64_t>(z) * ay.in * ax.in);
-      float* slice =
-          to + ((z + to_size(az.pad)) * padded.extent[1] + to_size(ay.pad)) * padded.row();
+    const size_t parts = padded.parts[2], row = padded.row;
+    for_rows(x, [&](const Rows<const float>& r) {
       if (parts == 1) {
         HWY_DYNAMIC_DISPATCH(copy_rows)
-        (rows, columns, from, to_size(ax.in), slice + pad, padded.row());
-        continue;
-      }
-      for (size_t y = 0; y < rows; ++y, from += ax.in, slice += padded.row()) {
-        const auto part_from = [&](size_t first) {
-          return slice + (pad + first) % parts * padded.part + (pad + first) / parts;
-        };
-        if (parts == 2) {
-          HWY_DYNAMIC_DISPATCH(part_row)(columns, from, part_from(0), part_from(1));
-          continue;
-        }
-        for (size_t first = 0; first < std::min(parts, columns); ++first) {
-          float* part = part_from(first);
-          for (size_t i = first; i < columns; i += parts) {
-            *part++ = from[i];
+        (r.count, r.columns, r.first, r.step, to + place(r, 0), row);
+      } else if (parts == 2) {
+        HWY_DYNAMIC_DISPATCH(part_rows)
+        (r.count, r.columns, r.first, r.step, to + place(r, 0), to + place(r, 1), row);
+      } else {
+        for (size_t i = 0; i < r.count; ++i) {
+          for (size_t e = 0; e < r.columns; ++e) {
+            to[place(r, e) + i * row] = r.first[i * r.step + e];
           }
         }
       }
-    }
+    });
   }
-  // The rows of dx were filled before.
-  void unpack(float* from, float* dx) const {
-    for_rows(from, dx, [&](float* row, float* to) {
-      if (to != nullptr) {
-        for_elements([&](size_t at, int64_t i) { to[i] += row[at]; });
+  // Adds to dx.
+  void unpack(const float* from, float* dx) const {
+    const size_t parts = padded.parts[2], row = padded.row;
+    for_rows(dx, [&](const Rows<float>& r) {
+      if (parts == 1) {
+        HWY_DYNAMIC_DISPATCH(add_rows)
+        (r.count, r.columns, from + place(r, 0), row, r.first, r.step);
+      } else if (parts == 2) {
+        HWY_DYNAMIC_DISPATCH(join_rows)
+        (r.count, r.columns, from + place(r, 0), from + place(r, 1), row, r.first, r.step);
+      } else {
+        for (size_t i = 0; i < r.count; ++i) {
+          for (size_t e = 0; e < r.columns; ++e) {
+            r.first[i * r.step + e] += from[place(r, e) + i * row];
+          }
+        }
       }
     });
   }
@@ -641,9 +689,12 @@ void convolve_back_direct(Threads& threads, const Convolution& c, const float* d
     std::fill_n(plane, direct.padded.floats(), 0.0f);
     for (size_t m = 0; m < outputs; ++m) {
       const size_t channel = task % to_size(c.groups) * outputs + m;
+      const std::span<const float> kernel(weight + channel * size.window, size.window);
+      // What lies between two rows of y counts as 0, and must not meet a weight that is not finite.
+      DirectJob job = direct.job(thread);
+      job.apart = !all_finite(kernel);
       HWY_DYNAMIC_DISPATCH(direct_back)
-      (direct.job(thread), dy + (task * outputs + m) * size.outputs, weight + channel * size.window,
-       plane);
+      (job, dy + (task * outputs + m) * size.outputs, kernel.data(), plane);
     }
     direct.unpack(plane, dx + task * size.inputs);
   });
@@ -671,7 +722,7 @@ void convolve_weights_direct(Threads& threads, const Convolution& c, const float
            made.data() + m * size.window);
         }
       }
-      if (!job.steps_by_rows() || all_finite(made)) {
+      if (all_finite(made)) {
         break;
       }
     }
