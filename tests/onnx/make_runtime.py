@@ -17,7 +17,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
-STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "GridSample", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice"}
+STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "GridSample", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice",
+            "Acosh", "Asinh", "Atanh", "ConvTranspose", "Cosh", "OneHot", "Pad", "Pow", "ReduceLogSumExp", "Shrink", "Sinh"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -129,6 +130,24 @@ def cases():
         inputs = [RANDOM.random((2, 9, 4)).astype(np.float32), RANDOM.random((2, 3, 9)).astype(np.float32)]
         limits = [np.array([4], np.int64), np.array([0.3], np.float32), np.array([0.2], np.float32)]
         yield f"boxes_{centre}", "NonMaxSuppression", inputs + limits, 1, {"center_point_box": centre}
+    # Far from 0 and near it, outside of where a function is, and in 16 bits.
+    far = np.array([0, 1e-7, -1e-4, 0.5, -3, 88.9, -89, 300, -1e5, 1e20, np.inf, -np.inf], np.float32)
+    for dtype in (np.float32, np.float16):
+        name = np.dtype(dtype).name
+        with np.errstate(over="ignore"):
+            yield f"asinh_far_{name}", "Asinh", [far.astype(dtype)], 1, {}
+            yield f"acosh_far_{name}", "Acosh", [np.array([1, 1.5, 300, 1e5, np.inf, 0.5, -5000, -np.inf]).astype(dtype)], 1, {}
+            yield f"sinh_far_{name}", "Sinh", [np.array([0, 1e-4, -0.5, 11.5, -9, 88.9, -100, np.inf]).astype(dtype)], 1, {}
+            yield f"cosh_far_{name}", "Cosh", [np.array([0, 1e-4, -0.5, 11.5, -9, 88.9, -100, np.inf]).astype(dtype)], 1, {}
+            yield f"atanh_near_{name}", "Atanh", [np.array([0, 1e-7, -1e-4, 0.003, 0.5, -0.999, 1]).astype(dtype)], 1, {}
+    # Whole numbers that f32 does not hold.
+    yield "pad_whole", "Pad", [whole(np.int32, 2, 3), np.array([0, 1, 1, 0], np.int64), np.array(16777217, np.int32)], 1, {}
+    yield "pow_whole", "Pow", [np.array([6, -5, 8, 3, 0], np.int32), np.array(10, np.int32)], 1, {}
+    yield "shrink_whole", "Shrink", [np.array([5, -5, 1, 0, -1], np.int32)], 1, {"lambd": 0.8, "bias": 0.5}
+    yield "one_hot_far", "OneHot", [np.array([2**32 + 1, 1, -1, -2**33], np.int64), np.array(3, np.int64), np.array([2, 7], np.float32)], 1, {}
+    infinite = np.array([[1, np.inf, 2], [-np.inf, -np.inf, -np.inf], [0, -np.inf, 3]], np.float32)
+    yield "log_sum_exp_infinite", "ReduceLogSumExp", [infinite], 1, {"axes": [1]}
+    yield "conv_transpose_wanted", "ConvTranspose", [reals(1, 1, 4), reals(1, 1, 3)], 1, {"auto_pad": "VALID", "output_shape": [3]}
     # Without an arrow: a letter that one term has twice is summed.
     for equation, *shapes in (("ii", (3, 3)), ("bii", (2, 3, 3)), ("aab,b", (2, 2, 3), (3,))):
         yield f"einsum_without_arrow_{equation.replace(',', '_')}", "Einsum", [reals(*shape) for shape in shapes], 1, {"equation": equation}
@@ -143,9 +162,9 @@ def cases():
 
 
 def write(folder, name, op, inputs, outputs, attributes):
-    """One case: what is not the first input and has no floats, or belongs to packed weights, is an initializer."""
+    """One case: packed weights and exponents are initializers."""
     names = ["" if v is None else f"in{i}" for i, v in enumerate(inputs)]
-    fixed = {i for i in range(1, len(inputs)) if op == "MatMulNBits"}
+    fixed = {i for i in range(1, len(inputs)) if op in ("MatMulNBits", "Pow")}
     wanted = ["" if op.startswith("Skip") and i in (1, 2) else f"out{i}" for i in range(outputs)]
     node = helper.make_node(op, names, wanted, domain="" if op in STANDARD else MICROSOFT, **attributes)
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)

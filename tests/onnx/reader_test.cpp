@@ -504,6 +504,39 @@ TEST(OnnxBatch, WhatFollowsFromTheSizeOfTheBatchIsRefused) {
   expect_batch_refused(m, {"\"as a float\"", "follows from the size of the batch \"n\""});
 }
 
+// What is equal for two sizes may follow from the size all the same: it is refused where it becomes a number of the graph.
+TEST(OnnxBatch, ANumberThatFollowsFromTheSizeIsRefused) {
+  const auto model = [](const std::string& op, int64_t operand) {
+    file::ModelProto m = model_of({1, 3});
+    add_whole(m, "operand", {operand});
+    add_whole(m, "zero", {0});
+    add_node(m, "Shape", {"x"}, {"shape"});
+    add_node(m, "Gather", {"shape", "zero"}, {"size"});
+    add_node(m, op, {"size", "operand"}, {"number"});
+    return m;
+  };
+  const auto as_factor = [&](const std::string& op, int64_t operand) {
+    file::ModelProto m = model(op, operand);
+    set_int(add_node(m, "Cast", {"number"}, {"factor"}), "to", 1);
+    add_node(m, "Mul", {"x", "factor"}, {"y"});
+    return m;
+  };
+  for (const char* op : {"Min", "Mod", "Div", "Greater"}) {
+    SCOPED_TRACE(op);
+    expect_batch_refused(as_factor(op, 4), {"follows from the size of the batch"});
+  }
+  // With a batch of one or more it is not below one.
+  EXPECT_TRUE(import_batched(as_factor("Less", 0)).ok());
+  file::ModelProto m = model("Min", 5);
+  add_whole(m, "columns", {1});
+  add_node(m, "Slice", {"x", "zero", "number", "columns"}, {"y"});
+  expect_batch_refused(m, {"follows from the size of the batch"});
+  m = model("Mul", 1);  // all columns of three, and not as many as rows
+  add_whole(m, "columns", {1});
+  add_node(m, "Slice", {"x", "zero", "number", "columns"}, {"y"});
+  expect_batch_refused(m, {"What it takes of axis 1 follows from the size of the batch"});
+}
+
 TEST(OnnxBatch, AModelWithoutABatchIsRefused) {
   file::ModelProto m = model_of({2, 3});
   add_node(m, "Relu", {"x"}, {"y"});

@@ -35,8 +35,13 @@ Result<Term> Context::optional(size_t i) {
 
 Result<Numbers> Context::numbers(size_t i) {
   BOWLINE_ASSIGN(const Term term, in(i));
-  BOWLINE_REQUIRE_CODE(term.numbers() != nullptr, Code::unsupported,
-                       "Input {} is not known when the model is read.", i);
+  BOWLINE_REQUIRE_CODE(
+      term.numbers() != nullptr, Code::unsupported,
+      "Input {} is not known when the model is read: it follows from the values of an "
+      "input of the model. If that is always the same, say so with --given "
+      "NAME=VALUE.",
+      i);
+  BOWLINE_TRY(m.check_sizes(*term.numbers()));
   return *term.numbers();
 }
 

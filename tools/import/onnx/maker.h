@@ -148,6 +148,11 @@ class Maker {
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
+  // [n] or []: dims of a value, or their product. Those of a dynamic batch are marked as such.
+  Term sizes(const Dims& dims, const std::vector<int64_t>& values);
+  // Of numbers that decide what the graph is: each is the same for every size of a dynamic batch, or a multiple of it.
+  // Errors  unsupported.
+  Status check_sizes(const Numbers& numbers) const;
   // 0, 1, .. n - 1.
   Term count(DType dtype, int64_t n);
   // A tensor of the file that stays a parameter of its own, with its name. It is trained if it has floats and an
@@ -224,6 +229,8 @@ class Maker {
   bowline::Value value_of(const Term& term);
   bowline::Value parameter(Source& source);
   // The operator, unless its numbers are known and not given.
+  std::vector<bool> of_batch(std::string_view op, const Terms& inputs, const Numbers& numbers,
+                             const Dims& dims) const;
   Term known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);
   static void check(const Status& status);

@@ -128,6 +128,8 @@ Result<int64_t> known_scalar(const Term& term, std::string_view what) {
                        what);
   BOWLINE_REQUIRE_CODE(term.elements() == 1, Code::bad_file, "{} has {} elements.", what,
                        term.elements());
+  BOWLINE_REQUIRE_CODE(term.numbers()->of_batch.empty(), Code::unsupported,
+                       "{} follows from the size of the batch.", what);
   return term.numbers()->integers()[0];
 }
 

@@ -27,6 +27,8 @@ struct Numbers {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   std::vector<std::byte> bytes;
+  // By element: it follows from the size of a dynamic batch, of which a prime stands here. Empty: none does.
+  std::vector<bool> of_batch;
 
   // Numbers are rounded to the dtype; integers keep their low bits.
   static Numbers of(DType dtype, std::vector<int64_t> shape, const std::vector<int64_t>& values);

@@ -1,5 +1,6 @@
 // Operators that work element by element.
 #include <cmath>
+#include <numbers>
 
 #include "onnx/lowering.h"
 
@@ -86,20 +87,40 @@ Status reciprocal(Context& c) {
   return {};
 }
 
+// f16 and bf16 have too few digits, and f16 too small numbers, for what lies between x and a function of it.
+Term in_f32(Context& c, const Term& x) { return is_float(x.dtype) ? c.m.cast(x, DType::f32) : x; }
+
+// x + factor x^3 for |x| below 2^-8, where the next terms are too small to be seen; else `y`.
+Term near_zero(Context& c, const Term& x, double factor, const Term& y) {
+  const Term cube = c.m.mul(c.m.unary("Square", x), x);
+  const Term is_near = c.m.compare("Less", c.m.unary("Abs", x), c.m.scalar(x.dtype, 0x1p-8));
+  return c.m.where(is_near, c.m.add(x, c.m.mul(cube, factor)), y);
+}
+
 // (e^x - e^-x) / 2 from e^x - 1, which keeps what is near 0: s = (a + a / (a + 1)) / 2 with a = e^x - 1 = 2 sinh(x/2) e^(x/2). Without an
 // operator for that, Elu gives e^x - 1 below 0, so of |x|: a = -expm1(-|x|), sinh|x| = (a + a / (1 - a)) / 2.
 Status sinh(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term given, c.in(0));
+  const Term x = in_f32(c, given);
   const Term down = c.m.unary("Neg", c.m.unary("Abs", x));
   const Term a = c.m.unary("Neg", c.m.unary("Elu", down, {{"alpha", 1.0}}));
-  const Term size = c.m.mul(c.m.add(a, c.m.div(a, c.m.unary("Exp", down))), 0.5);
-  c.out(0, c.m.mul(c.m.unary("Sign", x), size));
+  const Term near = c.m.mul(c.m.add(a, c.m.div(a, c.m.unary("Exp", down))), 0.5);
+  // Far from 0 e^|x| / 2 alone is left, which is there where e^|x| is infinite already.
+  const Term h = c.m.unary("Exp", c.m.mul(c.m.unary("Abs", x), 0.5));
+  const Term is_far = c.m.compare("Greater", c.m.unary("Abs", x), c.m.scalar(x.dtype, 16));
+  const Term size = c.m.where(is_far, c.m.mul(c.m.mul(h, 0.5), h), near);
+  c.out(0, c.m.cast(c.m.mul(c.m.unary("Sign", x), size), given.dtype));
   return {};
 }
 
+// (e^x + e^-x) / 2 from h = e^(|x| / 2), as e^x is infinite before its half is.
 Status cosh(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  c.out(0, c.m.mul(c.m.add(c.m.unary("Exp", x), c.m.unary("Exp", c.m.unary("Neg", x))), 0.5));
+  BOWLINE_ASSIGN(const Term given, c.in(0));
+  const Term x = in_f32(c, given);
+  const Term h = c.m.unary("Exp", c.m.mul(c.m.unary("Abs", x), 0.5));
+  const Term half = c.m.mul(h, 0.5);
+  c.out(0, c.m.cast(c.m.add(c.m.mul(half, h), c.m.div(c.m.div(c.m.scalar(x.dtype, 0.5), h), h)),
+                    given.dtype));
   return {};
 }
 
@@ -109,28 +130,35 @@ Status tan(Context& c) {
   return {};
 }
 
-// sign(x) log(|x| + sqrt(x^2 + 1))
+// sign(x) log(|x| + sqrt(x^2 + 1)), which is sign(x) log(2 |x|) where x^2 would be infinite
 Status asinh(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term given, c.in(0));
+  const Term x = in_f32(c, given);
   const Term size = c.m.unary("Abs", x);
   const Term root = c.m.unary("Sqrt", c.m.add(c.m.unary("Square", x), 1));
-  c.out(0, c.m.mul(c.m.unary("Sign", x), c.m.unary("Log", c.m.add(size, root))));
+  const Term is_far = c.m.compare("Greater", size, c.m.scalar(x.dtype, 0x1p30));
+  const Term far = c.m.add(c.m.unary("Log", size), std::numbers::ln2);
+  const Term y = c.m.where(is_far, far, c.m.unary("Log", c.m.add(size, root)));
+  c.out(0, c.m.cast(near_zero(c, x, -1.0 / 6, c.m.mul(c.m.unary("Sign", x), y)), given.dtype));
   return {};
 }
 
-// log(x + sqrt((x - 1) (x + 1)))
+// log(x + sqrt(x - 1) sqrt(x + 1)): below 1 not a number
 Status acosh(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  const Term square = c.m.mul(c.m.add(x, -1), c.m.add(x, 1));
-  c.out(0, c.m.unary("Log", c.m.add(x, c.m.unary("Sqrt", square))));
+  BOWLINE_ASSIGN(const Term given, c.in(0));
+  const Term x = in_f32(c, given);
+  const Term root = c.m.mul(c.m.unary("Sqrt", c.m.add(x, -1)), c.m.unary("Sqrt", c.m.add(x, 1)));
+  c.out(0, c.m.cast(c.m.unary("Log", c.m.add(x, root)), given.dtype));
   return {};
 }
 
 // (log(1 + x) - log(1 - x)) / 2
 Status atanh(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term given, c.in(0));
+  const Term x = in_f32(c, given);
   const Term quotient = c.m.div(c.m.add(x, 1), c.m.sub(c.m.scalar(x.dtype, 1), x));
-  c.out(0, c.m.mul(c.m.unary("Log", quotient), 0.5));
+  const Term y = c.m.mul(c.m.unary("Log", quotient), 0.5);
+  c.out(0, c.m.cast(near_zero(c, x, 1.0 / 3, y), given.dtype));
   return {};
 }
 
@@ -374,8 +402,13 @@ Status shrink(Context& c) {
   BOWLINE_ASSIGN(const double bias, c.real("bias", 0));
   const Term below = c.m.compare("Less", x, c.m.scalar(x.dtype, -lambd));
   const Term above = c.m.compare("Greater", x, c.m.scalar(x.dtype, lambd));
-  const Term rest = c.m.where(above, c.m.add(x, -bias), c.m.scalar(x.dtype, 0));
-  c.out(0, c.m.where(below, c.m.add(x, bias), rest));
+  // Of whole numbers the sum is cut off, not the bias.
+  const bool in_f32 = !is_float(x.dtype) && bias != std::trunc(bias);
+  const auto plus = [&](double by) {
+    return in_f32 ? c.m.cast(c.m.add(c.m.cast(x, DType::f32), by), x.dtype) : c.m.add(x, by);
+  };
+  const Term rest = c.m.where(above, plus(-bias), c.m.scalar(x.dtype, 0));
+  c.out(0, c.m.where(below, plus(bias), rest));
   return {};
 }
 
@@ -393,8 +426,9 @@ Result<std::optional<double>> known_bound(Context& c, size_t i, double otherwise
     return std::optional(otherwise);
   }
   BOWLINE_ASSIGN(const Term bound, c.in(i));
-  return bound.constant() && bound.elements() == 1 ? std::optional(bound.numbers()->reals()[0])
-                                                   : std::nullopt;
+  return bound.constant() && bound.elements() == 1 && bound.numbers()->of_batch.empty()
+             ? std::optional(bound.numbers()->reals()[0])
+             : std::nullopt;
 }
 
 // Integers are clipped too, and bounds may be tensors: what Clip does not take is Max and Min.
@@ -453,7 +487,21 @@ Status is_inf(Context& c) {
   return {};
 }
 
-// Whole numbers are raised in f32 and, as that is a little below or above the power, cut off from a little above it: exact up to 2^19.
+// a^n as products, which wrap around as whole numbers do.
+Term power(Context& c, const Term& a, int64_t n) {
+  Term out, square = a;
+  for (bool first = true; n > 0; n /= 2) {
+    if (n % 2 == 1) {
+      out = first ? square : c.m.binary("Mul", out, square);
+      first = false;
+    }
+    square = n > 1 ? c.m.binary("Mul", square, square) : square;
+  }
+  return out;
+}
+
+// Whole numbers to a known power are products. Others are raised in f32 and, as that is a little below or above the power, cut off from
+// a little above it: exact up to 2^19.
 Status pow(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(Term b, second(c, a));
@@ -461,6 +509,11 @@ Status pow(Context& c) {
     b = c.m.constant(*b.numbers());  // an exponent alone is not trained
     if (is_float(a.dtype) && a.rank() >= b.rank() && b.numbers()->reals()[0] == 2) {
       c.out(0, c.m.binary("Mul", a, a));
+      return {};
+    }
+    const double n = b.numbers()->reals()[0];
+    if (!is_float(a.dtype) && a.rank() >= b.rank() && n >= 1 && n < 64 && n == std::trunc(n)) {
+      c.out(0, power(c, a, static_cast<int64_t>(n)));
       return {};
     }
   }

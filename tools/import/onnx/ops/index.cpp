@@ -154,6 +154,11 @@ Status one_hot(Context& c) {
                        Code::unsupported, "Depth {} is not one of 0 to {}.", given_depth,
                        kMostComputed);
   const auto depth = static_cast<int64_t>(given_depth);
+  if (indices.dtype ==
+      DType::i64) {  // an index outside turns nothing on, and must not become one inside
+    indices = c.m.binary("Max", indices, c.m.scalar(DType::i64, INT32_MIN));
+    indices = c.m.binary("Min", indices, c.m.scalar(DType::i64, INT32_MAX));
+  }
   const Term i = positive_indices(c, indices, depth);
   Dims dims = i.dims;
   dims.insert(dims.begin() + axis, 1);

@@ -72,14 +72,17 @@ Status extreme(Context& c) {
   return {};
 }
 
-// log(sum e^(x - max)) + max
+// log(sum e^(x - max)) + max, where the largest is finite
 Status log_sum_exp(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
   BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
   const Term top = extreme_over(c, x, true, axes, true);
-  const Term sum = c.m.reduce("ReduceSum", c.m.unary("Exp", c.m.sub(x, top)), axes, keep != 0);
-  c.out(0, c.m.add(c.m.unary("Log", sum), c.m.reshape(top, sum.dims)));
+  const Term is_finite = c.m.compare("Less", c.m.unary("Abs", top),
+                                     c.m.scalar(x.dtype, std::numeric_limits<double>::infinity()));
+  const Term shift = c.m.where(is_finite, top, c.m.scalar(x.dtype, 0));
+  const Term sum = c.m.reduce("ReduceSum", c.m.unary("Exp", c.m.sub(x, shift)), axes, keep != 0);
+  c.out(0, c.m.add(c.m.unary("Log", sum), c.m.reshape(shift, sum.dims)));
   return {};
 }
 

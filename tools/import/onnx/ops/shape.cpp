@@ -235,6 +235,10 @@ Status slice(Context& c) {
   for (size_t i = 0; i < n; ++i) {
     BOWLINE_ASSIGN(const int64_t axis, axis_of(axes[i], x.rank()));
     BOWLINE_REQUIRE_CODE(steps[i] != 0, Code::bad_file, "Step {} is 0.", i);
+    BOWLINE_REQUIRE_CODE(!c.m.follows_from_batch({starts[i], ends[i]}) ||
+                             c.m.follows_from_batch({x.dims[static_cast<size_t>(axis)]}),
+                         Code::unsupported,
+                         "What it takes of axis {} follows from the size of the batch.", axis);
     x = strided(c, x, axis, starts[i], ends[i], steps[i]);
   }
   c.out(0, x);
@@ -305,8 +309,12 @@ Status pad(Context& c) {
     BOWLINE_REQUIRE_CODE(unknown.elements() == 1 && unknown.dtype == x.dtype, Code::bad_file,
                          "The value of the pads has {} elements of {}.", unknown.elements(),
                          bowline::name_of(unknown.dtype));
-    if (unknown.numbers() != nullptr) {
-      value = unknown.numbers()->reals()[0];
+    // The operator has its value as an f32, which does not hold every whole number.
+    const Numbers* const known = unknown.numbers();
+    const bool fits = known != nullptr && known->of_batch.empty() &&
+                      (is_float(x.dtype) || std::abs(known->reals()[0]) <= 0x1p24);
+    if (fits) {
+      value = known->reals()[0];
       unknown.source = nullptr;
     }
   }
@@ -505,13 +513,13 @@ Status shape(Context& c) {
   start = inside(start);
   end = std::max(inside(end), start);
   const Dims dims(x.dims.begin() + start, x.dims.begin() + end);
-  c.out(0, c.m.integers(DType::i64, {end - start}, dims));
+  c.out(0, c.m.sizes({end - start}, dims));
   return {};
 }
 
 Status size(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
-  c.out(0, c.m.integers(DType::i64, {}, {x.elements()}));
+  c.out(0, c.m.sizes({}, {x.elements()}));
   return {};
 }
 

@@ -194,7 +194,7 @@ Status conv_transpose(Context& c) {
                          shape_text(x.dims));
     const int64_t whole = (in - 1) * w.strides[a] + w.reach(a) + more[a];
     const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
-    if (kind == "VALID") {
+    if (kind == "VALID" && wanted.empty()) {
       share_pads(w, a, 0, true);
     } else if (!wanted.empty() || same) {
       const int64_t total = whole - (wanted.empty() ? in * w.strides[a] : wanted[a]);
