@@ -78,6 +78,11 @@ class Rewriter {
         common = dtype;
       }
     }
+    // A loss is a sum or a quotient of single numbers, which cost nothing in f32.
+    const auto is_single = [&](ValueId v) { return graph_[v].shape.elements() == 1; };
+    if (std::ranges::all_of(node.inputs, is_single) && is_single(node.outputs[0])) {
+      return DType::f32;
+    }
     // What compares numbers rounds none of them.
     const bool compares = !is_float(graph_[node.outputs[0]].dtype);
     if (common && !mixed && (moves || compares)) {

@@ -53,9 +53,16 @@ constexpr auto gradient = elementwise::binary_gradient<Op::DivGradA, Op::DivGrad
 // The sum of a masked mean: a number that the batch decides and no weight changes.
 std::optional<LossWeight> loss_weight(GradientContext& c) {
   const GradientValue divisor = c.in(1);
-  const bool is_sum = c.dtype(divisor) == DType::f32 && c.shape(divisor).elements() == 1 &&
+  const bool is_sum = is_float(c.dtype(divisor)) && c.shape(divisor).elements() == 1 &&
                       c.from_batch(1) && !c.needs(1);
-  return is_sum ? std::optional(LossWeight{reshaped(c, divisor, Shape{})}) : std::nullopt;
+  if (!is_sum) {
+    return std::nullopt;
+  }
+  CastAttributesT to;
+  to.to = file::DType::f32;
+  const GradientValue sum =
+      c.dtype(divisor) == DType::f32 ? divisor : c.add1(Op::Cast, {divisor}, Attributes::of(to));
+  return LossWeight{reshaped(c, sum, Shape{})};
 }
 
 }  // namespace

@@ -129,8 +129,10 @@ Status check_counterparts(const Table& saved, const Table& live) {
       continue;
     }
     const Storage* from = counterpart(saved, live, tie);
-    BOWLINE_REQUIRE(from != nullptr && from->shape == row.shape && from->dtype == row.dtype,
-                    "storage {} ({}) is missing or has another shape.", tie, name_of(row.role));
+    BOWLINE_REQUIRE(from != nullptr && from->shape == row.shape && from->dtype == row.dtype &&
+                        from->encoding == row.encoding,
+                    "storage {} ({}) is missing or has another shape or encoding.", tie,
+                    name_of(row.role));
   }
   return {};
 }
