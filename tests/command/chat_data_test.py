@@ -99,6 +99,10 @@ class Chat(harness.Case):
                                       self.folder / "c", "--resume", "auto", "--extend"), OK)
         self.assertEqual(logs[0].read_text(), logs[1].read_text())
         self.assertEqual(whole.read_bytes(), parts.read_bytes())
+        for left_out in ("--mask-prompt", "--accumulate"):
+            kept = [f for i, f in enumerate(flags) if f != left_out and not (i > 0 and flags[i - 1] == left_out == "--accumulate")]
+            done = self.finetune(*kept, "--iters", 14, "--out", parts, "--checkpoint", self.folder / "c", "--resume", "auto", "--force")
+            self.expect(done, BAD_FILE, f"belongs to a run with {left_out}")
 
     def test_adapter(self):
         out = self.folder / "adapter.bowline"

@@ -143,6 +143,24 @@ class Classify(harness.Case):
         out = self.expect(run("eval", self.model, "--data", long, "--device", "cpu", "--max-seq-length", 3), OK).stdout
         self.assertIn("texts are cut at 3 tokens (--max-seq-length): 1 of 3 are longer", out)
 
+    def test_an_epoch_shows_every_row_once(self):
+        """At the rate 0 the loss of a batch of one tells the row."""
+        picked = random.Random(3)
+        texts = set()
+        while len(texts) < 75:  # more than one part of batches, and no whole number of them
+            texts.add(" ".join(picked.choice(WORDS[picked.choice(LABELS)]) for _ in range(12)))
+        rows = [(text, LABELS[i % 3]) for i, text in enumerate(sorted(texts))]
+        data = self.folder / "rows.csv"
+        with data.open("w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+        log = self.folder / "log.csv"
+        self.expect(self.finetune("--data", data, "--valid", self.test, "--batch", 1, "--epochs", 2, "--learning-rate", 0, "--schedule",
+                                  "constant", "--log", log, "--out", self.folder / "out.bowline"), OK)
+        losses = [line.split()[1] for line in log.read_text().splitlines() if line[:1].isdigit()]
+        self.assertEqual(len(losses), 150)
+        self.assertGreaterEqual(len(set(losses[:75])), 70)  # a few rows have equal losses
+        self.assertEqual(sorted(losses[:75]), sorted(losses[75:]))
+
     def test_resume(self):
         """Bit for bit, also within an epoch and an accumulation."""
         whole, parts = self.folder / "whole.bowline", self.folder / "parts.bowline"

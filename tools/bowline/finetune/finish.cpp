@@ -93,7 +93,7 @@ std::string Run::keep_work() {
 
 Config Run::state_config() const {
   Config config = config_;
-  config.emplace_back("device", device_->info().name);
+  config.emplace_back(kDevice, device_->info().name);
   held_.append_to(config);
   store_.append_to(config);
   return config;

@@ -196,7 +196,7 @@ Status Run::resume_from(const std::string& path) {
   samples_ = p.data_cursor;
   store_.set_saved(samples_, path);
   print(out_, "resumed at step {} from {}\n", p.step, path);
-  const std::string device = find_setting(saved.config, "device").value_or(device_->info().name);
+  const std::string device = find_setting(saved.config, kDevice).value_or(device_->info().name);
   if (device != device_->info().name) {
     print(out_, "the run was on device {} and is on {} now: from here on the bits may differ\n",
           device, device_->info().name);

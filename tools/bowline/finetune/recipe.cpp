@@ -184,6 +184,16 @@ Status check_same_run(const std::string& path, const Config& saved, const Config
                               "same, or begin a new run in another folder.",
                               path, key, before, value));
   }
+  for (const auto& [key, value] : saved) {
+    if (key == kDevice) {  // the state of the run begins with it
+      break;
+    }
+    BOWLINE_REQUIRE_CODE(
+        key == kSteps || find_setting(config, key), Code::bad_file,
+        "Checkpoint \"{}\" belongs to a run with --{} {}, now it is left out. Give "
+        "the same, or begin a new run in another folder.",
+        path, key, value);
+  }
   return {};
 }
 

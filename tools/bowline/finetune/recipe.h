@@ -14,6 +14,8 @@ TrainOptions train_options(const FinetuneOptions& options, const Task& task);
 // How many steps show the data as often as --epochs says.
 uint64_t steps_of(double epochs, const FinetuneOptions& options, const Task& task);
 
+// The first entry of a checkpoint behind those of run_config().
+constexpr std::string_view kDevice = "device";
 // What must be the same for a run to go on bit for bit.
 Config run_config(const FinetuneOptions& options, const Task& task);
 // Tells runs apart that begin with another model or have another config; the number of steps may change.

@@ -67,19 +67,29 @@ RowOrder::RowOrder(std::vector<int64_t> lengths, int64_t batch, uint64_t seed, b
     : lengths_(std::move(lengths)),
       batch_(static_cast<uint64_t>(batch)),
       seed_(seed),
-      in_order_(in_order),
-      part_batches_(std::clamp<uint64_t>(lengths_.size() / batch_, 1, kPartBatches)) {}
+      in_order_(in_order) {}
 
 size_t RowOrder::row(uint64_t sample) const {
   const uint64_t count = lengths_.size();
   return in_order_ ? sample % count : permuted(sample % count, count, seed_, sample / count);
 }
 
-void RowOrder::draw(uint64_t part) {
+RowOrder::Part RowOrder::part_with(uint64_t batch) const {
+  const uint64_t rows = lengths_.size();
+  const uint64_t epoch = batch * batch_ / rows;
+  const uint64_t begin = (epoch * rows + batch_ - 1) / batch_, end = (epoch + 1) * rows / batch_;
+  if (batch < begin || batch >= end) {
+    return {batch, 1};
+  }
+  const uint64_t first = begin + (batch - begin) / kPartBatches * kPartBatches;
+  return {first, std::min(kPartBatches, end - first)};
+}
+
+void RowOrder::draw(const Part& part) {
   part_ = part;
-  rows_.resize(part_batches_ * batch_);
+  rows_.resize(part.count * batch_);
   for (size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i] = row(part * rows_.size() + i);
+    rows_[i] = row(part.first * batch_ + i);
   }
   if (!in_order_) {
     std::ranges::stable_sort(rows_, {}, [&](size_t r) { return lengths_[r]; });
@@ -88,12 +98,12 @@ void RowOrder::draw(uint64_t part) {
 
 std::span<const size_t> RowOrder::batch(uint64_t first) {
   const uint64_t number = first / batch_;
-  const uint64_t part = number / part_batches_;
-  if (part != part_) {
-    draw(part);
+  if (number - part_.first >= part_.count) {
+    draw(part_with(number));
   }
-  const uint64_t at = number % part_batches_;
-  const uint64_t drawn = in_order_ ? at : permuted(at, part_batches_, seed_ ^ kBatchesKey, part);
+  const uint64_t at = number - part_.first;
+  const uint64_t drawn =
+      in_order_ ? at : permuted(at, part_.count, seed_ ^ kBatchesKey, part_.first);
   return std::span(rows_).subspan(drawn * batch_, batch_);
 }
 

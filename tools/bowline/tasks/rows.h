@@ -28,8 +28,8 @@ class Buckets {
 };
 
 // An endless stream of samples: epoch after epoch, each with every row once, in an order that follows from the seed. Batches are cut
-// from parts of it that are sorted by length first, so that a batch has rows of about one length; then their order is drawn. A
-// cursor is all that a checkpoint needs.
+// from parts of an epoch that are sorted by length first, so that a batch has rows of about one length; then their order is drawn. A
+// batch that has the last rows of an epoch and the first ones of the next stays where it is. A cursor is all that a checkpoint needs.
 class RowOrder {
  public:
   // `in_order`: as they stand, in every epoch, and not sorted.
@@ -39,15 +39,21 @@ class RowOrder {
   std::span<const size_t> batch(uint64_t first);
 
  private:
+  // Batches [first, first + count).
+  struct Part {
+    uint64_t first = UINT64_MAX;
+    uint64_t count = 0;
+  };
+
   size_t row(uint64_t sample) const;
-  void draw(uint64_t part);
+  Part part_with(uint64_t batch) const;
+  void draw(const Part& part);
 
   std::vector<int64_t> lengths_;
   uint64_t batch_;
   uint64_t seed_;
   bool in_order_;
-  uint64_t part_batches_;       // batches of a part that is sorted
-  uint64_t part_ = UINT64_MAX;  // that `rows_` has
+  Part part_;  // that `rows_` has
   std::vector<size_t> rows_;
 };
 
