@@ -195,6 +195,20 @@ class ImportOfHuggingFace(harness.Case):
         self.expect(self.call("bert_sentences", "--task", "classify", "--labels", self.folder / "labels.txt", "--force"), BAD_FILE,
                     ':2: Label "admin" stands in line 1 already')
 
+    def test_dropout_of_a_head(self):
+        """Of the embeddings, of a layer and of the head. RoBERTa has one in front of the projection of its head, too."""
+        for name, count in (("bert_classes", 1 + 2 + 1), ("distilbert_classes", 1 + 1 + 1), ("roberta_classes", 1 + 2 + 2)):
+            with self.subTest(name):
+                self.call(name)
+                config = json.loads((self.source / "config.json").read_text())
+                for key in ("hidden_dropout_prob", "dropout", "seq_classif_dropout"):
+                    if key in config:
+                        config[key] = 0.3
+                (self.source / "config.json").write_text(json.dumps(config))
+                self.expect(run("import", self.source, "--out", self.out, "--force", "--dropout"), OK)
+                plan = self.expect(run("inspect", self.out, "--listing", "forward", "--batch", 2, "--seq", 8), OK).stdout
+                self.assertEqual(len(re.findall(r"\bdropout\b", plan, re.I)), count, plan)
+
     def test_classes_of_a_head_keep_their_order(self):
         labels = self.folder / "labels.txt"
         for text, code, message in (("admin\nlibs\nnet\n", OK, "task classify"), ("first\nsecond\nthird\n", OK, "task classify"),

@@ -18,7 +18,7 @@ Result<Built> build_roberta(const Source& source, const BuildOptions& options) {
   };
   return build_encoder(source, options,
                        {.declare = declare,
-                        .projection = {"classifier.dense", "tanh"},
+                        .projection = {"classifier.dense", "tanh", true},
                         .other_heads = {"lm_head.*", "qa_outputs.*", "pooler.*"}});
 }
 

@@ -26,6 +26,7 @@ struct Plan {
 struct Head {
   std::optional<Linear> projection;
   Activation activation;
+  bool drops_before_projection = false;
   Linear classifier;
   int64_t classes = 0;
   Weight class_weights;
@@ -140,6 +141,7 @@ class Encoder {
     Value x = pool(g, r.hidden, r.tokens, r.lengths, pooling, s_.width);
     x = l.cast(x, DType::f32, dtype_);
     if (head.projection) {
+      x = head.drops_before_projection ? l.dropout(x, rates_.pooled, 4) : x;
       x = l.activate(l.linear(x, *head.projection), head.activation);
     }
     x = l.dropout(x, rates_.pooled, 3);
@@ -307,6 +309,7 @@ Result<Head> declare_head(const Source& source, const BuildOptions& options, con
     head.projection =
         Linear{weights.one(name + ".weight", {width, width}), weights.one(name + ".bias", {width})};
     BOWLINE_ASSIGN(head.activation, activation_of(form.projection.activation));
+    head.drops_before_projection = form.projection.drops_before;
   }
   if (plan.has_head) {
     head.classifier = {weights.one("classifier.weight", {head.classes, width}),

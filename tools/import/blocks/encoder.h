@@ -54,6 +54,7 @@ struct EncoderNames {
 struct ProjectionForm {
   const char* name;  // "pooler.dense"
   const char* activation;
+  bool drops_before = false;  // Dropout stands in front of it, as behind it
 };
 
 // The tensors of the embeddings and of the layers.

@@ -68,13 +68,13 @@ Status dequantize(Context& c) {
   BOWLINE_ASSIGN(const Term scale_input, c.in(1));
   BOWLINE_ASSIGN(const Term scale, along(c, scale_input, x));
   BOWLINE_ASSIGN(const DType dtype, dtype_named(c, "output_dtype", scale.dtype));
-  Term y = c.m.cast(x, dtype);
+  Term y = c.m.cast(x, DType::f32);  // of 32 bits a whole number is not one of f16
   if (c.has(2)) {
     BOWLINE_ASSIGN(const Term zero_input, c.in(2));
     BOWLINE_ASSIGN(const Term zero, along(c, zero_input, x));
-    y = c.m.sub(y, c.m.cast(zero, dtype));
+    y = c.m.sub(y, c.m.cast(zero, DType::f32));
   }
-  c.out(0, c.m.mul(y, c.m.cast(scale, dtype)));
+  c.out(0, c.m.cast(c.m.mul(y, c.m.cast(scale, DType::f32)), dtype));
   return {};
 }
 
