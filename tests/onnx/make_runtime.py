@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
 STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "GridSample", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice",
-            "Acosh", "Asinh", "Atanh", "ConvTranspose", "Cosh", "OneHot", "Pad", "Pow", "ReduceLogSumExp", "Shrink", "Sinh"}
+            "Acosh", "Asinh", "Atanh", "ConvTranspose", "Cosh", "LRN", "LpNormalization", "OneHot", "Pad", "Pow", "ReduceL2", "ReduceLogSumExp", "Shrink", "Sinh"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -140,6 +140,11 @@ def cases():
             yield f"sinh_far_{name}", "Sinh", [np.array([0, 1e-4, -0.5, 11.5, -9, 88.9, -100, np.inf]).astype(dtype)], 1, {}
             yield f"cosh_far_{name}", "Cosh", [np.array([0, 1e-4, -0.5, 11.5, -9, 88.9, -100, np.inf]).astype(dtype)], 1, {}
             yield f"atanh_near_{name}", "Atanh", [np.array([0, 1e-7, -1e-4, 0.003, 0.5, -0.999, 1]).astype(dtype)], 1, {}
+    # Squares of 16 bits are computed in 32.
+    large = np.array([[300, -300, 20], [1e-4, 2e-4, 3e-4]], np.float16)
+    yield "reduce_l2_float16", "ReduceL2", [large], 1, {"axes": [1]}
+    yield "lp_normalization_float16", "LpNormalization", [large], 1, {"axis": 1}
+    yield "lrn_float16", "LRN", [large.reshape(1, 6, 1, 1)], 1, {"size": 3}
     # Whole numbers that f32 does not hold.
     yield "pad_whole", "Pad", [whole(np.int32, 2, 3), np.array([0, 1, 1, 0], np.int64), np.array(16777217, np.int32)], 1, {}
     yield "pow_whole", "Pow", [np.array([6, -5, 8, 3, 0], np.int32), np.array(10, np.int32)], 1, {}

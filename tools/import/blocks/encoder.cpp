@@ -154,7 +154,8 @@ class Encoder {
     const auto f32 = [&](Value x) { return g.op("Cast", {x}, {{"to", "f32"}}); };
     const std::vector<GraphDim> last = {1};
     const Value one_hot = g.op("OneHot", {labels}, {{"depth", classes}});
-    const Value of_class = g.op("ReduceSum", {g.op("Mul", {one_hot, weights})}, {{"axes", last}});
+    const Value of_class =
+        g.op("ReduceSum", {g.op("Mul", {one_hot, f32(weights)})}, {{"axes", last}});
     const Value below = g.op("Clip", {f32(labels)}, {{"min", -1.0}, {"max", 0.0}});
     const Value counted = f32(g.op("Not", {g.op("Cast", {below}, {{"to", "boolean"}})}));
     const Value weight = g.op("Mul", {of_class, counted});

@@ -174,6 +174,8 @@ Status Context::leftovers() const {
   return {};
 }
 
+Term in_f32(Context& c, const Term& x) { return is_float(x.dtype) ? c.m.cast(x, DType::f32) : x; }
+
 Status require_small(std::string_view what, const std::vector<int64_t>& values) {
   for (const int64_t v : values) {
     BOWLINE_REQUIRE_CODE(v >= INT32_MIN && v <= INT32_MAX, Code::bad_file, "{} has the number {}.",

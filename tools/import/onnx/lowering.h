@@ -109,6 +109,9 @@ struct Lowering {
 // Errors  unsupported.
 Result<const Lowering*> find_lowering(std::string_view domain, std::string_view op);
 
+// x in f32, if it is of floats: f16 and bf16 have too few digits, and f16 too small numbers, for what lies between x and a function of it.
+Term in_f32(Context& c, const Term& x);
+
 // An integer that takes part in sums and products of dims. Errors  bad_file: beyond 2^31.
 Status require_small(std::string_view what, const std::vector<int64_t>& values);
 

@@ -87,9 +87,6 @@ Status reciprocal(Context& c) {
   return {};
 }
 
-// f16 and bf16 have too few digits, and f16 too small numbers, for what lies between x and a function of it.
-Term in_f32(Context& c, const Term& x) { return is_float(x.dtype) ? c.m.cast(x, DType::f32) : x; }
-
 // x + factor x^3 for |x| below 2^-8, where the next terms are too small to be seen; else `y`.
 Term near_zero(Context& c, const Term& x, double factor, const Term& y) {
   const Term cube = c.m.mul(c.m.unary("Square", x), x);
@@ -403,9 +400,9 @@ Status shrink(Context& c) {
   const Term below = c.m.compare("Less", x, c.m.scalar(x.dtype, -lambd));
   const Term above = c.m.compare("Greater", x, c.m.scalar(x.dtype, lambd));
   // Of whole numbers the sum is cut off, not the bias.
-  const bool in_f32 = !is_float(x.dtype) && bias != std::trunc(bias);
+  const bool is_cut = !is_float(x.dtype) && bias != std::trunc(bias);
   const auto plus = [&](double by) {
-    return in_f32 ? c.m.cast(c.m.add(c.m.cast(x, DType::f32), by), x.dtype) : c.m.add(x, by);
+    return is_cut ? c.m.cast(c.m.add(c.m.cast(x, DType::f32), by), x.dtype) : c.m.add(x, by);
   };
   const Term rest = c.m.where(above, plus(-bias), c.m.scalar(x.dtype, 0));
   c.out(0, c.m.where(below, plus(bias), rest));

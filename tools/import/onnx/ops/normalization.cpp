@@ -17,11 +17,13 @@ std::vector<int64_t> without_channels(size_t rank) {
   return axes;
 }
 
+// In f32.
 struct Moments {
   Term mean, centred, variance;  // with the axes kept
 };
 
-Moments moments_of(Context& c, const Term& x, const std::vector<int64_t>& axes) {
+Moments moments_of(Context& c, const Term& given, const std::vector<int64_t>& axes) {
+  const Term x = in_f32(c, given);
   Moments out;
   out.mean = c.m.reduce("ReduceMean", x, axes, true);
   out.centred = c.m.sub(x, out.mean);
@@ -77,8 +79,7 @@ Status batch_normalization(Context& c) {
     const Dims channels = b.scale.dims;
     c.m.note_once(
         "BatchNormalization in training mode: a training step uses the statistics of the batch, as "
-        "the "
-        "file says. 'bowline run' uses the running ones, unless told --step training=1.");
+        "the file says. 'bowline run' uses the running ones, unless told --step training=1.");
     c.out(0, c.m.ops("BatchNorm", {b.x, b.scale, b.bias, b.mean, b.variance},
                      {{"eps", b.eps}, {"momentum", 1 - b.momentum}},
                      {{b.x.dtype, b.x.dims},
@@ -90,11 +91,12 @@ Status batch_normalization(Context& c) {
   }
   const Moments now = moments_of(c, b.x, without_channels(rank));
   const Term root = c.m.unary("Rsqrt", c.m.add(now.variance, b.eps));
-  const Term y = c.m.mul(c.m.mul(now.centred, root), beside_channels(c, b.scale, rank));
-  c.out(0, c.m.add(y, beside_channels(c, b.bias, rank)));
+  const Term y = c.m.mul(c.m.mul(now.centred, root), beside_channels(c, in_f32(c, b.scale), rank));
+  c.out(0, c.m.cast(c.m.add(y, beside_channels(c, in_f32(c, b.bias), rank)), b.x.dtype));
   const auto running = [&](const Term& before, const Term& batch) {
-    return c.m.add(c.m.mul(before, b.momentum),
-                   c.m.mul(c.m.reshape(batch, before.dims), 1 - b.momentum));
+    const Term moved = c.m.add(c.m.mul(in_f32(c, before), b.momentum),
+                               c.m.mul(c.m.reshape(batch, before.dims), 1 - b.momentum));
+    return c.m.cast(moved, before.dtype);
   };
   c.out(1, running(b.mean, now.mean));
   c.out(2, running(b.variance, now.variance));
@@ -201,7 +203,7 @@ Status rms_normalization(Context& c) {
   const Term y = c.m.op("RmsNorm", {r.flat, r.gain}, {{"eps", r.eps}}, r.x.dtype, r.flat.dims);
   c.out(0, c.m.reshape(y, r.x.dims));
   if (c.wants(1)) {
-    const Term mean = c.m.reduce("ReduceMean", c.m.unary("Square", r.x), r.axes, true);
+    const Term mean = c.m.reduce("ReduceMean", c.m.unary("Square", in_f32(c, r.x)), r.axes, true);
     c.out(1, c.m.unary("Rsqrt", c.m.add(mean, r.eps)));
   }
   return {};
@@ -209,7 +211,8 @@ Status rms_normalization(Context& c) {
 
 // x / (sum |x|^p)^(1/p) along an axis; rows of zeros stay.
 Status lp_normalization(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term given_x, c.in(0));
+  const Term x = in_f32(c, given_x);
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
@@ -218,7 +221,7 @@ Status lp_normalization(Context& c) {
   const Term sum = c.m.reduce("ReduceSum", powers, {axis}, true);
   const Term none = c.m.compare("Equal", sum, c.m.scalar(x.dtype, 0));
   const Term divisor = c.m.where(none, c.m.scalar(x.dtype, 1), sum);
-  c.out(0, c.m.div(x, p == 1 ? divisor : c.m.unary("Sqrt", divisor)));
+  c.out(0, c.m.cast(c.m.div(x, p == 1 ? divisor : c.m.unary("Sqrt", divisor)), given_x.dtype));
   return {};
 }
 
@@ -230,13 +233,15 @@ Status mean_variance_normalization(Context& c) {
     axes = {0, 2, 3};
   }
   const Moments now = moments_of(c, x, axes);
-  c.out(0, c.m.div(now.centred, c.m.add(c.m.unary("Sqrt", now.variance), 1e-9)));
+  const Term y = c.m.div(now.centred, c.m.add(c.m.unary("Sqrt", now.variance), 1e-9));
+  c.out(0, c.m.cast(y, x.dtype));
   return {};
 }
 
 // x / (bias + alpha / size * sum of squares of the channels around)^beta: the sum is a product with a band.
 Status lrn(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
+  BOWLINE_ASSIGN(const Term given, c.in(0));
+  const Term x = in_f32(c, given);
   BOWLINE_ASSIGN(const double alpha, c.real("alpha", 0.0001));
   BOWLINE_ASSIGN(const double beta, c.real("beta", 0.75));
   BOWLINE_ASSIGN(const double bias, c.real("bias", 1));
@@ -257,7 +262,7 @@ Status lrn(Context& c) {
   const Term squares = c.m.reshape(c.m.unary("Square", x), {x.dims[0], channels, places});
   const Term around = c.m.reshape(c.m.matmul(sums, squares), x.dims);
   const Term power = c.m.binary("Pow", c.m.add(around, bias), c.m.scalar(x.dtype, beta));
-  c.out(0, c.m.div(x, power));
+  c.out(0, c.m.cast(c.m.div(x, power), given.dtype));
   return {};
 }
 

@@ -34,7 +34,9 @@ Status reduction(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> axes, axes_of(c, x));
   BOWLINE_ASSIGN(const int64_t keep, c.integer("keepdims", 1));
-  c.out(0, after(c.m, c.m.reduce(op, before(c.m, x), axes, keep != 0)));
+  const bool changes = before != Step{itself} || after != Step{itself};
+  const Term sum = c.m.reduce(op, before(c.m, changes ? in_f32(c, x) : x), axes, keep != 0);
+  c.out(0, c.m.cast(after(c.m, sum), x.dtype));
   return {};
 }
 
