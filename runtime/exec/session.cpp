@@ -78,8 +78,8 @@ Result<std::vector<graph::Graph>> SessionState::bind(std::optional<DType> comput
   for (const BoundEntryPoint& entry : entry_points_) {
     const graph::Graph* generic = model_->find_graph(entry.name);
     BOWLINE_REQUIRE(generic != nullptr, "The model has no entry point \"{}\".", entry.name);
-    BOWLINE_ASSIGN(bound.emplace_back(), graph::bind(*generic, *model_, entry.dims,
-                                                     entry.compute ? entry.compute : compute));
+    BOWLINE_ASSIGN(bound.emplace_back(),
+                   graph::bind(*generic, *model_, entry.dims, entry.compute, compute));
     prune(bound.back());
     BOWLINE_TRY(graph::count(bound.back(), model_->dims, entry.dims));
   }

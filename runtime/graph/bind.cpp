@@ -233,7 +233,8 @@ Status refresh_parameters(Graph& graph, const params::Table& table) {
 }  // namespace
 
 Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
-                   std::optional<DType> compute) {
+                   std::optional<DType> asked, std::optional<DType> of_device) {
+  const std::optional<DType> compute = asked ? asked : of_device;
   BOWLINE_TRY(check_dims(model.dims, dims));
   BOWLINE_TRY(written_storages(generic, model.table).status());
   Graph graph = deep_copy(generic);
@@ -245,7 +246,7 @@ Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
   if (compute && *compute != DType::f32) {
     BOWLINE_TRY(refresh_parameters(graph, model.table));
     BOWLINE_TRY(infer(graph, dims));
-    BOWLINE_TRY(compute_in(graph, *compute, dims));
+    BOWLINE_TRY(compute_in(graph, *compute, dims, !of_device));
   }
   BOWLINE_TRY(bind_parameters(graph, model.table));
   BOWLINE_TRY(infer(graph, dims));

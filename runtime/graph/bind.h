@@ -10,10 +10,11 @@ namespace bowline::detail::graph {
 // A copy that shares nothing: bodies too.
 Graph deep_copy(const Graph& graph);
 
-// `compute`: what operators on f32 numbers compute in, if not that (graph/precision.h).
+// `asked`, or else `of_device` (device::Capabilities::compute): what operators on f32 numbers compute in, if not that
+// (graph/precision.h).
 // Errors  bad_argument: a dim is missing or outside its limits, an operator's rule is broken.
 Result<Graph> bind(const Graph& generic, const ModelState& model, Dims dims,
-                   std::optional<DType> compute = {});
+                   std::optional<DType> asked = {}, std::optional<DType> of_device = {});
 
 // Shape and dtype of a parameter value of a generic graph, and its name, from the parameters that it stands for.
 // Errors  bad_argument: they differ in shape, dtype or transpose.

@@ -28,8 +28,8 @@ Result<ValueId> append_cast(Graph& graph, ValueId v, DType dtype, Dims dims) {
 
 class Rewriter {
  public:
-  Rewriter(Graph& graph, DType compute, Dims dims)
-      : graph_(graph), compute_(compute), dims_(dims) {}
+  Rewriter(Graph& graph, DType compute, Dims dims, bool has_f32)
+      : graph_(graph), compute_(compute), dims_(dims), has_f32_(has_f32) {}
 
   // The outputs get these dtypes.
   Status rewrite(const std::vector<DType>& outputs) {
@@ -78,9 +78,12 @@ class Rewriter {
         common = dtype;
       }
     }
-    // A loss is a sum or a quotient of single numbers, which cost nothing in f32.
     const auto is_single = [&](ValueId v) { return graph_[v].shape.elements() == 1; };
-    if (std::ranges::all_of(node.inputs, is_single) && is_single(node.outputs[0])) {
+    const auto is_sum = [&](ValueId v) {
+      return graph_[v].kind == ValueKind::result && graph_[v].dtype == DType::f32;
+    };
+    if (has_f32_ && std::ranges::all_of(node.inputs, is_single) && is_single(node.outputs[0]) &&
+        std::ranges::any_of(node.inputs, is_sum)) {
       return DType::f32;
     }
     // What compares numbers rounds none of them.
@@ -124,7 +127,7 @@ class Rewriter {
       }
       body[body.inputs[i]].dtype = graph_[node.inputs[i]].dtype;
     }
-    BOWLINE_TRY(Rewriter(body, compute_, dims_).rewrite(outputs));
+    BOWLINE_TRY(Rewriter(body, compute_, dims_, has_f32_).rewrite(outputs));
     graph_.nodes.push_back(std::move(node));
     return infer_node(graph_, graph_.nodes.size() - 1, dims_);
   }
@@ -144,19 +147,20 @@ class Rewriter {
   Graph& graph_;
   DType compute_;
   Dims dims_;
+  bool has_f32_;
   std::map<std::pair<ValueId, DType>, ValueId> made_;
 };
 
 }  // namespace
 
-Status compute_in(Graph& graph, DType compute, Dims dims) {
+Status compute_in(Graph& graph, DType compute, Dims dims, bool has_f32) {
   BOWLINE_REQUIRE(is_short(compute), "A plan computes in f16 or bf16 besides f32, not in {}.",
                   compute);
   std::vector<DType> outputs;
   for (const ValueId v : graph.outputs) {
     outputs.push_back(graph[v].dtype);
   }
-  return Rewriter(graph, compute, dims).rewrite(outputs);
+  return Rewriter(graph, compute, dims, has_f32).rewrite(outputs);
 }
 
 Result<ValueId> in_f32(Graph& graph, ValueId value) {

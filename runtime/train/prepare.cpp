@@ -91,8 +91,7 @@ Result<TrainerState::BoundLoss> TrainerState::bound_loss(std::span<const BoundDi
   BOWLINE_TRY(check_states(*generic, states));
   BoundLoss out;
   BOWLINE_ASSIGN(out.graph,
-                 graph::bind(*generic, *model_, dims,
-                             options_.precision.compute ? options_.precision.compute : compute));
+                 graph::bind(*generic, *model_, dims, options_.precision.compute, compute));
   BOWLINE_ASSIGN(out.loss, output_named(out.graph, options_.loss));
   keep_output(out.graph, out.loss, options_.loss);
   prune(out.graph);

@@ -70,6 +70,7 @@ class Classify(harness.Case):
         self.refused("e.csv", "text,label\n\"x,animals\n", "e.csv:2: A quote is opened")
         self.refused("f.jsonl", '{"text": "x", "label": "a"}\n{"text": }\n', "f.jsonl:2:10: The line is broken JSON")
         self.refused("g.csv", "body,label\nx,a\n", "no column \"text\" (--text-field); there are \"body\", \"label\"")
+        self.refused("k.csv", "text,label,label\nx,animals,colours\ny,numbers,numbers\n", "k.csv:1: There are several columns \"label\"")
         self.refused("h.txt", "x\n", "is named neither .csv, .tsv, .jsonl nor .ndjson")
         self.refused("i.csv", "text,label\nx\0,a\n", "i.csv:2:2: There is a NUL byte")
         self.refused("j.csv", "text,label\n,animals\nx,colours\ny,numbers\n", "j.csv:2: The text is empty")

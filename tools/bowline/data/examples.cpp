@@ -45,6 +45,9 @@ Result<size_t> column_of(const CsvRow& header, const std::string& field, const c
   BOWLINE_REQUIRE_CODE(at != header.fields.end(), Code::bad_file,
                        "{}:{}: There is no column \"{}\" ({}); there are {}.", name, header.line,
                        field, flag, listed(header.fields));
+  BOWLINE_REQUIRE_CODE(std::find(at + 1, header.fields.end(), field) == header.fields.end(),
+                       Code::bad_file, "{}:{}: There are several columns \"{}\" ({}).", name,
+                       header.line, field, flag);
   return static_cast<size_t>(at - header.fields.begin());
 }
 
