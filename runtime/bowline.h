@@ -753,8 +753,8 @@ struct Budget {
   uint64_t nodes = 0;  // of graphs
   double seconds = 0;
 
-  // What Model::open() gives a file unless told: 96 MiB and 256 bytes of memory per byte of its tables, as many nodes as fit in
-  // these, and no limit of time. The tables are all of a file but its weights.
+  // The default budget of Model::open(). Memory: 96 MiB, plus 256 bytes per byte of the file's tables. Nodes: as many as the
+  // tables can hold. Time: not limited. The tables are everything in the file except the weights.
   static Budget of_file(uint64_t table_bytes);
   // What a plan gets unless told: 1,048,576 nodes that one run executes (a Repeat counts its body once per iteration) and 60
   // seconds of planning. `bytes` are those of the arena with inputs and outputs.
@@ -764,7 +764,7 @@ struct Budget {
 struct OpenOptions {
   // false: the file is read into memory, not mapped. See Model::open().
   bool map = true;
-  // None: Budget::of_file() of the size of its tables.
+  // If not set, Model::open() uses Budget::of_file() with the size of the file's tables.
   std::optional<Budget> budget;
   // Entries of the metadata that say what is tied ("tied_to.<parameter>" = "<parameter>", "tie_word_embeddings" = "true" or "false") and
   // contradict the table are an error unless this is true. Ties are those of the table in any case; save() writes entries that agree.
@@ -1387,12 +1387,12 @@ struct TrainOptions {
   // are the sum of all terms of its micro-batches, divided by the sum of all their weights: labels
   // that count, class weights, masks, elements. So the split changes only the rounding, and a
   // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
-  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. Where a loss adds
-  // several means, one weight counts for all of them: that of the first mean whose weight the batch
-  // decides (labels that count, a mask), or else of the first mean. So if two means of one loss count
-  // different labels, the split changes the result: use one micro-batch per step there. Some terms
-  // couple the rows of a batch: the statistics of BatchNorm, negatives inside a batch, a balance of
-  // experts. They are computed within each micro-batch.
+  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. If a loss adds
+  // several means, all of them use the weight of one mean. It is the first mean whose weight depends
+  // on the batch (labels that count, a mask). If there is none, it is the first mean. So if two means
+  // of a loss count different labels, the split changes the result. Use one micro-batch per step for
+  // such a loss. Some terms depend on all rows of a batch: BatchNorm statistics, in-batch negatives,
+  // expert load balancing. These terms are computed separately in each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans

@@ -27,9 +27,9 @@ class Buckets {
   std::vector<int64_t> edges_;
 };
 
-// An endless stream of samples: epoch after epoch, each with every row once, in an order that follows from the seed. Batches are cut
-// from parts of an epoch that are sorted by length first, so that a batch has rows of about one length; then their order is drawn. A
-// batch that has the last rows of an epoch and the first ones of the next stays where it is. A cursor is all that a checkpoint needs.
+// An endless stream of samples: epoch after epoch, each with every row once, in an order that follows from the seed. An epoch is divided
+// into parts. Each part is sorted by length and cut into batches, so that the rows of a batch have similar lengths. Then the batches of
+// the part are shuffled. A batch that spans two epochs keeps its place. A checkpoint only needs the number of the next sample.
 class RowOrder {
  public:
   // `in_order`: as they stand, in every epoch, and not sorted.
@@ -53,7 +53,7 @@ class RowOrder {
   uint64_t batch_;
   uint64_t seed_;
   bool in_order_;
-  Part part_;  // that `rows_` has
+  Part part_;  // whose rows are in `rows_`
   std::vector<size_t> rows_;
 };
 

@@ -51,8 +51,8 @@ struct Later;
 struct Batch {
   std::string name;
   int64_t size = 0;
-  // The graph was made for one row: a 1 in the place of the batch, its first row and its last row stand for each row. Else the
-  // graph means what it says for any number of rows.
+  // Whether the graph was made for one row. If so, its first row, its last row and a 1 in the place of the batch stand for every row.
+  // If not, the graph is taken literally for any number of rows.
   bool was_one = false;
 };
 
@@ -121,7 +121,7 @@ class Maker {
 
   // A sentence for whoever imports the model.
   void note(std::string text) { notes_.push_back(std::move(text)); }
-  // Of many nodes one sentence.
+  // Adds the note unless it is there, so that many nodes share one.
   void note_once(const std::string& text) {
     if (std::ranges::find(notes_, text) == notes_.end()) {
       notes_.push_back(text);
@@ -148,9 +148,10 @@ class Maker {
   Term scalar(DType dtype, double value) { return filled(dtype, {}, value); }
   Term filled(DType dtype, const Dims& dims, double value);
   Term integers(DType dtype, const Dims& dims, const std::vector<int64_t>& values);
-  // [n] or []: dims of a value, or their product. Those of a dynamic batch are marked as such.
+  // A constant of shape `dims` ([n] or []) that holds dims of a value, or their product. Those that depend on the size of a dynamic
+  // batch are marked.
   Term sizes(const Dims& dims, const std::vector<int64_t>& values);
-  // Of numbers that decide what the graph is: each is the same for every size of a dynamic batch, or a multiple of it.
+  // Checks numbers that decide what the graph is: each is the same for every size of a dynamic batch, or a multiple of the size.
   // Errors  unsupported.
   Status check_sizes(const Numbers& numbers) const;
   // 0, 1, .. n - 1.
@@ -200,15 +201,16 @@ class Maker {
   }
   // Whether one of these numbers follows from the size of a dynamic batch.
   bool follows_from_batch(const std::vector<int64_t>& numbers) const;
-  // Of a graph that was made for one row: whether x has the rows of the batch that it has now.
+  // Whether the graph was made for one row, and x has the rows of the dynamic batch.
   bool has_rows_of_one(const Term& x) const { return has_batch(x) && batch_->was_one; }
-  // Of such a graph: whether the axis has these rows and nothing else.
+  // Whether, in a graph made for one row, this axis of x has the rows of the batch and nothing else.
   bool is_axis_of_one(const Term& x, int64_t axis) const;
-  // Of such a graph the shape of x with one row; of others that of x.
+  // In a graph made for one row, the shape of x with a batch of one row. Otherwise the shape of x.
   Dims row_dims(const Term& x) const;
-  // x with rows of another shape. has_rows_of_one(x); where `row` has no axis for them, the next axis has all rows one after the other.
+  // Reshapes each row of x to `row`. Requires has_rows_of_one(x). If `row` has no axis of size 1 for the batch, the next axis holds all
+  // rows, one after the other.
   Term reshape_rows(const Term& x, const Dims& row);
-  // The batch that the inputs have was one row in the file.
+  // Records that the batch of the inputs was one row, in the file or by the shapes that the caller gave.
   void set_batch_of_one() { batch_->was_one = true; }
   // Parts that are the same for all rows of a dynamic batch once for each row, where others have the rows.
   Terms with_same_rows(Terms parts);
@@ -228,9 +230,10 @@ class Maker {
  private:
   bowline::Value value_of(const Term& term);
   bowline::Value parameter(Source& source);
-  // The operator, unless its numbers are known and not given.
+  // Which numbers of the result of an operator depend on the size of a dynamic batch.
   std::vector<bool> of_batch(std::string_view op, const Terms& inputs, const Numbers& numbers,
                              const Dims& dims) const;
+  // The operator, unless its numbers are known and not given.
   Term known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);
   static void check(const Status& status);
