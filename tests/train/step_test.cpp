@@ -305,6 +305,38 @@ TEST_P(Training, ACheckpointOfAnotherModelIsRefused) {
   std::filesystem::remove(path);
 }
 
+// Codes are no numbers, and codes of another encoding are others.
+TEST_P(Training, ACheckpointOfAnotherEncodingIsRefused) {
+  const std::string path = testing::TempDir() + test_name(GetParam()) + "_encoding.bowline";
+  const auto made = [&](const char* encoding) {
+    TinyLm lm = tiny_lm(2);
+    for (const char* name : {"layers.0.down", "layers.1.down"}) {
+      EXPECT_OK(lm.model.freeze(name));
+    }
+    if (encoding != nullptr) {
+      EXPECT_OK(lm.model.quantize(encoding, "layers.*.down").status());
+    }
+    EXPECT_OK(lm.model.to(device_));
+    return lm;
+  };
+  TinyLm a = made("int8");
+  Trainer ta = must(Trainer::create(a.model, device_, adamw(a)));
+  ASSERT_OK(ta.save(path, {}));
+  for (const char* other : {static_cast<const char*>(nullptr), "int4"}) {
+    TinyLm b = made(other);
+    Trainer tb = must(Trainer::create(b.model, device_, adamw(b)));
+    const auto before = all_bytes(b.model);
+    const auto r = tb.resume(path);
+    ASSERT_FALSE(r.ok());
+    EXPECT_NE(r.status().message().find("encoding"), std::string::npos) << r.status().message();
+    EXPECT_EQ(all_bytes(b.model), before);
+  }
+  TinyLm same = made("int8");
+  Trainer t = must(Trainer::create(same.model, device_, adamw(same)));
+  EXPECT_OK(t.resume(path).status());
+  std::filesystem::remove(path);
+}
+
 TEST(Training, OneAndTwoThreadsGiveTheSameBits) {
   const auto run = [](int threads) {
     const Device cpu = open_test_device("cpu", threads);
