@@ -42,6 +42,9 @@ class Differentiator {
   // Appends a node, infers its outputs.
   Result<std::vector<ValueId>> append(Op op, std::vector<ValueId> inputs,
                                       const Attributes& attributes, std::string name);
+  // The same for a rule of an operator. Empty, and `failed` says why, if the node cannot be added.
+  GradientValues append_for(Op op, const GradientValues& inputs, const Attributes& attributes,
+                            std::string name, Status& failed);
   Result<ValueId> filled(float value, const Shape& shape, DType dtype);
   // v * factor.
   Result<ValueId> scaled(ValueId v, double factor);

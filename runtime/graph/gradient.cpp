@@ -31,24 +31,10 @@ class NodeGradient : public GradientContext {
   DType dtype(GradientValue v) const override { return graph_[v.index].dtype; }
 
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {
-    std::vector<ValueId> ids;
-    for (const GradientValue v : inputs) {
-      if (!v.valid()) {
-        return {};
-      }
-      ids.push_back(v.index);
-    }
-    auto outputs =
-        d_.append(op, std::move(ids), attributes, node_.name.empty() ? "" : node_.name + ".grad");
-    if (!outputs.ok()) {
-      status_ = std::move(outputs).status();
-      return {};
-    }
-    GradientValues out;
-    for (const ValueId v : outputs.value()) {
-      out.push_back({v});
-    }
-    return out;
+    const bool all = std::ranges::all_of(inputs, [](GradientValue v) { return v.valid(); });
+    return all ? d_.append_for(op, inputs, attributes,
+                               node_.name.empty() ? "" : node_.name + ".grad", status_)
+               : GradientValues();
   }
   Status din(int i, GradientValue gradient) override {
     BOWLINE_TRY(Status(status_));
@@ -173,6 +159,25 @@ void Differentiator::note_kept(const Graph& whole, ValueId v) {
         static_cast<uint64_t>(whole[v].shape.elements()) * size_of(whole[v].dtype) * iterations_;
     kept.costly = op_def(n.op).costly;
   }
+}
+
+GradientValues Differentiator::append_for(Op op, const GradientValues& inputs,
+                                          const Attributes& attributes, std::string name,
+                                          Status& failed) {
+  std::vector<ValueId> ids;
+  for (const GradientValue v : inputs) {
+    ids.push_back(v.index);
+  }
+  auto outputs = append(op, std::move(ids), attributes, std::move(name));
+  GradientValues out;
+  if (!outputs.ok()) {
+    failed = std::move(outputs).status();
+    return out;
+  }
+  for (const ValueId v : outputs.value()) {
+    out.push_back({v});
+  }
+  return out;
 }
 
 Result<ValueId> Differentiator::filled(float value, const Shape& shape, DType dtype) {

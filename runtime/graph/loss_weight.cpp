@@ -51,24 +51,10 @@ class MeanContext : public GradientContext {
   const Shape& shape(GradientValue v) const override { return info(v).shape; }
   DType dtype(GradientValue v) const override { return info(v).dtype; }
   GradientValues add(Op op, const GradientValues& inputs, const Attributes& attributes) override {
-    std::vector<ValueId> ids;
     for (const GradientValue v : inputs) {
-      if (!v.valid() || v.index >= kInside) {
-        reads_inside_ = true;
-        return {};
-      }
-      ids.push_back(v.index);
+      reads_inside_ = reads_inside_ || !v.valid() || v.index >= kInside;
     }
-    auto outputs = d_.append(op, std::move(ids), attributes, "");
-    if (!outputs.ok()) {
-      status_ = std::move(outputs).status();
-      return {};
-    }
-    GradientValues out;
-    for (const ValueId v : outputs.value()) {
-      out.push_back({v});
-    }
-    return out;
+    return reads_inside_ ? GradientValues() : d_.append_for(op, inputs, attributes, "", status_);
   }
   Status din(int, GradientValue) override { return {}; }
 

@@ -228,6 +228,27 @@ class MicroBatches : public OnDevice {
     return o;
   }
 
+  struct Stepped {
+    Expected expected;
+    StepReport report;
+  };
+  // A step on random micro-batches with so many rows that have terms.
+  Stepped step(std::mt19937& random, Kind kind, Classifier& c, const TrainOptions& o,
+               const std::vector<int>& counted) {
+    Trainer t = must(Trainer::create(c.model, device_, o));
+    std::vector<MicroBatch> batches;
+    std::vector<std::vector<Tensor>> tensors;
+    for (const int n : counted) {
+      batches.push_back(random_batch(random, kind, n));
+    }
+    for (MicroBatch& b : batches) {
+      tensors.push_back(b.tensors(kind));
+    }
+    const std::vector<std::span<const Tensor>> spans(tensors.begin(), tensors.end());
+    Expected expected = reference(kind, batches, values(c.model, "w"));
+    return {std::move(expected), must(t.step(spans))};
+  }
+
   static void expect_step(const StepReport& report, const Model& after, const Expected& expected) {
     EXPECT_NEAR(static_cast<double>(report.loss), expected.loss, 1e-5 * (1 + expected.loss));
     const std::vector<float> w = values(after, "w");
@@ -246,20 +267,8 @@ TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
     for (const std::vector<int>& counted :
          {std::vector{1, 4}, {4, 0, 2}, {0, 0, 3, 1}, {0, 0}, {4, 4}, {2}}) {
       SCOPED_TRACE(format("kind {}, {} micro-batches", static_cast<int>(kind), counted.size()));
-      Trainer t = must(Trainer::create(c.model, device_, options(counted.size())));
-      std::vector<MicroBatch> batches;
-      std::vector<std::vector<Tensor>> tensors;
-      std::vector<std::span<const Tensor>> spans;
-      for (const int n : counted) {
-        batches.push_back(random_batch(random, kind, n));
-      }
-      for (MicroBatch& b : batches) {
-        tensors.push_back(b.tensors(kind));
-      }
-      spans.assign(tensors.begin(), tensors.end());
-      const Expected expected = reference(kind, batches, values(c.model, "w"));
-      const StepReport report = must(t.step(spans));
-      expect_step(report, c.model, expected);
+      const Stepped s = step(random, kind, c, options(counted.size()), counted);
+      expect_step(s.report, c.model, s.expected);
     }
   }
 }
@@ -272,19 +281,8 @@ TEST_P(MicroBatches, SixteenBitsChangeNoWeight) {
     ASSERT_OK(c.model.to(device_));
     TrainOptions o = options(3);
     o.precision.compute = DType::bf16;
-    Trainer t = must(Trainer::create(c.model, device_, o));
-    std::vector<MicroBatch> batches;
-    std::vector<std::vector<Tensor>> tensors;
-    for (const int n : {1, 4, 0}) {
-      batches.push_back(random_batch(random, kind, n));
-    }
-    for (MicroBatch& b : batches) {
-      tensors.push_back(b.tensors(kind));
-    }
-    const std::vector<std::span<const Tensor>> spans(tensors.begin(), tensors.end());
-    const Expected expected = reference(kind, batches, values(c.model, "w"));
-    const StepReport report = must(t.step(spans));
-    EXPECT_NEAR(static_cast<double>(report.loss), expected.loss, 0.02 * expected.loss)
+    const Stepped s = step(random, kind, c, o, {1, 4, 0});
+    EXPECT_NEAR(static_cast<double>(s.report.loss), s.expected.loss, 0.02 * s.expected.loss)
         << static_cast<int>(kind);
   }
 }

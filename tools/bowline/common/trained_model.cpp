@@ -17,7 +17,7 @@ struct Need {
 };
 
 constexpr std::string_view kTrained =
-    "This verb takes text models that 'bowline import' made of Hugging Face or GGUF files; a "
+    "This verb takes text models that 'bowline import' made of Hugging Face or GGUF files. A "
     "program "
     "can train any model with bowline::Trainer.";
 

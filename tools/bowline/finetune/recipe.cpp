@@ -167,32 +167,45 @@ Result<std::string> run_id(const Config& config, const Model& model) {
   return hash_text(text);
 }
 
+namespace {
+
+// "with --batch 8, now 4"; a setting may have no value, and may be left out.
+std::string difference(const std::string& key, const std::optional<std::string>& before,
+                       const std::optional<std::string>& now) {
+  const auto shown = [&](const std::optional<std::string>& value) {
+    return !value           ? fmt::format("without --{}", key)
+           : value->empty() ? fmt::format("with --{}", key)
+                            : fmt::format("with --{} {}", key, *value);
+  };
+  const bool has_value = before && now && !now->empty();
+  return fmt::format("{}, now {}", shown(before), has_value ? *now : shown(now));
+}
+
+}  // namespace
+
 Status check_same_run(const std::string& path, const Config& saved, const Config& config) {
+  const auto require_same = [&](const std::string& key, const std::optional<std::string>& before,
+                                const std::optional<std::string>& now) -> Status {
+    BOWLINE_REQUIRE_CODE(key == kSteps || before == now, Code::bad_file,
+                         "Checkpoint \"{}\" belongs to a run {}. Give the same, or begin a new run "
+                         "in another folder.",
+                         path, difference(key, before, now));
+    return {};
+  };
   for (const auto& [key, value] : config) {
-    const std::optional<std::string> other = find_setting(saved, key);
-    if (key == kSteps || other == value) {
-      continue;
-    }
-    const std::string before = other.value_or("not known");
-    BOWLINE_REQUIRE_CODE(key != kData, Code::bad_file,
+    const std::optional<std::string> before = find_setting(saved, key);
+    BOWLINE_REQUIRE_CODE(key != kData || before == value, Code::bad_file,
                          "Checkpoint \"{}\" belongs to a run on another text: its training part "
                          "has {}, that of --data {}. Give the text of that run; or begin a new run "
                          "in another folder, with the checkpoint as its model.",
-                         path, before, value);
-    return Status(Code::bad_file,
-                  fmt::format("Checkpoint \"{}\" belongs to a run with --{} {}, now {}. Give the "
-                              "same, or begin a new run in another folder.",
-                              path, key, before, value));
+                         path, before.value_or("not known"), value);
+    BOWLINE_TRY(require_same(key, before, value));
   }
   for (const auto& [key, value] : saved) {
     if (key == kDevice) {  // the state of the run begins with it
       break;
     }
-    BOWLINE_REQUIRE_CODE(
-        key == kSteps || find_setting(config, key), Code::bad_file,
-        "Checkpoint \"{}\" belongs to a run with --{} {}, now it is left out. Give "
-        "the same, or begin a new run in another folder.",
-        path, key, value);
+    BOWLINE_TRY(require_same(key, value, find_setting(config, key)));
   }
   return {};
 }

@@ -35,12 +35,7 @@ Result<Term> Context::optional(size_t i) {
 
 Result<Numbers> Context::numbers(size_t i) {
   BOWLINE_ASSIGN(const Term term, in(i));
-  BOWLINE_REQUIRE_CODE(
-      term.numbers() != nullptr, Code::unsupported,
-      "Input {} is not known when the model is read: it follows from the values of an "
-      "input of the model. If that is always the same, say so with --given "
-      "NAME=VALUE.",
-      i);
+  BOWLINE_TRY(require_known(term, fmt::format("Input {}", i)));
   BOWLINE_TRY(m.check_sizes(*term.numbers()));
   return *term.numbers();
 }
@@ -171,6 +166,14 @@ Status Context::leftovers() const {
   for (size_t i = 0; i < set_.size(); ++i) {
     BOWLINE_REQUIRE_CODE(set_[i] || !wants(i), Code::unsupported, "Output {} is not made.", i);
   }
+  return {};
+}
+
+Status require_known(const Term& term, std::string_view what) {
+  BOWLINE_REQUIRE_CODE(term.numbers() != nullptr, Code::unsupported,
+                       "{} is not known when the model is read: it follows from the values of an "
+                       "input. If that input is always the same, say so with --given NAME=VALUE.",
+                       what);
   return {};
 }
 

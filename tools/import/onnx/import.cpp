@@ -220,11 +220,12 @@ class Reader {
 
   // An operator may need the shape of an input alone.
   void note_missing_inputs() {
+    std::set<std::string_view> there(out_.inputs.begin(), out_.inputs.end());
+    for (const auto& initializer : graph_.initializer()) {
+      there.insert(initializer.name());
+    }
     for (const auto& info : graph_.input()) {
-      const auto is_it = [&](const auto& t) { return t.name() == info.name(); };
-      const bool is_there = std::ranges::find(out_.inputs, info.name()) != out_.inputs.end();
-      if (!is_there && !options_.given.contains(info.name()) &&
-          std::ranges::none_of(graph_.initializer(), is_it)) {
+      if (!there.contains(info.name()) && !options_.given.contains(info.name())) {
         out_.notes.push_back(fmt::format(
             "No output needs the values of input \"{}\"; it is left out.", escaped(info.name())));
       }

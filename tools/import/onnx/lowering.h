@@ -109,7 +109,11 @@ struct Lowering {
 // Errors  unsupported.
 Result<const Lowering*> find_lowering(std::string_view domain, std::string_view op);
 
-// x in f32, if it is of floats: f16 and bf16 have too few digits, and f16 too small numbers, for what lies between x and a function of it.
+// Errors  unsupported: the numbers of the term, which is `what` of a node, are not known.
+Status require_known(const Term& term, std::string_view what);
+
+// x in f32, if it is of floats. f16 and bf16 have too few digits, and f16 has too small numbers, for what lies between x and a function
+// of it.
 Term in_f32(Context& c, const Term& x);
 
 // An integer that takes part in sums and products of dims. Errors  bad_file: beyond 2^31.

@@ -384,9 +384,12 @@ Term Maker::sizes(const Dims& dims, const std::vector<int64_t>& values) {
 }
 
 Status Maker::check_sizes(const Numbers& numbers) const {
-  for (size_t i = 0; i < numbers.of_batch.size(); ++i) {
-    BOWLINE_REQUIRE_CODE(!numbers.of_batch[i] || follows_from_batch({numbers.integers()[i]}),
-                         Code::unsupported,
+  if (numbers.of_batch.empty()) {
+    return {};
+  }
+  const std::vector<int64_t> values = numbers.integers();
+  for (size_t i = 0; i < values.size(); ++i) {
+    BOWLINE_REQUIRE_CODE(!numbers.of_batch[i] || follows_from_batch({values[i]}), Code::unsupported,
                          "A number follows from the size of the batch and is no multiple of it.");
   }
   return {};

@@ -122,10 +122,7 @@ void resolve(Nodes& nodes, const std::map<std::string, const file::AttributeProt
 
 // One element whose value is known. `what` it is, for the message.
 Result<int64_t> known_scalar(const Term& term, std::string_view what) {
-  BOWLINE_REQUIRE_CODE(term.numbers() != nullptr, Code::unsupported,
-                       "{} is not known when the model is read: it follows from the values of an "
-                       "input. If that input is always the same, say so with --given NAME=VALUE.",
-                       what);
+  BOWLINE_TRY(require_known(term, what));
   BOWLINE_REQUIRE_CODE(term.elements() == 1, Code::bad_file, "{} has {} elements.", what,
                        term.elements());
   BOWLINE_REQUIRE_CODE(term.numbers()->of_batch.empty(), Code::unsupported,

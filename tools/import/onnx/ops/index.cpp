@@ -154,8 +154,8 @@ Status one_hot(Context& c) {
                        Code::unsupported, "Depth {} is not one of 0 to {}.", given_depth,
                        kMostComputed);
   const auto depth = static_cast<int64_t>(given_depth);
-  if (indices.dtype ==
-      DType::i64) {  // an index outside turns nothing on, and must not become one inside
+  // An index outside turns nothing on, and must not become one inside.
+  if (indices.dtype == DType::i64) {
     indices = c.m.binary("Max", indices, c.m.scalar(DType::i64, INT32_MIN));
     indices = c.m.binary("Min", indices, c.m.scalar(DType::i64, INT32_MAX));
   }
