@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
 STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "GridSample", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice",
-            "Acosh", "Asinh", "Atanh", "ConvTranspose", "Cosh", "LRN", "LpNormalization", "OneHot", "Pad", "Pow", "ReduceL2", "ReduceLogSumExp", "Shrink", "Sinh"}
+            "Acosh", "Asinh", "Atanh", "BatchNormalization", "ConvTranspose", "Cosh", "Gemm", "LRN", "LpNormalization", "OneHot", "Pad", "Pow", "ReduceL2", "ReduceLogSumExp", "Shrink", "Sinh"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -164,12 +164,27 @@ def cases():
     for align in (0, 1):
         grid = (3 * RANDOM.random((1, 4, 5, 2)) - 1.5).astype(np.float32)
         yield f"grid_cubic_border_{align}", "GridSample", [reals(1, 2, 4, 5), grid], 1, {"mode": "bicubic", "padding_mode": "border", "align_corners": align}
+    # Exponents that are not known when the model is read: products of whole numbers, which f32 does not hold.
+    bases = np.array([6, -5, 7, 0, 1, -1, -1, 2, 3, 0, 1, -1, 5000], np.int32)
+    exponents = np.array([11, 13, 0, 0, 999, 999, 998, 30, 19, 5, -3, -3, 2])
+    yield "pow_each_int32", "Pow", [bases, exponents.astype(np.int32)], 1, {}
+    yield "pow_each_int64", "Pow", [np.array([[7], [-3]]), np.array([0, 1, 2, 17, 18])], 1, {}
+    # What lies between inputs and outputs of 16 bits is beyond their largest number, or needs more digits than they have.
+    half = np.float16
+    channels = [np.array(v, half) for v in ([1, 2], [0, 1], [1000, -30000], [0.01, 4])]
+    yield "batch_normalization_float16", "BatchNormalization", [np.array([[1001, -30010]], half), *channels], 1, {}
+    yield "gemm_alpha_float16", "Gemm", [np.array([[300, 300]], half), np.array([[200], [200]], half)], 1, {"alpha": 0.5}
+    three = [np.array(v, half) for v in ([300, 2], [300, 3], [0.01, 4])]
+    yield "einsum_three_float16", "Einsum", three, 1, {"equation": "i,i,i->i"}
+    row = np.array([[[40000, 1, 2, 3]]], half)
+    yield "skip_layer_norm_float16", "SkipLayerNormalization", [row, row, np.ones(4, half)], 1, {}
+    yield "skip_simplified_float16", "SkipSimplifiedLayerNormalization", [row, row, np.ones(4, half)], 1, {}
 
 
 def write(folder, name, op, inputs, outputs, attributes):
-    """One case: packed weights and exponents are initializers."""
+    """One case: packed weights and the exponent of pow_whole are initializers."""
     names = ["" if v is None else f"in{i}" for i, v in enumerate(inputs)]
-    fixed = {i for i in range(1, len(inputs)) if op in ("MatMulNBits", "Pow")}
+    fixed = {i for i in range(1, len(inputs)) if op == "MatMulNBits" or name == "pow_whole"}
     wanted = ["" if op.startswith("Skip") and i in (1, 2) else f"out{i}" for i in range(outputs)]
     node = helper.make_node(op, names, wanted, domain="" if op in STANDARD else MICROSOFT, **attributes)
     infos = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)

@@ -135,6 +135,68 @@ TEST(OnnxReader, ASmallModelRuns) {
 }
 
 // A parameter has f32, which has 24 bits.
+// Outside of its axis part of an index names an element of another row, and beyond i32 the whole index one of the table.
+TEST(OnnxReader, IndicesOutsideOfTheirAxisAreFound) {
+  constexpr int64_t kFar = int64_t{1} << 32;
+  const struct {
+    const char* op;
+    int64_t index[2];
+    bool inside;
+  } cases[] = {{"GatherND", {1, 2}, true},           {"GatherND", {-2, -3}, true},
+               {"GatherND", {0, 3}, false},          {"GatherND", {1, -4}, false},
+               {"GatherND", {kFar, 0}, false},       {"ScatterND", {1, 2}, true},
+               {"ScatterND", {0, 3}, false},         {"Gather", {1, -2}, true},
+               {"Gather", {0, kFar}, false},         {"GatherElements", {1, 1}, true},
+               {"GatherElements", {-kFar, 0}, false}};
+  const Device device = Device::open("cpu").value();
+  for (const auto& c : cases) {
+    SCOPED_TRACE(fmt::format("{} [{}, {}]", c.op, c.index[0], c.index[1]));
+    file::ModelProto m;
+    m.set_ir_version(8);
+    m.add_opset_import()->set_version(16);
+    add_value(m.mutable_graph()->mutable_input(), "i", {1, 2}, 7);
+    add_floats(m, "x", {2, 3}, {0, 1, 2, 3, 4, 5});
+    const bool scatters = std::string_view(c.op) == "ScatterND";
+    if (scatters) {
+      add_floats(m, "u", {1}, {7});
+    }
+    add_node(
+        m, c.op,
+        scatters ? std::vector<std::string>{"x", "i", "u"} : std::vector<std::string>{"x", "i"},
+        {"z"});
+    set_int(add_node(m, "ReduceSum", {"z"}, {"y"}), "keepdims", 0);
+    add_value(m.mutable_graph()->mutable_output(), "y", {});
+    Result<Imported> imported = import(m);
+    ASSERT_TRUE(imported.ok()) << imported.status().message();
+    ASSERT_TRUE(imported.value().model.to(device).ok());
+    Result<Session> session =
+        Session::create(imported.value().model, device, "forward", std::span<const BoundDim>{});
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    int64_t index[2] = {c.index[0], c.index[1]};
+    float y[1] = {};
+    const Tensor in[] = {{"i", DType::i64, {1, 2}, index}};
+    const Tensor out[] = {{"y", DType::f32, {}, y}};
+    const Status ran = session.value().run(in, out);
+    EXPECT_EQ(ran.ok(), c.inside) << ran.message();
+    EXPECT_TRUE(c.inside || ran.code() == Code::index_out_of_range) << ran.message();
+  }
+}
+
+// Before operator set 10 it has the dtype of x.
+TEST(OnnxReader, TheMaskOfADropoutHasTheDtypeOfItsOperatorSet) {
+  for (const int version : {9, 10}) {
+    file::ModelProto m;
+    m.set_ir_version(8);
+    m.add_opset_import()->set_version(version);
+    add_value(m.mutable_graph()->mutable_input(), "x", {2});
+    add_node(m, "Dropout", {"x"}, {"y", "mask"});
+    const int dtype = version < 10 ? 1 : 9;
+    add_value(m.mutable_graph()->mutable_output(), "mask", {2}, dtype);
+    const Result<Imported> imported = import(m);
+    EXPECT_TRUE(imported.ok()) << version << ": " << imported.status().message();
+  }
+}
+
 TEST(OnnxReader, LargeWholeNumbersKeepAllOfTheirBits) {
   file::ModelProto m = small_model();
   const std::vector<int64_t> numbers = {16777217,  -16777217, 1234567890123456789,

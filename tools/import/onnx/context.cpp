@@ -193,8 +193,17 @@ std::vector<int64_t> all_axes(size_t rank) {
   return axes;
 }
 
+// An index beyond i32 must not become one inside.
+static Term narrowed(Context& c, Term indices) {
+  if (indices.dtype == DType::i64) {
+    indices = c.m.binary("Max", indices, c.m.scalar(DType::i64, INT32_MIN));
+    indices = c.m.binary("Min", indices, c.m.scalar(DType::i64, INT32_MAX));
+  }
+  return c.m.cast(indices, DType::i32);
+}
+
 Term i32_indices(Context& c, const Term& indices, int64_t size) {
-  return indices.constant() ? positive_indices(c, indices, size) : c.m.cast(indices, DType::i32);
+  return indices.constant() ? positive_indices(c, indices, size) : narrowed(c, indices);
 }
 
 Term positive_indices(Context& c, const Term& indices, int64_t size) {
@@ -202,10 +211,7 @@ Term positive_indices(Context& c, const Term& indices, int64_t size) {
     return c.m.fail(
         Status(Code::unsupported, fmt::format("An axis of {} is too long for indices i32.", size)));
   }
-  Term i = indices;
-  if (i.dtype != DType::i32 || !i.constant()) {
-    i = c.m.cast(i, DType::i32);
-  }
+  const Term i = indices.dtype == DType::i32 && indices.constant() ? indices : narrowed(c, indices);
   const Term zero = c.m.scalar(DType::i32, 0);
   const Term wrapped = c.m.add(i, static_cast<double>(size));
   return c.m.where(c.m.compare("Less", i, zero), wrapped, i);

@@ -207,11 +207,13 @@ Status einsum(Context& c) {
   BOWLINE_REQUIRE_CODE(parts.size() == c.inputs() && c.inputs() > 0, Code::bad_file,
                        "Equation \"{}\" has {} terms, and there are {} inputs.", escaped(equation),
                        parts.size(), c.inputs());
+  // Between two products of 16 bits nothing is rounded.
+  const bool in_between = parts.size() > 2;
   std::vector<Lettered> operands;
   std::string all;  // letters of all terms
   size_t most = 0;  // axes behind "..."
   for (size_t i = 0; i < parts.size(); ++i) {
-    BOWLINE_ASSIGN(Term x, c.in(i));
+    BOWLINE_ASSIGN(const Term x, c.in(i));
     const bool open = parts[i].find("...") != std::string_view::npos;
     const size_t named = parts[i].size() - (open ? 3 : 0);
     BOWLINE_REQUIRE_CODE(open ? named <= x.rank() : named == x.rank(), Code::bad_file,
@@ -224,7 +226,7 @@ Status einsum(Context& c) {
     BOWLINE_REQUIRE_CODE(operand.letters.size() == x.rank(), Code::bad_file,
                          "\"{}\" does not name the axes of {}.", escaped(std::string(parts[i])),
                          shape_text(x.dims));
-    operand.value = std::move(x);
+    operand.value = in_between ? in_f32(c, x) : x;
     all += operand.letters;
     BOWLINE_TRY(take_diagonals(c, operand));
     operands.push_back(std::move(operand));
@@ -249,7 +251,8 @@ Status einsum(Context& c) {
     BOWLINE_ASSIGN(y, multiply(c, y, operands[i], kept));
   }
   drop(c, y, wanted);
-  c.out(0, ordered(c, y, wanted));
+  BOWLINE_ASSIGN(const Term first, c.in(0));
+  c.out(0, c.m.cast(ordered(c, y, wanted), first.dtype));
   return {};
 }
 

@@ -497,8 +497,32 @@ Term power(Context& c, const Term& a, int64_t n) {
   return out;
 }
 
-// Whole numbers to a known power are products. Others are raised in f32 and, as that is a little below or above the power, cut off from
-// a little above it: exact up to 2^19.
+// Whole numbers to a power of whole numbers, as products too. Of an exponent below 0 the result is the whole part of 1 / a^|b|.
+Term power_of_each(Context& c, const Term& a, const Term& b) {
+  const auto whole = [&](DType dtype, double v) { return c.m.scalar(dtype, v); };
+  const Term one = whole(a.dtype, 1), zero = whole(b.dtype, 0), two = whole(b.dtype, 2);
+  // From 64 on only the powers of 0, 1 and -1 do not leave i64, and these follow from whether the exponent is odd.
+  const Term odd = c.m.sub(b, c.m.mul(c.m.div(b, two), two));
+  const Term large = c.m.add(c.m.binary("Mul", odd, odd), 62);
+  Term left = c.m.where(c.m.compare("Less", whole(b.dtype, 63), b), large, b);
+  Term out = one, square = a;
+  for (int bit = 0; bit < 6; ++bit) {
+    const Term half = c.m.div(left, two);
+    const Term set = c.m.compare("NotEqual", left, c.m.mul(half, two));
+    out = c.m.where(set, c.m.binary("Mul", out, square), out);
+    square = bit < 5 ? c.m.binary("Mul", square, square) : square;
+    left = half;
+  }
+  const Term minus_one = whole(a.dtype, -1);
+  const Term sign = c.m.where(c.m.compare("Equal", odd, zero), one, minus_one);
+  const Term small =
+      c.m.where(c.m.compare("Equal", a, one), one,
+                c.m.where(c.m.compare("Equal", a, minus_one), sign, whole(a.dtype, 0)));
+  return c.m.where(c.m.compare("Less", b, zero), small, out);
+}
+
+// Whole numbers to a power of whole numbers are products. To other powers they are raised in f32 and, as that is a little below or above
+// the power, cut off from a little above it: exact up to 2^19.
 Status pow(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(Term b, second(c, a));
@@ -515,6 +539,10 @@ Status pow(Context& c) {
     }
   }
   const bool whole = !is_float(a.dtype);
+  if (whole && !is_float(b.dtype)) {
+    c.out(0, power_of_each(c, a, b));
+    return {};
+  }
   const DType dtype = whole ? DType::f32 : a.dtype;
   const Term y = c.m.binary("Pow", c.m.cast(a, dtype), c.m.cast(b, dtype));
   c.out(0, whole ? c.m.cast(c.m.mul(y, 1 + std::ldexp(1.0, -20)), a.dtype) : y);

@@ -81,12 +81,18 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
   Cells out;
   out.outer.assign(indices.dims.begin(), indices.dims.end() - 1);
   const auto last = static_cast<int64_t>(indices.rank()) - 1;
+  Term inside;  // whether each part of an index is
   for (int64_t k = 0; k < depth; ++k) {
     const int64_t dim = x.dims[batch + static_cast<size_t>(k)];
     const Term part = c.m.reshape(c.m.slice(indices, last, k, 1), out.outer);
     const Term i = positive_indices(c, part, dim);
     out.flat = k == 0 ? i : c.m.add(c.m.mul(out.flat, static_cast<double>(dim)), i);
     out.count *= dim;
+    const Term least = c.m.binary("Max", i, c.m.scalar(DType::i32, 0));
+    const Term nearest =
+        c.m.binary("Min", least, c.m.scalar(DType::i32, static_cast<double>(dim - 1)));
+    const Term fits_axis = c.m.compare("Equal", i, nearest);
+    inside = k == 0 ? fits_axis : c.m.binary("And", inside, fits_axis);
   }
   for (size_t a = batch + static_cast<size_t>(depth); a < x.rank(); ++a) {
     out.size *= x.dims[a];
@@ -104,6 +110,8 @@ Result<Cells> cells_of(Context& c, const Term& x, const Term& indices, size_t ba
     batches *= x.dims[a];
   }
   out.count *= batches;
+  // A part outside of its axis would name a cell of another row. So the whole index lies outside, which the operator finds.
+  out.flat = c.m.where(inside, out.flat, c.m.scalar(DType::i32, INT32_MIN));
   BOWLINE_REQUIRE_CODE(out.count <= INT32_MAX, Code::unsupported, "{} has more than {} cells.",
                        shape_text(x.dims), INT32_MAX);
   return out;
@@ -141,7 +149,7 @@ Status scatter_nd(Context& c) {
 
 // values = [off, on] of any dtype: on where the index is the place on the new axis. An index outside of the depth has no `on`.
 Status one_hot(Context& c) {
-  BOWLINE_ASSIGN(Term indices, c.in(0));
+  BOWLINE_ASSIGN(const Term indices, c.in(0));
   BOWLINE_ASSIGN(const Numbers depth_numbers, c.numbers(1));
   BOWLINE_ASSIGN(const Term values, c.in(2));
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
@@ -154,11 +162,6 @@ Status one_hot(Context& c) {
                        Code::unsupported, "Depth {} is not one of 0 to {}.", given_depth,
                        kMostComputed);
   const auto depth = static_cast<int64_t>(given_depth);
-  // An index outside turns nothing on, and must not become one inside.
-  if (indices.dtype == DType::i64) {
-    indices = c.m.binary("Max", indices, c.m.scalar(DType::i64, INT32_MIN));
-    indices = c.m.binary("Min", indices, c.m.scalar(DType::i64, INT32_MAX));
-  }
   const Term i = positive_indices(c, indices, depth);
   Dims dims = i.dims;
   dims.insert(dims.begin() + axis, 1);

@@ -133,8 +133,12 @@ Result<Term> scaled_product(Context& c, const Term& a, const Term& b) {
   BOWLINE_ASSIGN(const double alpha, c.real("alpha", 1));
   BOWLINE_ASSIGN(const int64_t transpose_a, c.integer("transA", 0));
   BOWLINE_ASSIGN(const int64_t transpose_b, c.integer("transB", 0));
-  const Term y = c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
-  return alpha == 1 ? y : c.m.mul(y, alpha);
+  if (alpha == 1) {
+    return c.m.matmul(a, b, transpose_a != 0, transpose_b != 0);
+  }
+  // In f32, as a product of 16 bits that is not scaled yet can be beyond their largest number.
+  const Term y = c.m.matmul(in_f32(c, a), in_f32(c, b), transpose_a != 0, transpose_b != 0);
+  return c.m.cast(c.m.mul(y, alpha), a.dtype);
 }
 
 std::span<const Lowering> lowerings_of_matrix() { return kMatrixLowerings; }

@@ -60,20 +60,24 @@ Status skip_normalization(Context& c) {
   const bool fits = x.rank() >= 2 && gamma.dims == Dims{x.dims.back()};
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Gamma {} does not fit {}.", shape_text(gamma.dims),
                        shape_text(x.dims));
-  Term sum = c.m.add(x, skip);
+  // In f32: a sum of 16 bits can be beyond their largest number, and its norm is not.
+  Term sum = c.m.add(in_f32(c, x), in_f32(c, skip));
   if (bias.source != nullptr) {
-    sum = c.m.add(sum, bias);
+    sum = c.m.add(sum, in_f32(c, bias));
   }
   BOWLINE_REQUIRE_CODE(sum.dims == x.dims, Code::bad_file, "Skip {} does not fit {}.",
                        shape_text(skip.dims), shape_text(x.dims));
   const std::vector<Attribute> attributes = {{"eps", eps}};
   if (simplified) {
-    c.out(0, c.m.op("RmsNorm", {sum, gamma}, attributes, x.dtype, x.dims));
+    c.out(0, c.m.cast(c.m.op("RmsNorm", {sum, in_f32(c, gamma)}, attributes, sum.dtype, x.dims),
+                      x.dtype));
   } else {
-    beta = beta.source == nullptr ? c.m.filled(x.dtype, gamma.dims, 0) : beta;
-    c.out(0, c.m.op("LayerNorm", {sum, gamma, beta}, attributes, x.dtype, x.dims));
+    beta = beta.source == nullptr ? c.m.filled(sum.dtype, gamma.dims, 0) : in_f32(c, beta);
+    c.out(0, c.m.cast(
+                 c.m.op("LayerNorm", {sum, in_f32(c, gamma), beta}, attributes, sum.dtype, x.dims),
+                 x.dtype));
   }
-  c.out(3, sum);
+  c.out(3, c.m.cast(sum, x.dtype));
   return {};
 }
 

@@ -56,12 +56,15 @@ Result<BatchNorm> batch_norm_of(Context& c) {
   return b;
 }
 
-// Outside of training: x factor + shift, with what the running statistics say of a channel.
+// Outside of training: x factor + shift, with what the running statistics say of a channel. In f32, as a mean far from 0 takes most
+// digits of x away.
 Term by_running_statistics(Context& c, const BatchNorm& b) {
   const size_t rank = b.x.rank();
-  const Term factor = c.m.mul(b.scale, c.m.unary("Rsqrt", c.m.add(b.variance, b.eps)));
-  const Term shift = c.m.sub(b.bias, c.m.mul(b.mean, factor));
-  return c.m.add(c.m.mul(b.x, beside_channels(c, factor, rank)), beside_channels(c, shift, rank));
+  const Term deviation = c.m.unary("Rsqrt", c.m.add(in_f32(c, b.variance), b.eps));
+  const Term factor = c.m.mul(in_f32(c, b.scale), deviation);
+  const Term shift = c.m.sub(in_f32(c, b.bias), c.m.mul(in_f32(c, b.mean), factor));
+  const Term scaled = c.m.mul(in_f32(c, b.x), beside_channels(c, factor, rank));
+  return c.m.cast(c.m.add(scaled, beside_channels(c, shift, rank)), b.x.dtype);
 }
 
 // In training the statistics are those of the batch, and the running ones are outputs 1 and 2. Where no node
@@ -216,7 +219,8 @@ Status lp_normalization(Context& c) {
   BOWLINE_ASSIGN(const int64_t given, c.integer("axis", -1));
   BOWLINE_ASSIGN(const int64_t axis, axis_of(given, x.rank()));
   BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
-  BOWLINE_REQUIRE_CODE(p == 1 || p == 2, Code::bad_file, "P is {}, not 1 or 2.", p);
+  BOWLINE_REQUIRE_CODE(p == 1 || p == 2, Code::bad_file, "Attribute p is {}. It must be 1 or 2.",
+                       p);
   const Term powers = c.m.unary(p == 1 ? "Abs" : "Square", x);
   const Term sum = c.m.reduce("ReduceSum", powers, {axis}, true);
   const Term none = c.m.compare("Equal", sum, c.m.scalar(x.dtype, 0));
@@ -292,7 +296,7 @@ Status dropout(Context& c) {
   const bool droppable = !training && !mask && rate > 0 && rate < 1 && is_float(x.dtype);
   c.out(0, droppable ? c.m.unary("Dropout", x, {{"rate", rate}}) : x);
   if (mask) {
-    c.out(1, c.m.filled(DType::boolean, x.dims, 1));
+    c.out(1, c.m.filled(c.opset < 10 ? x.dtype : DType::boolean, x.dims, 1));
   }
   return {};
 }

@@ -37,7 +37,8 @@ Status check_activations(Context& c, std::vector<std::string> usual, int64_t dir
   BOWLINE_ASSIGN(const std::vector<std::string> given, c.texts("activations"));
   for (size_t i = 0; i < given.size(); ++i) {
     BOWLINE_REQUIRE_CODE(lower(given[i]) == usual[i % usual.size()], Code::unsupported,
-                         "Activation {} is \"{}\".", i, escaped(given[i]));
+                         "Activation {} is \"{}\"; only \"{}\" is supported there.", i,
+                         escaped(given[i]), usual[i % usual.size()]);
   }
   const size_t expected = usual.size() * static_cast<size_t>(directions);
   BOWLINE_REQUIRE_CODE(given.empty() || given.size() == expected, Code::bad_file,

@@ -534,6 +534,10 @@ Status range(Context& c) {
     dtype = number.dtype;
     (i == 0 ? begin : i == 1 ? end : step) = number.reals()[0];
   }
+  const bool exact = std::max({std::abs(begin), std::abs(end), std::abs(step)}) <= 0x1p53;
+  BOWLINE_REQUIRE_CODE(is_float(dtype) || exact, Code::unsupported,
+                       "From {} to {} in steps of {}: whole numbers beyond 2^53 are not supported.",
+                       begin, end, step);
   const double count = std::max(std::ceil((end - begin) / step), 0.0);
   BOWLINE_REQUIRE_CODE(count <= static_cast<double>(kMostComputed), Code::unsupported,
                        "From {} to {} in steps of {} are too many numbers.", begin, end, step);

@@ -8,6 +8,9 @@
 namespace bowline::onnx {
 namespace {
 
+constexpr char kBadLength[] =
+    "A transform of {} numbers is not supported: 1 to 65536, if its matrix is not too large.";
+
 // (a - b cos(2 pi i / n) + third cos(4 pi i / n)) / unit
 template <int a, int b, int third, int unit>
 Status window(Context& c) {
@@ -34,7 +37,7 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
                    bool inverse) {
   const bool fits = length >= 1 && length <= 65536 && bins <= length &&
                     length * parts * bins * 2 <= kMostComputed;
-  BOWLINE_REQUIRE_CODE(fits, Code::unsupported, "A transform of {} numbers is too long.", length);
+  BOWLINE_REQUIRE_CODE(fits, Code::unsupported, kBadLength, length);
   std::vector<double> values;
   const double scale = inverse ? 1 / static_cast<double>(length) : 1;
   for (int64_t i = 0; i < length; ++i) {
@@ -55,7 +58,7 @@ Result<Term> basis(Context& c, DType dtype, int64_t length, int64_t parts, int64
 // mirror image count twice.
 Result<Term> real_basis(Context& c, DType dtype, int64_t length, int64_t bins) {
   BOWLINE_REQUIRE_CODE(length >= 1 && length <= 65536 && length * bins * 2 <= kMostComputed,
-                       Code::unsupported, "A transform of {} numbers is too long.", length);
+                       Code::unsupported, kBadLength, length);
   std::vector<double> values;
   for (int64_t k = 0; k < bins; ++k) {
     const bool twice = k > 0 && 2 * k < length;

@@ -72,6 +72,18 @@ Result<std::string> auto_pad(Context& c) {
   return kind;
 }
 
+// Of a window that is shorter than its stride `total`, what is padded on both sides, can be below 0. Then ONNX Runtime, TensorFlow and
+// the reference of ONNX begin at different elements. Down to `least` they agree.
+Status require_pads(const std::string& kind, const Window& w, size_t a, int64_t total,
+                    int64_t least) {
+  BOWLINE_REQUIRE_CODE(
+      total >= least, Code::unsupported,
+      "With auto_pad \"{}\" a window of {} and strides of {} leave out {} elements "
+      "of axis {}, and tools disagree about which. Use attribute pads instead.",
+      kind, w.reach(a), w.strides[a], -total, a + 2);
+  return {};
+}
+
 // Pads by auto_pad, and the spatial dims of the output.
 Result<Dims> slid_over(Context& c, const Term& x, Window& w, bool ceil) {
   BOWLINE_ASSIGN(const std::string kind, auto_pad(c));
@@ -82,8 +94,9 @@ Result<Dims> slid_over(Context& c, const Term& x, Window& w, bool ceil) {
       share_pads(w, a, 0, true);
     } else if (kind != "NOTSET") {
       const int64_t wanted = (in + w.strides[a] - 1) / w.strides[a];
-      const int64_t total = std::max<int64_t>((wanted - 1) * w.strides[a] + w.reach(a) - in, 0);
-      share_pads(w, a, total, kind == "SAME_UPPER");
+      const int64_t total = (wanted - 1) * w.strides[a] + w.reach(a) - in;
+      BOWLINE_TRY(require_pads(kind, w, a, total, -1));
+      share_pads(w, a, std::max<int64_t>(total, 0), kind == "SAME_UPPER");
     }
     const int64_t room = in + w.begin[a] + w.end[a] - w.reach(a);
     BOWLINE_REQUIRE_CODE(room >= 0, Code::bad_file,
@@ -198,6 +211,7 @@ Status conv_transpose(Context& c) {
       share_pads(w, a, 0, true);
     } else if (!wanted.empty() || same) {
       const int64_t total = whole - (wanted.empty() ? in * w.strides[a] : wanted[a]);
+      BOWLINE_TRY(wanted.empty() ? require_pads(kind, w, a, total, 0) : Status());
       more[a] += std::max<int64_t>(-total, 0);
       share_pads(w, a, std::max<int64_t>(total, 0), kind == "SAME_UPPER");
     }
@@ -254,7 +268,8 @@ Status lp_pool(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
   BOWLINE_ASSIGN(const int64_t ceil, c.integer("ceil_mode", 0));
-  BOWLINE_REQUIRE_CODE(p >= 1 && p <= 64, Code::bad_file, "P is {}.", p);
+  BOWLINE_REQUIRE_CODE(p >= 1 && p <= 64, Code::unsupported,
+                       "Attribute p is {}. It must be from 1 to 64.", p);
   BOWLINE_ASSIGN(Window w, window_of(c, x, {}));
   BOWLINE_ASSIGN(const Dims spatial, slid_over(c, x, w, ceil != 0));
   Dims dims = {x.dims[0], x.dims[1]};
@@ -354,8 +369,10 @@ Status global_average_pool(Context& c) {
 Status global_lp_pool(Context& c) {
   BOWLINE_ASSIGN(const Term x, c.in(0));
   BOWLINE_ASSIGN(const int64_t p, c.integer("p", 2));
-  BOWLINE_REQUIRE_CODE(x.rank() >= 3 && (p == 1 || p == 2), Code::unsupported,
-                       "P is {}, not 1 or 2, or {} has no spatial axes.", p, shape_text(x.dims));
+  BOWLINE_REQUIRE_CODE(p == 1 || p == 2, Code::unsupported,
+                       "Attribute p is {}. It must be 1 or 2 for GlobalLpPool.", p);
+  BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
+                       shape_text(x.dims));
   const Term powers = c.m.unary(p == 1 ? "Abs" : "Square", x);
   const Term sum = c.m.reduce("ReduceSum", powers, spatial_axes(x), true);
   c.out(0, p == 1 ? sum : c.m.unary("Sqrt", sum));
