@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import unittest
 
 import harness
@@ -92,7 +93,8 @@ class Classify(harness.Case):
     def test_bad_class_weights(self):
         for text, message in (("[1]", "holds no JSON object"), ('{"animals": 1}', 'no number for the label "colours"'),
                               ('{"animals": 1, "colours": -1, "numbers": 1}', "is finite and not below 0"),
-                              ('{"animals": 1, "colours": 1, "numbers": 1, "more": 1}', "has 4 labels, the model 3")):
+                              ('{"animals": 1, "colours": 1, "numbers": 1, "more": 1}', "has 4 labels, the model 3"),
+                              ('{"animals": 1, "colours": 1, "animals": 2, "numbers": 1}', "has a label twice")):
             done = self.finetune("--class-weights", self.write("w.json", text), "--steps", 0)
             self.expect(done, BAD_FILE, message)
 
@@ -196,6 +198,12 @@ class Classify(harness.Case):
         self.finetune("--steps", 150, "--class-weights", weights, "--checkpoint", checkpoints)
         result = self.evaluate(checkpoints / "step-00000150.bowline", "--data", self.test)
         self.assertEqual([row[0] + row[2] for row in result["confusion"]], [0, 0, 0])
+        # The numbers are those of the run, not the name of their file.
+        goes_on = ("--steps", 150, "--checkpoint", checkpoints, "--resume", "auto", "--dry-run", "--class-weights")
+        shutil.copy(weights, self.folder / "same.json")
+        self.expect(self.finetune(*goes_on, self.folder / "same.json"), OK)
+        self.write("w.json", '{"animals": 0, "colours": 1, "numbers": 0.5}')
+        self.expect(self.finetune(*goes_on, weights), BAD_FILE, "animals=0 colours=1 numbers=0, now animals=0 colours=1 numbers=0.5")
 
     def test_several_labels(self):
         rows = [(f"{a} {b}", sorted({la, lb})) for (a, la), (b, lb) in zip(make_rows(120, 4), make_rows(120, 5))]

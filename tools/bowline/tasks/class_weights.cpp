@@ -12,7 +12,12 @@ namespace {
 
 Result<std::vector<float>> from_file(const std::string& path, std::span<const std::string> labels) {
   BOWLINE_ASSIGN(const std::string bytes, read_text(path, true));
-  const nlohmann::json object = nlohmann::json::parse(bytes, nullptr, false);
+  size_t keys = 0;
+  const auto count_keys = [&](int, nlohmann::json::parse_event_t event, nlohmann::json&) {
+    keys += event == nlohmann::json::parse_event_t::key ? 1 : 0;
+    return true;
+  };
+  const nlohmann::json object = nlohmann::json::parse(bytes, count_keys, false);
   BOWLINE_REQUIRE_CODE(object.is_object(), Code::bad_file,
                        "--class-weights \"{}\" holds no JSON object of labels and numbers.", path);
   std::vector<float> out;
@@ -30,15 +35,19 @@ Result<std::vector<float>> from_file(const std::string& path, std::span<const st
   BOWLINE_REQUIRE_CODE(object.size() == labels.size(), Code::bad_file,
                        "--class-weights \"{}\" has {} labels, the model {}.", path, object.size(),
                        labels.size());
+  BOWLINE_REQUIRE_CODE(keys == object.size(), Code::bad_file,
+                       "--class-weights \"{}\" has a label twice.", path);
   return out;
 }
 
 }  // namespace
 
+bool is_rule(std::string_view choice) { return choice == "none" || choice == "balanced"; }
+
 Result<std::vector<float>> class_weights(const std::string& choice,
                                          std::span<const std::string> labels,
                                          std::span<const uint64_t> counts) {
-  if (choice != "none" && choice != "balanced") {
+  if (!is_rule(choice)) {
     return from_file(choice, labels);
   }
   std::vector<float> out(labels.size(), 1);

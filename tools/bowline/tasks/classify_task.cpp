@@ -37,11 +37,12 @@ struct Texts {
 class ClassifyTask final : public Task {
  public:
   ClassifyTask(const DataOptions& o, Texts train, Texts held_out, std::vector<std::string> labels,
-               bool several, LengthLimit limit, int32_t padding)
+               std::vector<float> weights, bool several, LengthLimit limit, int32_t padding)
       : o_(o),
         train_(std::move(train)),
         held_out_(std::move(held_out)),
         labels_(std::move(labels)),
+        weights_(std::move(weights)),
         several_(several),
         limit_(std::move(limit)),
         padding_(padding),
@@ -108,8 +109,8 @@ class ClassifyTask final : public Task {
     if (o_.in_order) {
       s.emplace_back("in-order", "");
     }
-    if (!o_.class_weights.empty()) {
-      s.emplace_back("class-weights", o_.class_weights);
+    if (!weights_.empty()) {
+      s.emplace_back("class-weights", is_rule(o_.class_weights) ? o_.class_weights : all_weights());
     }
     return s;
   }
@@ -124,21 +125,24 @@ class ClassifyTask final : public Task {
       lines += label + "\n";
     }
     BOWLINE_TRY(model.set_asset("labels", "text/plain", std::as_bytes(std::span(lines))));
-    if (o_.class_weights.empty()) {
+    if (weights_.empty()) {
       return {};
     }
-    std::vector<uint64_t> counts(labels_.size());
-    for (const std::vector<int32_t>& classes : train_.classes) {
-      for (const int32_t c : classes) {
-        ++counts[static_cast<size_t>(c)];
-      }
-    }
-    BOWLINE_ASSIGN(std::vector<float> weights, class_weights(o_.class_weights, labels_, counts));
+    std::vector<float> weights = weights_;
     const TensorShape shape = {static_cast<int64_t>(weights.size())};
     return model.set_value("class_weights", {"class_weights", DType::f32, shape, weights.data()});
   }
 
  private:
+  // What a file said: another file with the same numbers is no other run, the same file with others is.
+  std::string all_weights() const {
+    std::string text;
+    for (size_t i = 0; i < labels_.size(); ++i) {
+      text += fmt::format("{}{}={:.9g}", i == 0 ? "" : " ", labels_[i], weights_[i]);
+    }
+    return text;
+  }
+
   std::vector<int64_t> all_lengths() const {
     std::vector<int64_t> out = train_.lengths();
     std::ranges::copy(held_out_.lengths(), std::back_inserter(out));
@@ -185,6 +189,7 @@ class ClassifyTask final : public Task {
   Texts train_;
   Texts held_out_;
   std::vector<std::string> labels_;
+  std::vector<float> weights_;  // of the classes; empty: not asked for
   bool several_;
   LengthLimit limit_;
   int32_t padding_;
@@ -307,11 +312,21 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
   BOWLINE_ASSIGN(Texts train, encode(model, std::move(data.examples), o.data, labels, limit));
   BOWLINE_ASSIGN(Texts held_out,
                  encode(model, std::move(valid.examples), held_out_file, labels, limit));
+  std::vector<float> weights;
+  if (!o.class_weights.empty()) {
+    std::vector<uint64_t> counts(labels.size());
+    for (const std::vector<int32_t>& classes : train.classes) {
+      for (const int32_t c : classes) {
+        ++counts[static_cast<size_t>(c)];
+      }
+    }
+    BOWLINE_ASSIGN(weights, class_weights(o.class_weights, labels, counts));
+  }
   train.hash = std::move(data.hash);
   held_out.hash = std::move(valid.hash);
   return std::unique_ptr<Task>(
       std::make_unique<ClassifyTask>(o, std::move(train), std::move(held_out), std::move(labels),
-                                     fields.several, limit, padding_of(model)));
+                                     std::move(weights), fields.several, limit, padding_of(model)));
 }
 
 }  // namespace bowline::command
