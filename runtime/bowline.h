@@ -873,8 +873,9 @@ class Model {
   Status merge_adapter(std::string_view name);
   // The storages and parameters of the adapter alone, with the digest of the values that all other parameters show.
   Status save_adapter(std::string_view name, const std::string& path) const;
-  // Adds the adapter of a file, and returns its name. Errors  bad_argument: it is of a model of other values, or its name is taken.
-  Result<std::string> load_adapter(const std::string& path);
+  // Adds the adapter of a file, and returns its name: `name`, or the one that it was saved under if `name` is empty. Errors
+  // bad_argument: it is of a model of other values, or the name is taken.
+  Result<std::string> load_adapter(const std::string& path, std::string_view name = {});
   // The values of one parameter (through its view), into `out` of the right dtype and size.
   Status get_value(std::string_view name, const Tensor& out) const;
   // The storage of a frozen parameter is not trained, nor is any parameter that is tied to it: the flag is the

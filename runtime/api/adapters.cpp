@@ -84,7 +84,8 @@ Status save_adapter(const ModelState& state, std::string_view name, const std::s
   return graph::save_model(alone, path, nullptr);
 }
 
-Result<std::string> load_adapter(ModelState& state, const std::string& path) {
+Result<std::string> load_adapter(ModelState& state, const std::string& path,
+                                 std::string_view name) {
   BOWLINE_ASSIGN(const auto file, model::VerifiedFile::open(path));
   const model::Tables tables(*file);
   const std::optional<BaseInfo> base = tables.base();
@@ -105,7 +106,7 @@ Result<std::string> load_adapter(ModelState& state, const std::string& path) {
   }
   const params::Table source = params::read_table(tables);
   return reshaping(state, "load_adapter()", {}, [&](params::Table& table) {
-    return params::install_adapter(table, source, state.busy);
+    return params::install_adapter(table, source, name, state.busy);
   });
 }
 
@@ -151,8 +152,9 @@ Status Model::save_adapter(std::string_view name, const std::string& path) const
                  [&](const ModelState& s) { return bowline::save_adapter(s, name, path); });
 }
 
-Result<std::string> Model::load_adapter(const std::string& path) {
-  return guarded(state_, "model", [&](ModelState& s) { return bowline::load_adapter(s, path); });
+Result<std::string> Model::load_adapter(const std::string& path, std::string_view name) {
+  return guarded(state_, "model",
+                 [&](ModelState& s) { return bowline::load_adapter(s, path, name); });
 }
 
 }  // namespace bowline

@@ -84,6 +84,14 @@ std::shared_ptr<device::OpenDevice> device_of(const Storage& row) {
 // What a change of it takes it for.
 Shape matrix_shape(const Shape& shape) { return shape.rank() == 1 ? Shape{1, shape[0]} : shape; }
 
+Status require_new_adapter(const Table& table, std::string_view name) {
+  BOWLINE_TRY(check_name(name, "An adapter"));
+  const std::vector<std::string> names = adapter_names(table);
+  BOWLINE_REQUIRE(std::ranges::find(names, name) == names.end(),
+                  "There is an adapter \"{}\" already.", name);
+  return {};
+}
+
 // Parameters, by how they are changed.
 struct ChosenParameters {
   std::set<uint32_t> low_rank;
@@ -136,16 +144,13 @@ class Adding {
 
  private:
   Status check() const {
-    BOWLINE_TRY(check_name(name_, "An adapter"));
+    BOWLINE_TRY(require_new_adapter(table_, name_));
     BOWLINE_REQUIRE(options_.rank >= 1, "Adapter \"{}\" has a rank of {}.", name_, options_.rank);
     BOWLINE_REQUIRE(std::isfinite(options_.alpha), "Adapter \"{}\" has an alpha of {}.", name_,
                     options_.alpha);
     BOWLINE_REQUIRE(options_.dropout >= 0 && options_.dropout < 1,
                     "Adapter \"{}\" has a dropout of {}, outside of [0, 1).", name_,
                     options_.dropout);
-    const std::vector<std::string> names = adapter_names(table_);
-    BOWLINE_REQUIRE(std::ranges::find(names, name_) == names.end(),
-                    "There is an adapter \"{}\" already.", name_);
     return {};
   }
 
@@ -415,7 +420,15 @@ Result<uint32_t> zero_of(const Table& table, std::string_view adapter) {
   return part_of(table, adapter, kZero);
 }
 Result<float> dropout_of(const Table& table, std::string_view adapter) {
-  return table.find(format("{}{}", adapter, kDropout)) ? number_of(table, adapter, kDropout) : 0.0f;
+  if (!table.find(format("{}{}", adapter, kDropout))) {
+    return 0.0f;
+  }
+  BOWLINE_ASSIGN(const uint32_t index, part_of(table, adapter, kDropout));
+  const auto device = device_of(table.storages[table.parameters[index].tie]);
+  // The plans of all rates are alike.
+  constexpr float kAnyRate = 0.5f;
+  return device != nullptr && !device->has_memory() ? kAnyRate
+                                                    : number_of(table, adapter, kDropout);
 }
 
 Result<AdapterReport> add_adapter(Table& table, std::string_view name,
@@ -522,14 +535,19 @@ Result<Table> adapter_alone(const Table& table, std::string_view name) {
   return out;
 }
 
-Result<std::string> install_adapter(Table& table, const Table& adapter, int busy) {
+Result<std::string> install_adapter(Table& table, const Table& adapter, std::string_view name,
+                                    int busy) {
   BOWLINE_TRY(require_idle(busy, "load_adapter()"));
   const std::vector<std::string> names = adapter_names(adapter);
   BOWLINE_REQUIRE(names.size() == 1, "The file holds {} adapters, not one.", names.size());
+  const std::string new_name(name.empty() ? names[0] : name);
+  BOWLINE_TRY(require_new_adapter(table, new_name));
   std::map<uint32_t, uint32_t> ties;
-  for (const ParameterRow& p : adapter.parameters) {
+  for (ParameterRow p : adapter.parameters) {
     BOWLINE_REQUIRE(belongs_to(p, names[0]), "Parameter \"{}\" is none of adapter \"{}\".", p.name,
                     names[0]);
+    p.name.replace(static_cast<size_t>(adapter_of(p).data() - p.name.data()), names[0].size(),
+                   new_name);
     BOWLINE_REQUIRE(!table.find(p.name), "There is a parameter \"{}\" already.", p.name);
     BOWLINE_ASSIGN(const uint32_t target, table.require(p.target));
     const auto [at, is_new] = ties.try_emplace(p.tie, 0);
@@ -546,9 +564,10 @@ Result<std::string> install_adapter(Table& table, const Table& adapter, int busy
       }
       at->second = table.add(std::move(row));
     }
-    table.add({p.name, at->second, p.view, p.target});
+    p.tie = at->second;
+    table.add(std::move(p));
   }
-  return names[0];
+  return new_name;
 }
 
 }  // namespace bowline::detail::params

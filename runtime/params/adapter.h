@@ -45,8 +45,9 @@ Status merge_adapter(Table& table, std::string_view name, int busy);
 
 // The rows of an adapter alone.
 Result<Table> adapter_alone(const Table& table, std::string_view name);
-// Adds the rows of such a table, and returns the adapter's name. The table is a copy.
-Result<std::string> install_adapter(Table& table, const Table& adapter, int busy);
+// Adds the rows of such a table as adapter `name`, or else under the name that it has there, and returns the name. The table is a copy.
+Result<std::string> install_adapter(Table& table, const Table& adapter, std::string_view name,
+                                    int busy);
 // Of the values that the parameters of weights and constants show, by their names, but for adapters: whatever is tied to what.
 Result<std::vector<uint8_t>> digest(const Table& table);
 

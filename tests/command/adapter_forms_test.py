@@ -219,6 +219,15 @@ class AdapterForms(harness.Case):
         self.expect(run("import", self.write_adapter("lm_head", 64, 32), "--base", model, "--out", adapter), OK)
         return model, adapter
 
+    def test_a_change_that_peft_would_merge_twice_is_noted(self):
+        model, adapter = self.tied_base(), self.folder / "both.adapter"
+        data = self.folder / "digits.txt"
+        data.write_text("0 1 2 3 4 5 6 7 8 9 " * 20)  # the model has 64 tokens
+        tables = "{model.embed_tokens,lm_head}.weight"
+        self.expect(run("finetune", model, "--data", data, "--seq", 8, "--batch", 1, "--steps", 30, "--lora-rank", 2,
+                        "--lora-target", tables, "--out", adapter), OK)
+        self.expect(self.export(model, "peft", "--adapter", adapter), OK, "share one weight", "twice", "--to hf")
+
     def test_a_tie_is_not_broken_in_silence(self):
         model, adapter = self.head_adapter()
         for to in ("hf", "gguf"):

@@ -104,6 +104,19 @@ class Adapter(harness.Case):
         done = self.train("--steps", 7, *checkpoints, "--resume", "auto", "--force", "--lora-rank", 2)
         self.assertNotEqual(done.returncode, OK)
 
+    def test_adapters_of_two_runs_add_up(self):
+        other = self.folder / "other.bowline"
+        self.expect(self.train("--steps", 8), OK)
+        shutil.move(self.out, other)
+        self.expect(self.train("--steps", 4, "--seed", 3), OK)
+        both = ["--adapter", self.out, "--adapter", other]
+        one, two = self.bits("--adapter", self.out), self.bits("--adapter", other)
+        self.assertNotIn(self.bits(*both), (one, two))
+        self.assertEqual(self.bits("--adapter", self.out, "--adapter", f"{other}=0"), one)
+        self.assertEqual(self.bits("--adapter", f"{self.out}=0", "--adapter", other), two)
+        again = run("eval", self.model, "--data", self.text, "--seq", 16, "--adapter", self.out, "--adapter", f"{self.out}=0.5")
+        self.expect(again, FAILED, "twice", "FILE=2")
+
     def test_another_base_is_refused(self):
         self.expect(self.train("--steps", 2), OK)
         other = self.folder / "other.bowline"
@@ -112,6 +125,10 @@ class Adapter(harness.Case):
         self.expect(done, FAILED, "is of the base", "digest")
         done = run("eval", self.model, "--data", self.text, "--seq", 16, "--device", "cpu", "--adapter", self.model)
         self.expect(done, FAILED, "holds no adapter")
+
+    def test_a_plan_needs_no_values(self):
+        self.expect(self.train("--steps", 2, "--lora-dropout", 0.1, "--dry-run"), OK, "predicted")
+        self.assertFalse(self.out.exists())
 
     def test_flags(self):
         self.expect(self.finetune("--out", self.out, "--quantize", "int8"), USAGE, "--lora-rank")

@@ -387,7 +387,14 @@ TEST_P(Adapters, FilesHoldThemAloneAndNameTheirBase) {
   EXPECT_EQ(must(fresh.model.load_adapter(path)), "ad");
   EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
   EXPECT_EQ(fresh.model.load_adapter(path).status().message(),
-            "There is a parameter \"head.ad.lora_a\" already.");
+            "There is an adapter \"ad\" already.");
+  EXPECT_EQ(must(fresh.model.load_adapter(path, "ad2")), "ad2");
+  EXPECT_EQ(logits(session, 2), Floats({5, 1, 2}));
+  ASSERT_OK(fresh.model.set_adapter_weight("ad2", 0));
+  EXPECT_EQ(logits(session, 2), Floats({3, 1, 2}));
+  EXPECT_EQ(must(fresh.model.load_adapter(path, "a.b")), "a.b") << "a dot is no end of a name";
+  ASSERT_OK(fresh.model.remove_adapter("a.b"));
+  EXPECT_EQ(fresh.model.adapters(), (std::vector<std::string>{"ad", "ad2"}));
 
   Seed other = lm32();
   ASSERT_OK(set(other.model, "embed", {3, 2}, {1, 0, 0, 1, 1, 2}));

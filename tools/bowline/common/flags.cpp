@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/files.h"
 #include "common/numbers.h"
 #include "common/require.h"
 #include "verb.h"
@@ -203,20 +204,34 @@ Status quantize_all(Model& model, const std::string& encoding) {
 
 namespace {
 
+// `own`, or own_2, own_3, ... where the model has an adapter of that name: 'bowline finetune' gives all of its adapters one name.
+std::string free_name(const Model& model, const std::string& own) {
+  const std::vector<std::string> taken = model.adapters();
+  std::string name = own;
+  for (int i = 2; std::ranges::find(taken, name) != taken.end(); ++i) {
+    name = fmt::format("{}_{}", own, i);
+  }
+  return name;
+}
+
 // The digest of an adapter that was trained over quantized weights is that of these. So the weights
 // of a plain base are quantized in the same way.
 Result<std::string> load_adapter(Model& model, const std::string& path) {
-  Result<std::string> name = model.load_adapter(path);
+  const Result<Model> adapter = Model::open(path);
+  const std::string own = adapter.ok() && adapter.value().adapters().size() == 1
+                              ? adapter.value().adapters()[0]
+                              : std::string();
+  const std::string free = free_name(model, own);
+  Result<std::string> name = model.load_adapter(path, free);
   if (name.ok()) {
     return name;
   }
-  const Result<Model> adapter = Model::open(path);
   const std::string encoding =
       adapter.ok() ? adapter.value().metadata("base_encoding") : std::string();
   if (encoding.empty() || !model.adapters().empty() || !model.quantize(encoding).ok()) {
     return with_import(std::move(name).status(), path, " --base MODEL --out ADAPTER.bowline");
   }
-  BOWLINE_ASSIGN(std::string loaded, model.load_adapter(path));
+  BOWLINE_ASSIGN(std::string loaded, model.load_adapter(path, free));
   print(stderr,
         "bowline: The adapter {} was trained over weights in {}: the model is quantized so.\n",
         escaped(path), encoding);
@@ -227,6 +242,7 @@ Result<std::string> load_adapter(Model& model, const std::string& path) {
 
 Status change(Model& model, const Changes& changes) {
   BOWLINE_TRY(quantize_all(model, changes.encoding));
+  std::vector<std::string> loaded;
   for (const std::string& flag : changes.adapters) {
     const size_t equals = flag.rfind('=');
     float weight = 1;
@@ -234,8 +250,13 @@ Status change(Model& model, const Changes& changes) {
     const char* const begin = equals == std::string::npos ? end : flag.data() + equals + 1;
     const auto [stop, error] = std::from_chars(begin, end, weight);
     const bool weighted = begin != end && error == std::errc() && stop == end;
-    BOWLINE_ASSIGN(const std::string name,
-                   load_adapter(model, weighted ? flag.substr(0, equals) : flag));
+    const std::string path = weighted ? flag.substr(0, equals) : flag;
+    for (const std::string& other : loaded) {
+      BOWLINE_REQUIRE(!same_place(path, other),
+                      "--adapter names \"{}\" twice. FILE=2 gives it twice the weight.", path);
+    }
+    loaded.push_back(path);
+    BOWLINE_ASSIGN(const std::string name, load_adapter(model, path));
     BOWLINE_TRY(weighted ? model.set_adapter_weight(name, weight) : Status());
   }
   return {};

@@ -30,7 +30,7 @@ Result<ExportReport> write_folder(const Model& model, std::string_view name,
     BOWLINE_TRY(out.close());
   }
   BOWLINE_TRY(out.commit());
-  return ExportReport{folder.tensors, folder.bytes, {}};
+  return ExportReport{folder.tensors, folder.bytes, folder.notes};
 }
 
 }  // namespace

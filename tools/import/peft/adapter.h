@@ -30,8 +30,9 @@ struct FolderFile {
 };
 struct AdapterFolder {
   size_t tensors = 0;
-  uint64_t bytes = 0;             // of the tensors
-  std::vector<FolderFile> files;  // the config is the last one
+  uint64_t bytes = 0;              // of the tensors
+  std::vector<FolderFile> files;   // the config is the last one
+  std::vector<std::string> notes;  // sentences: what the folder does not mean to peft
 };
 // An adapter of a model as such a folder. What the adapter is multiplied by is in its lora_alpha. The head of a classifier is in
 // modules_to_save, with what the adapter adds to it, as peft wants it. Errors  bad_argument: there is no such adapter; it changes what peft

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -124,6 +125,25 @@ std::string header_of(const std::vector<Named>& tensors) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
 
+// The peft package merges module by module, also into a weight that two modules share.
+std::vector<std::string> notes_on_ties(const ModelInfo& info, const std::vector<Change>& changes) {
+  std::map<uint32_t, std::string> first;  // changed parameter of a storage
+  std::vector<std::string> notes;
+  for (const ParameterInfo& p : info.parameters) {
+    if (std::ranges::find(changes, p.name, &Change::parameter) == changes.end()) {
+      continue;
+    }
+    const auto [other, is_first] = first.try_emplace(p.tie, p.name);
+    if (!is_first) {
+      notes.push_back(fmt::format(
+          "\"{}\" and \"{}\" share one weight. merge_and_unload() of the peft package adds the "
+          "change to it twice. To merge, use 'bowline export MODEL --adapter ADAPTER --to hf'.",
+          other->second, p.name));
+    }
+  }
+  return notes;
+}
+
 std::vector<std::byte> bytes_of(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -143,6 +163,7 @@ Result<AdapterFolder> adapter_folder(const Model& model, std::string_view name) 
   BOWLINE_TRY(require_low_rank(from));
   const std::vector<Named> tensors = tensors_of(model, from.changes, head);
   AdapterFolder out;
+  out.notes = notes_on_ties(info, from.changes);
   FolderFile weights{std::string(kWeightsFile), {bytes_of(header_of(tensors))}};
   const std::string config = config_of(model, info, from, !head.empty());
   for (const Named& t : tensors) {
