@@ -205,6 +205,21 @@ class Classify(harness.Case):
         self.write("w.json", '{"animals": 0, "colours": 1, "numbers": 0.5}')
         self.expect(self.finetune(*goes_on, weights), BAD_FILE, "animals=0 colours=1 numbers=0, now animals=0 colours=1 numbers=0.5")
 
+    def test_sixteen_bits(self):
+        """A model whose weights, logits and targets are of 16 bits classifies and learns as one of 32 does."""
+        rows = [(text, label) for text, label in make_rows(60, 4)]
+        several = self.write("rows.jsonl", "".join(json.dumps({"text": text, "label": [label]}) + "\n" for text, label in rows))
+        for dtype in ("f16", "bf16"):
+            for model, data, flags in ((self.model, self.train, ("--class-weights", "balanced")), (self.several, several, ())):
+                with self.subTest(dtype=dtype, model=model.name):
+                    short, out = self.folder / "short.bowline", self.folder / "out.bowline"
+                    self.expect(run("export", model, "--dtype", dtype, "--out", short, "--force"), OK)
+                    ways = [json.loads(self.expect(run("predict", m, "cat dog", "-o", "json"), OK).stdout) for m in (model, short)]
+                    for long, rounded in zip(*(way["probabilities"].values() for way in ways), strict=True):
+                        self.assertAlmostEqual(long, rounded, delta=0.02)
+                    self.expect(self.finetune("--data", data, "--epochs", 20, *flags, "--out", out, "--force", model=short), OK)
+                    self.assertGreater(self.evaluate(out, "--data", data)["macro_f1"], 0.9)
+
     def test_several_labels(self):
         rows = [(f"{a} {b}", sorted({la, lb})) for (a, la), (b, lb) in zip(make_rows(120, 4), make_rows(120, 5))]
         data = self.write("rows.jsonl", "".join(json.dumps({"text": text, "label": labels}) + "\n" for text, labels in rows))

@@ -34,7 +34,9 @@ struct Encoder {
     }
     const Value labels = g.input("labels", DType::i32, {"batch"});
     const Value terms = g.op("CrossEntropy", {logits, labels}, {{"reduction", "none"}});
-    const Value share = g.op("Gather", {g.parameter(weights), labels});
+    // The terms are f32 in whatever dtype the weights of the model are.
+    const Value share =
+        g.op("Cast", {g.op("Gather", {g.parameter(weights), labels})}, {{"to", "f32"}});
     const Value sum = g.op("ReduceSum", {g.op("Mul", {terms, share})});
     return g.op("Div", {sum, g.op("ReduceSum", {share})});
   }

@@ -127,7 +127,14 @@ DType dtype_of(const std::string& name) {
 
 Status cast(Model& model, const std::string& name) {
   const DType dtype = dtype_of(name);
-  BOWLINE_ASSIGN(const CastReport report, model.cast(dtype));
+  Result<CastReport> cast = model.cast(dtype);
+  if (!cast.ok()) {
+    return std::move(cast).status().at(
+        fmt::format("The model computes some values in f32. If it was imported, import its source "
+                    "again with --dtype {}: that adds the casts that it needs.",
+                    name));
+  }
+  const CastReport& report = cast.value();
   print(stderr, "{} storages to {}: {}, before {}\n", report.storages, name,
         bytes_text(report.bytes_after), bytes_text(report.bytes_before));
   for (const std::string& kept : report.kept) {

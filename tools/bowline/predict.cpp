@@ -6,6 +6,7 @@
 #include "common/files.h"
 #include "common/flag_uses.h"
 #include "common/flags.h"
+#include "common/float_values.h"
 #include "common/numbers.h"
 #include "common/print.h"
 #include "common/require.h"
@@ -137,7 +138,7 @@ class Predictor {
     std::vector<std::vector<float>> out(ids_.size());
     std::vector<int32_t> tokens;
     std::vector<int32_t> lengths(static_cast<size_t>(batch_));
-    std::vector<float> values(static_cast<size_t>(batch_ * columns_));
+    FloatValues made(embed_ ? "embedding" : "logits", dtype_, {batch_, columns_});
     for (const std::vector<size_t>& rows : evaluation_batches(lengths_, batch_, 0)) {
       const int64_t seq = buckets_.edge(lengths_[rows[0]]);  // the longest of them
       fill_tokens(ids_, rows, batch_, seq, padding_, tokens);
@@ -147,9 +148,9 @@ class Predictor {
       }
       const Tensor inputs[] = {{"tokens", DType::i32, {batch_, seq}, tokens.data()},
                                {"lengths", DType::i32, {batch_}, lengths.data()}};
-      const Tensor output{
-          embed_ ? "embedding" : "logits", DType::f32, {batch_, columns_}, values.data()};
+      const Tensor output = made.tensor();
       BOWLINE_TRY(session_->run(entry(), inputs, {&output, 1}));
+      const std::vector<float> values = made.get();
       for (size_t i = 0; i < rows.size(); ++i) {
         const auto begin = values.begin() + static_cast<std::ptrdiff_t>(i) * columns_;
         out[rows[i]].assign(begin, begin + columns_);
@@ -195,6 +196,7 @@ class Predictor {
   // Numbers stand for the names of classes that the model does not have.
   Status name_columns() {
     BOWLINE_ASSIGN(const PlanInfo plan, session_->describe());
+    dtype_ = plan.segments[0].outputs[0].dtype;
     columns_ = plan.segments[0].outputs[0].shape[1];
     for (auto c = static_cast<int64_t>(labels_.size()); c < columns_ && !embed_; ++c) {
       labels_.push_back(std::to_string(c));
@@ -211,6 +213,7 @@ class Predictor {
   std::vector<std::string> labels_;
   std::vector<std::vector<int32_t>> ids_;
   std::vector<int64_t> lengths_;
+  DType dtype_ = DType::f32;  // of what it gives
   int64_t columns_ = 0;
   int64_t batch_ = 1;
   int32_t padding_ = 0;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "common/float16.h"
 #include "common/require.h"
 #include "common/text_array.h"
 
@@ -26,30 +27,14 @@ void store(Array& array, size_t i, T value) {
   std::memcpy(array.bytes.data() + i * sizeof(T), &value, sizeof(T));
 }
 
-// The upper half of an f32, whose lower half is zero.
-uint16_t bf16_of(float value) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<uint16_t>(bits >> 16);
-}
-
-// k / 128 for k in -128..128: zero, or a power of two times 1.xxxxxxx, which every float dtype holds.
-uint16_t f16_of(float value) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  const uint32_t sign = bits >> 16 & 0x8000;
-  const uint32_t exponent = (bits >> 23 & 0xFF) - 112;
-  return static_cast<uint16_t>(value == 0 ? sign : sign | exponent << 10 | (bits >> 13 & 0x3FF));
-}
-
 void set(Array& array, size_t i, float real, int integer) {
   switch (array.dtype) {
     case DType::f32:
       return store(array, i, real);
     case DType::f16:
-      return store(array, i, f16_of(real));
+      return store(array, i, numbers::f16_of_f32(real));
     case DType::bf16:
-      return store(array, i, bf16_of(real));
+      return store(array, i, numbers::bf16_of_f32(real));
     case DType::i8:
     case DType::u8:
       return store(array, i, static_cast<uint8_t>(integer));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/flags.h"
+#include "common/float_values.h"
 #include "common/require.h"
 #include "verb.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 struct Need {
   const char* name;
-  DType dtype;
+  DType dtype;  // f32: or a shorter dtype of floats
   size_t rank;
   const char* shape;
 };
@@ -28,7 +29,9 @@ Status check_entry(const ModelInfo& info, const std::string& path, const std::st
                        "Model \"{}\" has no entry point \"{}\". {}", path, name, kTrained);
   for (const Need& need : needs) {
     const bool found = std::ranges::any_of(entry->inputs, [&](const InputInfo& input) {
-      return input.name == need.name && input.dtype == need.dtype && input.dims.size() == need.rank;
+      const bool fits =
+          need.dtype == DType::f32 ? is_float(input.dtype) : input.dtype == need.dtype;
+      return input.name == need.name && fits && input.dims.size() == need.rank;
     });
     BOWLINE_REQUIRE_CODE(found, Code::bad_file,
                          "Entry point \"{}\" of model \"{}\" has no input \"{}\" of dtype {} "

@@ -4,15 +4,12 @@
 #include <numeric>
 #include <set>
 
+#include "common/float_values.h"
 #include "common/html.h"
 #include "common/require.h"
 
 namespace bowline::command {
 namespace {
-
-bool is_float(DType dtype) {
-  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
-}
 
 // The storages that an Embedding looks rows up in.
 void add_looked_up(const std::vector<NodeInfo>& nodes, const ModelInfo& info,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "common/float_values.h"
 #include "common/hash.h"
 #include "common/interrupt.h"
 #include "common/require.h"
@@ -37,12 +38,16 @@ struct Texts {
 class ClassifyTask final : public Task {
  public:
   ClassifyTask(const DataOptions& o, Texts train, Texts held_out, std::vector<std::string> labels,
-               std::vector<float> weights, bool several, LengthLimit limit, int32_t padding)
+               std::vector<float> weights, const ModelInfo& info, bool several, LengthLimit limit,
+               int32_t padding)
       : o_(o),
         train_(std::move(train)),
         held_out_(std::move(held_out)),
         labels_(std::move(labels)),
         weights_(std::move(weights)),
+        logits_(dtype_in(info, "classify", "logits")),
+        targets_("targets", dtype_in(info, "loss", "targets"),
+                 {o.batch, static_cast<int64_t>(labels_.size())}),
         several_(several),
         limit_(std::move(limit)),
         padding_(padding),
@@ -61,13 +66,13 @@ class ClassifyTask final : public Task {
 
   Result<Measure> evaluate(const Forward& forward) override {
     Scores scores(labels_, several_);
-    std::vector<float> logits(static_cast<size_t>(o_.batch) * labels_.size());
+    FloatValues made("logits", logits_, {o_.batch, static_cast<int64_t>(labels_.size())});
     const std::vector<int64_t> lengths = held_out_.lengths();
     for (const std::vector<size_t>& rows : evaluation_batches(lengths, o_.batch, o_.eval_batches)) {
       BOWLINE_REQUIRE_CODE(!interrupted(), Code::cancelled, "Interrupted during an evaluation.");
-      const Tensor output{
-          "logits", DType::f32, {o_.batch, static_cast<int64_t>(labels_.size())}, logits.data()};
+      const Tensor output = made.tensor();
       BOWLINE_TRY(forward(fill(held_out_, rows), {&output, 1}));
+      const std::vector<float> logits = made.get();
       for (size_t i = 0; i < rows.size(); ++i) {
         scores.add(std::span(logits).subspan(i * labels_.size(), labels_.size()),
                    held_out_.classes[rows[i]], held_out_.examples[rows[i]].text);
@@ -128,9 +133,12 @@ class ClassifyTask final : public Task {
     if (weights_.empty()) {
       return {};
     }
-    std::vector<float> weights = weights_;
-    const TensorShape shape = {static_cast<int64_t>(weights.size())};
-    return model.set_value("class_weights", {"class_weights", DType::f32, shape, weights.data()});
+    BOWLINE_ASSIGN(const ModelInfo info, model.describe());
+    const auto p = std::ranges::find(info.parameters, "class_weights", &ParameterInfo::name);
+    BOWLINE_REQUIRE(p != info.parameters.end(), "The model has no class_weights.");
+    FloatValues values(p->name, p->dtype, {static_cast<int64_t>(weights_.size())});
+    values.set(weights_);
+    return model.set_value(p->name, values.tensor());
   }
 
  private:
@@ -174,14 +182,14 @@ class ClassifyTask final : public Task {
   }
 
   std::span<const Tensor> with_targets(std::span<const size_t> rows) {
-    targets_.assign(static_cast<size_t>(o_.batch) * labels_.size(), 0);
+    std::vector<float> targets(static_cast<size_t>(o_.batch) * labels_.size());
     for (size_t i = 0; i < rows.size(); ++i) {
       for (const int32_t c : train_.classes[rows[i]]) {
-        targets_[i * labels_.size() + static_cast<size_t>(c)] = 1;
+        targets[i * labels_.size() + static_cast<size_t>(c)] = 1;
       }
     }
-    tensors_[2] = {
-        "targets", DType::f32, {o_.batch, static_cast<int64_t>(labels_.size())}, targets_.data()};
+    targets_.set(targets);
+    tensors_[2] = targets_.tensor();
     return tensors_;
   }
 
@@ -190,6 +198,8 @@ class ClassifyTask final : public Task {
   Texts held_out_;
   std::vector<std::string> labels_;
   std::vector<float> weights_;  // of the classes; empty: not asked for
+  DType logits_;
+  FloatValues targets_;  // of a text that may have several labels
   bool several_;
   LengthLimit limit_;
   int32_t padding_;
@@ -198,7 +208,6 @@ class ClassifyTask final : public Task {
   std::vector<int32_t> tokens_;
   std::vector<int32_t> lengths_;
   std::vector<int32_t> classes_;
-  std::vector<float> targets_;
   std::array<Tensor, 3> tensors_;
   uint64_t in_batch_ = 0;
 };
@@ -322,11 +331,12 @@ Result<std::unique_ptr<Task>> make_classify_task(const Model& model, const DataO
     }
     BOWLINE_ASSIGN(weights, class_weights(o.class_weights, labels, counts));
   }
+  BOWLINE_ASSIGN(const ModelInfo info, model.describe());
   train.hash = std::move(data.hash);
   held_out.hash = std::move(valid.hash);
-  return std::unique_ptr<Task>(
-      std::make_unique<ClassifyTask>(o, std::move(train), std::move(held_out), std::move(labels),
-                                     std::move(weights), fields.several, limit, padding_of(model)));
+  return std::unique_ptr<Task>(std::make_unique<ClassifyTask>(
+      o, std::move(train), std::move(held_out), std::move(labels), std::move(weights), info,
+      fields.several, limit, padding_of(model)));
 }
 
 }  // namespace bowline::command
