@@ -457,4 +457,90 @@ Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row) {
   return dims;
 }
 
+namespace {
+
+bool has_marks(const Term& t) { return t.numbers() != nullptr && !t.numbers()->of_batch.empty(); }
+
+// Of an operator that moves numbers: an element is one of those that are marked if it is equal to one.
+std::vector<bool> marks_of_moved(const Terms& inputs, const Numbers& numbers) {
+  std::set<int64_t> sizes;
+  for (const Term& t : inputs) {
+    const std::vector<int64_t> values =
+        has_marks(t) ? t.numbers()->integers() : std::vector<int64_t>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (t.numbers()->of_batch[i]) {
+        sizes.insert(values[i]);
+      }
+    }
+  }
+  std::vector<bool> out;
+  for (const int64_t v : numbers.integers()) {
+    out.push_back(sizes.contains(v));
+  }
+  return out;
+}
+
+// Element i of `dims` is from this one of t, which broadcasts.
+size_t place_in(const Term& t, const Dims& dims, size_t i) {
+  size_t at = 0, step = 1;
+  for (size_t a = 0; a < t.rank(); ++a) {
+    const auto dim = static_cast<size_t>(dims[dims.size() - 1 - a]);
+    const auto own = static_cast<size_t>(t.dims[t.rank() - 1 - a]);
+    at += own == 1 ? 0 : i % dim * step;
+    i /= dim;
+    step *= own;
+  }
+  return at;
+}
+
+// Of an operator that computes element by element.
+std::vector<bool> marks_of_each(const Batch& batch, std::string_view op, const Terms& inputs,
+                                size_t elements, const Dims& dims) {
+  std::vector<std::vector<int64_t>> values;
+  for (const Term& t : inputs) {
+    values.push_back(t.numbers()->integers());
+  }
+  const auto is_marked = [&](size_t n, size_t i) {
+    return has_marks(inputs[n]) && inputs[n].numbers()->of_batch[place_in(inputs[n], dims, i)];
+  };
+  // A multiple of the size is at least as large as with a batch of one: what is smaller is smaller for every size.
+  const auto is_above = [&](size_t a, size_t b, size_t i) {
+    const int64_t x = values[a][place_in(inputs[a], dims, i)];
+    const int64_t y = values[b][place_in(inputs[b], dims, i)];
+    return is_marked(a, i) && !is_marked(b, i) && batch.is_multiple(x) && y < x / batch.size;
+  };
+  constexpr std::string_view kCompares[] = {"Equal",   "NotEqual",    "Less",
+                                            "Greater", "LessOrEqual", "GreaterOrEqual"};
+  const bool compares = std::ranges::find(kCompares, op) != std::end(kCompares);
+  std::vector<bool> out(elements);
+  for (size_t i = 0; i < elements; ++i) {
+    for (size_t n = 0; n < inputs.size(); ++n) {
+      out[i] = out[i] || is_marked(n, i);
+    }
+    out[i] = out[i] && !(compares && (is_above(0, 1, i) || is_above(1, 0, i)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const Terms& inputs,
+                                 const Numbers& numbers, const Dims& dims) {
+  if (std::ranges::none_of(inputs, has_marks)) {
+    return {};
+  }
+  constexpr std::string_view kMoves[] = {"Transpose", "Slice", "Concat", "Expand", "Gather"};
+  std::vector<bool> out;
+  if (op == "Reshape" || op == "Cast") {
+    out = inputs[0].numbers()->of_batch;
+  } else if (op.starts_with("Reduce") || (op == "Gather" && has_marks(inputs[1]))) {
+    out.assign(numbers.elements(), true);
+  } else if (std::ranges::find(kMoves, op) != std::end(kMoves)) {
+    out = marks_of_moved(inputs, numbers);
+  } else {
+    out = marks_of_each(batch, op, inputs, numbers.elements(), dims);
+  }
+  return std::ranges::find(out, true) == out.end() ? std::vector<bool>() : out;
+}
+
 }  // namespace bowline::onnx

@@ -30,4 +30,8 @@ Dims dims_of_row(const Batch& batch, const Term& x);
 // What x becomes where a row of it becomes `row`. Throws Refused: no axis of `row` is where the batch lies.
 Dims dims_of_rows(const Batch& batch, const Term& x, const Dims& row);
 
+// Which of the numbers that an operator has computed from the numbers of its inputs follow from the size of the batch. Empty: none.
+std::vector<bool> marks_of_batch(const Batch& batch, std::string_view op, const Terms& inputs,
+                                 const Numbers& numbers, const Dims& dims);
+
 }  // namespace bowline::onnx

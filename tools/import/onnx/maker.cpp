@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "common/require.h"
@@ -395,78 +394,6 @@ Status Maker::check_sizes(const Numbers& numbers) const {
   return {};
 }
 
-// Which of the numbers that an operator has computed from others follow from the size of a dynamic batch.
-std::vector<bool> Maker::of_batch(std::string_view op, const Terms& inputs, const Numbers& numbers,
-                                  const Dims& dims) const {
-  const auto marked = [](const Term& t) {
-    return t.numbers() != nullptr && !t.numbers()->of_batch.empty();
-  };
-  if (!batch_ || std::ranges::none_of(inputs, marked)) {
-    return {};
-  }
-  std::vector<bool> out(numbers.elements(), true);
-  if (op == "Reshape" || op == "Cast") {
-    return inputs[0].numbers()->of_batch;
-  }
-  if (op.starts_with("Reduce") || (op == "Gather" && marked(inputs[1]))) {
-    return out;
-  }
-  constexpr std::string_view kMoves[] = {"Transpose", "Slice", "Concat", "Expand", "Gather"};
-  if (std::ranges::find(kMoves, op) != std::end(kMoves)) {
-    // An element is one of those that are marked if it is equal to one.
-    std::set<int64_t> sizes;
-    for (const Term& t : inputs) {
-      const std::vector<int64_t> values =
-          marked(t) ? t.numbers()->integers() : std::vector<int64_t>();
-      for (size_t i = 0; i < values.size(); ++i) {
-        if (t.numbers()->of_batch[i]) {
-          sizes.insert(values[i]);
-        }
-      }
-    }
-    const std::vector<int64_t> values = numbers.integers();
-    for (size_t i = 0; i < out.size(); ++i) {
-      out[i] = sizes.contains(values[i]);
-    }
-    return out;
-  }
-  // Element by element. i of the result is from this one of t, which broadcasts.
-  const auto place = [&](const Term& t, size_t i) {
-    size_t at = 0, step = 1;
-    for (size_t a = 0; a < t.rank(); ++a) {
-      const auto dim = static_cast<size_t>(dims[dims.size() - 1 - a]);
-      const auto own = static_cast<size_t>(t.dims[t.rank() - 1 - a]);
-      at += own == 1 ? 0 : i % dim * step;
-      i /= dim;
-      step *= own;
-    }
-    return at;
-  };
-  std::vector<std::vector<int64_t>> values;
-  for (const Term& t : inputs) {
-    values.push_back(t.numbers()->integers());
-  }
-  const auto is_marked = [&](size_t input, size_t i) {
-    return marked(inputs[input]) && inputs[input].numbers()->of_batch[place(inputs[input], i)];
-  };
-  // A multiple of the size is at least as large as with a batch of one: what is smaller is smaller for every size.
-  const auto is_above = [&](size_t a, size_t b, size_t i) {
-    const int64_t x = values[a][place(inputs[a], i)], y = values[b][place(inputs[b], i)];
-    return is_marked(a, i) && !is_marked(b, i) && follows_from_batch({x}) && y < x / batch_->size;
-  };
-  constexpr std::string_view kCompares[] = {"Equal",   "NotEqual",    "Less",
-                                            "Greater", "LessOrEqual", "GreaterOrEqual"};
-  const bool compares = std::ranges::find(kCompares, op) != std::end(kCompares);
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = false;
-    for (size_t n = 0; n < inputs.size(); ++n) {
-      out[i] = out[i] || is_marked(n, i);
-    }
-    out[i] = out[i] && !(compares && (is_above(0, 1, i) || is_above(1, 0, i)));
-  }
-  return out;
-}
-
 Term Maker::known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                      const std::vector<Attribute>& attributes, DType dtype, const Dims& dims) {
   check_dims(dims);
@@ -478,11 +405,8 @@ Term Maker::known_or(std::optional<Numbers> numbers, std::string_view op, const 
     kept = kept || (s.kept && is_float(dtype));
     depth = std::max(depth, s.later != nullptr ? s.later->depth : 0);
   }
-  if (numbers) {
-    numbers->of_batch = of_batch(op, inputs, *numbers, dims);
-    if (std::ranges::find(numbers->of_batch, true) == numbers->of_batch.end()) {
-      numbers->of_batch.clear();
-    }
+  if (numbers && batch_) {
+    numbers->of_batch = marks_of_batch(*batch_, op, inputs, *numbers, dims);
   }
   if (numbers && !given && !kept) {
     return constant(std::move(*numbers));
@@ -572,8 +496,7 @@ Term Maker::reshape(const Term& x, const Dims& dims) {
 }
 
 bool Maker::follows_from_batch(const std::vector<int64_t>& numbers) const {
-  return batch_ &&
-         std::ranges::any_of(numbers, [&](int64_t n) { return n > 0 && n % batch_->size == 0; });
+  return batch_ && std::ranges::any_of(numbers, [&](int64_t n) { return batch_->is_multiple(n); });
 }
 
 bool Maker::is_axis_of_one(const Term& x, int64_t axis) const {

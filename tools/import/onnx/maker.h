@@ -54,6 +54,9 @@ struct Batch {
   // Whether the graph was made for one row. If so, its first row, its last row and a 1 in the place of the batch stand for every row.
   // If not, the graph is taken literally for any number of rows.
   bool was_one = false;
+
+  // Whether n is the number of rows, or as many for each row.
+  bool is_multiple(int64_t n) const { return n > 0 && n % size == 0; }
 };
 
 // Where the rows of a dynamic batch lie in a value: the axis has `front` parts, each of the whole batch.
@@ -230,9 +233,6 @@ class Maker {
  private:
   bowline::Value value_of(const Term& term);
   bowline::Value parameter(Source& source);
-  // Which numbers of the result of an operator depend on the size of a dynamic batch.
-  std::vector<bool> of_batch(std::string_view op, const Terms& inputs, const Numbers& numbers,
-                             const Dims& dims) const;
   // The operator, unless its numbers are known and not given.
   Term known_or(std::optional<Numbers> numbers, std::string_view op, const Terms& inputs,
                 const std::vector<Attribute>& attributes, DType dtype, const Dims& dims);

@@ -164,7 +164,7 @@ Status attention(Context& c) {
                     v.dims[3] >= 1;
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Queries {}, keys {} and values {} do not fit.",
                        shape_text(q.dims), shape_text(k.dims), shape_text(v.dims));
-  BOWLINE_REQUIRE_CODE(is_float(q.dtype), Code::bad_file, "Its queries are {}.",
+  BOWLINE_REQUIRE_CODE(is_float(q.dtype), Code::bad_file, "Its queries are {}: floats are needed.",
                        bowline::name_of(q.dtype));
   const int64_t queries = q.dims[2], keys = k.dims[2];
   BOWLINE_REQUIRE_CODE(queries <= kMostComputed && keys <= kMostComputed, Code::unsupported,

@@ -33,7 +33,8 @@ Result<std::string> letters_of(std::string_view text, size_t rest) {
       continue;
     }
     const bool known = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
-    BOWLINE_REQUIRE_CODE(known, Code::bad_file, "Its equation has \"{}\".",
+    BOWLINE_REQUIRE_CODE(known, Code::bad_file,
+                         "The equation has \"{}\": letters, \",\", \"->\" and \"...\" are known.",
                          escaped(std::string(1, letter)));
     out.push_back(letter);
   }

@@ -289,7 +289,8 @@ Status bitwise(Context& c, const Bits& of) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));
   const bool whole = !is_float(a.dtype) && a.dtype != DType::boolean && a.dtype == b.dtype;
-  BOWLINE_REQUIRE_CODE(whole, Code::bad_file, "Its operands are {} and {}.",
+  BOWLINE_REQUIRE_CODE(whole, Code::bad_file,
+                       "Its operands are {} and {}: they must be integers of one dtype.",
                        bowline::name_of(a.dtype), bowline::name_of(b.dtype));
   std::vector<int64_t> entries;
   for (int64_t i = 0; i < 256; ++i) {

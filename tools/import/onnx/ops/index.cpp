@@ -122,7 +122,7 @@ Status gather_nd(Context& c) {
   BOWLINE_ASSIGN(const Term indices, c.in(1));
   BOWLINE_ASSIGN(const int64_t batch, c.integer("batch_dims", 0));
   BOWLINE_REQUIRE_CODE(batch >= 0 && batch < static_cast<int64_t>(x.rank()), Code::bad_file,
-                       "It has {} batch dims.", batch);
+                       "Attribute batch_dims is {}, and x has {} axes.", batch, x.rank());
   BOWLINE_ASSIGN(const Cells cells, cells_of(c, x, indices, static_cast<size_t>(batch)));
   Dims dims = cells.outer;
   dims.insert(dims.end(), x.dims.begin() + batch + indices.dims.back(), x.dims.end());

@@ -39,7 +39,8 @@ Status fused_matmul(Context& c) {
   BOWLINE_ASSIGN(const Term b, c.in(1));
   for (const char* name : {"transBatchA", "transBatchB"}) {
     BOWLINE_ASSIGN(const int64_t batches, c.integer(name, 0));
-    BOWLINE_REQUIRE_CODE(batches == 0, Code::unsupported, "{} is {}.", name, batches);
+    BOWLINE_REQUIRE_CODE(batches == 0, Code::unsupported,
+                         "Attribute {} is {}; only 0 is supported.", name, batches);
   }
   BOWLINE_REQUIRE_CODE(a.rank() >= 2 && b.rank() >= 2, Code::unsupported,
                        "{} and {} are no matrices.", shape_text(a.dims), shape_text(b.dims));
@@ -146,8 +147,8 @@ Status qlinear_global_average_pool(Context& c) {
 // Scale and zero point of the result in front, then three inputs for each part.
 Status qlinear_concat(Context& c) {
   BOWLINE_ASSIGN(const int64_t axis, c.integer("axis", 0));
-  BOWLINE_REQUIRE_CODE(c.inputs() >= 5 && c.inputs() % 3 == 2, Code::bad_file, "It has {} inputs.",
-                       c.inputs());
+  BOWLINE_REQUIRE_CODE(c.inputs() >= 5 && c.inputs() % 3 == 2, Code::bad_file,
+                       "It has {} inputs: 2, and 3 for each part, are needed.", c.inputs());
   BOWLINE_ASSIGN(const Term first, c.in(2));
   Terms parts;
   for (size_t i = 2; i < c.inputs(); i += 3) {

@@ -40,7 +40,8 @@ Result<Term> along(Context& c, const Term& v, const Term& x) {
 // The dtype that an attribute names by its number; without one, or with 0, `otherwise`.
 Result<DType> dtype_named(Context& c, std::string_view name, DType otherwise) {
   BOWLINE_ASSIGN(const int64_t number, c.integer(name, 0));
-  BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file, "{} is {}.", name, number);
+  BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file,
+                       "Attribute {} is {}, which is no dtype of ONNX.", name, number);
   return number == 0 ? Result<DType>(otherwise) : dtype_of(static_cast<int32_t>(number));
 }
 

@@ -292,7 +292,8 @@ Status lstm(Context& c) {
   BOWLINE_TRY(refuse_clip(c));
   BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}));
   BOWLINE_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
-  BOWLINE_REQUIRE_CODE(forget == 0, Code::unsupported, "Its input and forget gates are coupled.");
+  BOWLINE_REQUIRE_CODE(forget == 0, Code::unsupported,
+                       "Attribute input_forget is 1; only 0 is supported.");
   BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
   BOWLINE_ASSIGN(const Term cells, state(c, 6, l));
   Term peepholes;
@@ -352,7 +353,7 @@ Status dynamic_quantize_lstm(Context& c) {
   BOWLINE_ASSIGN(const Layer l, layer_of(c, 4, {"sigmoid", "tanh", "tanh"}, quantized_weights));
   BOWLINE_ASSIGN(const int64_t forget, c.integer("input_forget", 0));
   BOWLINE_REQUIRE_CODE(forget == 0 && !c.has(7), Code::unsupported,
-                       "It has peepholes, or coupled input and forget gates.");
+                       "Peepholes (input P) and input_forget = 1 are not supported.");
   BOWLINE_REQUIRE_CODE(l.steps > 0, Code::bad_file, "There are no steps.");
   BOWLINE_ASSIGN(const Term cells, state(c, 6, l));
   BOWLINE_ASSIGN(const Term scale_w, c.in(8));

@@ -119,7 +119,8 @@ Result<Running> running_of(Context& c) {
   Running r;
   BOWLINE_ASSIGN(r.x, c.in(0));
   BOWLINE_ASSIGN(const std::vector<int64_t> given, c.integers(1));
-  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "It has {} axes.", given.size());
+  BOWLINE_REQUIRE_CODE(given.size() == 1, Code::bad_file, "Its input axis has {} elements, not 1.",
+                       given.size());
   BOWLINE_ASSIGN(r.axis, axis_of(given[0], r.x.rank()));
   BOWLINE_ASSIGN(const int64_t exclusive, c.integer("exclusive", 0));
   BOWLINE_ASSIGN(const int64_t reverse, c.integer("reverse", 0));

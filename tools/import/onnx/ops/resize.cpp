@@ -161,7 +161,7 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
   BOWLINE_REQUIRE_CODE(!crops || r.roi.size() == 2 * rank, Code::bad_file,
                        "A region of {} numbers does not fit {}.", r.roi.size(), shape_text(x.dims));
   const bool near = std::ranges::all_of(r.roi, [](double v) { return std::abs(v) <= 1e6; });
-  BOWLINE_REQUIRE_CODE(near, Code::bad_file, "Its region lies far outside.");
+  BOWLINE_REQUIRE_CODE(near, Code::bad_file, "Input roi has a number beyond 10^6.");
   BOWLINE_TRY(require_small("Sizes", sizes));
   const bool known = r.mode == "nearest" || r.mode == "linear" || r.mode == "cubic";
   BOWLINE_REQUIRE_CODE(known, Code::unsupported, "Mode \"{}\" is not known.", escaped(r.mode));

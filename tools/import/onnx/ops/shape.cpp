@@ -483,8 +483,8 @@ Status constant_of_shape(Context& c) {
   Numbers value = Numbers::of(DType::f32, {}, std::vector<double>{0});
   if (c.has_attribute("value")) {
     BOWLINE_ASSIGN(value, c.tensor("value"));
-    BOWLINE_REQUIRE_CODE(value.elements() == 1, Code::bad_file, "Its value has {} elements.",
-                         value.elements());
+    BOWLINE_REQUIRE_CODE(value.elements() == 1, Code::bad_file,
+                         "Attribute value has {} elements, not 1.", value.elements());
     value.shape.clear();
   }
   const DType dtype = value.dtype;
@@ -569,7 +569,8 @@ Status eye_like(Context& c) {
   DType dtype = x.dtype;
   if (c.has_attribute("dtype")) {
     BOWLINE_ASSIGN(const int64_t number, c.integer("dtype", 0));
-    BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file, "Its dtype is {}.", number);
+    BOWLINE_REQUIRE_CODE(number >= 0 && number < 100, Code::bad_file,
+                         "Attribute dtype is {}, which is no dtype of ONNX.", number);
     BOWLINE_ASSIGN(dtype, dtype_of(static_cast<int32_t>(number)));
   }
   BOWLINE_REQUIRE_CODE(x.rank() == 2, Code::bad_file, "{} is no matrix.", shape_text(x.dims));

@@ -18,8 +18,10 @@ Status window(Context& c) {
   BOWLINE_ASSIGN(const int64_t periodic, c.integer("periodic", 1));
   BOWLINE_ASSIGN(const int64_t to, c.integer("output_datatype", 1));
   BOWLINE_REQUIRE_CODE(given.size() == 1 && given[0] >= 0 && given[0] <= kMostComputed,
-                       Code::bad_file, "It has the sizes {}.", shape_text(given));
-  BOWLINE_REQUIRE_CODE(to >= 0 && to < 100, Code::bad_file, "Its dtype is {}.", to);
+                       Code::bad_file, "Its input size is {}: 1 number from 0 to {} is needed.",
+                       shape_text(given), kMostComputed);
+  BOWLINE_REQUIRE_CODE(to >= 0 && to < 100, Code::bad_file,
+                       "Attribute output_datatype is {}, which is no dtype of ONNX.", to);
   BOWLINE_ASSIGN(const DType dtype, dtype_of(static_cast<int32_t>(to)));
   const int64_t n = given[0];
   const auto period = static_cast<double>(periodic != 0 ? n : std::max<int64_t>(n - 1, 1));
@@ -97,7 +99,8 @@ Status dft(Context& c) {
     BOWLINE_ASSIGN(given, c.integer("axis", 1));
   } else if (c.has(2)) {
     BOWLINE_ASSIGN(const std::vector<int64_t> axes, c.integers(2));
-    BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "It has {} axes.", axes.size());
+    BOWLINE_REQUIRE_CODE(axes.size() == 1, Code::bad_file, "Its input axis has {} elements, not 1.",
+                         axes.size());
     given = axes[0];
   }
   BOWLINE_ASSIGN(const int64_t inverse, c.integer("inverse", 0));
@@ -152,8 +155,10 @@ Status stft(Context& c) {
   BOWLINE_ASSIGN(const int64_t onesided, c.integer("onesided", 1));
   const bool legal =
       x.rank() == 3 && (x.dims[2] == 1 || x.dims[2] == 2) && steps.size() == 1 && steps[0] >= 1;
-  BOWLINE_REQUIRE_CODE(legal, Code::bad_file, "{} is no signal, or its step no number.",
-                       shape_text(x.dims));
+  BOWLINE_REQUIRE_CODE(
+      legal, Code::bad_file,
+      "A signal [batch, length, 1 or 2] and a step of at least 1 are needed; x is {}.",
+      shape_text(x.dims));
   int64_t length = 0;
   Term weights;
   if (c.has(2)) {
@@ -163,7 +168,10 @@ Status stft(Context& c) {
   if (c.has(3)) {
     BOWLINE_ASSIGN(const std::vector<int64_t> lengths, c.integers(3));
     BOWLINE_REQUIRE_CODE(lengths.size() == 1 && (length == 0 || lengths[0] == length),
-                         Code::bad_file, "Its frames have the lengths {}.", shape_text(lengths));
+                         Code::bad_file,
+                         "Its input frame_length is {}: 1 number is needed, the length of the "
+                         "window if there is one.",
+                         shape_text(lengths));
     length = lengths[0];
   }
   BOWLINE_REQUIRE_CODE(length >= 1 && length <= x.dims[1], Code::bad_file,

@@ -193,7 +193,7 @@ Status conv_transpose(Context& c) {
   BOWLINE_ASSIGN(std::vector<int64_t> more, sizes(c, "output_padding", w.axes(), 0, 0));
   BOWLINE_ASSIGN(std::vector<int64_t> wanted, c.list("output_shape"));
   BOWLINE_TRY(require_small("Output_shape", wanted));
-  BOWLINE_REQUIRE_CODE(groups >= 1 && groups <= INT32_MAX, Code::bad_file, "It has {} groups.",
+  BOWLINE_REQUIRE_CODE(groups >= 1 && groups <= INT32_MAX, Code::bad_file, "Attribute group is {}.",
                        groups);
   if (wanted.size() == x.rank()) {
     wanted.erase(wanted.begin(), wanted.begin() + 2);
