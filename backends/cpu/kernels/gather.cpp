@@ -18,23 +18,40 @@ int64_t element(int32_t index, int64_t n) {
   return at >= 0 && at < n ? at : -1;
 }
 
-void check(const Launch& l, const Arg& indices, int64_t n) {
+// Whether all indices are inside; the first one that is not is reported.
+bool check(const Launch& l, const Arg& indices, int64_t n) {
   const int64_t count = indices.elements();
+  const int32_t* const all = indices.i32();
+  int64_t outside = 0;
   for (int64_t i = 0; i < count; ++i) {
-    if (element(indices.i32()[i], n) < 0) {
-      l.bad_index(indices.i32()[i]);
+    outside += all[i] >= n || all[i] < -n ? 1 : 0;
+  }
+  for (int64_t i = 0; i < count && outside > 0; ++i) {
+    if (element(all[i], n) < 0) {
+      l.bad_index(all[i]);
     }
   }
+  return outside == 0;
 }
 
 // y[i] = data[i . data_strides + element(indices[i . index_strides]) * axis_stride], 0 where there is no such element.
-void gather(const Launch& l, const Strides& data_strides, const Strides& index_strides, int64_t n,
-            int64_t axis_stride) {
-  const Shape& y = *l.out[0].shape;
-  if (y.elements() == 0) {
+void gather(const Launch& l, const Strides& all_data_strides, const Strides& all_index_strides,
+            int64_t n, int64_t axis_stride) {
+  const Shape& all = *l.out[0].shape;
+  if (all.elements() == 0) {
     return;
   }
-  check(l, l.in[1], n);
+  // Without axes of one element, so that a row is one of several.
+  Shape y;
+  Strides data_strides{}, index_strides{};
+  for (int a = 0; a < all.rank(); ++a) {
+    if (all[a] != 1) {
+      data_strides[static_cast<size_t>(y.rank())] = all_data_strides[static_cast<size_t>(a)];
+      index_strides[static_cast<size_t>(y.rank())] = all_index_strides[static_cast<size_t>(a)];
+      y.push_back(all[a]);
+    }
+  }
+  const bool inside = check(l, l.in[1], n);
   const int64_t length = y.rank() == 0 ? 1 : y.back();
   const int64_t step = row_step(y, data_strides);
   const int64_t index_step = row_step(y, index_strides);
@@ -51,9 +68,15 @@ void gather(const Launch& l, const Strides& data_strides, const Strides& index_s
                              static_cast<size_t>(length) * sizeof(T));
                  return;
                }
-               for (int64_t i = 0; i < length; ++i) {
-                 const int64_t e = element(indices[at[1] + i * index_step], n);
-                 to[i] = e < 0 ? T{} : data[at[0] + i * step + e * axis_stride];
+               const T* const from = data + at[0];
+               const int32_t* const index = indices + at[1];
+               for (int64_t i = 0; i < length && inside; ++i) {
+                 const int64_t e = index[i * index_step];
+                 to[i] = from[i * step + (e < 0 ? e + n : e) * axis_stride];
+               }
+               for (int64_t i = 0; i < length && !inside; ++i) {
+                 const int64_t e = element(index[i * index_step], n);
+                 to[i] = e < 0 ? T{} : from[i * step + e * axis_stride];
                }
              });
   });

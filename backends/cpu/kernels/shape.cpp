@@ -8,6 +8,7 @@
 
 #include "core/element_types.h"
 #include "core/float16.h"
+#include "reduction.h"
 #include "rows.h"
 
 namespace bowline::detail::cpu::shape_kernels {
@@ -274,70 +275,88 @@ void run_mask_tail(const Launch& l) {
   });
 }
 
-// Sums x over the axes in `reduced`. Three forms, by what is adjacent: columns of a matrix (the leading axes go), rows (the
-// trailing axes go), and the general one with an index walk per output element.
+// The sums of rows that lie one after the other, several at a time: an addition waits for the one before it.
+template <class T>
+void sum_rows(Threads& threads, const T* x, T* y, int64_t rows, int64_t terms, double scale) {
+  constexpr int64_t kTogether = 4;
+  parallel_blocks(threads, rows, std::max(kTogether, kGrain / std::max<int64_t>(1, terms)),
+                  [=](int64_t begin, int64_t end) {
+                    for (int64_t r = begin; r < end; r += kTogether) {
+                      const int64_t some = std::min(kTogether, end - r);
+                      double sums[kTogether] = {};
+                      const T* const from = x + r * terms;
+                      for (int64_t t = 0; t < terms && some == kTogether; ++t) {
+                        for (int64_t i = 0; i < kTogether; ++i) {
+                          sums[i] += static_cast<double>(to_f32(from[i * terms + t]));
+                        }
+                      }
+                      for (int64_t i = 0; i < some; ++i) {
+                        for (int64_t t = 0; t < terms && some < kTogether; ++t) {
+                          sums[i] += static_cast<double>(to_f32(from[i * terms + t]));
+                        }
+                        y[r + i] = from_f32<T>(static_cast<float>(sums[i] * scale));
+                      }
+                    }
+                  });
+}
+
+// The sums of the columns of `matrices` that lie one after the other. Each sums its column top down, some columns at a time.
+template <class T>
+void sum_columns(Threads& threads, const T* x, T* y, int64_t matrices, int64_t terms,
+                 int64_t columns, double scale) {
+  constexpr int64_t kTogether = 64;
+  const int64_t strips = (columns + kTogether - 1) / kTogether;
+  const int64_t work = std::max<int64_t>(1, terms * std::min(columns, kTogether));
+  parallel_blocks(threads, matrices * strips, std::max<int64_t>(1, kGrain / work),
+                  [=](int64_t first, int64_t last) {
+                    for (int64_t i = first; i < last; ++i) {
+                      const int64_t begin = i % strips * kTogether;
+                      const int64_t some = std::min(kTogether, columns - begin);
+                      const T* row = x + i / strips * terms * columns + begin;
+                      double sums[kTogether] = {};
+                      for (int64_t t = 0; t < terms; ++t, row += columns) {
+                        for (int64_t c = 0; c < some; ++c) {
+                          sums[c] += static_cast<double>(to_f32(row[c]));
+                        }
+                      }
+                      for (int64_t c = 0; c < some; ++c) {
+                        y[i / strips * columns + begin + c] =
+                            from_f32<T>(static_cast<float>(sums[c] * scale));
+                      }
+                    }
+                  });
+}
+
+// Sums x over the axes in `reduced`, the elements under each output in the order in which they lie, so that the bits do not depend on
+// threads. The axes that go are most often neighbours.
 template <class T>
 void sum_axes(Threads& threads, const T* x, T* y, const Shape& in, const Axes& reduced,
-              float scale) {
-  int64_t outputs = 1;
+              float factor) {
+  const auto scale = static_cast<double>(factor);
+  int64_t elements[3] = {
+      1, 1, 1};  // of the axes in front of those that go, of these, of those behind them
+  size_t part = 0;
+  bool neighbours = true;
   for (int a = 0; a < in.rank(); ++a) {
-    outputs *= reduced[static_cast<size_t>(a)] ? 1 : in[a];
-  }
-  if (outputs == 0) {
-    return;
-  }
-  int lead = 0;
-  while (lead < in.rank() && (reduced[static_cast<size_t>(lead)] || in[lead] == 1)) {
-    ++lead;
-  }
-  const bool columns =
-      std::none_of(reduced.begin() + lead, reduced.begin() + in.rank(), [](bool r) { return r; });
-  if (columns) {
-    // Fixed blocks of columns; each sums its column top down in blocks of rows, so that the bits do not depend on threads.
-    const int64_t rows = in.elements(0, lead);
-    parallel_blocks(threads, outputs, 64, [&](int64_t begin, int64_t end) {
-      double sums[64] = {};
-      for (int64_t r = 0; r < rows; ++r) {
-        const T* row = x + r * outputs;
-        for (int64_t c = begin; c < end; ++c) {
-          sums[c - begin] += static_cast<double>(to_f32(row[c]));
-        }
-      }
-      for (int64_t c = begin; c < end; ++c) {
-        y[c] = from_f32<T>(static_cast<float>(sums[c - begin] * static_cast<double>(scale)));
-      }
-    });
-    return;
-  }
-  const Strides strides = strides_of(in);
-  parallel_blocks(threads, outputs, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      int64_t rest = o;
-      int64_t base = 0;
-      int64_t terms = 1;
-      for (int a = in.rank() - 1; a >= 0; --a) {
-        if (reduced[static_cast<size_t>(a)]) {
-          terms *= in[a];
-        } else {
-          base += rest % in[a] * strides[static_cast<size_t>(a)];
-          rest /= in[a];
-        }
-      }
-      double sum = 0;
-      for (int64_t t = 0; t < terms; ++t) {
-        int64_t left = t;
-        int64_t at = base;
-        for (int a = in.rank() - 1; a >= 0; --a) {
-          if (reduced[static_cast<size_t>(a)]) {
-            at += left % in[a] * strides[static_cast<size_t>(a)];
-            left /= in[a];
-          }
-        }
-        sum += static_cast<double>(to_f32(x[at]));
-      }
-      y[o] = from_f32<T>(static_cast<float>(sum * static_cast<double>(scale)));
+    if (in[a] != 1) {
+      const bool goes = reduced[static_cast<size_t>(a)];
+      neighbours = neighbours && !(goes && part == 2);
+      part = goes ? 1 : part == 0 ? 0 : 2;
+      elements[part] *= in[a];
     }
-  });
+  }
+  const auto [outer, terms, inner] = elements;
+  if (!neighbours) {
+    for_reductions(threads, in, reduced, [=](int64_t output, auto walk) {
+      double sum = 0;
+      walk([&](int64_t at) { sum += static_cast<double>(to_f32(x[at])); });
+      y[output] = from_f32<T>(static_cast<float>(sum * scale));
+    });
+  } else if (inner == 1) {
+    sum_rows(threads, x, y, outer, terms, scale);
+  } else {
+    sum_columns(threads, x, y, outer, terms, inner, scale);
+  }
 }
 
 template <class T>
@@ -347,20 +366,15 @@ void run_sum_to(const Launch& l) {
            stretched_axes(in, *l.out[0].shape), 1);
 }
 
-Axes reduced_axes(const Launch& l) {
-  const auto* axes = l.attributes<ReduceAttributes>().axes();
-  return named_axes({axes->data(), axes->size()}, l.in[0].shape->rank());
-}
-
 template <class T>
 void run_reduce_sum(const Launch& l) {
-  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, reduced_axes(l), 1);
+  sum_axes(l.threads, l.in[0].as<const T>(), l.out[0].as<T>(), *l.in[0].shape, named_axes_of(l), 1);
 }
 
 template <class T>
 void run_reduce_mean(const Launch& l) {
   const Shape& in = *l.in[0].shape;
-  const Axes reduced = reduced_axes(l);
+  const Axes reduced = named_axes_of(l);
   int64_t terms = 1;
   for (int axis = 0; axis < in.rank(); ++axis) {
     terms *= reduced[static_cast<size_t>(axis)] ? in[axis] : 1;
