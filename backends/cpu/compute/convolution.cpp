@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "compute/depthwise.h"
 #include "compute/gemm.h"
 #include "compute/targets.h"
 
@@ -646,12 +647,17 @@ uint64_t convolution_scratch_bytes(const Convolution& c, const Threads& threads)
   if (is_direct(c)) {
     const size_t turned = turns_around(c) ? Padded(turned_around(c).windows).floats() : 0;
     const size_t plane = aligned(std::max(Padded(c.windows).floats(), turned));
-    return (tap_floats(c) + threads.count() * 2 * plane) * sizeof(float);
+    const size_t in_runs = slides_in_runs(c) ? run_scratch_floats(c, threads) : 0;
+    return std::max(tap_floats(c) + threads.count() * 2 * plane, in_runs) * sizeof(float);
   }
   return column_scratch_bytes(c, threads);
 }
 
 namespace {
+
+bool has_finite_weights(const Convolution& c, const float* weight) {
+  return all_finite({weight, to_size(c.groups * c.windows.window())});
+}
 
 Group group_of(const Convolution& c) {
   return {to_size(c.windows.inputs()), to_size(c.windows.outputs()), to_size(c.windows.window())};
@@ -760,7 +766,11 @@ void convolve_few(Threads& threads, const Convolution& c, const float* x, const 
 void convolve(Threads& threads, const Convolution& c, const float* x, const float* weight,
               const float* bias, float* y, void* scratch) {
   if (is_direct(c)) {
-    convolve_direct(threads, c, x, weight, bias, y, scratch);
+    if (slides_in_runs(c) && has_finite_weights(c, weight)) {
+      slide_runs(threads, c, x, weight, bias, y, static_cast<float*>(scratch));
+    } else {
+      convolve_direct(threads, c, x, weight, bias, y, scratch);
+    }
     return;
   }
   if (has_few_columns(c)) {
@@ -800,8 +810,11 @@ void convolve(Threads& threads, const Convolution& c, const float* x, const floa
 void convolve_back(Threads& threads, const Convolution& c, const float* dy, const float* weight,
                    const float* bias, float* dx, void* scratch) {
   // The zeros around dy are no terms of dx.
-  if (is_direct(c) && turns_around(c) &&
-      all_finite({weight, to_size(c.groups * c.windows.window())})) {
+  if (is_direct(c) && slides_in_runs(c) && has_finite_weights(c, weight)) {
+    slide_runs_back(threads, c, dy, weight, bias, dx, static_cast<float*>(scratch));
+    return;
+  }
+  if (is_direct(c) && turns_around(c) && has_finite_weights(c, weight)) {
     convolve_direct(threads, turned_around(c), dy, weight, bias, dx, scratch, true);
     return;
   }
@@ -846,6 +859,12 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
 void convolve_weights(Threads& threads, const Convolution& c, const float* x, const float* dy,
                       float* dweight, void* scratch) {
   if (is_direct(c)) {
+    if (sums_in_runs(c)) {
+      sum_runs(threads, c, x, dy, dweight, static_cast<float*>(scratch));
+      if (all_finite({dweight, to_size(c.groups) * 9})) {
+        return;
+      }
+    }
     convolve_weights_direct(threads, c, x, dy, dweight, scratch);
     return;
   }
