@@ -8,6 +8,7 @@
 // Shapes    x [N, C, spatial...], scale [C], dy of the shape of x, mean [C] and inverse [C] as BatchNorm left them
 //           ->  dx of the shape of x, dscale [C], dbias [C].
 // Step      training, as BatchNorm read it.
+// In place  dx on dy or x.
 // Numerics  accumulated in f32.
 // Gradient  none.
 //! step training: u32 = 0
@@ -86,6 +87,7 @@ const OpDef op_batch_norm_grad{
     .inputs = 5,
     .outputs = 3,
     .types = "F, F, F, f32, f32 -> F",
+    .in_place = {{0, 2}, {0, 0}},
     .infer = infer,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,

@@ -14,9 +14,149 @@
 #include "compute/vector-inl.h"
 // clang-format on
 
+#ifndef BOWLINE_CPU_PLANES_ONCE
+#define BOWLINE_CPU_PLANES_ONCE
+namespace bowline::detail::cpu {
+namespace {
+
+// Elements of small planes that are summed in f32 before the sums are added up in double precision.
+constexpr size_t kElementsOfSum = 4096;
+
+}  // namespace
+}  // namespace bowline::detail::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
+
+// Sums of f over planes: f(at, part, sums) adds what it makes of a vector to its kSums sums. The lanes are added up once for small
+// planes together.
+template <size_t kSums, class F>
+HWY_INLINE void sum_over(const ChannelPlanes& c, double (&out)[kSums], const F& f) {
+  constexpr size_t kWays = 4 / kSums;  // hide the latency of the addition
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  FloatVector sums[kWays][kSums];
+  const auto clear = [&]() HWY_ATTR {
+    HWY_UNROLL(4)
+    for (size_t w = 0; w < kWays; ++w) {
+      HWY_UNROLL(2)
+      for (size_t k = 0; k < kSums; ++k) {
+        sums[w][k] = hn::Zero(d);
+      }
+    }
+  };
+  clear();
+  const PartialVector rest(c.size % lanes);
+  size_t summed = 0;
+  for (size_t p = 0; p < c.count; ++p) {
+    const size_t begin = p * c.step, end = begin + c.size;
+    size_t at = begin;
+    for (; at + kWays * lanes <= end; at += kWays * lanes) {
+      HWY_UNROLL(4)
+      for (size_t w = 0; w < kWays; ++w) {
+        f(at + w * lanes, WholeVector{}, sums[w]);
+      }
+    }
+    for (; at + lanes <= end; at += lanes) {
+      f(at, WholeVector{}, sums[0]);
+    }
+    if (at < end) {
+      f(at, rest, sums[kWays - 1]);
+    }
+    summed += c.size;
+    if (summed >= kElementsOfSum || p + 1 == c.count) {
+      for (size_t k = 0; k < kSums; ++k) {
+        FloatVector all = hn::Add(sums[0][k], sums[1][k]);
+        if constexpr (kWays == 4) {
+          all = hn::Add(all, hn::Add(sums[2][k], sums[3][k]));
+        }
+        out[k] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, all)));
+      }
+      clear();
+      summed = 0;
+    }
+  }
+}
+
+double sum_planes(const ChannelPlanes& c, const float* x) {
+  double out[1] = {};
+  sum_over(c, out, [=](size_t at, auto part, auto& sums) HWY_ATTR {
+    sums[0] = hn::Add(sums[0], part.or_else(part.load(x + at), hn::Zero(FloatTag())));
+  });
+  return out[0];
+}
+
+double square_planes(const ChannelPlanes& c, const float* x, float mean) {
+  const FloatVector m = hn::Set(FloatTag(), mean);
+  double out[1] = {};
+  sum_over(c, out, [=](size_t at, auto part, auto& sums) HWY_ATTR {
+    const FloatVector apart = part.or_else(hn::Sub(part.load(x + at), m), hn::Zero(FloatTag()));
+    sums[0] = hn::MulAdd(apart, apart, sums[0]);
+  });
+  return out[0];
+}
+
+PlaneSums gradient_planes(const ChannelPlanes& c, const float* x, const float* dy, float mean) {
+  const FloatVector m = hn::Set(FloatTag(), mean);
+  double out[2] = {};
+  sum_over(c, out, [=](size_t at, auto part, auto& sums) HWY_ATTR {
+    const FloatVector zero = hn::Zero(FloatTag());
+    const FloatVector v = part.or_else(part.load(dy + at), zero);
+    const FloatVector apart = part.or_else(hn::Sub(part.load(x + at), m), zero);
+    sums[0] = hn::Add(sums[0], v);
+    sums[1] = hn::MulAdd(v, apart, sums[1]);
+  });
+  return {out[0], out[1]};
+}
+
+// f(at, part) for the vectors of planes; results may lie where the operands do. The last vector of a plane is a whole one, for
+// which `f` is called first and returns what store(at, part, result) stores at the end.
+template <class F, class Store>
+HWY_INLINE void each_vector(const ChannelPlanes& c, const F& f, const Store& store) {
+  const size_t lanes = hn::Lanes(FloatTag());
+  const size_t whole = c.size / lanes * lanes;
+  const PartialVector rest(c.size - whole);
+  for (size_t p = 0; p < c.count; ++p) {
+    const size_t begin = p * c.step;
+    if (whole == 0) {
+      store(begin, rest, f(begin, rest));
+      continue;
+    }
+    const size_t last = begin + c.size - lanes;
+    const FloatVector of_last = f(last, WholeVector{});
+    for (size_t at = begin; at < begin + whole; at += lanes) {
+      store(at, WholeVector{}, f(at, WholeVector{}));
+    }
+    store(last, WholeVector{}, of_last);
+  }
+}
+
+void scale_channel(const ChannelPlanes& c, const float* x, float mean, float scale, float bias,
+                   float* y) {
+  const FloatTag d;
+  const FloatVector m = hn::Set(d, mean), s = hn::Set(d, scale), b = hn::Set(d, bias);
+  each_vector(
+      c,
+      [=](size_t at, auto part)
+          HWY_ATTR { return hn::MulAdd(hn::Sub(part.load(x + at), m), s, b); },
+      [=](size_t at, auto part, FloatVector v) HWY_ATTR { part.store(v, y + at); });
+}
+
+void mix_channel(const ChannelPlanes& c, const float* x, const float* dy, float mean, float a,
+                 float b, float add, float* dx) {
+  const FloatTag d;
+  const FloatVector m = hn::Set(d, mean), va = hn::Set(d, a), vb = hn::Set(d, b),
+                    vc = hn::Set(d, add);
+  each_vector(
+      c,
+      [=](size_t at, auto part) HWY_ATTR {
+        const FloatVector of_x = hn::MulAdd(hn::Sub(part.load(x + at), m), vb, vc);
+        return hn::MulAdd(part.load(dy + at), va, of_x);
+      },
+      [=](size_t at, auto part, FloatVector v) HWY_ATTR { part.store(v, dx + at); });
+}
 
 float sum_run(size_t n, const float* x) {
   return sum_vectors(n, [=](size_t i, auto part) HWY_ATTR { return part.load(x + i); });
@@ -96,6 +236,11 @@ HWY_AFTER_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace {
 
+HWY_EXPORT(sum_planes);
+HWY_EXPORT(square_planes);
+HWY_EXPORT(gradient_planes);
+HWY_EXPORT(scale_channel);
+HWY_EXPORT(mix_channel);
 HWY_EXPORT(sum_run);
 HWY_EXPORT(squares_run);
 HWY_EXPORT(products_run);
@@ -106,6 +251,28 @@ HWY_EXPORT(largest_each);
 HWY_EXPORT(mean_each);
 
 }  // namespace
+
+double sum_of(const ChannelPlanes& c, const float* x) {
+  return HWY_DYNAMIC_DISPATCH(sum_planes)(c, x);
+}
+
+double squares_of(const ChannelPlanes& c, const float* x, float mean) {
+  return HWY_DYNAMIC_DISPATCH(square_planes)(c, x, mean);
+}
+
+PlaneSums gradient_sums_of(const ChannelPlanes& c, const float* x, const float* dy, float mean) {
+  return HWY_DYNAMIC_DISPATCH(gradient_planes)(c, x, dy, mean);
+}
+
+void scale_planes_of(const ChannelPlanes& c, const float* x, float mean, float scale, float bias,
+                     float* y) {
+  HWY_DYNAMIC_DISPATCH(scale_channel)(c, x, mean, scale, bias, y);
+}
+
+void mix_planes_of(const ChannelPlanes& c, const float* x, const float* dy, float mean, float a,
+                   float b, float add, float* dx) {
+  HWY_DYNAMIC_DISPATCH(mix_channel)(c, x, dy, mean, a, b, add, dx);
+}
 
 float sum_of(size_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(sum_run)(n, x); }
 

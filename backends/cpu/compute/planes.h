@@ -1,6 +1,6 @@
 // Sums over a run of f32 elements, and what is made of one with the same numbers for all of it: the parts of norms of channels.
 //
-// Numerics  sums in f32 with a fixed order.
+// Numerics  sums in f32 with a fixed order; those of the planes of a channel are added up in double precision.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,26 @@
 
 namespace bowline::detail::cpu {
 
+// The planes of a channel: `size` elements each, `step` from one to the next.
+struct ChannelPlanes {
+  size_t count, step, size;
+};
+struct PlaneSums {
+  double dy, products;
+};
+double sum_of(const ChannelPlanes& c, const float* x);
+// sum of (x - mean)^2
+double squares_of(const ChannelPlanes& c, const float* x, float mean);
+// sums of dy and of dy * (x - mean)
+PlaneSums gradient_sums_of(const ChannelPlanes& c, const float* x, const float* dy, float mean);
+// y = (x - mean) * scale + bias. y may be x.
+void scale_planes_of(const ChannelPlanes& c, const float* x, float mean, float scale, float bias,
+                     float* y);
+// dx = dy * a + (x - mean) * b + add. dx may be x or dy.
+void mix_planes_of(const ChannelPlanes& c, const float* x, const float* dy, float mean, float a,
+                   float b, float add, float* dx);
+
+// The same for one run of n elements.
 float sum_of(size_t n, const float* x);
 // sum of (x - mean)^2
 float squares_of(size_t n, const float* x, float mean);

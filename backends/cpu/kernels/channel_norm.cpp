@@ -16,19 +16,10 @@ struct Planes {
         channels(static_cast<size_t>(x[1])),
         plane(static_cast<size_t>(x.elements(2, x.rank()))) {}
   size_t at(size_t sample, size_t channel) const { return (sample * channels + channel) * plane; }
+  ChannelPlanes of_channel() const { return {batch, channels * plane, plane}; }
 
   size_t batch, channels, plane;
 };
-
-// f of every plane of a channel.
-template <class F>
-double over_batch(const Planes& p, size_t channel, F&& f) {
-  double sum = 0;
-  for (size_t n = 0; n < p.batch; ++n) {
-    sum += static_cast<double>(f(p.at(n, channel)));
-  }
-  return sum;
-}
 
 float inverse_root(float x) { return 1.0f / std::sqrt(x); }
 
@@ -64,12 +55,12 @@ void run_batch_norm(const Launch& l) {
   const float *x = l.in[0].f32(), *scale = l.in[1].f32(), *bias = l.in[2].f32();
   float *y = l.out[0].f32(), *running_mean = l.out[1].f32(), *running_variance = l.out[2].f32();
   const size_t n = p.batch * p.plane;
+  const ChannelPlanes planes = p.of_channel();
   const auto count = static_cast<double>(std::max<size_t>(n, 1));
   l.threads.parallel_for(p.channels, [&](size_t c, size_t) {
-    const auto mean = static_cast<float>(
-        over_batch(p, c, [&](size_t at) { return sum_of(p.plane, x + at); }) / count);
-    const double squares =
-        over_batch(p, c, [&](size_t at) { return squares_of(p.plane, x + at, mean); });
+    const size_t at = p.at(0, c);
+    const auto mean = static_cast<float>(sum_of(planes, x + at) / count);
+    const double squares = squares_of(planes, x + at, mean);
     const auto variance = static_cast<float>(squares / count);
     if (n > 0) {
       const auto unbiased =
@@ -80,9 +71,7 @@ void run_batch_norm(const Launch& l) {
     const float inverse = inverse_root(variance + t.eps());
     l.out[3].f32()[c] = mean;
     l.out[4].f32()[c] = inverse;
-    for (size_t b = 0; b < p.batch; ++b) {
-      scale_run(p.plane, x + p.at(b, c), mean, inverse * scale[c], bias[c], y + p.at(b, c));
-    }
+    scale_planes_of(planes, x + at, mean, inverse * scale[c], bias[c], y + at);
   });
 }
 
@@ -92,24 +81,21 @@ void run_batch_norm_grad(const Launch& l) {
   const float *mean = l.in[3].f32(), *inverse = l.in[4].f32();
   float *dx = l.out[0].f32(), *dscale = l.out[1].f32(), *dbias = l.out[2].f32();
   const bool training = l.step(step::batch_norm_grad::training) != 0;
+  const ChannelPlanes planes = p.of_channel();
   const auto count = static_cast<float>(std::max<size_t>(p.batch * p.plane, 1));
   l.threads.parallel_for(p.channels, [&](size_t c, size_t) {
-    const auto sum =
-        static_cast<float>(over_batch(p, c, [&](size_t at) { return sum_of(p.plane, dy + at); }));
-    const auto products = static_cast<float>(over_batch(
-        p, c, [&](size_t at) { return products_of(p.plane, x + at, dy + at, mean[c]); }));
+    const size_t at = p.at(0, c);
+    const PlaneSums sums = gradient_sums_of(planes, x + at, dy + at, mean[c]);
+    const auto sum = static_cast<float>(sums.dy), products = static_cast<float>(sums.products);
     dscale[c] = products * inverse[c];
     dbias[c] = sum;
     const float a = scale[c] * inverse[c];
     const float of_x = training ? -a * inverse[c] * (dscale[c] / count) : 0.0f;
     const float of_one = training ? -a * (sum / count) : 0.0f;
-    for (size_t b = 0; b < p.batch; ++b) {
-      const size_t at = p.at(b, c);
-      if (training) {
-        mix_run(p.plane, x + at, dy + at, mean[c], a, of_x, of_one, dx + at);
-      } else {
-        scale_run(p.plane, dy + at, 0, a, 0, dx + at);
-      }
+    if (training) {
+      mix_planes_of(planes, x + at, dy + at, mean[c], a, of_x, of_one, dx + at);
+    } else {
+      scale_planes_of(planes, dy + at, 0, a, 0, dx + at);
     }
   });
 }
