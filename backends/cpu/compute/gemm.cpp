@@ -46,12 +46,15 @@ struct Job {
   float* c;
   GemmOptions options;
   const float* integers = nullptr;  // (optional) the only row of A as to_integers() leaves it
+  // Of tiles: rows, and columns of a panel.
+  size_t tile_rows = kTileRowsOfAll;
+  size_t panel = 0;
 };
 
-// Floats of scratch of one thread. The widest panel of any instruction set has 64 columns.
+// Floats of scratch of one thread. Panels have a divisor of 64 columns, or 24, of which a multiple is at most 16 above one of 64.
 size_t thread_scratch_floats(const GemmShape& s, bool a_codes) {
   const size_t depth = std::min(s.k, kDepth);
-  const size_t panels = depth * std::min(round_up(s.n, 64), kColumns);
+  const size_t panels = depth * std::min(round_up(s.n, 64) + 16, kColumns);
   const size_t b = s.m == 1 ? std::max(panels, integer_row_floats(s.k)) : panels;
   const size_t a =
       transposed_a(s.layout) || a_codes ? depth * std::min(round_up(s.m, 6), kRows) : 0;
@@ -66,16 +69,59 @@ HWY_BEFORE_NAMESPACE();
 namespace bowline::detail::cpu {
 namespace HWY_NAMESPACE {
 
-// Rows k of B [k, n] to a panel [depth][tile_columns], zeros beyond `width`.
-void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t width,
+// Tiles of fewer rows and more columns, which fill as many registers: products whose sides suit them leave less of a tile empty.
+#if HWY_TARGET == HWY_AVX2
+constexpr size_t kWideRows = 4;
+constexpr size_t kWideVectors = 3;
+#else
+constexpr size_t kWideRows = kTileRows;
+constexpr size_t kWideVectors = kTileVectors;
+#endif
+
+TileFunction wide_tile_for(size_t rows, size_t vectors) {
+#if HWY_TARGET == HWY_AVX2
+#define BOWLINE_TILE_ROW(r) \
+  { tile_function<r, 1>, tile_function<r, 2>, tile_function<r, 3> }
+  static constexpr TileFunction kTiles[kWideRows][kWideVectors] = {
+      BOWLINE_TILE_ROW(1), BOWLINE_TILE_ROW(2), BOWLINE_TILE_ROW(3), BOWLINE_TILE_ROW(4)};
+#undef BOWLINE_TILE_ROW
+  return kTiles[rows - 1][vectors - 1];
+#else
+  return tile_for(rows, vectors);
+#endif
+}
+
+// Half cycles per element of k: two multiply-adds and two loads per cycle, and five cycles until a sum may be added to again.
+size_t tiles_time(const GemmShape& s, size_t rows, size_t vectors) {
+  const size_t all_vectors = (s.n + hn::Lanes(TileTag()) - 1) / hn::Lanes(TileTag());
+  const auto time = [](size_t r, size_t v) {
+    return r == 0 || v == 0 ? 0 : HWY_MAX(HWY_MAX(r * v, r + v), size_t{10});
+  };
+  const auto column = [&](size_t v) { return s.m / rows * time(rows, v) + time(s.m % rows, v); };
+  return all_vectors / vectors * column(vectors) + column(all_vectors % vectors);
+}
+
+// Rows of a tile and columns of a panel.
+void choose_tile(Job& job) {
+  const bool wide =
+      kWideVectors != kTileVectors && tiles_time(job.shape, kWideRows, kWideVectors) <
+                                          tiles_time(job.shape, kTileRows, kTileVectors);
+  job.tile_rows = wide ? kWideRows : kTileRows;
+  job.panel = (wide ? kWideVectors : kTileVectors) * hn::Lanes(TileTag());
+}
+
+// Rows k of B [k, n] to a panel [depth][columns], zeros beyond `width`.
+void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t width, size_t columns,
                float* HWY_RESTRICT panel) {
   const TileTag d;
   const size_t lanes = hn::Lanes(d);
-  const size_t columns = tile_columns();
   for (size_t k = 0; k < depth; ++k, b += ldb, panel += columns) {
     if (width == columns) {
       for (size_t j = 0; j < columns; j += lanes) {
         hn::Store(hn::LoadU(d, b + j), d, panel + j);
+      }
+      for (size_t j = 0; j < columns; j += 16) {
+        hwy::Prefetch(b + columns + j);
       }
     } else {
       for (size_t j = 0; j < columns; ++j) {
@@ -85,20 +131,21 @@ void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t wid
   }
 }
 
-// Columns of A stored as [k, m] to strips [depth][kTileRows], zeros beyond `rows`.
+// Columns of A stored as [k, m] to strips [depth][kStrip], zeros beyond `rows`.
+template <size_t kStrip>
 void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t rows,
                  float* HWY_RESTRICT strips) {
-  for (size_t i = 0; i < rows; i += kTileRows, strips += depth * kTileRows) {
-    const size_t width = HWY_MIN(rows - i, kTileRows);
+  for (size_t i = 0; i < rows; i += kStrip, strips += depth * kStrip) {
+    const size_t width = HWY_MIN(rows - i, kStrip);
     const float* HWY_RESTRICT in = a + i;
     float* HWY_RESTRICT out = strips;
-    if (width == kTileRows) {
-      for (size_t k = 0; k < depth; ++k, in += lda, out += kTileRows) {
-        std::memcpy(out, in, kTileRows * sizeof(float));
+    if (width == kStrip) {
+      for (size_t k = 0; k < depth; ++k, in += lda, out += kStrip) {
+        std::memcpy(out, in, kStrip * sizeof(float));
       }
     } else {
-      for (size_t k = 0; k < depth; ++k, in += lda, out += kTileRows) {
-        for (size_t r = 0; r < kTileRows; ++r) {
+      for (size_t k = 0; k < depth; ++k, in += lda, out += kStrip) {
+        for (size_t r = 0; r < kStrip; ++r) {
           out[r] = r < width ? in[r] : 0.0f;
         }
       }
@@ -120,7 +167,7 @@ void fetch_codes(const Codes& c, size_t row, size_t k, size_t depth) {
 // Columns of B [k, n] or [n, k] that are codes, to a panel. A piece of a row is too short for the processor to see what comes.
 void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t width,
                 float* HWY_RESTRICT panel) {
-  const size_t columns = tile_columns();
+  const size_t columns = job.panel;
   if (!transposed_b(job.shape.layout)) {
     for (size_t i = 0; i < depth; ++i) {
       float* const row = panel + i * columns;
@@ -157,7 +204,8 @@ void unpack_a(const Job& job, Range rows, size_t k, size_t depth, float* HWY_RES
 void multiply_panels(const Job& job, Range rows, size_t column, size_t width, size_t k,
                      size_t depth, const float* panels, float* strips) {
   const GemmShape& s = job.shape;
-  const size_t columns = tile_columns();
+  const size_t columns = job.panel, tile_rows = job.tile_rows;
+  const bool wide = tile_rows != kTileRows;
   const size_t lanes = hn::Lanes(TileTag());
   const bool accumulate = job.options.accumulate || k > 0;
   const bool last = k + depth == s.k;
@@ -166,14 +214,15 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
   if (codes_a) {
     unpack_a(job, rows, k, depth, strips);
   } else if (strip_a) {
-    pack_strips(job.a + k * s.lda + rows.begin, s.lda, depth, rows.end - rows.begin, strips);
+    (wide ? pack_strips<kWideRows> : pack_strips<kTileRows>)(job.a + k * s.lda + rows.begin, s.lda,
+                                                             depth, rows.end - rows.begin, strips);
   }
   for (size_t j = 0; j < width; j += columns) {
     const size_t tile_width = HWY_MIN(width - j, columns);
     const size_t vectors = (tile_width + lanes - 1) / lanes;
     const float* bias =
         last && job.options.bias != nullptr ? job.options.bias + column + j : nullptr;
-    for (size_t i = rows.begin; i < rows.end; i += kTileRows) {
+    for (size_t i = rows.begin; i < rows.end; i += tile_rows) {
       TileOperands tile;
       if (codes_a) {
         const bool turned = transposed_a(s.layout);
@@ -183,14 +232,21 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
       } else {
         tile.a = strip_a ? strips + (i - rows.begin) * depth : job.a + i * s.lda + k;
         tile.a_row = strip_a ? 1 : s.lda;
-        tile.a_k = strip_a ? kTileRows : 1;
+        tile.a_k = strip_a ? tile_rows : 1;
+      }
+      if (j == 0 && !codes_a && !strip_a && i + tile_rows < rows.end) {
+        for (size_t r = 0; r < tile_rows; ++r) {
+          for (size_t at = 0; at < depth; at += 16) {
+            hwy::Prefetch(job.a + (i + tile_rows + r) * s.lda + k + at);
+          }
+        }
       }
       tile.b = panels + j * depth;
       tile.b_k = columns;
       tile.c = job.c + i * s.ldc + column + j;
       tile.c_row = s.ldc;
-      tile_for(HWY_MIN(rows.end - i, kTileRows), vectors)(tile, depth, tile_width, accumulate,
-                                                          bias);
+      (wide ? wide_tile_for : tile_for)(HWY_MIN(rows.end - i, tile_rows), vectors)(
+          tile, depth, tile_width, accumulate, bias);
     }
   }
 }
@@ -198,9 +254,10 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
 // The part of C that one thread owns.
 void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
   const GemmShape& s = job.shape;
-  const size_t panel = tile_columns();
-  for (size_t column = columns.begin; column < columns.end; column += kColumns) {
-    const size_t width = HWY_MIN(columns.end - column, kColumns);
+  const size_t panel = job.panel;
+  const size_t together = kColumns / panel * panel;
+  for (size_t column = columns.begin; column < columns.end; column += together) {
+    const size_t width = HWY_MIN(columns.end - column, together);
     for (size_t k = 0; k < s.k; k += kDepth) {
       const size_t depth = HWY_MIN(s.k - k, kDepth);
       for (size_t j = 0; j < width; j += panel) {
@@ -211,7 +268,8 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
           transpose(job.b + (column + j) * s.ldb + k, s.ldb, panel_width, depth,
                     scratch + j * depth, panel, panel);
         } else {
-          pack_rows(job.b + k * s.ldb + column + j, s.ldb, depth, panel_width, scratch + j * depth);
+          pack_rows(job.b + k * s.ldb + column + j, s.ldb, depth, panel_width, panel,
+                    scratch + j * depth);
         }
       }
       float* strips = scratch + round_up(width, panel) * depth;
@@ -352,8 +410,6 @@ void direct_columns(const Job& job, Range columns, float* scratch) {
   }
 }
 
-size_t panel_columns() { return tile_columns(); }
-
 }  // namespace HWY_NAMESPACE
 }  // namespace bowline::detail::cpu
 HWY_AFTER_NAMESPACE();
@@ -366,7 +422,7 @@ HWY_EXPORT(multiply_part);
 HWY_EXPORT(make_integers);
 HWY_EXPORT(dot_columns);
 HWY_EXPORT(direct_columns);
-HWY_EXPORT(panel_columns);
+HWY_EXPORT(choose_tile);
 
 void multiply_nothing(const Job& job) {
   for (size_t i = 0; i < job.shape.m; ++i) {
@@ -428,7 +484,8 @@ void gemm(Threads& threads, const GemmShape& shape, const float* a, const float*
     return;
   }
   const bool dots = reads_b_directly(job) && transposed_b(shape.layout);
-  const size_t panel = dots ? kDotLine : HWY_DYNAMIC_DISPATCH(panel_columns)();
+  HWY_DYNAMIC_DISPATCH(choose_tile)(job);
+  const size_t panel = dots ? kDotLine : job.panel;
   const Grid grid = choose_grid(shape, threads.count(), panel);
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   if (dots && HWY_DYNAMIC_DISPATCH(make_integers)(job, static_cast<float*>(scratch))) {
@@ -448,11 +505,11 @@ void gemm_batched(Threads& threads, const GemmShape& shape, size_t batch, const 
     }
     return;
   }
-  const size_t panel = HWY_DYNAMIC_DISPATCH(panel_columns)();
   const size_t floats = thread_scratch_floats(shape, options.a_codes != nullptr);
   threads.parallel_for(batch, [&](size_t i, size_t thread) {
-    const Job job{shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options};
-    multiply(job, Grid{}, 0, static_cast<float*>(scratch) + thread * floats, panel);
+    Job job{shape, a + i * stride_a, b + i * stride_b, c + i * stride_c, options};
+    HWY_DYNAMIC_DISPATCH(choose_tile)(job);
+    multiply(job, Grid{}, 0, static_cast<float*>(scratch) + thread * floats, job.panel);
   });
 }
 
