@@ -15,6 +15,7 @@
 #define HWY_TARGET_INCLUDE "compute/convolution.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "compute/gemm-inl.h"
 #include "compute/vector-inl.h"
 // clang-format on
 
@@ -62,6 +63,12 @@ struct Padded {
   size_t row;                  // elements of a row of a part
 };
 
+// Pieces of n elements that lie apart from each other, to other distances.
+struct Pieces {
+  size_t rows, pieces, n;
+  size_t from_row, from_piece;
+  size_t to_row, to_piece;
+};
 // Rows of outputs that are shorter are computed together with what lies between them.
 constexpr size_t kShortRow = 32;
 
@@ -237,6 +244,35 @@ void direct_weights(const DirectJob& job, const float* padded, const float* dy, 
   }
 }
 
+// What `bias` (optional) has for a row is added to it.
+void copy_pieces(const Pieces& p, const float* from, const float* bias, float* to) {
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  const PartialVector few(HWY_MIN(p.n, lanes));
+  for (size_t r = 0; r < p.rows; ++r, from += p.from_row, to += p.to_row) {
+    const FloatVector add = bias != nullptr ? hn::Set(d, bias[r]) : hn::Zero(d);
+    const float* in = from;
+    float* out = to;
+    for (size_t s = 0; s < p.pieces; ++s, in += p.from_piece, out += p.to_piece) {
+      if (p.n < lanes) {
+        few.store(hn::Add(few.load(in), add), out);
+        continue;
+      }
+      for (size_t i = 0; i + lanes <= p.n; i += lanes) {
+        hn::StoreU(hn::Add(hn::LoadU(d, in + i), add), d, out + i);
+      }
+      // The last vector begins in the one before it.
+      hn::StoreU(hn::Add(hn::LoadU(d, in + p.n - lanes), add), d, out + p.n - lanes);
+    }
+  }
+}
+
+// Rows [begin, end) of `to` [rows, columns], which is `from` [columns, rows] turned.
+void turn_rows(size_t begin, size_t end, size_t rows, size_t columns, const float* from,
+               float* to) {
+  transpose(from + begin, rows, columns, end - begin, to + begin * columns, columns, columns);
+}
+
 void add_run(size_t n, const float* from, float* to) {
   for_vectors(n, [=](size_t i, auto part) HWY_ATTR {
     part.store(hn::Add(part.load(from + i), part.load(to + i)), to + i);
@@ -258,10 +294,14 @@ HWY_EXPORT(add_rows);
 HWY_EXPORT(direct_forward);
 HWY_EXPORT(direct_back);
 HWY_EXPORT(direct_weights);
+HWY_EXPORT(copy_pieces);
+HWY_EXPORT(turn_rows);
 HWY_EXPORT(add_run);
 
 // Columns of a product that are worth its while, and floats of them that stay in a cache.
 constexpr size_t kColumnsWanted = 512;
+// So many of one sample are read where they lie.
+constexpr size_t kColumnsOfOne = 96;
 constexpr size_t kColumnFloats = size_t{1} << 20;
 constexpr size_t kTasksPerThread = 16;
 
@@ -291,9 +331,10 @@ struct Columns {
         outputs(to_size(c.windows.outputs())),
         pointwise(is_pointwise(c)) {
     const size_t each = std::max<size_t>(outputs, 1);
-    samples = std::clamp<size_t>(kColumnsWanted / each, 1, std::max<size_t>(to_size(c.batch), 1));
-    const size_t most = std::max<size_t>(kColumnFloats / std::max<size_t>(depth, 1), 64) / 64 * 64;
-    length = samples > 1 || pointwise ? outputs : std::min(outputs, most);
+    const size_t most = pointwise && outputs >= kColumnsOfOne ? 1 : kColumnsWanted / each;
+    samples = std::clamp<size_t>(most, 1, std::max<size_t>(to_size(c.batch), 1));
+    const size_t fit = std::max<size_t>(kColumnFloats / std::max<size_t>(depth, 1), 64) / 64 * 64;
+    length = samples > 1 || pointwise ? outputs : std::min(outputs, fit);
   }
   size_t most() const { return samples * length; }
   bool lies_in_place() const { return pointwise && samples == 1; }
@@ -358,44 +399,6 @@ void for_runs(const Windows& w, size_t k, const Part& part, F&& f) {
   }
 }
 
-// Row r of the columns: element r % window of channel r / window.
-void fill_columns(Threads& threads, const Convolution& c, const Columns& columns, const Part& part,
-                  const float* x, size_t group, float* to) {
-  const Windows& w = c.windows;
-  const size_t plane = to_size(w.inputs()), window = to_size(w.window());
-  const size_t stride = to_size(w.axis[2].stride);
-  threads.parallel_for(columns.depth, [&](size_t r, size_t) {
-    for (size_t s = 0; s < part.samples; ++s) {
-      const size_t channel =
-          ((part.sample + s) * to_size(c.groups) + group) * to_size(c.inputs) + r / window;
-      const float* from = x + channel * plane;
-      float* row = to + r * part.columns() + s * part.length;
-      if (columns.pointwise) {
-        std::memcpy(row, from + part.first, part.length * sizeof(float));
-        continue;
-      }
-      for_runs(w, r % window, part,
-               [&](size_t at, size_t length, int64_t first, size_t zeros, size_t there) {
-                 float* piece = row + at;
-                 if (first < 0) {
-                   std::fill_n(piece, length, 0.0f);
-                   return;
-                 }
-                 std::fill_n(piece, zeros, 0.0f);
-                 const float* in = from + first;
-                 if (stride == 1) {
-                   std::memcpy(piece + zeros, in, there * sizeof(float));
-                 } else {
-                   for (size_t i = 0; i < there; ++i) {
-                     piece[zeros + i] = in[i * stride];
-                   }
-                 }
-                 std::fill(piece + zeros + there, piece + length, 0.0f);
-               });
-    }
-  });
-}
-
 // Adds the columns to the elements that they came from.
 void add_columns(Threads& threads, const Convolution& c, const Part& part, const float* columns,
                  size_t group, float* dx) {
@@ -425,29 +428,72 @@ void add_columns(Threads& threads, const Convolution& c, const Part& part, const
   });
 }
 
+// f(first channel, channels) for tasks of some of them.
+template <class F>
+void for_channels(Threads& threads, size_t channels, F&& f) {
+  constexpr size_t kUnit = 16;
+  threads.parallel_for((channels + kUnit - 1) / kUnit, [&](size_t task, size_t) {
+    f(task * kUnit, std::min(kUnit, channels - task * kUnit));
+  });
+}
+
 // The channels of a group of several samples as one matrix [channels, samples * length], and back with a bias.
-void gather_samples(Threads& threads, const Convolution& c, const Part& part, const float* y,
-                    size_t group, float* to) {
-  const size_t channels = to_size(c.outputs);
-  threads.parallel_for(channels, [&](size_t m, size_t) {
-    for (size_t s = 0; s < part.samples; ++s) {
-      const size_t channel = ((part.sample + s) * to_size(c.groups) + group) * channels + m;
-      std::memcpy(to + m * part.columns() + s * part.length, y + channel * part.length,
-                  part.length * sizeof(float));
-    }
+void gather_samples(Threads& threads, const Convolution& c, size_t channels, const Part& part,
+                    const float* x, size_t group, float* to) {
+  const size_t sample = to_size(c.groups) * channels * part.length;
+  const float* const from = x + part.sample * sample + group * channels * part.length;
+  for_channels(threads, channels, [&](size_t first, size_t some) {
+    HWY_DYNAMIC_DISPATCH(copy_pieces)
+    ({some, part.samples, part.length, part.length, sample, part.columns(), part.length},
+     from + first * part.length, nullptr, to + first * part.columns());
   });
 }
 void scatter_samples(Threads& threads, const Convolution& c, size_t channels, const Part& part,
                      const float* from, size_t group, const float* bias, float* y) {
-  threads.parallel_for(channels, [&](size_t m, size_t) {
-    const float add = bias != nullptr ? bias[group * channels + m] : 0.0f;
+  const size_t sample = to_size(c.groups) * channels * part.length;
+  float* const to = y + part.sample * sample + group * channels * part.length;
+  for_channels(threads, channels, [&](size_t first, size_t some) {
+    HWY_DYNAMIC_DISPATCH(copy_pieces)
+    ({some, part.samples, part.length, part.columns(), part.length, part.length, sample},
+     from + first * part.columns(), bias != nullptr ? bias + group * channels + first : nullptr,
+     to + first * part.length);
+  });
+}
+
+// Row r of the columns: element r % window of channel r / window.
+void fill_columns(Threads& threads, const Convolution& c, const Columns& columns, const Part& part,
+                  const float* x, size_t group, float* to) {
+  if (columns.pointwise) {
+    gather_samples(threads, c, columns.depth, part, x, group, to);
+    return;
+  }
+  const Windows& w = c.windows;
+  const size_t plane = to_size(w.inputs()), window = to_size(w.window());
+  const size_t stride = to_size(w.axis[2].stride);
+  threads.parallel_for(columns.depth, [&](size_t r, size_t) {
     for (size_t s = 0; s < part.samples; ++s) {
-      const size_t channel = ((part.sample + s) * to_size(c.groups) + group) * channels + m;
-      const float* row = from + m * part.columns() + s * part.length;
-      float* out = y + channel * part.length;
-      for (size_t i = 0; i < part.length; ++i) {
-        out[i] = row[i] + add;
-      }
+      const size_t channel =
+          ((part.sample + s) * to_size(c.groups) + group) * to_size(c.inputs) + r / window;
+      const float* from = x + channel * plane;
+      float* row = to + r * part.columns() + s * part.length;
+      for_runs(w, r % window, part,
+               [&](size_t at, size_t length, int64_t first, size_t zeros, size_t there) {
+                 float* piece = row + at;
+                 if (first < 0) {
+                   std::fill_n(piece, length, 0.0f);
+                   return;
+                 }
+                 std::fill_n(piece, zeros, 0.0f);
+                 const float* in = from + first;
+                 if (stride == 1) {
+                   std::memcpy(piece + zeros, in, there * sizeof(float));
+                 } else {
+                   for (size_t i = 0; i < there; ++i) {
+                     piece[zeros + i] = in[i * stride];
+                   }
+                 }
+                 std::fill(piece + zeros + there, piece + length, 0.0f);
+               });
     }
   });
 }
@@ -468,7 +514,14 @@ GemmShape product(GemmLayout layout, size_t m, size_t n, size_t k, size_t lda, s
   return {layout, m, n, k, lda, ldb, ldc};
 }
 
-// Where a part of the products lies in the scratch: its columns, samples side by side, the scratch of gemm.
+// Whether dweight is summed as [depth, outputs] and turned at the end: gemm turns the rows of the second factor, which are then those
+// of dy. Turning dweight takes about as long as five times as many of these elements.
+bool sums_turned(const Convolution& c, const Columns& columns) {
+  const size_t outputs = to_size(c.outputs), terms = to_size(c.batch) * columns.outputs;
+  return columns.depth >= 3 * outputs && (columns.depth - outputs) * terms > 5 * columns.depth * outputs;
+}
+
+// Where a part of the products lies in the scratch: its columns, samples side by side, dweight turned, the scratch of gemm.
 struct Scratch {
   static size_t column_floats(const Columns& of) {
     return of.lies_in_place() ? 0 : aligned(of.depth * of.most());
@@ -476,12 +529,17 @@ struct Scratch {
   static size_t sample_floats(const Convolution& c, const Columns& of) {
     return of.samples > 1 ? aligned(to_size(c.outputs) * of.most()) : 0;
   }
+  static size_t turned_floats(const Convolution& c, const Columns& of) {
+    return sums_turned(c, of) ? aligned(to_size(c.outputs) * of.depth) : 0;
+  }
   Scratch(const Convolution& c, const Columns& of, void* scratch)
       : columns(static_cast<float*>(scratch)),
         samples(columns + column_floats(of)),
-        gemm(samples + sample_floats(c, of)) {}
+        turned(samples + sample_floats(c, of)),
+        gemm(turned + turned_floats(c, of)) {}
   float* columns;
   float* samples;
+  float* turned;
   float* gemm;
 };
 
@@ -502,8 +560,10 @@ uint64_t column_scratch_bytes(const Convolution& c, const Threads& threads) {
   const uint64_t products =
       std::max({gemm_scratch_bytes(product(GemmLayout::nn, m, n, k, k, n, n), threads),
                 gemm_scratch_bytes(product(GemmLayout::tn, k, n, m, k, n, n), threads),
-                gemm_scratch_bytes(product(GemmLayout::nt, m, k, n, n, n, k), threads)});
-  const size_t floats = Scratch::column_floats(columns) + Scratch::sample_floats(c, columns);
+                gemm_scratch_bytes(product(GemmLayout::nt, m, k, n, n, n, k), threads),
+                gemm_scratch_bytes(product(GemmLayout::nt, k, m, n, n, n, m), threads)});
+  const size_t floats = Scratch::column_floats(columns) + Scratch::sample_floats(c, columns) +
+                        Scratch::turned_floats(c, columns);
   const uint64_t few = has_few_columns(c)
                            ? few_floats(c) * sizeof(float) +
                                  gemm_scratch_bytes(few_product(c, kRowsSummedAlong), threads)
@@ -839,7 +899,7 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
       const bool straight = columns.samples == 1;
       const float* b = dy + sample * m * size.outputs + part.first;
       if (!straight) {
-        gather_samples(threads, c, part, dy, g, s.samples);
+        gather_samples(threads, c, m, part, dy, g, s.samples);
         b = s.samples;
       }
       GemmOptions options;
@@ -855,6 +915,20 @@ void convolve_back(Threads& threads, const Convolution& c, const float* dy, cons
     }
   });
 }
+
+namespace {
+
+// `sums` [k, m] to [m, k], in place.
+void turn_back(Threads& threads, size_t m, size_t k, float* sums, float* scratch) {
+  constexpr size_t kRows = 16;
+  std::memcpy(scratch, sums, m * k * sizeof(float));
+  threads.parallel_for((m + kRows - 1) / kRows, [&](size_t task, size_t) {
+    HWY_DYNAMIC_DISPATCH(turn_rows)
+    (task * kRows, std::min(m, (task + 1) * kRows), m, k, scratch, sums);
+  });
+}
+
+}  // namespace
 
 void convolve_weights(Threads& threads, const Convolution& c, const float* x, const float* dy,
                       float* dweight, void* scratch) {
@@ -875,13 +949,14 @@ void convolve_weights(Threads& threads, const Convolution& c, const float* x, co
   if (c.batch == 0 || size.outputs == 0) {
     std::fill_n(dweight, groups * m * k, 0.0f);
   }
+  const bool turned = sums_turned(c, columns);
   for_parts(columns, to_size(c.batch), [&](const Part& part) {
     for (size_t g = 0; g < groups; ++g) {
       const size_t sample = part.sample * groups + g, n = part.columns();
       const bool straight = columns.samples == 1;
       const float* a = dy + sample * m * size.outputs + part.first;
       if (!straight) {
-        gather_samples(threads, c, part, dy, g, s.samples);
+        gather_samples(threads, c, m, part, dy, g, s.samples);
         a = s.samples;
       }
       const float* b = x + sample * to_size(c.inputs) * size.inputs;
@@ -891,10 +966,18 @@ void convolve_weights(Threads& threads, const Convolution& c, const float* x, co
       }
       GemmOptions options;
       options.accumulate = part.sample > 0 || part.first > 0;
-      gemm(threads, product(GemmLayout::nt, m, k, n, straight ? size.outputs : n, n, k), a, b,
-           dweight + g * m * k, options, s.gemm);
+      const size_t row = straight ? size.outputs : n;
+      float* const sums = dweight + g * m * k;
+      if (turned) {
+        gemm(threads, product(GemmLayout::nt, k, m, n, n, row, m), b, a, sums, options, s.gemm);
+      } else {
+        gemm(threads, product(GemmLayout::nt, m, k, n, row, n, k), a, b, sums, options, s.gemm);
+      }
     }
   });
+  for (size_t g = 0; g < groups && turned; ++g) {
+    turn_back(threads, m, k, dweight + g * m * k, s.turned);
+  }
 }
 
 }  // namespace bowline::detail::cpu
