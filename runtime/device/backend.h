@@ -35,11 +35,12 @@ struct Buffer {
 };
 
 enum class MemoryKind : uint8_t {
-  device,  // weights, arenas
+  device,  // weights, states
+  arena,   // what every step writes and reads again; else as `device`
   io,      // inputs, outputs, step words: copies in and out of it are cheap
 };
 
-// Of MemoryKind::device.
+// Of what is not MemoryKind::io.
 struct MemoryInfo {
   uint64_t total_bytes = 0;  // 0: not known
   uint64_t available_bytes = 0;

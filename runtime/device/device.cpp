@@ -241,7 +241,7 @@ void Demand::add(uint64_t block_bytes, MemoryKind kind) {
     }
   };
   count(bytes);
-  if (kind == MemoryKind::device) {
+  if (kind != MemoryKind::io) {
     count(device_bytes);
   }
   largest = std::max(largest, block_bytes);
@@ -297,7 +297,7 @@ Status OpenDevice::require_room(const Demand& demand) {
 Status OpenDevice::check_size(uint64_t bytes, MemoryKind kind) {
   BOWLINE_TRY(check_budget(bytes));
   BOWLINE_TRY(check_block(bytes));
-  if (kind != MemoryKind::device || bytes < kAskFrom) {
+  if (kind == MemoryKind::io || bytes < kAskFrom) {
     return {};
   }
   BOWLINE_ASSIGN(const MemoryInfo memory, device_->memory_info());

@@ -24,7 +24,7 @@ struct RecordingTimes {
 // Blocks that somebody is about to ask for.
 struct Demand {
   uint64_t bytes = 0;         // the sum
-  uint64_t device_bytes = 0;  // of it, MemoryKind::device
+  uint64_t device_bytes = 0;  // of it, what is not MemoryKind::io
   uint64_t largest = 0;
 
   void add(uint64_t block_bytes, MemoryKind kind);

@@ -15,7 +15,7 @@ void Workspace::Sizes::cover(const plan::Plan& plan, const plan::StepLayout& lay
 }
 
 void Workspace::Sizes::add_to(device::Demand& demand) const {
-  demand.add(arena, device::MemoryKind::device);
+  demand.add(arena, device::MemoryKind::arena);
   demand.add(io, device::MemoryKind::io);
   demand.add(step, device::MemoryKind::io);
 }
@@ -23,7 +23,7 @@ void Workspace::Sizes::add_to(device::Demand& demand) const {
 Result<Workspace> Workspace::allocate(const std::shared_ptr<device::OpenDevice>& device,
                                       const Sizes& sizes) {
   Workspace w;
-  BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, sizes.arena, device::MemoryKind::device));
+  BOWLINE_ASSIGN(w.arena, device::Block::allocate(device, sizes.arena, device::MemoryKind::arena));
   BOWLINE_ASSIGN(w.io, device::Block::allocate(device, sizes.io, device::MemoryKind::io));
   BOWLINE_ASSIGN(w.step, device::Block::allocate(device, sizes.step, device::MemoryKind::io));
   w.laid_out = std::make_shared<std::vector<std::byte>>();
