@@ -1,6 +1,9 @@
 // The cpu backend: host memory, and recordings that run the kernels one after the other.
 #include "device/backend.h"
 
+#ifdef __linux__
+#include <sched.h>
+#endif
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -313,6 +316,17 @@ class CpuDevice : public device::Device {
   device::Capabilities capabilities_;
 };
 
+// Those that the process may run on: threads beyond them would take turns with those that work.
+size_t usable_cores() {
+#ifdef __linux__
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    return static_cast<size_t>(std::max(1, CPU_COUNT(&set)));
+  }
+#endif
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
 class CpuBackend : public device::Backend {
  public:
   std::string_view name() const override { return "cpu"; }
@@ -321,13 +335,12 @@ class CpuBackend : public device::Backend {
   std::vector<DeviceInfo> enumerate() const override {
     DeviceInfo info;
     info.unusable = restrict_instruction_set();
-    info.description =
-        format("{} cores, {}", std::thread::hardware_concurrency(), instruction_set());
+    info.description = format("{} cores, {}", usable_cores(), instruction_set());
     return {info};
   }
   Result<std::unique_ptr<device::Device>> open(int, const DeviceOptions& options) const override {
-    const size_t threads = options.threads > 0 ? static_cast<size_t>(options.threads)
-                                               : std::max(1u, std::thread::hardware_concurrency());
+    const size_t threads =
+        options.threads > 0 ? static_cast<size_t>(options.threads) : usable_cores();
     return std::unique_ptr<device::Device>(new CpuDevice(threads));
   }
 };

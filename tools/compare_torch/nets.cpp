@@ -348,7 +348,7 @@ int main_of(int argc, char** argv) {
     v->add_option("--batch", o.batch, "Rows per batch")->check(CLI::Range(1, 1 << 16));
     v->add_option("--steps", o.steps, "How often (0: until the median is steady)")
         ->check(CLI::Range(0, 1 << 20));
-    v->add_option("--threads", o.threads, "CPU threads (0: one per core)")
+    v->add_option("--threads", o.threads, "CPU threads (0: one per core it may use)")
         ->check(CLI::Range(0, 1024));
     v->add_option("--device", o.device, "Device, as `bowline devices` lists it");
   };

@@ -130,7 +130,7 @@ void add_device(CLI::App* verb, std::string& device) {
 
 void add_threads(CLI::App* verb, int& threads) {
   CLI::Option* const flag =
-      verb->add_option("--threads", threads, "CPU threads (default: one per core)")
+      verb->add_option("--threads", threads, "CPU threads (default: one per core it may use)")
           ->check(whole_number(0, 1024));
   // "best" and "gpu" are known once they are opened; what cannot be opened is the verb's to say.
   verb->parse_complete_callback([verb, flag] {

@@ -16,7 +16,7 @@ void add_format(CLI::App* verb, std::string& format,
                 const std::string& help = "Form of what is printed");
 // --device, with its default.
 void add_device(CLI::App* verb, std::string& device);
-// --threads of the CPU; 0: one per core. Refused for a --device that is no CPU.
+// --threads of the CPU; 0: one per core that the process may use. Refused for a --device that is no CPU.
 void add_threads(CLI::App* verb, int& threads);
 // --memory-budget, bytes; 0: not limited.
 void add_memory_budget(CLI::App* verb, uint64_t& bytes);
