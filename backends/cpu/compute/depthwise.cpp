@@ -28,6 +28,8 @@ constexpr size_t kElementsOfSum = 4096;
 // Channels whose sums a thread keeps at a time. Large planes are read in the order in which they lie.
 constexpr size_t kChannelsOfSum = 16;
 constexpr size_t kLargePlane = 256;
+// Samples of a channel that are summed without leaving the registers.
+constexpr size_t kFramesOfSum = 8;
 
 constexpr size_t to_size(int64_t n) { return static_cast<size_t>(n); }
 constexpr size_t aligned(size_t floats) {
@@ -74,7 +76,7 @@ struct Layout {
 // Elements of the window that sum up to outputs of one kind. Element (r, c) lies at rows[r] + columns[c].
 struct Taps {
   size_t row_count = 0, column_count = 0;
-  size_t row_element[kMostElements], column_element[kMostElements];
+  size_t elements[kMostElements * kMostElements];  // of the window, row by row of those here
   ptrdiff_t rows[kMostElements], columns[kMostElements];
   // All bits are set where the element is one of the same row; as long as a row and a vector.
   const float* masks[kMostElements];
@@ -82,7 +84,6 @@ struct Taps {
 
 struct PlanesJob {
   Layout layout;
-  size_t window_width;
   Taps taps[4];   // one, or one per part
   float* frames;  // two, and for the way back of strided windows the parts
 };
@@ -158,20 +159,18 @@ struct Column {
 // to[i] = bias + sum of weight * from[i + ...]. kRows and kColumns are those of the taps, or 0 for any.
 template <size_t kRows, size_t kColumns>
 HWY_NOINLINE void slide(const Taps& t, size_t width, const float* HWY_RESTRICT from,
-                        const float* weight, size_t weight_row, float bias, size_t n,
-                        float* HWY_RESTRICT to) {
+                        const float* weight, float bias, size_t n, float* HWY_RESTRICT to) {
   const FloatTag d;
   constexpr bool kFixed = kRows != 0;
   const size_t lanes = hn::Lanes(d);
   const size_t rows = kFixed ? kRows : t.row_count, columns = kFixed ? kColumns : t.column_count;
-  const float* const element = weight;
   FloatVector w[kFixed ? kRows : 1][kFixed ? kColumns : 1];
   if constexpr (kFixed) {
     HWY_UNROLL(3)
     for (size_t r = 0; r < kRows; ++r) {
       HWY_UNROLL(3)
       for (size_t c = 0; c < kColumns; ++c) {
-        w[r][c] = hn::Set(d, element[t.row_element[r] * weight_row + t.column_element[c]]);
+        w[r][c] = hn::Set(d, weight[t.elements[r * kColumns + c]]);
       }
     }
   }
@@ -188,9 +187,7 @@ HWY_NOINLINE void slide(const Taps& t, size_t width, const float* HWY_RESTRICT f
         if constexpr (kFixed) {
           of_column = r == 0 ? hn::Mul(w[r][c], v) : hn::MulAdd(w[r][c], v, of_column);
         } else {
-          of_column =
-              hn::MulAdd(hn::Set(d, element[t.row_element[r] * weight_row + t.column_element[c]]),
-                         v, of_column);
+          of_column = hn::MulAdd(hn::Set(d, weight[t.elements[r * columns + c]]), v, of_column);
         }
       }
       sum = hn::Add(sum, hn::And(of_column, hn::LoadU(d, t.masks[c] + column)));
@@ -207,8 +204,8 @@ HWY_NOINLINE void slide(const Taps& t, size_t width, const float* HWY_RESTRICT f
   }
 }
 
-void slide_taps(const Taps& t, size_t width, const float* from, const float* weight,
-                size_t weight_row, float bias, size_t n, float* to) {
+void slide_taps(const Taps& t, size_t width, const float* from, const float* weight, float bias,
+                size_t n, float* to) {
   const auto is = [&](size_t rows, size_t columns) {
     return t.row_count == rows && t.column_count == columns;
   };
@@ -218,7 +215,7 @@ void slide_taps(const Taps& t, size_t width, const float* from, const float* wei
                    : is(1, 2) ? slide<1, 2>
                    : is(1, 1) ? slide<1, 1>
                               : slide<0, 0>;
-  run(t, width, from, weight, weight_row, bias, n, to);
+  run(t, width, from, weight, bias, n, to);
 }
 
 // Calls each(index, frame) for planes [begin, end), each of which is framed while the one before it is used.
@@ -243,7 +240,7 @@ void slide_planes(const PlanesJob& job, size_t begin, size_t end, size_t channel
   size_t channel = begin % channels;
   const auto where = [&](size_t p) { return x + p * l.in_height * l.in_width; };
   for_frames(job, begin, end, where, frame, [&](size_t p, const float* from) HWY_ATTR {
-    slide_taps(job.taps[0], l.width, from, weight + channel * window, job.window_width,
+    slide_taps(job.taps[0], l.width, from, weight + channel * window,
                bias != nullptr ? bias[channel] : 0.0f, l.size, y + p * l.size);
     channel = channel + 1 == channels ? 0 : channel + 1;
   });
@@ -292,7 +289,7 @@ void slide_planes_back(const PlanesJob& job, size_t begin, size_t end, size_t ch
         channel = channel + 1 == channels ? 0 : channel + 1;
         float* const to = dx + p * l.in_height * l.in_width;
         for (size_t k = 0; k < l.stride * l.stride; ++k) {
-          slide_taps(job.taps[k], l.width, from, w, job.window_width, add, l.size,
+          slide_taps(job.taps[k], l.width, from, w, add, l.size,
                      l.stride == 1 ? to : parts + k * l.part);
         }
         if (l.stride > 1) {
@@ -301,10 +298,14 @@ void slide_planes_back(const PlanesJob& job, size_t begin, size_t end, size_t ch
       });
 }
 
-// Adds the products of elements [begin, end) to the sums, a vector for each of 3 x 3 taps.
-HWY_NOINLINE void add_products(const Taps& t, size_t width, const float* HWY_RESTRICT from,
-                               const float* HWY_RESTRICT dy, size_t begin, size_t end,
-                               float* HWY_RESTRICT sums) {
+// Planes and what their windows slide over.
+struct Factors {
+  const float *x, *dy;
+  size_t count, x_step, dy_step;
+};
+// Adds the products of elements [begin, end) of planes to the sums, a vector for each of 3 x 3 taps.
+HWY_NOINLINE void add_products(const Taps& t, size_t width, const Factors& f, size_t begin,
+                               size_t end, float* HWY_RESTRICT sums) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   FloatVector sum[3][3];
@@ -315,6 +316,9 @@ HWY_NOINLINE void add_products(const Taps& t, size_t width, const float* HWY_RES
       sum[r][c] = hn::Load(d, sums + (r * 3 + c) * lanes);
     }
   }
+  const float* HWY_RESTRICT from = f.x;
+  const float* HWY_RESTRICT dy = f.dy;
+  const PartialVector rest((end - begin) % lanes);
   const auto add_at = [&](size_t i, size_t column, auto part) HWY_ATTR {
     const FloatVector v = part.load(dy + i);
     HWY_UNROLL(3)
@@ -328,13 +332,16 @@ HWY_NOINLINE void add_products(const Taps& t, size_t width, const float* HWY_RES
     }
   };
   Column column(width);
-  column.at = begin % width;
-  size_t i = begin;
-  for (; i + lanes <= end; i += lanes, column.next()) {
-    add_at(i, column.at, WholeVector{});
-  }
-  if (i < end) {
-    add_at(i, column.at, PartialVector(end - i));
+  const size_t first = begin % width;
+  for (size_t p = 0; p < f.count; ++p, from += f.x_step, dy += f.dy_step) {
+    column.at = first;
+    size_t i = begin;
+    for (; i + lanes <= end; i += lanes, column.next()) {
+      add_at(i, column.at, WholeVector{});
+    }
+    if (i < end) {
+      add_at(i, column.at, rest);
+    }
   }
   HWY_UNROLL(3)
   for (size_t r = 0; r < 3; ++r) {
@@ -345,44 +352,65 @@ HWY_NOINLINE void add_products(const Taps& t, size_t width, const float* HWY_RES
   }
 }
 
-// dweight [channels, 3, 3] of some neighbouring channels of all, sample by sample.
-void sum_planes(const PlanesJob& job, size_t batch, size_t all, size_t channels, const float* x,
-                const float* dy, float* dweight) {
+// Adds the lanes of the sums up, and clears them.
+void add_lanes(float* sums, float* dweight) {
   const FloatTag d;
+  for (size_t k = 0; k < 9; ++k, sums += hn::Lanes(d)) {
+    dweight[k] += hn::GetLane(hn::SumOfLanes(d, hn::Load(d, sums)));
+    hn::Store(hn::Zero(d), d, sums);
+  }
+}
+
+// dweight [3, 3] of a channel whose planes are small: the sums stay in registers for several samples.
+void sum_small_planes(const PlanesJob& job, size_t batch, size_t all, const float* x,
+                      const float* dy, float* dweight) {
   const Layout& l = job.layout;
-  const size_t lanes = hn::Lanes(d);
-  float* const all_sums = job.frames + 2 * l.frame;
+  float* const sums = job.frames + kFramesOfSum * l.frame;
+  std::fill_n(dweight, 9, 0.0f);
+  std::fill_n(sums, 9 * hn::Lanes(FloatTag()), 0.0f);
+  const size_t x_step = all * l.in_height * l.in_width, dy_step = all * l.size;
+  size_t summed = 0;
+  for (size_t n = 0; n < batch; n += kFramesOfSum) {
+    const size_t count = HWY_MIN(kFramesOfSum, batch - n);
+    for (size_t i = 0; i < count; ++i) {
+      frame(l, x + (n + i) * x_step, job.frames + i * l.frame);
+    }
+    add_products(job.taps[0], l.width,
+                 {job.frames + l.margin, dy + n * dy_step, count, l.frame, dy_step}, 0, l.size,
+                 sums);
+    summed += count * l.size;
+    if (summed >= kElementsOfSum || n + count == batch) {
+      add_lanes(sums, dweight);
+      summed = 0;
+    }
+  }
+}
+
+// dweight [channels, 3, 3] of some neighbouring channels of all, sample by sample as the planes lie.
+void sum_large_planes(const PlanesJob& job, size_t batch, size_t all, size_t channels,
+                      const float* x, const float* dy, float* dweight) {
+  const Layout& l = job.layout;
+  const size_t sums_of = 9 * hn::Lanes(FloatTag());
+  float* const sums = job.frames + kFramesOfSum * l.frame;
   std::fill_n(dweight, 9 * channels, 0.0f);
-  std::fill_n(all_sums, 9 * channels * lanes, 0.0f);
-  // Planes are asked for in order: a division for each would take as long as a small plane.
-  const auto next = [&](size_t& plane, size_t& c) {
-    const size_t now = plane;
-    const bool last = ++c == channels;
-    c = last ? 0 : c;
-    plane += last ? all - channels + 1 : 1;
-    return now;
-  };
-  size_t framed = 0, framed_c = 0, used = 0, used_c = 0, n = 0;
-  for_frames(
-      job, 0, batch * channels,
-      [&](size_t) { return x + next(framed, framed_c) * l.in_height * l.in_width; }, frame,
-      [&](size_t, const float* from) HWY_ATTR {
-        float* const sums = all_sums + 9 * used_c * lanes;
-        float* const to = dweight + 9 * used_c;
-        const float* const by = dy + next(used, used_c) * l.size;
-        for (size_t begin = 0; begin < l.size; begin += kElementsOfSum) {
-          const size_t end = HWY_MIN(l.size, begin + kElementsOfSum);
-          add_products(job.taps[0], l.width, from, by, begin, end, sums);
-          const size_t before = n + begin, now = n + end;
-          if (now / kElementsOfSum > before / kElementsOfSum || now == batch * l.size) {
-            for (size_t k = 0; k < 9; ++k) {
-              to[k] += hn::GetLane(hn::SumOfLanes(d, hn::Load(d, sums + k * lanes)));
-              hn::Store(hn::Zero(d), d, sums + k * lanes);
+  std::fill_n(sums, channels * sums_of, 0.0f);
+  size_t before = 0;  // elements of a channel
+  for (size_t n = 0; n < batch; ++n, before += l.size) {
+    const float* const planes = x + n * all * l.in_height * l.in_width;
+    for_frames(
+        job, 0, channels, [&](size_t c) { return planes + c * l.in_height * l.in_width; }, frame,
+        [&](size_t c, const float* from) HWY_ATTR {
+          const float* const by = dy + (n * all + c) * l.size;
+          for (size_t begin = 0; begin < l.size; begin += kElementsOfSum) {
+            const size_t end = HWY_MIN(l.size, begin + kElementsOfSum);
+            add_products(job.taps[0], l.width, {from, by, 1, 0, 0}, begin, end, sums + c * sums_of);
+            if ((before + end) / kElementsOfSum > (before + begin) / kElementsOfSum ||
+                before + end == batch * l.size) {
+              add_lanes(sums + c * sums_of, dweight + 9 * c);
             }
           }
-        }
-        n += used_c == 0 ? l.size : 0;
-      });
+        });
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -395,7 +423,8 @@ namespace {
 
 HWY_EXPORT(slide_planes);
 HWY_EXPORT(slide_planes_back);
-HWY_EXPORT(sum_planes);
+HWY_EXPORT(sum_small_planes);
+HWY_EXPORT(sum_large_planes);
 
 constexpr size_t kTasksPerThread = 16;
 
@@ -407,8 +436,7 @@ size_t mask_floats(const Convolution& c) {
 // The masks are written to the begin of the scratch; those of a thread follow.
 struct Runs {
   Runs(const Convolution& c, float* scratch, bool back)
-      : job{Layout(c), to_size(c.windows.axis[2].window), {}, nullptr},
-        threads(scratch + mask_floats(c)) {
+      : job{Layout(c), {}, nullptr}, threads(scratch + mask_floats(c)) {
     const auto& [az, ay, ax] = c.windows.axis;
     const Layout& l = job.layout;
     const int64_t way = back ? -1 : 1;
@@ -424,12 +452,13 @@ struct Runs {
     }
     for (size_t k = 0; k < (back ? stride * stride : 1); ++k) {
       Taps& t = job.taps[k];
+      size_t rows[kMostElements], columns[kMostElements];  // of the window
       for (int64_t ky = 0; ky < ay.window; ++ky) {
         const auto part = to_size(Layout::part_of(ay, ky));
         if (back && part != k / stride) {
           continue;
         }
-        t.row_element[t.row_count] = to_size(ky);
+        rows[t.row_count] = to_size(ky);
         t.rows[t.row_count++] = way * Layout::step(ay, ky) * ay_width(l) +
                                 static_cast<ptrdiff_t>(back ? 0 : part * stride * l.part);
       }
@@ -439,22 +468,26 @@ struct Runs {
           continue;
         }
         t.masks[t.column_count] = scratch + to_size(kx) * aligned(l.width + kMostLanes);
-        t.column_element[t.column_count] = to_size(kx);
+        columns[t.column_count] = to_size(kx);
         t.columns[t.column_count++] =
             way * Layout::step(ax, kx) + static_cast<ptrdiff_t>(back ? 0 : part * l.part);
+      }
+      for (size_t i = 0; i < t.row_count * t.column_count; ++i) {
+        t.elements[i] = rows[i / t.column_count] * to_size(ax.window) + columns[i % t.column_count];
       }
     }
   }
   static ptrdiff_t ay_width(const Layout& l) { return static_cast<ptrdiff_t>(l.width); }
   static size_t thread_floats(const Layout& l) {
     const size_t parts = l.stride == 1 ? 0 : 4 * l.part + kMostLanes;
-    return aligned(2 * l.frame + std::max(parts, kChannelsOfSum * 9 * kMostLanes));
+    return aligned(
+        std::max(2 * l.frame + parts, kFramesOfSum * l.frame + kChannelsOfSum * 9 * kMostLanes));
   }
   // With frames of zeros.
-  PlanesJob of(size_t thread) const {
+  PlanesJob of(size_t thread, size_t frames = 2) const {
     PlanesJob own = job;
     own.frames = threads + thread * thread_floats(job.layout);
-    std::fill_n(own.frames, 2 * job.layout.frame, 0.0f);
+    std::fill_n(own.frames, frames * job.layout.frame, 0.0f);
     return own;
   }
 
@@ -520,13 +553,19 @@ void sum_runs(Threads& threads, const Convolution& c, const float* x, const floa
   const Layout& l = runs.job.layout;
   const size_t channels = to_size(c.groups);
   const size_t unit = std::clamp<size_t>(channels / threads.count(), 1, kChannelsOfSum);
-  const size_t together = l.in_height * l.in_width >= kLargePlane ? unit : 1;
+  const size_t plane = l.in_height * l.in_width, batch = to_size(c.batch);
+  const bool large = plane >= kLargePlane;
   threads.parallel_for((channels + unit - 1) / unit, [&](size_t task, size_t thread) {
-    const PlanesJob job = runs.of(thread);
-    for (size_t g = task * unit; g < std::min(channels, (task + 1) * unit); g += together) {
-      HWY_DYNAMIC_DISPATCH(sum_planes)
-      (job, to_size(c.batch), channels, std::min(together, channels - g),
-       x + g * l.in_height * l.in_width, dy + g * l.size, dweight + g * 9);
+    const PlanesJob job = runs.of(thread, large ? 2 : kFramesOfSum);
+    const size_t begin = task * unit, end = std::min(channels, begin + unit);
+    if (large) {
+      HWY_DYNAMIC_DISPATCH(sum_large_planes)
+      (job, batch, channels, end - begin, x + begin * plane, dy + begin * l.size,
+       dweight + begin * 9);
+    }
+    for (size_t g = begin; g < end && !large; ++g) {
+      HWY_DYNAMIC_DISPATCH(sum_small_planes)
+      (job, batch, channels, x + g * plane, dy + g * l.size, dweight + g * 9);
     }
   });
 }
