@@ -101,6 +101,23 @@ void copy_rows(size_t rows, size_t n, const float* from, size_t from_row, float*
   }
 }
 
+// to[i] = from[i * stride]
+void take_strided(size_t n, size_t stride, const float* from, float* to) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  // The last element of a pair may not be there.
+  for (; stride == 2 && i + lanes < n; i += lanes) {
+    const FloatVector a = hn::LoadU(d, from + 2 * i), b = hn::LoadU(d, from + 2 * i + lanes);
+    hn::StoreU(hn::ConcatEven(d, b, a), d, to + i);
+  }
+#endif
+  for (; i < n; ++i) {
+    to[i] = from[i * stride];
+  }
+}
+
 // Rows of n elements: elements 0, 2, 4 ... to `even`, the others to `odd`.
 void part_rows(size_t rows, size_t n, const float* from, size_t from_row, float* even, float* odd,
                size_t to_row) {
@@ -288,6 +305,7 @@ namespace bowline::detail::cpu {
 namespace {
 
 HWY_EXPORT(copy_rows);
+HWY_EXPORT(take_strided);
 HWY_EXPORT(part_rows);
 HWY_EXPORT(join_rows);
 HWY_EXPORT(add_rows);
@@ -488,9 +506,7 @@ void fill_columns(Threads& threads, const Convolution& c, const Columns& columns
                  if (stride == 1) {
                    std::memcpy(piece + zeros, in, there * sizeof(float));
                  } else {
-                   for (size_t i = 0; i < there; ++i) {
-                     piece[zeros + i] = in[i * stride];
-                   }
+                   HWY_DYNAMIC_DISPATCH(take_strided)(there, stride, in, piece + zeros);
                  }
                  std::fill(piece + zeros + there, piece + length, 0.0f);
                });
@@ -518,7 +534,8 @@ GemmShape product(GemmLayout layout, size_t m, size_t n, size_t k, size_t lda, s
 // of dy. Turning dweight takes about as long as five times as many of these elements.
 bool sums_turned(const Convolution& c, const Columns& columns) {
   const size_t outputs = to_size(c.outputs), terms = to_size(c.batch) * columns.outputs;
-  return columns.depth >= 3 * outputs && (columns.depth - outputs) * terms > 5 * columns.depth * outputs;
+  return columns.depth >= 3 * outputs &&
+         (columns.depth - outputs) * terms > 5 * columns.depth * outputs;
 }
 
 // Where a part of the products lies in the scratch: its columns, samples side by side, dweight turned, the scratch of gemm.
