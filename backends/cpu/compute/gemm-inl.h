@@ -62,6 +62,8 @@ HWY_INLINE void multiply_tile(const TileOperands& o, size_t depth, size_t column
   const float* HWY_RESTRICT a3 = kRows > 3 ? o.a + 3 * o.a_row : o.a;
   const float* HWY_RESTRICT b = o.b;
   const size_t a_row = o.a_row;
+  // A turn of the loop is short: its counter and its jump delay the multiply-adds.
+  HWY_UNROLL(4)
   for (size_t k = 0; k < depth; ++k) {
     V bk[kVectors];
     HWY_UNROLL(4)
