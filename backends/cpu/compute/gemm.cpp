@@ -131,22 +131,27 @@ void pack_rows(const float* HWY_RESTRICT b, size_t ldb, size_t depth, size_t wid
   }
 }
 
-// Columns of A stored as [k, m] to strips [depth][kStrip], zeros beyond `rows`.
+// Columns of A stored as [k, m] to strips [depth][kStrip], zeros beyond `rows`. Some rows of A at a time: a strip takes a part of a
+// line from each, and the strips beside it find these lines in the L1 cache.
 template <size_t kStrip>
 void pack_strips(const float* HWY_RESTRICT a, size_t lda, size_t depth, size_t rows,
                  float* HWY_RESTRICT strips) {
-  for (size_t i = 0; i < rows; i += kStrip, strips += depth * kStrip) {
-    const size_t width = HWY_MIN(rows - i, kStrip);
-    const float* HWY_RESTRICT in = a + i;
-    float* HWY_RESTRICT out = strips;
-    if (width == kStrip) {
-      for (size_t k = 0; k < depth; ++k, in += lda, out += kStrip) {
-        std::memcpy(out, in, kStrip * sizeof(float));
-      }
-    } else {
-      for (size_t k = 0; k < depth; ++k, in += lda, out += kStrip) {
-        for (size_t r = 0; r < kStrip; ++r) {
-          out[r] = r < width ? in[r] : 0.0f;
+  constexpr size_t kTogether = 8;
+  for (size_t k = 0; k < depth; k += kTogether) {
+    const size_t end = HWY_MIN(k + kTogether, depth);
+    for (size_t i = 0; i < rows; i += kStrip) {
+      const size_t width = HWY_MIN(rows - i, kStrip);
+      const float* HWY_RESTRICT in = a + k * lda + i;
+      float* HWY_RESTRICT out = strips + i * depth + k * kStrip;
+      if (width == kStrip) {
+        for (size_t row = k; row < end; ++row, in += lda, out += kStrip) {
+          std::memcpy(out, in, kStrip * sizeof(float));
+        }
+      } else {
+        for (size_t row = k; row < end; ++row, in += lda, out += kStrip) {
+          for (size_t r = 0; r < kStrip; ++r) {
+            out[r] = r < width ? in[r] : 0.0f;
+          }
         }
       }
     }
@@ -200,9 +205,62 @@ void unpack_a(const Job& job, Range rows, size_t k, size_t depth, float* HWY_RES
   }
 }
 
+// A block of A [k, m] that is packed next. Packing takes a few lines of each row, which the processor does not see coming: they are
+// fetched into the L2 cache while tiles are computed.
+class NextBlock {
+ public:
+  NextBlock() = default;
+  // `rows` of `length` floats, over `tiles` calls of fetch().
+  NextBlock(const float* first, size_t stride, size_t rows, size_t length, size_t tiles)
+      : row_(first), stride_(stride), rows_(rows), length_(length) {
+    const size_t lines = rows * ((length + kLine - 1) / kLine);
+    lines_ = (lines + tiles - 1) / tiles;
+  }
+
+  void fetch() {
+    for (size_t i = 0; i < lines_ && rows_ > 0; ++i) {
+      constexpr int kRead = 0, kIntoL2 = 2;
+      __builtin_prefetch(row_ + column_, kRead, kIntoL2);
+      column_ += kLine;
+      if (column_ >= length_) {
+        column_ = 0;
+        row_ += stride_;
+        --rows_;
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t kLine = 64 / sizeof(float);
+  const float* row_ = nullptr;
+  size_t stride_ = 0;
+  size_t rows_ = 0;
+  size_t length_ = 0;
+  size_t lines_ = 0;
+  size_t column_ = 0;
+};
+
+// What follows the block of A of rows `here` of `rows` at k, if it is packed.
+NextBlock block_behind(const Job& job, Range rows, Range here, size_t k, size_t width) {
+  const GemmShape& s = job.shape;
+  if (!transposed_a(s.layout) || job.options.a_codes != nullptr) {
+    return {};
+  }
+  const bool last = here.end == rows.end;
+  const size_t row = last ? rows.begin : here.end;
+  const size_t next_k = last ? k + kDepth : k;
+  if (next_k >= s.k) {
+    return {};
+  }
+  const size_t tiles =
+      ((here.size() + job.tile_rows - 1) / job.tile_rows) * ((width + job.panel - 1) / job.panel);
+  return {job.a + next_k * s.lda + row, s.lda, HWY_MIN(kDepth, s.k - next_k),
+          HWY_MIN(kRows, rows.end - row), tiles};
+}
+
 // One block of k: rows of A against the packed panels.
 void multiply_panels(const Job& job, Range rows, size_t column, size_t width, size_t k,
-                     size_t depth, const float* panels, float* strips) {
+                     size_t depth, const float* panels, float* strips, NextBlock next) {
   const GemmShape& s = job.shape;
   const size_t columns = job.panel, tile_rows = job.tile_rows;
   const bool wide = tile_rows != kTileRows;
@@ -245,6 +303,7 @@ void multiply_panels(const Job& job, Range rows, size_t column, size_t width, si
       tile.b_k = columns;
       tile.c = job.c + i * s.ldc + column + j;
       tile.c_row = s.ldc;
+      next.fetch();
       (wide ? wide_tile_for : tile_for)(HWY_MIN(rows.end - i, tile_rows), vectors)(
           tile, depth, tile_width, accumulate, bias);
     }
@@ -273,11 +332,10 @@ void multiply_part(const Job& job, Range rows, Range columns, float* scratch) {
         }
       }
       float* strips = scratch + round_up(width, panel) * depth;
-      const bool packs_a = transposed_a(s.layout) || job.options.a_codes != nullptr;
-      const size_t row_block = packs_a ? kRows : rows.end - rows.begin;
-      for (size_t row = rows.begin; row < rows.end; row += row_block) {
-        multiply_panels(job, {row, HWY_MIN(row + row_block, rows.end)}, column, width, k, depth,
-                        scratch, strips);
+      for (size_t row = rows.begin; row < rows.end; row += kRows) {
+        const Range here{row, HWY_MIN(row + kRows, rows.end)};
+        multiply_panels(job, here, column, width, k, depth, scratch, strips,
+                        block_behind(job, rows, here, k, width));
       }
     }
   }
