@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compute/targets.h"
+#include "core/checked.h"
 
 // Highway wants this order.
 // clang-format off
@@ -51,19 +52,38 @@ namespace HWY_NAMESPACE {
 
 using V = FloatVector;
 
-size_t columns_of_panel() { return tile_columns(); }
+// Tiles of a panel. With 16 registers 4 x 3 vectors: 12 sums hide the latency of multiply-adds, as do 6 x 2, and batches are multiples
+// of 4 more often than of 6.
+#if HWY_TARGET == HWY_AVX2
+constexpr size_t kHeight = 4;
+constexpr size_t kVectors = 3;
+
+TileFunction panel_tile(size_t rows) {
+  static constexpr TileFunction kTiles[kHeight] = {
+      tile_function<1, kVectors>, tile_function<2, kVectors>, tile_function<3, kVectors>,
+      tile_function<4, kVectors>};
+  return kTiles[rows - 1];
+}
+#else
+constexpr size_t kHeight = kTileRows;
+constexpr size_t kVectors = kTileVectors;
+
+TileFunction panel_tile(size_t rows) { return tile_for(rows, kVectors); }
+#endif
+
+size_t columns_of_panel() { return kVectors * hn::Lanes(FloatTag()); }
 
 // Units of a panel: from first() on.
 struct Units {
   Units(const RecurrentShape& s, const Part& p)
-      : first(p.panel * tile_columns()), count(HWY_MIN(tile_columns(), s.units - first)) {}
+      : first(p.panel * columns_of_panel()), count(HWY_MIN(columns_of_panel(), s.units - first)) {}
   size_t first;
   size_t count;
 };
 
 // Forward: [panel][gate][H][columns], so that sums over h have the units side by side.
 void pack_forward(const RecurrentShape& s, const float* w, size_t panel, float* packed) {
-  const size_t columns = tile_columns();
+  const size_t columns = columns_of_panel();
   const size_t first = panel * columns;
   float* out = packed + panel * s.gates * s.units * columns;
   for (size_t g = 0; g < s.gates; ++g, out += s.units * columns) {
@@ -74,7 +94,7 @@ void pack_forward(const RecurrentShape& s, const float* w, size_t panel, float* 
 
 // Backward: [panel][gates * H][columns].
 void pack_backward(const RecurrentShape& s, const float* w, size_t panel, float* packed) {
-  const size_t columns = tile_columns();
+  const size_t columns = columns_of_panel();
   const size_t first = panel * columns;
   const size_t width = HWY_MIN(columns, s.units - first);
   float* out = packed + panel * s.gates * s.units * columns;
@@ -85,43 +105,51 @@ void pack_backward(const RecurrentShape& s, const float* w, size_t panel, float*
   }
 }
 
-// sums [rows][columns] = a [rows, depth] times packed rows [depth][columns] (+ sums).
+// sums [rows][columns] = a [rows, depth] times packed rows [depth][columns] (+ sums), in the vectors of the first `width` columns.
 void multiply_rows(const float* a, size_t a_row, size_t rows, size_t depth, const float* packed,
-                   bool accumulate, float* sums) {
-  const size_t columns = tile_columns();
+                   size_t width, bool accumulate, float* sums) {
+  const size_t columns = columns_of_panel();
+  const size_t lanes = hn::Lanes(FloatTag());
+  const size_t vectors = (width + lanes - 1) / lanes;
+  const bool whole = vectors == kVectors;
+  const size_t height = whole ? kHeight : kTileRows;
   for (size_t k = 0; k < depth; k += kDepth) {
     const size_t here = HWY_MIN(kDepth, depth - k);
-    for (size_t i = 0; i < rows; i += kTileRows) {
-      tile_for(HWY_MIN(kTileRows, rows - i), kTileVectors)(
+    for (size_t i = 0; i < rows; i += height) {
+      const size_t some = HWY_MIN(height, rows - i);
+      const TileFunction tile = whole ? panel_tile(some) : tile_for(some, vectors);
+      tile(
           {a + i * a_row + k, a_row, 1, packed + k * columns, columns, sums + i * columns, columns},
-          here, columns, accumulate || k > 0, nullptr);
+          here, vectors * lanes, accumulate || k > 0, nullptr);
     }
   }
 }
 
 // The sums of gates [from, to) over `a`, [rows, H].
 void sum_gates(const RecurrentShape& s, const Part& p, const float* a, size_t from, size_t to) {
-  const size_t columns = tile_columns();
+  const size_t columns = columns_of_panel();
   const float* packed = p.packed + p.panel * s.gates * s.units * columns;
   for (size_t g = from; g < to; ++g) {
     multiply_rows(a + p.begin * s.units, s.units, p.end - p.begin, s.units,
-                  packed + g * s.units * columns, false, p.sums + g * kRows * columns);
+                  packed + g * s.units * columns, Units(s, p).count, false,
+                  p.sums + g * kRows * columns);
   }
 }
 
 // The sums of a [rows, a_row] of the step times rows [from, from + depth) of w.
 void sum_back(const RecurrentShape& s, const Part& p, const float* a, size_t a_row, size_t from,
               size_t depth, bool accumulate) {
-  const size_t columns = tile_columns();
+  const size_t columns = columns_of_panel();
   const float* packed = p.packed + (p.panel * s.gates * s.units + from) * columns;
-  multiply_rows(a + p.begin * a_row, a_row, p.end - p.begin, depth, packed, accumulate, p.sums);
+  multiply_rows(a + p.begin * a_row, a_row, p.end - p.begin, depth, packed, Units(s, p).count,
+                accumulate, p.sums);
 }
 
 // f(row of the batch, its sums of gate 0, first unit, whole or partial vector); sums of gate g lie kRows * columns behind.
 template <class F>
 HWY_INLINE void for_cells(const RecurrentShape& s, const Part& p, F&& f) {
   const Units units(s, p);
-  const size_t columns = tile_columns();
+  const size_t columns = columns_of_panel();
   for (size_t b = p.begin; b < p.end; ++b) {
     const float* sums = p.sums + (b - p.begin) * columns;
     for_vectors(units.count,
@@ -139,7 +167,7 @@ HWY_INLINE V tanh_slope(V y) { return hn::NegMulAdd(y, y, hn::Set(FloatTag(), 1.
 
 void lstm_part(const RecurrentShape& s, const LstmForward& x, const Part& p) {
   const size_t n = s.units;
-  const size_t apart = kRows * tile_columns();
+  const size_t apart = kRows * columns_of_panel();
   sum_gates(s, p, p.first ? x.h0 : x.y + p.before * s.batch * n, 0, 4);
   const float* old_c = p.first ? x.c0 : x.c + p.before * s.batch * n;
   for_cells(s, p, [&](size_t b, const float* sums, size_t j, auto part) HWY_ATTR {
@@ -155,11 +183,17 @@ void lstm_part(const RecurrentShape& s, const LstmForward& x, const Part& p) {
     const V o = logistic(gate(3));
     const V c = hn::MulAdd(f, part.load(old_c + b * n + j), hn::Mul(i, g));
     part.store(c, x.c + row * n + j);
-    part.store(hn::Mul(o, tanh(FloatTag(), c)), x.y + row * n + j);
     part.store(i, activations);
     part.store(f, activations + n);
     part.store(g, activations + 2 * n);
     part.store(o, activations + 3 * n);
+  });
+  // A pass of its own: the shorter the chain from sums to results, the more cells the processor works on at a time.
+  for_cells(s, p, [&](size_t b, const float*, size_t j, auto part) HWY_ATTR {
+    const size_t row = p.step * s.batch + b;
+    const V o = part.load(x.activations + (row * 4 + 3) * n + j);
+    const V c = part.load(x.c + row * n + j);
+    part.store(hn::Mul(o, tanh(FloatTag(), c)), x.y + row * n + j);
   });
 }
 
@@ -217,7 +251,7 @@ HWY_INLINE V mixed(P, V z, V fresh, V old) {
 // All of a step with reset_after, else r and z.
 void gru_part(const RecurrentShape& s, const GruForward& x, const Part& p) {
   const size_t n = s.units;
-  const size_t apart = kRows * tile_columns();
+  const size_t apart = kRows * columns_of_panel();
   const float* old = p.first ? x.h0 : x.y + p.before * s.batch * n;
   sum_gates(s, p, old, 0, x.reset_after ? 3 : 2);
   for_cells(s, p, [&](size_t b, const float* sums, size_t j, auto part) HWY_ATTR {
@@ -248,7 +282,7 @@ void gru_part(const RecurrentShape& s, const GruForward& x, const Part& p) {
 // n and h without reset_after.
 void gru_new_part(const RecurrentShape& s, const GruForward& x, const Part& p) {
   const size_t n = s.units;
-  const size_t apart = kRows * tile_columns();
+  const size_t apart = kRows * columns_of_panel();
   const float* old = p.first ? x.h0 : x.y + p.before * s.batch * n;
   sum_gates(s, p, x.recurrent + p.step * s.batch * n, 2, 3);
   for_cells(s, p, [&](size_t b, const float* sums, size_t j, auto part) HWY_ATTR {
@@ -356,8 +390,9 @@ HWY_EXPORT(gru_backward_end);
 // Below this many multiply-adds one thread is faster than two.
 constexpr size_t kSerialWork = 100'000;
 
+// Panels have 64 columns or fewer that divide 64, or 24: enough for every instruction set.
 size_t packed_floats(const RecurrentShape& s) {
-  return s.gates * s.units * ((s.units + kMostColumns - 1) / kMostColumns * kMostColumns) + 16;
+  return s.gates * s.units * std::max(round_up(s.units, kMostColumns), round_up(s.units, 24)) + 16;
 }
 constexpr size_t kSumFloats = kMostGates * kRows * kMostColumns;
 
@@ -371,8 +406,16 @@ class Steps {
         sums_(packed_ + packed_floats(shape) / 16 * 16),
         columns_(HWY_DYNAMIC_DISPATCH(columns_of_panel)()),
         panels_((shape.units + columns_ - 1) / columns_) {
-    while (rows_ > 6 && panels_ * row_blocks() < 2 * threads.count()) {
-      rows_ /= 2;
+    // The cut with the least time of the thread that has most to do. Large parts first: each of them reads its panel.
+    size_t least = 0;
+    for (const size_t rows : {kRows, kRows / 2, kRows / 3, kRows / 4}) {
+      const size_t tasks = panels_ * ((shape.batch + rows - 1) / rows);
+      const size_t time =
+          (tasks + threads.count() - 1) / threads.count() * std::min(rows, shape.batch);
+      if (rows == kRows || time < least) {
+        least = time;
+        rows_ = rows;
+      }
     }
   }
 
