@@ -2,8 +2,10 @@
 // another thread's, or nobody's.
 #include "compute/attention.h"
 #include "compute/convert.h"
+#include "compute/convolution.h"
 #include "compute/elementwise.h"
 #include "compute/gemm.h"
+#include "compute/planes.h"
 #include "compute/recurrent.h"
 #include "compute/rope.h"
 #include "compute/row.h"
@@ -187,6 +189,82 @@ TEST_P(Bounds, OfProducts) {
         }
       }
     }
+  }
+}
+
+// Panels are as wide as the tile that suits a product.
+TEST_P(Bounds, OfTheScratchOfProducts) {
+  for (const GemmLayout layout : {GemmLayout::nn, GemmLayout::nt, GemmLayout::tn}) {
+    for (const size_t m : {7, 16, 67}) {
+      for (const size_t n : {24, 50, 60, 72, 121, 128, 450, 504, 505, 512, 513, 600}) {
+        const size_t k = 300;
+        const GemmShape s{
+            layout, m, n, k, layout == GemmLayout::tn ? m : k, layout == GemmLayout::nt ? k : n, n};
+        Edge c(m * n);
+        Edge room((gemm_scratch_bytes(s, threads_) + 63) / 64 * 64 / sizeof(float));
+        gemm(threads_, s, Edge(m * k), Edge(k * n), c, {}, room);
+        ASSERT_FLOAT_EQ(c[m * n - 1], 0.25f * static_cast<float>(k));
+        ASSERT_FLOAT_EQ(c[0], 0.25f * static_cast<float>(k));
+      }
+    }
+  }
+}
+
+WindowAxis axis_of(int64_t in, int64_t window, int64_t stride) {
+  WindowAxis a;
+  a.in = in;
+  a.window = window;
+  a.stride = stride;
+  a.pad = a.pad_end = window / 2;
+  a.out = (in + 2 * a.pad - window) / stride + 1;
+  return a;
+}
+
+// Depthwise, pointwise and of groups; the scratch ends where nobody may write, too.
+TEST_P(Bounds, OfConvolutions) {
+  const auto count = [](int64_t n) { return static_cast<size_t>(n); };
+  for (const auto& [groups, inputs, outputs, window, stride] :
+       std::vector<std::array<int64_t, 5>>{{3, 1, 1, 3, 1},
+                                           {3, 1, 1, 3, 2},
+                                           {3, 1, 1, 5, 1},
+                                           {3, 1, 2, 3, 1},
+                                           {1, 5, 7, 1, 1},
+                                           {1, 25, 7, 1, 1},
+                                           {1, 3, 7, 3, 2},
+                                           {1, 3, 7, 3, 1}}) {
+    for (const int64_t height : {1, 2, 3, 6, 9}) {
+      for (const int64_t width : {1, 3, 6, 7, 8, 12, 16, 17, 24, 33}) {
+        Convolution c;
+        c.windows.axis[1] = axis_of(height, window, stride);
+        c.windows.axis[2] = axis_of(width, window, stride);
+        c.batch = 3;
+        c.groups = groups;
+        c.inputs = inputs;
+        c.outputs = outputs;
+        const size_t in = count(c.batch * groups * inputs * c.windows.inputs());
+        const size_t out = count(c.batch * groups * outputs * c.windows.outputs());
+        const size_t weights = count(groups * outputs * inputs * c.windows.window());
+        const uint64_t bytes = (convolution_scratch_bytes(c, threads_) + 63) / 64 * 64;
+        Edge x(in), w(weights), b(count(groups * outputs)), y(out), dx(in), dw(weights);
+        Edge room(bytes / sizeof(float));
+        convolve(threads_, c, x, w, b, y, room);
+        convolve_back(threads_, c, y, w, nullptr, dx, room);
+        convolve_weights(threads_, c, x, y, dw, room);
+      }
+    }
+  }
+}
+
+TEST_P(Bounds, OfPlanes) {
+  for (size_t n = 1; n <= kLongest; ++n) {
+    const ChannelPlanes planes{3, n, n};
+    Edge x(3 * n), dy(3 * n), y(3 * n);
+    EXPECT_DOUBLE_EQ(sum_of(planes, x), 1.5 * static_cast<double>(n));
+    EXPECT_DOUBLE_EQ(squares_of(planes, x, 0.25f), 0.1875 * static_cast<double>(n));
+    const PlaneSums sums = gradient_sums_of(planes, x, dy, 0.25f);
+    EXPECT_DOUBLE_EQ(sums.products, 0.375 * static_cast<double>(n));
+    scale_planes_of(planes, x, 0.25f, 2, 1, y);
+    mix_planes_of(planes, x, dy, 0.25f, 1, 1, 1, dy);
   }
 }
 
