@@ -34,7 +34,7 @@ namespace HWY_NAMESPACE {
 // planes together.
 template <size_t kSums, class F>
 HWY_INLINE void sum_over(const ChannelPlanes& c, double (&out)[kSums], const F& f) {
-  constexpr size_t kWays = 4 / kSums;  // hide the latency of the addition
+  constexpr size_t kWays = 4;  // hide the latency of the addition
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   FloatVector sums[kWays][kSums];
@@ -68,10 +68,8 @@ HWY_INLINE void sum_over(const ChannelPlanes& c, double (&out)[kSums], const F& 
     summed += c.size;
     if (summed >= kElementsOfSum || p + 1 == c.count) {
       for (size_t k = 0; k < kSums; ++k) {
-        FloatVector all = hn::Add(sums[0][k], sums[1][k]);
-        if constexpr (kWays == 4) {
-          all = hn::Add(all, hn::Add(sums[2][k], sums[3][k]));
-        }
+        const FloatVector all =
+            hn::Add(hn::Add(sums[0][k], sums[1][k]), hn::Add(sums[2][k], sums[3][k]));
         out[k] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, all)));
       }
       clear();
