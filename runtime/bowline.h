@@ -282,7 +282,7 @@ struct BoundDim {
 // ----------------------------------------------------------------------------------------- devices
 
 struct DeviceOptions {
-  int threads = 0;           // CPU: worker threads, the caller's included; 0: one per core that the process may use
+  int threads = 0;           // CPU: worker threads, the caller's included; 0: one per usable core
   std::string cache_folder;  // Vulkan: where compiled pipelines are kept; empty: not kept
   // The most memory, bytes, that the opened device takes at a time: storages, arenas, inputs and outputs, step words, and what
   // recordings and staged copies hold. What exceeds it is refused with over_budget. 0: not limited.

@@ -36,8 +36,8 @@ constexpr size_t aligned(size_t floats) {
   return (floats + kMostLanes - 1) / kMostLanes * kMostLanes;
 }
 
-// The plane at strides of the window, and where it and its neighbours lie: each part (the rows and columns of one remainder by
-// the stride) is a run of `size` elements with zeros before and behind it.
+// A plane in a frame of zeros. The rows and columns of one remainder by the stride are a part: a run of `size` elements, as many as
+// there are outputs, with zeros before and behind it.
 struct Layout {
   explicit Layout(const Convolution& c)
       : stride(to_size(c.windows.axis[2].stride)),
@@ -98,11 +98,9 @@ namespace HWY_NAMESPACE {
 
 // A plane as long as its outputs, to a frame whose margins are zeros.
 void frame_plane(const Layout& l, const float* x, float* frame) {
-  const FloatTag d;
   float* const to = frame + l.margin;
   for_vectors(l.size, [=](size_t i, auto part)
                           HWY_ATTR { hn::Store(part.load(x + i), FloatTag(), to + i); });
-  static_cast<void>(d);
 }
 
 // Rows and columns by their remainders.
@@ -459,7 +457,7 @@ struct Runs {
           continue;
         }
         rows[t.row_count] = to_size(ky);
-        t.rows[t.row_count++] = way * Layout::step(ay, ky) * ay_width(l) +
+        t.rows[t.row_count++] = way * Layout::step(ay, ky) * static_cast<ptrdiff_t>(l.width) +
                                 static_cast<ptrdiff_t>(back ? 0 : part * stride * l.part);
       }
       for (int64_t kx = 0; kx < ax.window; ++kx) {
@@ -477,7 +475,6 @@ struct Runs {
       }
     }
   }
-  static ptrdiff_t ay_width(const Layout& l) { return static_cast<ptrdiff_t>(l.width); }
   static size_t thread_floats(const Layout& l) {
     const size_t parts = l.stride == 1 ? 0 : 4 * l.part + kMostLanes;
     return aligned(

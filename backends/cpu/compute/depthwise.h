@@ -14,7 +14,7 @@
 
 namespace bowline::detail::cpu {
 
-// Whether the functions below compute it; add_plane_weights() is for windows of 3 x 3 alone.
+// Whether the functions below compute it; sum_runs() is for windows of 3 x 3 alone.
 bool slides_in_runs(const Convolution& c);
 bool sums_in_runs(const Convolution& c);
 
