@@ -394,7 +394,8 @@ Normalizer replace(Pattern pattern, std::string content) {
       }
       if (r.match) {
         out.text += content;
-        out.at.resize(out.text.size(), t.at[r.end - 1]);
+        // What stands in front of the text belongs to its first byte.
+        out.at.resize(out.text.size(), t.at[r.end == 0 ? 0 : r.end - 1]);
       } else {
         out.text.append(t.text, r.begin, r.end - r.begin);
         out.at.insert(out.at.end(), t.at.begin() + static_cast<std::ptrdiff_t>(r.begin),

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "text/oniguruma.h"
 #include "text/require.h"
 #include "text/unicode.h"
 
@@ -167,34 +168,6 @@ constexpr Known kKnown[] = {
 
 // -------------------------------------------------------------------------------- by the library
 
-// White space of the library has U+180E, too, which lost the property in Unicode 6.3. So \s is spelled out.
-std::string with_white_space(std::string_view expression) {
-  constexpr std::string_view kSpaces =
-      R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < expression.size(); ++i) {
-    const char c = expression[i];
-    const char next = c == '\\' && i + 1 < expression.size() ? expression[i + 1] : '\0';
-    if (next == 's' || (next == 'S' && !in_class)) {
-      out.append(in_class      ? ""
-                 : next == 's' ? "["
-                               : "[^")
-          .append(kSpaces)
-          .append(in_class ? "" : "]");
-      ++i;
-      continue;
-    }
-    out += c;
-    if (next != '\0') {
-      out += expression[++i];
-    } else if (c == '[' || c == ']') {
-      in_class = c == '[';
-    }
-  }
-  return out;
-}
-
 struct Compiled {
   ~Compiled() { pcre2_code_free(code); }
   pcre2_code* code = nullptr;
@@ -247,8 +220,8 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
   pcre2_set_heap_limit(m.context, 64 << 10);  // KiB
   uint64_t dear = kDear + kDearPerByte * text.size();
   size_t previous = 0;  // behind the last match
-  size_t at = 0;
-  while (at < text.size()) {
+  bool any = false;     // match so far
+  for (size_t at = 0; at <= text.size() && !text.empty();) {
     BOWLINE_ASSIGN(const int found, search(code, m, text, at, 0, dear));
     if (found < 0) {
       break;
@@ -256,15 +229,17 @@ Status find_expression(const Compiled& code, std::string_view text, std::vector<
     const PCRE2_SIZE* place = pcre2_get_ovector_pointer(m.data);
     const size_t begin = place[0];
     const size_t end = place[1];
-    if (end <= begin) {  // matches nothing: on with the next code point
+    // An empty match cuts, but not right behind a match.
+    if (end <= begin && any && begin == previous) {
       at = begin + (begin < text.size() ? length_of(text[begin]) : 1);
       continue;
     }
     if (begin > previous) {
       out.push_back({previous, begin, false});
     }
-    out.push_back({begin, end, true});
-    previous = at = end;
+    out.push_back({begin, std::max(begin, end), true});
+    previous = at = std::max(begin, end);
+    any = true;
   }
   if (previous < text.size()) {
     out.push_back({previous, text.size(), false});
@@ -353,11 +328,11 @@ Result<Pattern> Pattern::of_expression(std::string_view expression, bool plain) 
   const auto code = std::make_shared<Compiled>();
   int error = 0;
   PCRE2_SIZE place = 0;
-  const std::string spelled = with_white_space(expression);
+  BOWLINE_ASSIGN(const std::string spelled, pcre2_of_oniguruma(expression));
   // \C would match a part of a code point.
-  code->code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &place, nullptr);
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(spelled.data()), spelled.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                             &error, &place, nullptr);
   BOWLINE_TEXT_REQUIRE(code->code != nullptr, bowline::Code::bad_file,
                        "The regular expression \"{}\" does not compile: {} (byte {}).",
                        escaped(expression.substr(0, 200)), error_text(error), place);

@@ -404,6 +404,11 @@ Status read_bpe(const Object& model, bool byte_level, TokenizerData& data) {
   BOWLINE_ASSIGN(o.unknown, text_at(model, "unk_token", ""));
   BOWLINE_ASSIGN(o.prefix, text_at(model, "continuing_subword_prefix", ""));
   BOWLINE_ASSIGN(o.suffix, text_at(model, "end_of_word_suffix", ""));
+  const bool has_ends = !o.prefix.empty() || !o.suffix.empty();
+  BOWLINE_TEXT_REQUIRE(!has_ends || (!o.ignore_merges && !o.byte_fallback), Code::unsupported,
+                       "A BPE with continuing_subword_prefix or end_of_word_suffix and with {} is "
+                       "not supported.",
+                       o.ignore_merges ? "ignore_merges" : "byte_fallback");
   double dropout = 0;
   if (const auto value = find(model, "dropout")) {
     BOWLINE_TEXT_REQUIRE(value->get(dropout) == simdjson::SUCCESS && dropout == 0,

@@ -392,6 +392,46 @@ def fixture_texts():
     return texts + [v.encode() for v in verses()[::1000]]
 
 
+# Expressions that mean something else in PCRE2, and some of tokenizers.
+EXPRESSIONS = [
+    r"\w+", r"\w+|[^\w\s]+", r"\W", r"[\w]+", r"[^\w]", r"[\W\d]+", r"(?<!\w)\d+", r"\b", r"\B", r"\b\w", r"[[:word:]]+", r"[[:alpha:]]+", r"[[:alnum:]]+",
+    r"[[:upper:]]+", r"[[:lower:]]+", r"[[:punct:]]+", r"[[:punct:]\s]+", r"[^[:alpha:]\s]+", r"[[:^alpha:]]+", r"[[:space:]]+", r"[[:digit:]]+", r"[]\s]+",
+    r"[^]a]+", r"[a-z&&[^b]]+", r"[^a-z&&[^b]]+", r"[\p{L}&&[^\p{Han}]]+|\p{Han}+", r"[a-z&&\w&&[^c-d]]+", r"[a[bc]]+", r"[a[^bc]]+", r"[^a[^bc]]+",
+    r" ?[^(\s|[.,!?…。，、।۔،])]+", r"\p{Han}+", r"\p{Katakana}+", r"\p{Hiragana}+", r"\p{Latin}+", r"\P{Han}+", r"\p{^L}+", r"\p{Alpha}+", r"[\p{Lu}\p{Lt}]+",
+    r"\p{Lu}", r"\p{M}+", r"\p{N}{1,3}", r"^.", r".$", r"^", r"$", r"(?m).+", r"(?m:a.c)", r"(?i)B|C", r"b(?i)c|d", r"((?i)b)C", r"(?i:AB)c", r"(?i-m:AB)",
+    r"\h+", r"\H+", r"[\h]+", r"\v", r"[\v]", r"a{,2}", r"a{1,}", r"a{2}", r"a{,}", r"(?=a)", r"(?<=b)", r"a|", r"|b", r"a*", r"[\s-]+", r"[\w-]+", r"[\d-z]+",
+    r"[&&a]+", r"\s+(?!\S)|\s+", r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+|\p{N}{1,3}|\s+",
+    r"(?>a+)b", r"(?<x>a)\k<x>", r"(a)\1", r"\Aab", r"cd\z", r"\x{41}", r"[\x{41}-\x{43}]", r"[a\-c]+", r"[a\]]+", r"[\[\]]+", r"a.b", r"(?#no)b", r"x?+", r"a++b", r"a+?b",
+]
+EXPRESSION_TEXTS = [
+    "ab\ncd", "bab", "aab aaab caab", "a. b! c?", "a1 b_2 C-3", "सकते हिन्दी १२", "ก็ a", "e\u0301 1", "中文。abかなカナー、a。", "xabc xfacex CAFE", "a    b\n\n c", "a\tb\x0bc\x0cd",
+    "A\u00c0\u01c5\u02b0 \u2160\u24b6", "don't we'll", "[]a]-&&", "ABCabc bC bc BC d D", "a\u00a0b\u2003c\u180ed\u200be", "a€ ©+<^` ¨∑ 😀$~|=_-", "aa", "acb a\nb a\nc",
+]
+
+
+def cuts(expression, text):
+    """[begin, end) of each piece in bytes, by the package; None: it refuses the expression."""
+    try:
+        split = pre_tokenizers.Split(Regex(expression), "isolated")
+    except Exception:
+        return None
+    places = [0]
+    for c in text:
+        places.append(places[-1] + len(c.encode()))
+    return [[places[begin], places[end]] for _, (begin, end) in split.pre_tokenize_str(text)]
+
+
+def write_expressions():
+    """A line for each expression and text, both in hex, with the places of the pieces."""
+    rows = []
+    for expression in EXPRESSIONS:
+        for text in EXPRESSION_TEXTS:
+            pieces = cuts(expression, text)
+            if pieces is not None:
+                rows.append(" ".join([expression.encode().hex(), text.encode().hex(), *(f"{begin}:{end}" for begin, end in pieces)]) + "\n")
+    (HERE / "data/expressions.expected").write_text("".join(rows))
+
+
 def write_fixtures():
     data = HERE / "data"
     data.mkdir(exist_ok=True)
@@ -408,6 +448,7 @@ def write_fixtures():
             rows.append(f"{pieces}|{'=' if text.encode() == raw else text.encode().hex()}\n")
         (data / f"{name}.expected").write_text("".join(rows))
         print(name, t.get_vocab_size(), "pieces", flush=True)
+    write_expressions()
     print(sum(p.stat().st_size for p in data.iterdir()), "bytes in all")
 
 

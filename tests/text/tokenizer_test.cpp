@@ -258,6 +258,41 @@ TEST(Patterns, OfKnownFilesCutAsTheLibraryDoes) {
   }
 }
 
+// As the package cuts with Oniguruma.
+TEST(Patterns, OfExpressionsCutAsThePackageDoes) {
+  size_t rows = 0;
+  for (const std::string& line : lines(read(data("expressions.expected")))) {
+    const size_t first = line.find(' '), second = std::min(line.find(' ', first + 1), line.size());
+    const std::string expression = from_hex(line.substr(0, first));
+    const std::string text = from_hex(line.substr(first + 1, second - first - 1));
+    SCOPED_TRACE(escaped(expression) + " on " + escaped(text));
+    const Result<Pattern> pattern = Pattern::of_expression(expression, true);
+    ASSERT_TRUE(pattern.ok()) << pattern.status().message();
+    std::vector<Range> ranges;
+    ASSERT_TRUE(pattern.value().find(text, ranges).ok());
+    std::string pieces;
+    for (const Range& r : ranges) {
+      if (r.end > r.begin) {
+        pieces += " " + std::to_string(r.begin) + ":" + std::to_string(r.end);
+      }
+    }
+    EXPECT_EQ(pieces, line.substr(second));
+    ++rows;
+  }
+  EXPECT_GE(rows, 1000u);
+}
+
+TEST(Patterns, WhatHasNoTranslationIsRefusedByName) {
+  for (const std::string_view expression :
+       {"(?x) a", R"(a\Kb)", R"(\Qa)", R"(\N)", "a{2}+", "a{2}?", "(*ACCEPT)", R"(\pL)"}) {
+    const Status s = Pattern::of_expression(expression).status();
+    EXPECT_EQ(s.code(), Code::unsupported) << expression << ": " << s.message();
+  }
+  for (const std::string_view damaged : {"[a", "(a", "a)", "[b-a]", "(?<x", "\\"}) {
+    EXPECT_EQ(Pattern::of_expression(damaged).status().code(), Code::bad_file) << damaged;
+  }
+}
+
 // ---------------------------------------------------------------------------------------- bad input
 
 struct Bad {

@@ -1,0 +1,392 @@
+#include "text/oniguruma.h"
+
+#include <pcre2.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "text/require.h"
+
+namespace bowline::text {
+namespace {
+
+// PCRE2 counts U+180E, too, which lost the property in Unicode 6.3.
+constexpr std::string_view kSpaceElements =
+    R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+// Letters with their marks, decimal digits and connectors.
+constexpr std::string_view kWordElements = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kHexElements = "0-9A-Fa-f";
+
+struct Named {
+  std::string_view name, elements;
+};
+// POSIX brackets and properties of the same names. PCRE2 has the others, with the same elements.
+constexpr Named kNamed[] = {
+    {"alpha", R"(\p{Alphabetic})"}, {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    {"upper", R"(\p{Uppercase})"},  {"lower", R"(\p{Lowercase})"},
+    {"digit", R"(\p{Nd})"},         {"space", kSpaceElements},
+    {"punct", R"(\p{P}\p{S})"},     {"word", kWordElements},
+    {"xdigit", kHexElements},
+};
+
+const Named* named(std::string_view name) {
+  std::string small(name);
+  std::ranges::transform(small, small.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  });
+  const auto found = std::ranges::find(kNamed, std::string_view(small), &Named::name);
+  return found == std::end(kNamed) ? nullptr : found;
+}
+
+bool compiles(const std::string& expression) {
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  pcre2_code* const code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()),
+                                         expression.size(), PCRE2_UTF, &error, &place, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
+// Elements of a class, and classes that are joined with them.
+struct Union {
+  std::string elements;
+  std::vector<std::string> others;  // expressions of one code point each
+
+  std::string text(bool negated) const {
+    if (elements.empty() && others.empty()) {
+      return negated ? "(?s:.)" : "(?!)";
+    }
+    if (others.empty()) {
+      return (negated ? "[^" : "[") + elements + "]";
+    }
+    if (!negated && elements.empty() && others.size() == 1) {
+      return others[0];
+    }
+    std::string any;
+    if (!elements.empty()) {
+      any = "[" + elements + "]";
+    }
+    for (const std::string& other : others) {
+      any += (any.empty() ? "" : "|") + other;
+    }
+    return negated ? "(?:(?!" + any + ")(?s:.))" : "(?:" + any + ")";
+  }
+};
+
+class Translator {
+ public:
+  explicit Translator(std::string_view from) : from_(from) {}
+
+  Result<std::string> run() {
+    while (at_ < from_.size()) {
+      BOWLINE_TRY(step());
+    }
+    close_options();
+    return std::move(out_);
+  }
+
+ private:
+  // A group nests classes or groups no deeper than this.
+  static constexpr int kDeepest = 50;
+
+  char peek(size_t ahead = 0) const {
+    return at_ + ahead < from_.size() ? from_[at_ + ahead] : '\0';
+  }
+  bool starts_with(std::string_view text) const { return from_.substr(at_).starts_with(text); }
+  void copy(size_t n) {
+    out_ += from_.substr(at_, n);
+    at_ += n;
+  }
+  Status refused(std::string_view what) const {
+    return Status(Code::unsupported,
+                  "\"" + std::string(what) + "\" in a regular expression is not supported.");
+  }
+  void close_options() {
+    out_.append(static_cast<size_t>(options_.back()), ')');
+    options_.back() = 0;
+  }
+
+  Status step() {
+    switch (peek()) {
+      case '\\':
+        return escape();
+      case '[': {
+        ++at_;
+        BOWLINE_ASSIGN(const std::string set, bracket(0));
+        out_ += set;
+        return {};
+      }
+      case '(':
+        return group();
+      case ')':
+        if (options_.size() > 1) {
+          close_options();
+          options_.pop_back();
+        }
+        copy(1);
+        return {};
+      case '{':
+        return interval();
+      default:
+        copy(1);
+        return {};
+    }
+  }
+
+  Status escape() {
+    switch (peek(1)) {
+      case 'Q':
+      case 'E':
+      case 'K':
+      case 'N':
+      case 'o':
+        return refused(from_.substr(at_, 2));
+      case 'b':
+        at_ += 2;
+        out_ += boundary("(?<=", "(?!", "(?<!", "(?=");
+        return {};
+      case 'B':
+        at_ += 2;
+        out_ += boundary("(?<=", "(?=", "(?<!", "(?!");
+        return {};
+      case '\0':
+        copy(1);
+        return {};
+      default:
+        break;
+    }
+    BOWLINE_ASSIGN(const std::optional<std::string> set, set_of_escape());
+    if (set) {
+      out_ += *set;
+      return {};
+    }
+    copy(2);
+    return {};
+  }
+
+  static std::string boundary(std::string_view before, std::string_view behind,
+                              std::string_view not_before, std::string_view or_behind) {
+    const std::string word = "[" + std::string(kWordElements) + "])";
+    std::string out = "(?:";
+    out.append(before).append(word).append(behind).append(word).append("|");
+    return out.append(not_before).append(word).append(or_behind).append(word).append(")");
+  }
+
+  // A class of one escape, as an expression; none: the escape is another one, and is not read.
+  Result<std::optional<std::string>> set_of_escape() {
+    Union set;
+    bool negated = false;
+    BOWLINE_ASSIGN(const bool known, elements_of_escape(set.elements, negated));
+    return known ? std::optional(set.text(negated)) : std::nullopt;
+  }
+
+  // Appends what an escape stands for. False: it is none of a class that differs.
+  Result<bool> elements_of_escape(std::string& elements, bool& negated) {
+    const char c = peek(1);
+    const std::string_view spelled = c == 's' || c == 'S'   ? kSpaceElements
+                                     : c == 'w' || c == 'W' ? kWordElements
+                                     : c == 'h' || c == 'H' ? kHexElements
+                                     : c == 'v'             ? std::string_view(R"(\x0b)")
+                                                            : std::string_view();
+    if (!spelled.empty()) {
+      elements += spelled;
+      negated = c == 'S' || c == 'W' || c == 'H';
+      at_ += 2;
+      return true;
+    }
+    if (c != 'p' && c != 'P') {
+      return false;
+    }
+    const size_t end = from_.find('}', at_);
+    if (peek(2) != '{' || end == std::string_view::npos) {
+      return refused(from_.substr(at_, 3));
+    }
+    std::string_view name = from_.substr(at_ + 3, end - at_ - 3);
+    negated = c == 'P';
+    if (name.starts_with('^')) {
+      name.remove_prefix(1);
+      negated = !negated;
+    }
+    at_ = end + 1;
+    const std::string script = "\\p{sc:" + std::string(name) + "}";
+    if (const Named* const set = named(name); set != nullptr) {
+      elements += set->elements;
+    } else {
+      // A name alone is that of script extensions in PCRE2.
+      elements += name.size() > 2 && compiles(script) ? script : "\\p{" + std::string(name) + "}";
+    }
+    return true;
+  }
+
+  // Behind the bracket that opens it, up to and with the one that closes it.
+  Result<std::string> bracket(int depth) {
+    if (depth > kDeepest) {
+      return refused("[");
+    }
+    const bool negated = peek() == '^';
+    at_ += negated ? 1 : 0;
+    std::vector<Union> parts(1);  // of an intersection
+    for (bool first = true;; first = false) {
+      if (at_ >= from_.size()) {
+        return Status(Code::bad_file, "A class of a regular expression has no end.");
+      }
+      Union& part = parts.back();
+      if (peek() == ']' && !first) {
+        ++at_;
+        break;
+      }
+      if (starts_with("&&")) {
+        at_ += 2;
+        parts.emplace_back();
+        continue;
+      }
+      BOWLINE_TRY(element(part, depth));
+    }
+    if (parts.size() == 1) {
+      return parts[0].text(negated);
+    }
+    std::string both = "(?:";
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const bool last = i + 1 == parts.size();
+      both += last ? parts[i].text(false) : "(?=" + parts[i].text(false) + ")";
+    }
+    both += ")";
+    return negated ? "(?:(?!" + both + ")(?s:.))" : both;
+  }
+
+  Status element(Union& part, int depth) {
+    const size_t end = starts_with("[:") ? from_.find(":]", at_ + 2) : std::string_view::npos;
+    if (end != std::string_view::npos && end - at_ < 12) {
+      posix(part, from_.substr(at_ + 2, end - at_ - 2));
+      at_ = end + 2;
+      return not_a_range(part);
+    }
+    if (peek() == '[') {
+      ++at_;
+      BOWLINE_ASSIGN(std::string inner, bracket(depth + 1));
+      part.others.push_back(std::move(inner));
+      return {};
+    }
+    if (peek() == ']') {  // the first one
+      part.elements += "\\]";
+      ++at_;
+      return {};
+    }
+    if (peek() == '\\' && at_ + 1 < from_.size()) {
+      std::string elements;
+      bool negated = false;
+      BOWLINE_ASSIGN(const bool known, elements_of_escape(elements, negated));
+      if (known && negated) {
+        part.others.push_back("[^" + elements + "]");
+        return not_a_range(part);
+      }
+      if (known) {
+        part.elements += elements;
+        return not_a_range(part);
+      }
+      part.elements += from_.substr(at_, 2);
+      at_ += 2;
+      return {};
+    }
+    part.elements += from_[at_++];
+    return {};
+  }
+
+  // A hyphen behind a class is itself.
+  Status not_a_range(Union& part) {
+    if (peek() == '-') {
+      part.elements += "\\-";
+      ++at_;
+    }
+    return {};
+  }
+
+  static void posix(Union& part, std::string_view name) {
+    const bool negated = name.starts_with('^');
+    name.remove_prefix(negated ? 1 : 0);
+    const Named* const set = named(name);
+    const std::string elements =
+        set != nullptr ? std::string(set->elements) : "[:" + std::string(name) + ":]";
+    if (negated) {
+      part.others.push_back("[^" + elements + "]");
+    } else {
+      part.elements += elements;
+    }
+  }
+
+  Status group() {
+    if (starts_with("(*")) {
+      return refused("(*");
+    }
+    if (starts_with("(?#")) {
+      const size_t end = from_.find(')', at_);
+      copy(end == std::string_view::npos ? from_.size() - at_ : end - at_ + 1);
+      return {};
+    }
+    if (starts_with("(?") && (peek(2) == '-' || (peek(2) >= 'a' && peek(2) <= 'z'))) {
+      return options();
+    }
+    copy(1);
+    options_.push_back(0);
+    return {};
+  }
+
+  // (?i), up to the end of the group around it, with all of its alternatives, or (?i: ...). m is what PCRE2 calls s.
+  Status options() {
+    size_t end = at_ + 2;
+    std::string flags;
+    for (; end < from_.size() && from_[end] != ')' && from_[end] != ':'; ++end) {
+      const char c = from_[end];
+      if (c != 'i' && c != 'm' && c != 'x' && c != '-') {
+        return refused(from_.substr(at_, end - at_ + 1));
+      }
+      flags += c == 'm' ? 's' : c;
+    }
+    if (flags.find('x') != std::string::npos) {
+      return refused("(?x");
+    }
+    out_ += "(?" + flags + ":";
+    if (end < from_.size() && from_[end] == ')') {
+      ++options_.back();
+    } else {
+      options_.push_back(0);
+    }
+    at_ = std::min(end + 1, from_.size());
+    return {};
+  }
+
+  // {,n}, and what follows an interval: it repeats the interval there, and changes it in PCRE2.
+  Status interval() {
+    size_t end = at_ + 1;
+    while (end < from_.size() && ((from_[end] >= '0' && from_[end] <= '9') || from_[end] == ',')) {
+      ++end;
+    }
+    const std::string_view inside = from_.substr(at_ + 1, end - at_ - 1);
+    if (inside.empty() || inside == "," || end >= from_.size() || from_[end] != '}') {
+      copy(1);
+      return {};
+    }
+    const char behind = end + 1 < from_.size() ? from_[end + 1] : '\0';
+    if (behind == '+' || (behind == '?' && inside.find(',') == std::string_view::npos)) {
+      return refused(from_.substr(at_, end - at_ + 2));
+    }
+    out_ += inside.starts_with(',') ? "{0" : "{";
+    out_.append(inside).append("}");
+    at_ = end + 1;
+    return {};
+  }
+
+  std::string_view from_;
+  size_t at_ = 0;
+  std::string out_;
+  std::vector<int> options_ = {0};  // by open group: options that end with it
+};
+
+}  // namespace
+
+Result<std::string> pcre2_of_oniguruma(std::string_view expression) {
+  return Translator(expression).run();
+}
+
+}  // namespace bowline::text
