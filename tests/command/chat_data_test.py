@@ -48,8 +48,21 @@ class Chat(harness.Case):
         self.refused('{"text": "x"}\n{"text": "y"\n', "train.jsonl:2:13: The line is broken JSON from here on: it ends")
         self.refused('{"messages": [{"role": "robot", "content": "x"}]}\n', "train.jsonl:1: A message has the unknown role \"robot\"")
         self.refused('{"question": "x"}\n', "train.jsonl:1: The row has neither \"messages\"")
+        self.refused('{"prompt": ["x"], "completion": "y"}\n', "train.jsonl:1: Field \"prompt\" is array. It must be text")
+        self.refused('{"messages": [{"role": "user"}]}\n', "train.jsonl:1: There is no field \"content\"")
         self.refused("", "train.jsonl")
         self.refused("once upon a time\n", "train.jsonl:1:1: The line is broken JSON")
+
+    def test_what_would_change_the_training_is_not_ignored(self):
+        user, answer = {"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}
+        for key, value in (("tool_calls", [{"name": "f"}]), ("name", "Ann"), ("reasoning_content", "so"), ("weight", 0), ("train", False)):
+            self.refused(lines([{"messages": [user, answer | {key: value}]}]), f"train.jsonl:1: A message has the key \"{key}\"", "\"text\"")
+        for key, value in (("tools", [{"name": "f"}]), ("system", "Be kind."), ("documents", ["d"]), ("text", "x y")):
+            self.refused(lines([{"messages": [user, answer], key: value}]), f"train.jsonl:1: A row has the key \"{key}\"")
+        # Keys that say nothing, and those that no template reads.
+        row = {"id": 7, "source": "web", "tools": None, "messages": [user | {"name": ""}, answer | {"tool_calls": [], "weight": 1}]}
+        (self.data / "train.jsonl").write_text(lines([row] * 20))
+        self.expect(self.finetune("--steps", 1, "--out", self.folder / "out.bowline", "--dry-run"), OK)
 
     def test_json_is_no_plain_text(self):
         done = run("finetune", self.model, "--data", self.data / "train.jsonl", "--device", "cpu", "--steps", 0)

@@ -21,9 +21,27 @@ struct Row {
 
 Result<std::string> text_of(const Row& row, const nlohmann::json& of, const char* field) {
   const auto at = of.find(field);
-  BOWLINE_REQUIRE_CODE(at != of.end() && at->is_string(), Code::bad_file,
-                       "{}:{}: There is no field \"{}\" with text.", row.name, row.line, field);
+  BOWLINE_REQUIRE_CODE(at != of.end(), Code::bad_file, "{}:{}: There is no field \"{}\".", row.name,
+                       row.line, field);
+  BOWLINE_REQUIRE_CODE(at->is_string(), Code::bad_file,
+                       "{}:{}: Field \"{}\" is {}. It must be text.", row.name, row.line, field,
+                       at->type_name());
   return at->get<std::string>();
+}
+
+// Whether a value says no more than its absence: nothing, or the weight that every message has.
+bool says_nothing(const std::string& key, const nlohmann::json& value) {
+  const bool is_one = (value.is_number() && value == 1) || value == true;
+  return value.is_null() || value.empty() || (value.is_string() && value == "") ||
+         ((key == "weight" || key == "train") && is_one);
+}
+
+// Errors  bad_file: a key that templates or trainers of others read, and that is not read here.
+Status refuse(const Row& row, const char* of, const std::string& key) {
+  return Status(Code::bad_file,
+                fmt::format("{}:{}: A {} has the key \"{}\", which is not read. Leave it out, or "
+                            "render the conversation with its template and give it as \"text\".",
+                            row.name, row.line, of, escaped(key)));
 }
 
 Result<Message> message_of(const Row& row, const nlohmann::json& of) {
@@ -35,6 +53,11 @@ Result<Message> message_of(const Row& row, const nlohmann::json& of) {
   BOWLINE_REQUIRE_CODE(std::ranges::find(kRoles, m.role) != kRoles.end(), Code::bad_file,
                        "{}:{}: A message has the unknown role \"{}\"; there are {}.", row.name,
                        row.line, m.role, fmt::join(kRoles, ", "));
+  for (const auto& [key, value] : of.items()) {
+    if (key != "role" && key != "content" && !says_nothing(key, value)) {
+      return refuse(row, "message", key);
+    }
+  }
   BOWLINE_ASSIGN(m.content, text_of(row, of, "content"));
   return m;
 }
@@ -63,6 +86,13 @@ Result<Conversation> conversation_of(const Row& row) {
   Conversation c;
   c.line = row.line;
   const bool messages = row.has("messages") || row.has("prompt") || row.has("completion");
+  for (const char* key :
+       {"tools", "functions", "documents", "system", "chat_template_kwargs", "text"}) {
+    const bool other_form = key != std::string_view("text") || messages;
+    if (other_form && row.has(key) && !says_nothing(key, row.fields.at(key))) {
+      return refuse(row, "row", key);
+    }
+  }
   BOWLINE_REQUIRE_CODE(messages || row.has("text"), Code::bad_file,
                        "{}:{}: The row has neither \"messages\", nor \"prompt\" and "
                        "\"completion\", nor \"text\".",
