@@ -296,6 +296,9 @@ class Classify(harness.Case):
         self.expect(run("predict", self.model, "x", "--file", self.test, "--device", "cpu"), USAGE, "--file")
         self.expect(run("predict", self.model, "x", "--device", "nosuch"), 4, "nosuch")
         self.assertEqual(self.predict(self.model, input=""), [])
+        for name in ("rows.CSV", "rows.json", "rows.JSONL", "rows.parquet"):
+            self.expect(run("predict", self.model, "--file", self.write(name, "text,label\nthe cat,0\n"), "--device", "cpu"), FAILED,
+                        name, "in small letters")
 
     def test_memory(self):
         done = self.finetune("--steps", 2, "--out", self.folder / "out.bowline", "-o", "json")

@@ -167,7 +167,17 @@ class Generate(Case):
         plain = self.expect(self.generate("one two", "-n", 20), OK)
         self.assertIn("answer  20 tokens", plain.stderr)
         self.assertIn("(length)", plain.stderr)
-        self.assertNotIn("\x1b", plain.stdout)
+
+    def test_a_pipe_gets_the_text_as_it_is_and_a_terminal_what_cannot_act_on_it(self):
+        flags = ["a", "-n", 1500, "--temp", 5, "--seed", 1]
+        text = self.generate_json(*flags)["text"]
+        self.assertTrue({"\t", "\r", "\x1b"} <= set(text), "the model draws every byte")
+        piped = self.expect(run("generate", self.lm, *flags, "--device", "cpu", text=False), OK)
+        self.assertEqual(piped.stdout.decode(), text + "\n")
+        shown = self.terminal("generate", self.lm, *flags, "--device", "cpu").read_until("answer ")
+        self.assertIn("\t", shown)
+        self.assertIn("\\x1b", shown)
+        self.assertNotIn("\x1b", shown)
 
     def test_standard_input_is_the_prompt(self):
         tokens = self.generate_json("one two", "-n", 5)["tokens"]

@@ -114,8 +114,7 @@ class Chat {
     defer_interrupts();
     return answer(of_, o_.of, encoded.ids, [this](std::string_view piece) {
       if (!piece.empty() && o_.format == "text") {
-        print("{}", Lines{piece});
-        flush(stdout);
+        print_answer(piece);
       }
     });
   }

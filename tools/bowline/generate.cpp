@@ -31,8 +31,7 @@ Result<int> run(const GenerateOptions& o) {
   defer_interrupts();
   BOWLINE_ASSIGN(const Answer a, answer(*of, o.of, encoded.ids, [&](std::string_view piece) {
                    if (!is_json && !piece.empty()) {
-                     print("{}", Lines{piece});
-                     flush(stdout);
+                     print_answer(piece);
                    }
                  }));
   if (is_json) {

@@ -69,6 +69,17 @@ Result<std::vector<std::string>> texts_of(const PredictOptions& o) {
   if (o.file.empty()) {
     return from_stdin();
   }
+  if (!holds_examples(o.file)) {
+    std::string extension = std::filesystem::path(o.file).extension().string();
+    std::ranges::transform(extension, extension.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    constexpr std::string_view kTables[] = {".csv",  ".tsv",     ".jsonl", ".ndjson",
+                                            ".json", ".parquet", ".xlsx"};
+    BOWLINE_REQUIRE(std::ranges::find(kTables, extension) == std::end(kTables),
+                    "The lines of \"{}\" are no texts. Rows are read of files named .csv, .tsv, "
+                    ".jsonl or .ndjson, in small letters; other files have a text in each line.",
+                    o.file);
+  }
   BOWLINE_ASSIGN(const std::string bytes, read_text(o.file, true));
   if (!holds_examples(o.file)) {
     return lines_of(bytes);

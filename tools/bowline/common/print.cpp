@@ -10,6 +10,16 @@
 namespace bowline::command {
 namespace {
 
+// Parts of a text that stay as they are on a terminal: a tab, zero-width joiners, variation selectors. 0: there is none at `at`.
+size_t length_of_kept(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) {
+    return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : uint8_t{0};
+  };
+  const bool joiner = byte(0) == 0xE2 && byte(1) == 0x80 && (byte(2) == 0x8C || byte(2) == 0x8D);
+  const bool selector = byte(0) == 0xEF && byte(1) == 0xB8 && byte(2) >= 0x80 && byte(2) <= 0x8F;
+  return byte(0) == '\t' ? 1 : joiner || selector ? 3 : 0;
+}
+
 int stdout_error = 0;  // errno of the first write that failed
 
 void note(const std::FILE* out, bool written) {
@@ -23,6 +33,23 @@ void note(const std::FILE* out, bool written) {
 void printing::write(std::FILE* out, std::string_view text) {
   errno = 0;
   note(out, std::fwrite(text.data(), 1, text.size(), out) == text.size());
+}
+
+void print_answer(std::string_view text) {
+  if (isatty(STDOUT_FILENO) == 0) {
+    printing::write(stdout, text);
+  } else {
+    size_t begin = 0;
+    for (size_t at = 0; at <= text.size(); ++at) {
+      const size_t kept = length_of_kept(text, at);
+      if (kept > 0 || at == text.size()) {
+        printing::write(stdout, escaped_lines(text.substr(begin, at - begin)));
+        printing::write(stdout, text.substr(at, kept));
+        begin = at + kept;
+      }
+    }
+  }
+  flush(stdout);
 }
 
 void print_json(const nlohmann::json& value) {

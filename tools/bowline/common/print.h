@@ -48,6 +48,10 @@ void print(fmt::format_string<printing::Shown<T>...> format, const T&... values)
   command::print(stdout, format, values...);
 }
 
+// Text that a model writes, at once. Where stdout is a terminal, what could act on it is escaped; tabs, joiners and variation selectors are
+// parts of words and emoji, and stay. Elsewhere nothing is changed.
+void print_answer(std::string_view text);
+
 // Indented, in ASCII; bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::json& value);
 
