@@ -133,13 +133,15 @@ TEST(Conversations, AreRefusedWithTheirPlace) {
       refused_conversation("{\"messages\": [{\"role\": \"robot\", \"content\": \"x\"}]}"),
       "c.jsonl:1: A message has the unknown role \"robot\"; there are system, user, assistant.");
   EXPECT_EQ(refused_conversation("{\"text\":\"x\"}\n{\"prompt\": \"x\"}"),
-            "c.jsonl:2: There is no field \"completion\" with text.");
+            "c.jsonl:2: There is no field \"completion\".");
   EXPECT_EQ(refused_conversation("{\"messages\": []}"),
             "c.jsonl:1: Field \"messages\" is no array with messages.");
   EXPECT_EQ(refused_conversation("{\"messages\": [\"x\"]}"),
             "c.jsonl:1: A message is string: it is an object with \"role\" and \"content\".");
   EXPECT_EQ(refused_conversation("{\"messages\": [{\"role\": \"user\"}]}"),
-            "c.jsonl:1: There is no field \"content\" with text.");
+            "c.jsonl:1: There is no field \"content\".");
+  EXPECT_EQ(refused_conversation("{\"messages\": [{\"role\": \"user\", \"content\": null}]}"),
+            "c.jsonl:1: Field \"content\" is null. It must be text.");
   EXPECT_EQ(refused_conversation(""), "\"c.jsonl\" holds no rows.");
 }
 

@@ -182,16 +182,17 @@ void pack_codes(const Job& job, size_t column, size_t k, size_t depth, size_t wi
     }
     return;
   }
-  constexpr size_t kTogether = 4;
+  constexpr size_t kMostTogether = 4;
   constexpr size_t kAhead = 16;
-  alignas(64) float rows[kTogether * kDepth];
-  for (size_t j = 0; j < columns; j += kTogether) {
-    const size_t some = j < width ? HWY_MIN(width - j, kTogether) : 0;
+  alignas(64) float rows[kMostTogether * kDepth];
+  const size_t together = HWY_MIN(kMostTogether, columns);  // a panel of the baseline has 2
+  for (size_t j = 0; j < columns; j += together) {
+    const size_t some = j < width ? HWY_MIN(width - j, together) : 0;
     for (size_t i = 0; i < some; ++i) {
       fetch_codes(*job.options.b_codes, column + j + i + kAhead, k, depth);
       decode_run(*job.options.b_codes, column + j + i, k, depth, rows + i * kDepth);
     }
-    transpose(rows, kDepth, some, depth, panel + j, columns, kTogether);
+    transpose(rows, kDepth, some, depth, panel + j, columns, together);
   }
 }
 

@@ -27,10 +27,21 @@ namespace HWY_NAMESPACE {
 template <class T>
 using HighwayType = std::conditional_t<std::is_same_v<T, bf16>, hwy::bfloat16_t, hwy::float16_t>;
 
+// Without an instruction for it Highway 1.0 takes infinity and NaN in f16 for large numbers.
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64
+constexpr bool kConvertsF16 = true;
+#else
+constexpr bool kConvertsF16 = false;
+#endif
+
 template <class T>
 HWY_INLINE hn::Vec<TileTag> load_wide(const uint16_t* x) {
-  const hn::Rebind<HighwayType<T>, TileTag> half;
-  return hn::PromoteTo(TileTag(), hn::LoadU(half, reinterpret_cast<const HighwayType<T>*>(x)));
+  if constexpr (kConvertsF16 || std::is_same_v<T, bf16>) {
+    const hn::Rebind<HighwayType<T>, TileTag> half;
+    return hn::PromoteTo(TileTag(), hn::LoadU(half, reinterpret_cast<const HighwayType<T>*>(x)));
+  } else {
+    return load_half(reinterpret_cast<const T*>(x));
+  }
 }
 
 template <class T>
