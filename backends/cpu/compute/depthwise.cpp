@@ -492,12 +492,17 @@ struct Runs {
   float* threads;
 };
 
-// f(job of a thread, first plane, end) for tasks of several planes.
-template <class F>
-void for_planes(Threads& threads, const Runs& runs, size_t planes, F&& f) {
+// All planes, in tasks of several: windows over `from`, or what `from` says of the planes that they slid over.
+void slide_all(Threads& threads, const Convolution& c, bool back, const float* from,
+               const float* weight, const float* bias, float* to, float* scratch) {
+  const Runs runs(c, scratch, back);
+  const auto slide =
+      back ? HWY_DYNAMIC_DISPATCH(slide_planes_back) : HWY_DYNAMIC_DISPATCH(slide_planes);
+  const size_t channels = to_size(c.groups), planes = to_size(c.batch) * channels;
   const size_t unit = std::max<size_t>(1, planes / (threads.count() * kTasksPerThread));
   threads.parallel_for((planes + unit - 1) / unit, [&](size_t task, size_t thread) {
-    f(runs.of(thread), task * unit, std::min(planes, (task + 1) * unit));
+    slide(runs.of(thread), task * unit, std::min(planes, (task + 1) * unit), channels, from, weight,
+          to_size(c.windows.window()), bias, to);
   });
 }
 
@@ -524,24 +529,12 @@ size_t run_scratch_floats(const Convolution& c, const Threads& threads) {
 
 void slide_runs(Threads& threads, const Convolution& c, const float* x, const float* weight,
                 const float* bias, float* y, float* scratch) {
-  const Runs runs(c, scratch, false);
-  const size_t channels = to_size(c.groups);
-  for_planes(threads, runs, to_size(c.batch) * channels,
-             [&](const PlanesJob& job, size_t begin, size_t end) {
-               HWY_DYNAMIC_DISPATCH(slide_planes)
-               (job, begin, end, channels, x, weight, to_size(c.windows.window()), bias, y);
-             });
+  slide_all(threads, c, false, x, weight, bias, y, scratch);
 }
 
 void slide_runs_back(Threads& threads, const Convolution& c, const float* dy, const float* weight,
                      const float* bias, float* dx, float* scratch) {
-  const Runs runs(c, scratch, true);
-  const size_t channels = to_size(c.groups);
-  for_planes(threads, runs, to_size(c.batch) * channels,
-             [&](const PlanesJob& job, size_t begin, size_t end) {
-               HWY_DYNAMIC_DISPATCH(slide_planes_back)
-               (job, begin, end, channels, dy, weight, to_size(c.windows.window()), bias, dx);
-             });
+  slide_all(threads, c, true, dy, weight, bias, dx, scratch);
 }
 
 void sum_runs(Threads& threads, const Convolution& c, const float* x, const float* dy,

@@ -204,9 +204,18 @@ Status quantize_all(Model& model, const std::string& encoding) {
 
 namespace {
 
-// `own`, or own_2, own_3, ... where the model has an adapter of that name: 'bowline finetune' gives all of its adapters one name.
-std::string free_name(const Model& model, const std::string& own) {
+// 'bowline finetune' gives all of its adapters one name. Where the model has that name already, it becomes name_2, name_3 and so on.
+// Empty: the file's own name is free.
+std::string free_name(const Model& model, const std::string& path) {
   const std::vector<std::string> taken = model.adapters();
+  if (taken.empty()) {
+    return {};
+  }
+  const Result<Model> adapter = Model::open(path);
+  if (!adapter.ok() || adapter.value().adapters().size() != 1) {
+    return {};
+  }
+  const std::string own = adapter.value().adapters()[0];
   std::string name = own;
   for (int i = 2; std::ranges::find(taken, name) != taken.end(); ++i) {
     name = fmt::format("{}_{}", own, i);
@@ -217,21 +226,17 @@ std::string free_name(const Model& model, const std::string& own) {
 // The digest of an adapter that was trained over quantized weights is that of these. So the weights
 // of a plain base are quantized in the same way.
 Result<std::string> load_adapter(Model& model, const std::string& path) {
-  const Result<Model> adapter = Model::open(path);
-  const std::string own = adapter.ok() && adapter.value().adapters().size() == 1
-                              ? adapter.value().adapters()[0]
-                              : std::string();
-  const std::string free = free_name(model, own);
-  Result<std::string> name = model.load_adapter(path, free);
+  Result<std::string> name = model.load_adapter(path, free_name(model, path));
   if (name.ok()) {
     return name;
   }
+  const Result<Model> adapter = Model::open(path);
   const std::string encoding =
       adapter.ok() ? adapter.value().metadata("base_encoding") : std::string();
   if (encoding.empty() || !model.adapters().empty() || !model.quantize(encoding).ok()) {
     return with_import(std::move(name).status(), path, " --base MODEL --out ADAPTER.bowline");
   }
-  BOWLINE_ASSIGN(std::string loaded, model.load_adapter(path, free));
+  BOWLINE_ASSIGN(std::string loaded, model.load_adapter(path));
   print(stderr,
         "bowline: The adapter {} was trained over weights in {}: the model is quantized so.\n",
         escaped(path), encoding);
