@@ -182,18 +182,32 @@ TEST(OnnxReader, IndicesOutsideOfTheirAxisAreFound) {
   }
 }
 
-// Before operator set 10 it has the dtype of x.
+// Before operator set 10 it has the dtype of x. Nothing is dropped outside of training.
 TEST(OnnxReader, TheMaskOfADropoutHasTheDtypeOfItsOperatorSet) {
+  const Device device = Device::open("cpu").value();
   for (const int version : {9, 10}) {
+    SCOPED_TRACE(version);
     file::ModelProto m;
     m.set_ir_version(8);
     m.add_opset_import()->set_version(version);
     add_value(m.mutable_graph()->mutable_input(), "x", {2});
     add_node(m, "Dropout", {"x"}, {"y", "mask"});
-    const int dtype = version < 10 ? 1 : 9;
-    add_value(m.mutable_graph()->mutable_output(), "mask", {2}, dtype);
-    const Result<Imported> imported = import(m);
-    EXPECT_TRUE(imported.ok()) << version << ": " << imported.status().message();
+    add_value(m.mutable_graph()->mutable_output(), "mask", {2}, version < 10 ? 1 : 9);
+    Result<Imported> imported = import(m);
+    ASSERT_TRUE(imported.ok()) << imported.status().message();
+    ASSERT_TRUE(imported.value().model.to(device).ok());
+    Result<Session> session =
+        Session::create(imported.value().model, device, "forward", std::span<const BoundDim>{});
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    float numbers[2] = {};
+    uint8_t truths[2] = {};
+    const Tensor out[] = {version < 10 ? Tensor{"mask", DType::f32, {2}, numbers}
+                                       : Tensor{"mask", DType::boolean, {2}, truths}};
+    const Status ran = session.value().run(std::span<const Tensor>{}, out);
+    ASSERT_TRUE(ran.ok()) << ran.message();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(version < 10 ? numbers[i] : static_cast<float>(truths[i]), 1.0f);
+    }
   }
 }
 
