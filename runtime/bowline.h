@@ -1388,12 +1388,12 @@ struct TrainOptions {
   // are the sum of all terms of its micro-batches, divided by the sum of all their weights: labels
   // that count, class weights, masks, elements. So the split changes only the rounding, and a
   // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
-  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. If a loss adds
-  // several means, all of them use the weight of one mean. It is the first mean whose weight depends
-  // on the batch (labels that count, a mask). If there is none, it is the first mean. So if two means
-  // of a loss count different labels, the split changes the result. Use one micro-batch per step for
-  // such a loss. Some terms depend on all rows of a batch: BatchNorm statistics, in-batch negatives,
-  // expert load balancing. These terms are computed separately in each micro-batch.
+  // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. A loss may add several
+  // means with different weights, such as masked words and next sentences. Then each mean has its
+  // own sum over the step, which has to be known before the first micro-batch runs: call step(), or
+  // weigh(). A loss without a mean, such as a sum, weighs the same in each micro-batch. Some terms
+  // depend on all rows of a batch: BatchNorm statistics, in-batch negatives, expert load balancing,
+  // products of means. These terms are computed separately in each micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
@@ -1490,8 +1490,16 @@ class Trainer {
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch,
                                                std::span<const Tensor> overrides = {});
   // A whole step: `batches` holds one batch per micro-batch. It goes on after those that the unfinished step has, so a
-  // call that failed can be made again.
+  // call that failed can be made again. It calls weigh() where that is needed.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
+  // Whether the loss adds means that are divided by different sums, and a step has several micro-batches. Then micro_step() needs
+  // to know the sums of the whole step.
+  bool weighs_first() const;
+  // Adds one micro-batch to the sums of the next step. If weighs_first(), call it with all micro-batches of a step, in their order,
+  // before the first micro_step(); after resume() inside a step with all of them again. It runs only what the sums need, such as
+  // counting labels. If not weighs_first(), it does nothing. A call after that of the last micro-batch begins a new step.
+  // Errors  bad_argument: the batch fits no set of dims.
+  Status weigh(std::span<const Tensor> batch);
   // A micro_step() with the device's clock around every node: a real one, after which the weights are those of micro_step().
   // Errors  as Session::profile().
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);

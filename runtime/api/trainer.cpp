@@ -51,12 +51,18 @@ Result<StepReport> Trainer::step(std::span<const std::span<const Tensor>> batche
     const uint32_t k = s.options().accumulation;
     BOWLINE_REQUIRE(batches.size() == k, "{} batches are given for an accumulation of {}.",
                     batches.size(), k);
+    BOWLINE_TRY(s.weigh_all(batches));
     std::optional<StepReport> report;
     for (uint32_t i = s.accumulated(); i < k; ++i) {
       BOWLINE_ASSIGN(report, s.micro_step(batches[i]));
     }
     return *report;
   });
+}
+
+bool Trainer::weighs_first() const { return state_ != nullptr && state_->weighs_first(); }
+Status Trainer::weigh(std::span<const Tensor> batch) {
+  return between_steps(state_, [&](TrainerState& s) { return s.weigh(batch); });
 }
 
 Result<float> Trainer::evaluate(std::span<const Tensor> batch) {

@@ -84,20 +84,21 @@ class WeightFinder {
  public:
   WeightFinder(Differentiator& d, Graph& outer) : d_(d), outer_(outer) {}
 
+  // A term that the loss adds, and depends on the batch.
+  struct Term {
+    ValueId value = kNoValue;  // of the outer graph, in which the term leaves the Repeats around it
+    std::optional<LossWeight> weight;
+  };
+
   Result<std::optional<LossWeight>> of(ValuePlace p) {
-    while (step(p)) {
-    }
-    const Graph& graph = graph_of(p.iterations);
-    const ValueInfo& info = graph[p.value];
-    if (!is_made_by_operator(graph, info) || info.shape.elements() != 1 || steps_ > kMostSteps ||
-        !seen_.insert(p).second) {
+    go_home(p);
+    if (!is_one_of_operator(p) || steps_ > kMostSteps || !seen_.insert(p).second) {
       return std::optional<LossWeight>();
     }
-    const Node node = graph.nodes[info.node];
-    const OpDef& def = op_def(node.op);
+    const Node node = maker_of(p);
     std::optional<LossWeight> kept;
     for (size_t i = 0; i < node.inputs.size() && !(kept && kept->sum.valid()); ++i) {
-      if ((def.keeps_loss_weight >> i & 1) != 0) {
+      if (keeps(node, i, p)) {
         BOWLINE_ASSIGN(const auto found, of({node.inputs[i], p.iterations}));
         kept = found && (!kept || found->sum.valid()) ? found : kept;
       }
@@ -106,9 +107,48 @@ class WeightFinder {
     return own && kept ? product(*own, *kept) : Result(own ? own : kept);
   }
 
+  // The terms of `loss`, a value of the outer graph.
+  Status find_terms(ValueId loss) {
+    std::vector<std::pair<ValuePlace, std::optional<ValueId>>> open = {{{loss, {}}, std::nullopt}};
+    std::set<std::pair<ValuePlace, std::optional<ValueId>>> visited;
+    while (!open.empty()) {
+      auto [p, from] = open.back();
+      open.pop_back();
+      if (!from && is_repeated(p)) {
+        from = p.value;
+      }
+      steps_ = 0;
+      go_home(p);
+      if (!visited.insert({p, from}).second || !from_batch(p)) {
+        continue;
+      }
+      BOWLINE_REQUIRE_CODE(visited.size() <= kMostPlaces, Code::unsupported,
+                           "A loss of more than {} nodes cannot be divided into its means.",
+                           kMostPlaces);
+      BOWLINE_ASSIGN(const std::vector<size_t> added, added_by(p));
+      if (added.empty()) {
+        seen_.clear();
+        BOWLINE_ASSIGN(const auto weight, of(p));
+        terms_.push_back({from.value_or(p.value), weight});
+        continue;
+      }
+      if (!from) {
+        sums_.insert(p.value);
+      }
+      for (const size_t i : added) {
+        open.push_back({{maker_of(p).inputs[i], p.iterations}, from});
+      }
+    }
+    return {};
+  }
+  const std::vector<Term>& terms() const { return terms_; }
+  // Values of the outer graph on the way from the terms to the loss.
+  const std::set<ValueId>& sums() const { return sums_; }
+
  private:
   // A loss is a handful of nodes behind its mean, or one for each iteration. A longer chain comes from a hostile file.
   static constexpr size_t kMostSteps = 1024;
+  static constexpr size_t kMostPlaces = 1 << 16;
 
   const Graph& graph_of(std::span<const Iteration> iterations) const {
     const Graph* graph = &outer_;
@@ -118,15 +158,113 @@ class WeightFinder {
     return *graph;
   }
 
+  const Node& maker_of(const ValuePlace& p) const {
+    const Graph& graph = graph_of(p.iterations);
+    return graph.nodes[graph[p.value].node];
+  }
+
+  // One number, or several that are stacked.
+  bool is_one_of_operator(const ValuePlace& p) const {
+    const Graph& graph = graph_of(p.iterations);
+    return is_made_by_operator(graph, graph[p.value]) &&
+           (graph[p.value].shape.elements() == 1 || is_stack(p));
+  }
+
+  // Such as the losses of several heads.
+  bool is_stack(const ValuePlace& p) const {
+    const Graph& graph = graph_of(p.iterations);
+    return is_made_by_operator(graph, graph[p.value]) &&
+           op_def(maker_of(p).op).loss_terms == LossTerms::stack &&
+           std::ranges::all_of(maker_of(p).inputs,
+                               [&](ValueId v) { return graph[v].shape.elements() == 1; });
+  }
+  bool is_total_of_stack(const Node& node, const ValuePlace& p) const {
+    return op_def(node.op).loss_terms == LossTerms::total &&
+           is_stack({node.inputs[0], p.iterations});
+  }
+
+  // Whether the output of `node`, which makes the value at `p`, is a mean with the weights of input `i`.
+  bool keeps(const Node& node, size_t i, const ValuePlace& p) const {
+    return (op_def(node.op).keeps_loss_weight >> i & 1) != 0 || is_stack(p) ||
+           is_total_of_stack(node, p);
+  }
+
+  // A result of a Repeat of the outer graph.
+  bool is_repeated(const ValuePlace& p) const {
+    return p.iterations.empty() && outer_[p.value].kind == ValueKind::result &&
+           outer_.nodes[outer_[p.value].node].repeat != nullptr;
+  }
+
+  // The inputs of what makes the value at `p` of which each term is one of its own, times a factor that no batch decides. None: the
+  // value is one term.
+  Result<std::vector<size_t>> added_by(const ValuePlace& p) {
+    if (!is_one_of_operator(p)) {
+      return std::vector<size_t>();
+    }
+    const Node node = maker_of(p);
+    BOWLINE_ASSIGN(const auto own, own_weight(node, p));
+    if (own) {
+      return std::vector<size_t>();
+    }
+    std::vector<size_t> of_batch;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (from_batch({node.inputs[i], p.iterations})) {
+        of_batch.push_back(i);
+      }
+    }
+    const bool adds = op_def(node.op).loss_terms == LossTerms::sum || is_stack(p);
+    const bool scales = of_batch.size() == 1 && keeps(node, of_batch[0], p);
+    return adds || scales ? of_batch : std::vector<size_t>();
+  }
+
+  bool from_batch(const ValuePlace& p) const {
+    std::vector<ValuePlace> open = {p};
+    std::set<ValuePlace> seen = {p};
+    while (!open.empty()) {
+      ValuePlace at = open.back();
+      open.pop_back();
+      while (step(at)) {
+      }
+      const Graph& graph = graph_of(at.iterations);
+      const ValueInfo& info = graph[at.value];
+      if (at.iterations.empty()) {
+        if (d_.from_batch(at.value)) {
+          return true;
+        }
+        continue;
+      }
+      if (info.kind == ValueKind::parameter) {
+        continue;
+      }
+      // What is stacked may be of the batch.
+      if (!is_made_by_operator(graph, info) || seen.size() > kMostPlaces) {
+        return true;
+      }
+      for (const ValueId in : graph.nodes[info.node].inputs) {
+        const ValuePlace next{in, at.iterations};
+        if (seen.insert(next).second) {
+          open.push_back(next);
+        }
+      }
+    }
+    return false;
+  }
+
   static bool is_made_by_operator(const Graph& graph, const ValueInfo& info) {
     return info.kind == ValueKind::result && !graph.nodes[info.node].repeat;
   }
 
+  // To where the value is made, through the Repeats that hand it on.
+  void go_home(ValuePlace& p) {
+    while (++steps_ <= kMostSteps && step(p)) {
+    }
+  }
+
   // From what leaves or enters an iteration to the same value where it comes from. False: it is made here.
-  bool step(ValuePlace& p) {
+  bool step(ValuePlace& p) const {
     const Graph& graph = graph_of(p.iterations);
     const ValueInfo& info = graph[p.value];
-    if (++steps_ > kMostSteps || is_made_by_operator(graph, info)) {
+    if (is_made_by_operator(graph, info)) {
       return false;
     }
     if (info.kind == ValueKind::result) {
@@ -162,13 +300,13 @@ class WeightFinder {
   // Of the operator `node`, whose output is at `p`.
   Result<std::optional<LossWeight>> own_weight(const Node& node, const ValuePlace& p) {
     const OpDef& def = op_def(node.op);
-    if (def.loss_weight == nullptr) {
+    if (def.loss_weight == nullptr || is_total_of_stack(node, p)) {
       return std::optional<LossWeight>();
     }
     std::vector<std::optional<ValueId>> inputs;
     for (const ValueId v : node.inputs) {
       ValuePlace from{v, p.iterations};
-      while (!from.iterations.empty() && step(from)) {
+      while (!from.iterations.empty() && ++steps_ <= kMostSteps && step(from)) {
       }
       inputs.push_back(from.iterations.empty() ? std::optional(from.value) : std::nullopt);
     }
@@ -198,12 +336,137 @@ class WeightFinder {
   Graph& outer_;
   std::set<ValuePlace> seen_;
   size_t steps_ = 0;
+  std::vector<Term> terms_;
+  std::set<ValueId> sums_;
 };
+
+// Whether two values are the same numbers: they are computed in the same way from the same values.
+bool is_same(const Graph& graph, ValueId a, ValueId b) {
+  std::vector<std::pair<ValueId, ValueId>> open = {{a, b}};
+  std::set<std::pair<ValueId, ValueId>> seen;
+  while (!open.empty()) {
+    const auto [left, right] = open.back();
+    open.pop_back();
+    if (left == right || !seen.insert({left, right}).second) {
+      continue;
+    }
+    const ValueInfo& l = graph[left];
+    const ValueInfo& r = graph[right];
+    if (l.kind == ValueKind::parameter && r.kind == ValueKind::parameter && l.uses == r.uses &&
+        l.shape == r.shape) {
+      continue;
+    }
+    if (l.kind != ValueKind::result || r.kind != ValueKind::result || l.output != r.output) {
+      return false;
+    }
+    const Node& n = graph.nodes[l.node];
+    const Node& m = graph.nodes[r.node];
+    const bool alike = n.op == m.op && !n.repeat && op_def(n.op).updates[0].output < 0 &&
+                       n.inputs.size() == m.inputs.size() &&
+                       attributes_text(n.op, n.attributes) == attributes_text(m.op, m.attributes);
+    if (!alike) {
+      return false;
+    }
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      open.push_back({n.inputs[i], m.inputs[i]});
+    }
+  }
+  return true;
+}
 
 }  // namespace
 
 Result<std::optional<LossWeight>> loss_weight(Differentiator& d, Graph& graph, ValueId loss) {
   return WeightFinder(d, graph).of({loss, {}});
+}
+
+std::string factor_name(size_t mean) { return format("factor of mean {}", mean); }
+
+Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const GradientOptions& options,
+                                   bool one_shape) {
+  Graph g = deep_copy(graph);
+  std::map<ForwardNode, Kept> kept;
+  Differentiator d(g, options, {}, 1, kept);
+  d.find_needed({});
+  WeightFinder finder(d, g);
+  BOWLINE_TRY(finder.find_terms(loss));
+  using Term = WeightFinder::Term;
+  const auto divide_alike = [&](const Term& a, const Term& b) {
+    const LossWeight l = a.weight.value_or(LossWeight());
+    const LossWeight r = b.weight.value_or(LossWeight());
+    return l.sum.valid() && r.sum.valid()
+               ? is_same(g, l.sum.index, r.sum.index)
+               : l.sum.valid() == r.sum.valid() && (one_shape || l.terms == r.terms);
+  };
+  FactoredLoss out;
+  std::vector<Term> terms;
+  for (const Term& t : finder.terms()) {
+    out.has_one_weight = out.has_one_weight && divide_alike(t, finder.terms()[0]);
+    const auto other = std::ranges::find(terms, t.value, &Term::value);
+    if (other == terms.end()) {
+      terms.push_back(t);
+      continue;
+    }
+    BOWLINE_REQUIRE_CODE(
+        divide_alike(t, *other), Code::unsupported,
+        "The loss adds means inside of {} that are divided by different sums. "
+        "Micro-batches need these means apart: add them behind that node, or train "
+        "with an accumulation of 1.",
+        describe(g, g[t.value].node));
+  }
+  if (terms.empty()) {
+    return out;
+  }
+  std::vector<ValueId> sums;
+  for (const WeightFinder::Term& t : terms) {
+    const LossWeight weight = t.weight.value_or(LossWeight());
+    out.means.push_back({weight.sum.valid(), weight.terms});
+    if (weight.sum.valid()) {
+      sums.push_back(weight.sum.index);
+    }
+  }
+  out.weights = deep_copy(g);
+  out.weights.outputs = sums;
+  out.weights.output_names.clear();
+  for (size_t i = 0; i < sums.size(); ++i) {
+    out.weights.output_names.push_back(format("weight {}", i));
+  }
+  prune(out.weights);
+  std::map<ValueId, ValueId> factored;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    ValueInfo info;
+    info.kind = ValueKind::input;
+    info.name = factor_name(i);
+    ValueId factor = g.add_value(std::move(info));
+    g.inputs.push_back(factor);
+    if (const DType dtype = g[terms[i].value].dtype; dtype != DType::f32) {
+      CastAttributesT to;
+      to.to = static_cast<file::DType>(dtype);
+      BOWLINE_ASSIGN(const auto cast, d.append(Op::Cast, {factor}, Attributes::of(to), ""));
+      factor = cast[0];
+    }
+    BOWLINE_ASSIGN(const auto product,
+                   d.append(Op::Mul, {terms[i].value, factor}, no_attributes(), ""));
+    factored[terms[i].value] = product[0];
+  }
+  std::vector<ValueId> order(finder.sums().begin(), finder.sums().end());
+  std::ranges::sort(order, {}, [&](ValueId v) { return g[v].node; });
+  for (const ValueId v : order) {
+    const Node node = g.nodes[g[v].node];
+    std::vector<ValueId> inputs = node.inputs;
+    for (ValueId& in : inputs) {
+      const auto it = factored.find(in);
+      in = it == factored.end() ? in : it->second;
+    }
+    BOWLINE_ASSIGN(const auto sum,
+                   d.append(node.op, std::move(inputs), node.attributes, node.name));
+    factored[v] = sum[0];
+  }
+  out.loss = factored.at(loss);
+  g.outputs = {out.loss};
+  prune(g);
+  out.graph = std::move(g);
+  return out;
 }
 
 }  // namespace bowline::detail::graph

@@ -1,4 +1,4 @@
-// The divisor of a loss that is a mean. Internal to graph/.
+// The divisors of a loss that is a mean, or that adds several means. Internal to graph/.
 #pragma once
 
 #include "graph/differentiator.h"
@@ -9,5 +9,32 @@ namespace bowline::detail::graph {
 // `loss` says its weight. Nodes that compute the sum are appended. If the loss adds several means, it is that of the first mean
 // whose weights depend on the batch, or else that of the first mean. A Repeat is treated as if its iterations were written out.
 Result<std::optional<LossWeight>> loss_weight(Differentiator& d, Graph& graph, ValueId loss);
+
+// One of the means that a loss adds: what it is divided by.
+struct LossMean {
+  bool counted = false;  // the batch decides the sum of the weights
+  double terms = 1;      // else it is this
+};
+
+// A loss with a factor for each of the means that it adds. What micro-batches need if the means differ in their divisors.
+struct FactoredLoss {
+  // One weight suits every term of the loss that depends on the batch. No factor is needed.
+  bool has_one_weight = true;
+  // The outputs are the loss alone: the sum of all means, each times its factor. The factors are inputs behind those of the batch,
+  // f32 [], with the names factor_name(0), factor_name(1), ... in the order of `means`.
+  Graph graph;
+  ValueId loss = kNoValue;
+  // From the inputs of the batch to the sums of the weights of the counted means, in the order of `means`, f32 [] each.
+  Graph weights;
+  std::vector<LossMean> means;
+};
+
+std::string factor_name(size_t mean);
+
+// `one_shape`: all batches have the shapes of this graph, so that divisors which no batch decides are the same part of their sum. A
+// product of means is one mean, and a term that is not divided weighs the same in every micro-batch.
+// Errors  unsupported: means that differ leave a Repeat in one value.
+Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const GradientOptions& options,
+                                   bool one_shape);
 
 }  // namespace bowline::detail::graph

@@ -27,6 +27,7 @@ const OpDef op_add = [] {
   OpDef def = elementwise::binary_definition<value>("Add", tolerance, gradient, "N -> N");
   def.is_sum = true;
   def.keeps_loss_weight = 0b11;
+  def.loss_terms = LossTerms::sum;
   return def;
 }();
 

@@ -89,6 +89,7 @@ const OpDef op_concat{
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
+    .loss_terms = LossTerms::stack,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

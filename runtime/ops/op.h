@@ -274,6 +274,14 @@ struct TransposedInput {
 // what one view of all of the storage shows.
 enum class DerivedCopy : uint8_t { none, by_element, packed };
 
+// Of which terms of a loss output 0 consists, where it is one number or a stack of such.
+enum class LossTerms : uint8_t {
+  one,    // of one
+  sum,    // of those of all inputs
+  stack,  // the same, one after the other, if each input is one number
+  total,  // of those of input 0, if that is a stack
+};
+
 // What an operator does with gradient rows, its list operand 0: nothing, adds input 1 to them, or starts them as zeros.
 enum class GradientRows : uint8_t { none, added, zeroed };
 
@@ -338,6 +346,7 @@ struct OpDef {
   std::optional<LossWeight> (*loss_weight)(GradientContext& c) = nullptr;
   // (optional) Bit i: if input i is such a mean, so is output 0, with the same weights.
   uint32_t keeps_loss_weight = 0;
+  LossTerms loss_terms = LossTerms::one;
   void (*oracle)(const OracleContext& c) = nullptr;
   Tolerance (*tolerance)(ToleranceContext& c) = nullptr;
   // Of an operator whose input 0 is a state that may be codes (updates, encoded_inputs): whether it writes rows of the last axis as

@@ -75,6 +75,7 @@ const OpDef op_reduce_mean{
     .gradient = gradient,
     .loss_weight = loss_weight,
     .keeps_loss_weight = 0b1,
+    .loss_terms = LossTerms::total,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

@@ -60,6 +60,7 @@ const OpDef op_reduce_sum{
     .infer = infer,
     .counted = counted_axes,
     .gradient = gradient,
+    .loss_terms = LossTerms::total,
     .oracle = BOWLINE_ORACLE(oracle),
     .tolerance = tolerance,
 };

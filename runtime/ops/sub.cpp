@@ -32,6 +32,7 @@ extern const OpDef op_sub;
 const OpDef op_sub = [] {
   OpDef def = elementwise::binary_definition<value>("Sub", tolerance, gradient, "N -> N");
   def.keeps_loss_weight = 0b11;
+  def.loss_terms = LossTerms::sum;
   return def;
 }();
 

@@ -291,8 +291,27 @@ std::vector<const plan::Plan*> TrainerState::Plans::all() const {
   std::vector<const plan::Plan*> out;
   for (const PlannedSet& set : sets) {
     out.insert(out.end(), {&set.accumulate, &set.update, &set.evaluate});
+    if (set.weigh) {
+      out.push_back(&*set.weigh);
+    }
   }
   return out;
+}
+
+// Of every set of dims, or of none: then the same weight suits all terms of a micro-batch.
+Result<std::vector<graph::FactoredLoss>> TrainerState::factored_losses(
+    std::span<const BoundLoss> bound, const graph::GradientOptions& options) const {
+  std::vector<graph::FactoredLoss> out;
+  bool one_weight = true;
+  for (size_t i = 0; options_.accumulation > 1 && i < bound.size(); ++i) {
+    BOWLINE_ASSIGN(out.emplace_back(),
+                   graph::factored_loss(bound[i].graph, bound[i].loss, options, bound.size() == 1));
+    one_weight = one_weight && out[i].has_one_weight;
+    BOWLINE_REQUIRE_CODE(out[i].means.size() == out[0].means.size(), Code::internal,
+                         "The loss has {} means with some dims and {} with others.",
+                         out[0].means.size(), out[i].means.size());
+  }
+  return one_weight ? std::vector<graph::FactoredLoss>() : std::move(out);
 }
 
 Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> bound,
@@ -304,13 +323,24 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
   const auto lower = [&](const Graph& g, const char* name) {
     return plan::lower(g, name, device, layout, options_.budget);
   };
+  BOWLINE_ASSIGN(std::vector<graph::FactoredLoss> factored, factored_losses(bound, options));
   for (const BoundLoss& b : bound) {
     PlannedSet& set = p.sets.emplace_back();
     Graph evaluated = graph::deep_copy(b.graph);
     graph::GradientOptions weighted = options;
-    weighted.weighs_loss = options_.accumulation > 1;
+    weighted.weighs_loss = options_.accumulation > 1 && factored.empty();
     weighted.weight_unit = p.sets.size() == 1 ? 0 : p.weight_unit;
-    BOWLINE_ASSIGN(set.training, graph::differentiate(graph::deep_copy(b.graph), b.loss, weighted));
+    BoundLoss trained{graph::deep_copy(b.graph), b.loss};
+    if (!factored.empty()) {
+      graph::FactoredLoss& f = factored[p.sets.size() - 1];
+      trained = {std::move(f.graph), f.loss};
+      set.means = std::move(f.means);
+      graph::drop_what_trains(f.weights);
+      plan::derive_copies(f.weights, staged);
+      BOWLINE_ASSIGN(set.weigh.emplace(), lower(f.weights, "weights of the loss"));
+    }
+    BOWLINE_ASSIGN(set.training,
+                   graph::differentiate(std::move(trained.graph), trained.loss, weighted));
     p.weight_unit = set.training.weight_unit;
     BOWLINE_TRY(check_gradients(set.training.graph, staged));
     p.dynamic_scale =
@@ -330,6 +360,7 @@ Result<TrainerState::Plans> TrainerState::make_plans(std::span<const BoundLoss> 
   p.steps.emplace(layout);
   for (const PlannedSet& set : p.sets) {
     BOWLINE_TRY(p.steps->check(set.evaluate));
+    BOWLINE_TRY(set.weigh ? p.steps->check(*set.weigh) : Status());
   }
   fill(*p.steps);
   for (const PlannedSet& set : p.sets) {
@@ -361,7 +392,7 @@ Result<size_t> TrainerState::set_for(std::span<const Tensor> batch) const {
     return size_t{0};
   }
   for (size_t i = 0; i < sets_.size(); ++i) {
-    if (exec::takes_all(sets_[i].accumulate.plan(), batch)) {
+    if (exec::takes_all(sets_[i].evaluate.plan(), batch)) {
       return i;
     }
   }
@@ -398,7 +429,14 @@ Status TrainerState::record(Plans p, params::Table& staged,
     BOWLINE_ASSIGN(auto a, exec::Segment::record(std::move(set.accumulate), staged, device, w));
     BOWLINE_ASSIGN(auto u, exec::Segment::record(std::move(set.update), staged, device, w));
     BOWLINE_ASSIGN(auto e, exec::Segment::record(std::move(set.evaluate), staged, device, w));
-    sets.push_back({std::move(set.training), std::move(a), std::move(u), std::move(e)});
+    std::optional<exec::Segment> weigh;
+    if (set.weigh) {
+      BOWLINE_ASSIGN(exec::Segment segment,
+                     exec::Segment::record(std::move(*set.weigh), staged, device, w));
+      weigh.emplace(std::move(segment));
+    }
+    sets.push_back({std::move(set.training), std::move(a), std::move(u), std::move(e),
+                    std::move(weigh), std::move(set.means)});
   }
   exec::Generations generations = exec::Generations::of(staged, true);
   std::vector<State> states = states_of(sets[0].accumulate.plan(), staged);

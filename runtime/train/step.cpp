@@ -109,6 +109,7 @@ StepReport TrainerState::finish_step() {
   state_.micro_step = 0;
   state_.losses.clear();
   state_.weights.clear();
+  weighed_.clear();
   return report;
 }
 
@@ -165,6 +166,10 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   }
   BOWLINE_ASSIGN(set_, set_for(batch));
   const Set& set = sets_[set_];
+  BOWLINE_ASSIGN(std::vector<float> factors, mean_factors(batch));
+  BOWLINE_REQUIRE(factors.empty() || overrides.empty(),
+                  "Overrides are given, and the loss adds means with weights of their own: weigh() "
+                  "does not know overrides. Train with an accumulation of 1.");
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   params::reserve_more(state_.weights, 1);
@@ -187,7 +192,7 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   if (last && !alone) {
     submission.add(set.update);
   }
-  BOWLINE_TRY(exec::write_inputs(*device_, workspace_, set.accumulate.plan(), batch, *steps_));
+  BOWLINE_TRY(write_batch(set, batch, factors));
   fill(*steps_);
   steps_->set("gradient_scale", gradient_scale(set.training.loss_terms));
   BOWLINE_TRY(exec::write_steps(*device_, workspace_, *steps_));
@@ -210,6 +215,99 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
     }
   });
   return read_back(batch);
+}
+
+Status TrainerState::write_batch(const Set& set, std::span<const Tensor> batch,
+                                 std::span<float> factors) {
+  const plan::Plan& plan = set.accumulate.plan();
+  if (factors.empty()) {
+    return exec::write_inputs(*device_, workspace_, plan, batch, *steps_);
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < factors.size(); ++i) {
+    names.push_back(graph::factor_name(i));
+  }
+  std::vector<Tensor> all(batch.begin(), batch.end());
+  for (size_t i = 0; i < factors.size(); ++i) {
+    all.push_back({names[i], DType::f32, {}, &factors[i]});
+  }
+  return exec::write_inputs(*device_, workspace_, plan, all, *steps_);
+}
+
+Status TrainerState::weigh(std::span<const Tensor> batch) {
+  const graph::Running running(*model_);
+  BOWLINE_TRY(require_state("weigh()", true));
+  BOWLINE_TRY(prepare());
+  if (!weighs_first()) {
+    return {};
+  }
+  BOWLINE_ASSIGN(const size_t number, set_for(batch));
+  const Set& set = sets_[number];
+  Weighed found{hash_of(batch), {}};
+  if (set.weigh) {
+    steps_->reset();
+    BOWLINE_ASSIGN(const exec::Refreshed refreshed,
+                   exec::run(*device_, workspace_, *set.weigh, model_->table, batch, *steps_));
+    ++counters_.submits;
+    counters_.refreshes += refreshed.copies;
+    // An index outside of its range is an error of the micro-batch itself, which names the node that reads it.
+  }
+  size_t counted = 0;
+  for (const graph::LossMean& mean : set.means) {
+    double weight = mean.terms;
+    if (mean.counted) {
+      BOWLINE_ASSIGN(const float sum, read_output(set.weigh->plan(), counted++));
+      weight = static_cast<double>(sum);
+    }
+    found.weights.push_back(weight);
+  }
+  if (weighed_.size() == options_.accumulation) {
+    weighed_.clear();
+  }
+  weighed_.push_back(std::move(found));
+  return {};
+}
+
+Status TrainerState::weigh_all(std::span<const std::span<const Tensor>> batches) {
+  // A micro-batch that was submitted was weighed with all others.
+  if (options_.accumulation == 1 || state() != TrainState::ready) {
+    return {};
+  }
+  const graph::Running running(*model_);
+  BOWLINE_TRY(prepare());
+  if (!weighs_first()) {
+    return {};
+  }
+  weighed_.clear();
+  for (const std::span<const Tensor> batch : batches) {
+    BOWLINE_TRY(weigh(batch));
+  }
+  return {};
+}
+
+Result<std::vector<float>> TrainerState::mean_factors(std::span<const Tensor> batch) const {
+  std::vector<float> out;
+  if (!weighs_first()) {
+    return out;
+  }
+  const bool all = weighed_.size() == options_.accumulation;
+  BOWLINE_REQUIRE(
+      all && weighed_[state_.micro_step].batch == hash_of(batch),
+      "The loss adds means that are divided by different sums, and {}. Call step() with "
+      "all {} micro-batches of the step, or weigh() with each of them in their order "
+      "before the first micro_step().",
+      all ? "weigh() got another batch in this place"
+          : "not all micro-batches of the step were weighed",
+      options_.accumulation);
+  for (size_t mean = 0; mean < weighed_[0].weights.size(); ++mean) {
+    double sum = 0;
+    for (const Weighed& w : weighed_) {
+      sum += w.weights[mean];
+    }
+    const double share = sum == 0 ? 0 : weighed_[state_.micro_step].weights[mean] / sum;
+    out.push_back(static_cast<float>(share * options_.accumulation));
+  }
+  return out;
 }
 
 Status TrainerState::update_alone() {

@@ -5,6 +5,7 @@
 
 #include "exec/session.h"
 #include "graph/gradient.h"
+#include "graph/loss_weight.h"
 
 namespace bowline::detail::train {
 
@@ -36,6 +37,10 @@ class TrainerState final : public graph::User {
   // Errors  bad_argument: the hook runs.
   Status require_no_hook() const;
   Result<std::vector<NodeTime>> profile(std::span<const Tensor> batch);
+  bool weighs_first() const { return !sets_.empty() && !sets_[0].means.empty(); }
+  Status weigh(std::span<const Tensor> batch);
+  // All micro-batches of a step.
+  Status weigh_all(std::span<const std::span<const Tensor>> batches);
   Result<float> evaluate(std::span<const Tensor> batch);
   Result<float> evaluate(std::span<const Tensor> batch, std::span<const Tensor> outputs);
   Status gradient(std::string_view name, const Tensor& out) const;
@@ -80,6 +85,12 @@ class TrainerState final : public graph::User {
     uint64_t batch = 0;  // hash_of() its tensors
   };
 
+  // What weigh() found in a micro-batch of the next step, or of this one.
+  struct Weighed {
+    uint64_t batch = 0;           // hash_of() its tensors
+    std::vector<double> weights;  // by mean of the loss
+  };
+
   // A storage that the accumulate segment writes besides gradients, as it was when the step began.
   struct State {
     uint32_t tie = 0;
@@ -108,6 +119,9 @@ class TrainerState final : public graph::User {
     plan::Plan accumulate;
     plan::Plan update;  // reads the loss where accumulate leaves it
     plan::Plan evaluate;
+    // If the means of the loss have factors: their divisors in one batch.
+    std::optional<plan::Plan> weigh;
+    std::vector<graph::LossMean> means;
   };
   struct Plans {
     std::vector<PlannedSet> sets;  // by set of dims
@@ -125,7 +139,11 @@ class TrainerState final : public graph::User {
     exec::Segment accumulate;
     exec::Segment update;
     exec::Segment evaluate;
+    std::optional<exec::Segment> weigh;
+    std::vector<graph::LossMean> means;
   };
+  Result<std::vector<graph::FactoredLoss>> factored_losses(
+      std::span<const BoundLoss> bound, const graph::GradientOptions& options) const;
   Result<Plans> make_plans(std::span<const BoundLoss> bound, const params::Table& staged,
                            const device::OpenDevice& device,
                            const graph::GradientOptions& options) const;
@@ -160,11 +178,14 @@ class TrainerState final : public graph::User {
   const std::shared_ptr<device::OpenDevice>& home() const;
 
   // Errors  bad_argument: what an earlier failure left does not allow `call`.
+  // What the means of the loss are multiplied with in this micro-batch. Errors  bad_argument: it was not weighed.
+  Result<std::vector<float>> mean_factors(std::span<const Tensor> batch) const;
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
   void look_after_failed_submit(bool last);
   // The update in a submission of its own, after the accumulate segment: the hook sees the gradients, or the weight of the last
   // micro-batch has to be known.
   Status update_alone();
+  Status write_batch(const Set& set, std::span<const Tensor> batch, std::span<float> factors);
   Status call_hook(uint32_t tie, uint32_t row);
   // Waits for the unread micro-batch, reads it back and commits it. Unless a result was read, a failure changes nothing: it
   // can be called again.
@@ -214,6 +235,7 @@ class TrainerState final : public graph::User {
   TrainOptions options_;
   Position state_;
   std::optional<Unread> unread_;
+  std::vector<Weighed> weighed_;          // in the order of the micro-batches
   TrainState fault_ = TrainState::ready;  // what a failed submission, rollback or resume left
   bool gradients_known_ = false;          // the rows hold those of the last micro-batches ...
   float gradient_loss_scale_ = 1;         // ... times this

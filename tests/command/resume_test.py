@@ -242,5 +242,39 @@ class Resume(harness.Case):
         self.expect(self.train(1), FAILED)
 
 
+class TwoMeans(harness.Case):
+    """A loss that adds a mean over the labels that count and a mean over all of them: a step has to know its sums first."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = cls.shared / "two_means.bowline"
+        made = run(cls.model, "two_means=true", program=os.environ["STUMBLING_MODEL"])
+        if made.returncode != 0:
+            raise AssertionError(made.stderr)
+
+    def train(self, name, *more):
+        self.expect(self.finetune("--steps", 3, "--schedule", "constant", "--learning-rate", 0.1, "--log", self.folder / name,
+                                  "--out", self.folder / f"{name}.bowline", *more), OK)
+        lines = (self.folder / name).read_text().splitlines()
+        self.assertEqual(len(lines), 4)
+        return [float(line.split("\t")[1]) for line in lines[1:]]
+
+    def test_the_split_changes_the_rounding_alone(self):
+        whole = self.train("whole", "--batch", 3)
+        split = self.train("split", "--batch", 1, "--accumulate", 3)
+        for a, b in zip(whole, split):
+            self.assertAlmostEqual(a, b, delta=2e-5)
+
+    def test_goes_on_inside_of_a_step(self):
+        flags = ("--batch", 1, "--accumulate", 3)
+        checkpoints = self.folder / "checkpoints"
+        self.train("one", *flags, "--checkpoint", checkpoints, "--save-every-batches", 2)
+        log, weights = (self.folder / "one").read_bytes(), (self.folder / "one.bowline").read_bytes()
+        self.train("one", *flags, "--checkpoint", checkpoints, "--force", "--resume", checkpoints / "step-00000002.2.bowline")
+        self.assertEqual((self.folder / "one").read_bytes(), log)
+        self.assertEqual((self.folder / "one.bowline").read_bytes(), weights)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,4 +1,5 @@
-// Writes a model of byte pairs whose loss and gradient are finite, but for windows with the byte 'Z'.
+// Writes a model of byte pairs whose loss and gradient are finite, but for windows with the byte 'Z'. With two_means=true the loss
+// counts no label behind an 'e', and adds a mean over the logits of all labels.
 #include <algorithm>
 #include <vector>
 
@@ -10,37 +11,55 @@ namespace {
 
 constexpr int64_t kBytes = 256;
 
-Status add_loss(Model& model, Parameter pairs) {
+// The mean of the terms of which the token in front is no 'e'.
+Value mean_of_some(GraphBuilder& graph, Value logits, Value labels, Value tokens,
+                   Parameter counts) {
+  const Value terms = graph.op("CrossEntropy", {logits, labels}, {{"reduction", "none"}});
+  const Value counted = graph.op("Gather", {graph.parameter(counts), tokens});
+  return graph.op("Div", {graph.op("ReduceSum", {graph.op("Mul", {terms, counted})}),
+                          graph.op("ReduceSum", {counted})});
+}
+
+// `counts`: of the second loss, by token.
+Status add_loss(Model& model, Parameter pairs, std::optional<Parameter> counts) {
   GraphBuilder graph(model, "loss");
   const Value tokens = graph.input("tokens", DType::i32, {"batch", "seq"});
   const Value labels = graph.input("labels", DType::i32, {"batch", "seq"});
   const Value x = graph.op("Embedding", {graph.parameter(pairs), tokens});
   const Value logits = graph.op("Add", {x, x});
-  graph.output("loss", graph.op("CrossEntropy", {logits, labels}));
+  if (counts) {
+    const Value mean = mean_of_some(graph, logits, labels, tokens, *counts);
+    const Value squares = graph.op("ReduceMean", {graph.op("Mul", {logits, logits})});
+    graph.output("loss", graph.op("Add", {mean, squares}));
+  } else {
+    graph.output("loss", graph.op("CrossEntropy", {logits, labels}));
+  }
   return graph.finish();
 }
 
 }  // namespace
 
-const char* const kArguments = "FILE";
+const char* const kArguments = "FILE [two_means=true]";
 
-Status write_model(const std::string& path, const Options&) {
+Status write_model(const std::string& path, const Options& options) {
   Model model;
   const std::vector<int64_t> shape = {kBytes, kBytes};
-  const Result<Parameter> pairs = model.parameter("pairs", shape, Init::zeros());
-  if (!pairs.ok()) {
-    return pairs.status();
+  BOWLINE_ASSIGN(const Parameter pairs, model.parameter("pairs", shape, Init::zeros()));
+  std::optional<Parameter> counts;
+  if (options.contains("two_means")) {
+    BOWLINE_ASSIGN(counts, model.parameter("counts", {kBytes}, Init::ones()));
+    BOWLINE_TRY(model.freeze("counts"));
   }
-  if (Status s = add_loss(model, pairs.value()); !s.ok()) {
-    return s;
-  }
-  if (Status s = model.materialize(1); !s.ok()) {
-    return s;
-  }
+  BOWLINE_TRY(add_loss(model, pairs, counts));
+  BOWLINE_TRY(model.materialize(1));
   std::vector<float> values(kBytes * kBytes);
   std::fill_n(values.begin() + 'Z' * kBytes, kBytes, 3e38f);  // twice that is no f32
-  if (Status s = model.set_value("pairs", {"pairs", DType::f32, shape, values.data()}); !s.ok()) {
-    return s;
+  BOWLINE_TRY(model.set_value("pairs", {"pairs", DType::f32, shape, values.data()}));
+  if (counts) {
+    const std::vector<int64_t> bytes = {kBytes};
+    std::vector<float> each(kBytes, 1);
+    each['e'] = 0;
+    BOWLINE_TRY(model.set_value("counts", {"counts", DType::f32, bytes, each.data()}));
   }
   return model.save(path);
 }

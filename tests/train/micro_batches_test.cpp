@@ -16,6 +16,8 @@ constexpr double kSmoothing = 0.1;
 
 // `penalty`: the mean of the squares of the weights stands in front of the loss of labels, which decides alone what a
 // micro-batch weighs. `in_a_repeat`: so it does where the first of two iterations adds it and the second hands the sum on.
+// `two_labels`: a loss of other labels is taken off, of which other rows count. `stacked`: the mean of these two, as a stack.
+// `activations`: the mean of the squares of the logits is added, of all rows. `of_a_repeat`: so is that which a Repeat hands out.
 enum class Kind {
   ignored,
   smoothed,
@@ -24,14 +26,39 @@ enum class Kind {
   mask,
   multi_label,
   penalty,
-  in_a_repeat
+  in_a_repeat,
+  two_labels,
+  stacked,
+  activations,
+  of_a_repeat
 };
 constexpr Kind kKinds[] = {
-    Kind::ignored, Kind::smoothed,    Kind::class_weights, Kind::ignore_index_of_any_size,
-    Kind::mask,    Kind::multi_label, Kind::penalty,       Kind::in_a_repeat};
+    Kind::ignored,    Kind::smoothed,    Kind::class_weights, Kind::ignore_index_of_any_size,
+    Kind::mask,       Kind::multi_label, Kind::penalty,       Kind::in_a_repeat,
+    Kind::two_labels, Kind::stacked,     Kind::activations,   Kind::of_a_repeat};
 
 const std::vector<float> kClassWeights = {1, 9, 0.25f, 3, 0};
 
+// What the means are multiplied with: of labels, of the other labels, of the squares of the logits.
+struct Factors {
+  double own = 1;
+  double other = 0;
+  double squares = 0;
+};
+Factors factors_of(Kind kind) {
+  switch (kind) {
+    case Kind::two_labels:
+      return {.own = 1, .other = -1};
+    case Kind::stacked:
+      return {.own = 0.5, .other = 0.5};
+    case Kind::activations:
+      return {.own = 1, .squares = 1};
+    case Kind::of_a_repeat:
+      return {.own = 1, .squares = 3};
+    default:
+      return {};
+  }
+}
 int32_t ignored_label(Kind kind) {
   // A number that an f32 does not hold.
   return kind == Kind::ignore_index_of_any_size ? -123456789 : kIgnored;
@@ -86,6 +113,34 @@ struct Classifier {
       case Kind::penalty:
         return g.op("Add", {g.op("ReduceMean", {g.op("Mul", {w, w})}),
                             g.op("CrossEntropy", {logits, labels}, {{"ignore_index", kIgnored}})});
+      case Kind::two_labels: {
+        const Value others = g.input("others", DType::i32, {"batch"});
+        const Value other = g.op("CrossEntropy", {logits, others}, {{"ignore_index", kIgnored}});
+        const Value own = g.op("CrossEntropy", {logits, labels}, {{"ignore_index", kIgnored}});
+        return g.op("Add", {g.op("Neg", {other}), own});
+      }
+      case Kind::stacked: {
+        const Value others = g.input("others", DType::i32, {"batch"});
+        std::vector<Value> means;
+        for (const Value of : {labels, others}) {
+          const Value loss = g.op("CrossEntropy", {logits, of}, {{"ignore_index", kIgnored}});
+          means.push_back(g.op("Reshape", {loss}, {{"dims", {1}}}));
+        }
+        return g.op("ReduceMean", {g.op("Concat", means)});
+      }
+      case Kind::activations:
+      case Kind::of_a_repeat: {
+        Value penalty = g.op("ReduceMean", {g.op("Mul", {logits, logits})});
+        if (kind == Kind::of_a_repeat) {
+          penalty = g.repeat(2, {penalty}, [&](GraphBuilder& b, const std::vector<Value>& carried) {
+            const Value z = b.capture(logits);
+            const Value squares = b.op("ReduceMean", {b.op("Mul", {z, z})});
+            return std::vector{b.op("Add", {carried[0], squares})};
+          })[0];
+        }
+        return g.op(
+            "Add", {penalty, g.op("CrossEntropy", {logits, labels}, {{"ignore_index", kIgnored}})});
+      }
       case Kind::in_a_repeat: {
         const Value penalty = g.op("ReduceMean", {g.op("Mul", {w, w})});
         return g.repeat(
@@ -104,6 +159,7 @@ struct Classifier {
 struct MicroBatch {
   std::vector<float> x;
   std::vector<int32_t> labels;
+  std::vector<int32_t> others;
   std::vector<float> mask;
   std::vector<float> targets;
 
@@ -118,11 +174,14 @@ struct MicroBatch {
     if (kind == Kind::mask) {
       out.push_back(tensor("mask", rows, mask));
     }
+    if (factors_of(kind).other != 0) {
+      out.push_back(tensor("others", rows, others));
+    }
     return out;
   }
 };
 
-// The first `counted` rows have terms.
+// The first `counted` rows have terms; of other labels the last kRows - 1 and, if `counted` is even, the first.
 MicroBatch random_batch(std::mt19937& random, Kind kind, int counted) {
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
@@ -136,6 +195,7 @@ MicroBatch random_batch(std::mt19937& random, Kind kind, int counted) {
     const int32_t y = label(random);
     b.labels.push_back(counts || kind == Kind::mask ? y : ignored_label(kind));
     b.mask.push_back(counts ? part(random) : 0);
+    b.others.push_back(r > 0 || counted % 2 == 0 ? label(random) : kIgnored);
     for (int c = 0; c < kClasses; ++c) {
       b.targets.push_back(label(random) % 2 == 0 ? 1.0f : 0.0f);
     }
@@ -148,70 +208,109 @@ struct Expected {
   std::vector<double> w;
 };
 
-// One step of gradient descent on the mean over all terms.
-Expected reference(Kind kind, std::span<const MicroBatch> batches, std::span<const float> w) {
+// A mean over the terms of all micro-batches.
+struct Mean {
   double weights = 0;
-  double loss = 0;
-  std::vector<double> gradient(w.size());
-  for (const MicroBatch& b : batches) {
-    for (int r = 0; r < kRows; ++r) {
-      const auto row = static_cast<size_t>(r);
-      double z[kClasses] = {};
-      double exponentials = 0;
-      for (size_t c = 0; c < kClasses; ++c) {
-        for (size_t f = 0; f < kFeatures; ++f) {
-          z[c] += static_cast<double>(w[c * kFeatures + f]) *
-                  static_cast<double>(b.x[row * kFeatures + f]);
-        }
-        exponentials += std::exp(z[c]);
-      }
-      double slope[kClasses] = {};
-      double weight = 1;
-      double term = 0;
-      if (kind == Kind::multi_label) {
-        weight = kClasses;
-        for (size_t c = 0; c < kClasses; ++c) {
-          const auto t = static_cast<double>(b.targets[row * kClasses + c]);
-          const double s = 1 / (1 + std::exp(-z[c]));
-          term -= t * std::log(s) + (1 - t) * std::log(1 - s);
-          slope[c] = s - t;
-        }
-      } else if (b.labels[row] != ignored_label(kind)) {
-        const auto y = static_cast<size_t>(b.labels[row]);
-        const double smooth = kind == Kind::smoothed ? kSmoothing : 0;
-        weight = kind == Kind::class_weights ? static_cast<double>(kClassWeights[y])
-                 : kind == Kind::mask        ? static_cast<double>(b.mask[row])
-                                             : 1;
-        term = std::log(exponentials);
-        for (size_t c = 0; c < kClasses; ++c) {
-          const double hit = (c == y ? 1 - smooth : 0) + smooth / kClasses;
-          term -= hit * z[c];
-          slope[c] = (std::exp(z[c]) / exponentials - hit) * weight;
-        }
-        term *= weight;
-      } else {
-        weight = 0;
-      }
-      weights += weight;
-      loss += term;
-      for (size_t c = 0; c < kClasses; ++c) {
-        for (size_t f = 0; f < kFeatures; ++f) {
-          gradient[c * kFeatures + f] += slope[c] * static_cast<double>(b.x[row * kFeatures + f]);
-        }
+  double terms = 0;
+  std::vector<double> gradient = std::vector<double>(kClasses * kFeatures);
+
+  void add(double weight, double term, std::span<const double> slope, const float* x) {
+    weights += weight;
+    terms += weight * term;
+    for (size_t c = 0; c < kClasses; ++c) {
+      for (size_t f = 0; f < kFeatures; ++f) {
+        gradient[c * kFeatures + f] += weight * slope[c] * static_cast<double>(x[f]);
       }
     }
   }
-  const bool penalized = kind == Kind::penalty || kind == Kind::in_a_repeat;
-  for (size_t i = 0; penalized && i < w.size(); ++i) {
-    const auto value = static_cast<double>(w[i]);
-    loss += weights * value * value / static_cast<double>(w.size());
-    gradient[i] += weights * 2 * value / static_cast<double>(w.size());
+  // Adds `factor` times the mean.
+  void add_to(double& loss, std::vector<double>& gradient_of_loss, double factor) const {
+    if (weights == 0) {
+      return;
+    }
+    loss += factor * terms / weights;
+    for (size_t i = 0; i < gradient.size(); ++i) {
+      gradient_of_loss[i] += factor * gradient[i] / weights;
+    }
+  }
+};
+
+// Of one row.
+struct CrossEntropyTerm {
+  double loss = 0;
+  double slope[kClasses] = {};
+
+  CrossEntropyTerm(std::span<const double> z, size_t label, double smoothing) {
+    double exponentials = 0;
+    for (const double v : z) {
+      exponentials += std::exp(v);
+    }
+    loss = std::log(exponentials);
+    for (size_t c = 0; c < kClasses; ++c) {
+      const double hit = (c == label ? 1 - smoothing : 0) + smoothing / kClasses;
+      loss -= hit * z[c];
+      slope[c] = std::exp(z[c]) / exponentials - hit;
+    }
+  }
+};
+
+// One step of gradient descent on the sum of the means, each over all of its terms.
+Expected reference(Kind kind, std::span<const MicroBatch> batches, std::span<const float> w) {
+  Mean mean;
+  Mean other;
+  Mean squares;
+  for (const MicroBatch& b : batches) {
+    for (size_t row = 0; row < kRows; ++row) {
+      const float* const x = &b.x[row * kFeatures];
+      double z[kClasses] = {};
+      double twice[kClasses] = {};
+      double square = 0;
+      for (size_t c = 0; c < kClasses; ++c) {
+        for (size_t f = 0; f < kFeatures; ++f) {
+          z[c] += static_cast<double>(w[c * kFeatures + f]) * static_cast<double>(x[f]);
+        }
+        square += z[c] * z[c] / kClasses;
+        twice[c] = 2 * z[c] / kClasses;
+      }
+      squares.add(1, square, twice, x);
+      if (b.others[row] != kIgnored) {
+        const CrossEntropyTerm t(z, static_cast<size_t>(b.others[row]), 0);
+        other.add(1, t.loss, t.slope, x);
+      }
+      if (kind == Kind::multi_label) {
+        double term = 0;
+        double slope[kClasses] = {};
+        for (size_t c = 0; c < kClasses; ++c) {
+          const auto t = static_cast<double>(b.targets[row * kClasses + c]);
+          const double s = 1 / (1 + std::exp(-z[c]));
+          term -= (t * std::log(s) + (1 - t) * std::log(1 - s)) / kClasses;
+          slope[c] = (s - t) / kClasses;
+        }
+        mean.add(kClasses, term, slope, x);
+      } else if (b.labels[row] != ignored_label(kind)) {
+        const auto y = static_cast<size_t>(b.labels[row]);
+        const CrossEntropyTerm t(z, y, kind == Kind::smoothed ? kSmoothing : 0);
+        const double weight = kind == Kind::class_weights ? static_cast<double>(kClassWeights[y])
+                              : kind == Kind::mask        ? static_cast<double>(b.mask[row])
+                                                          : 1;
+        mean.add(weight, t.loss, t.slope, x);
+      }
+    }
   }
   Expected out;
-  out.loss = weights == 0 ? 0 : loss / weights;
+  std::vector<double> gradient(w.size());
+  const Factors factors = factors_of(kind);
+  mean.add_to(out.loss, gradient, factors.own);
+  other.add_to(out.loss, gradient, factors.other);
+  squares.add_to(out.loss, gradient, factors.squares);
+  const bool penalized = kind == Kind::penalty || kind == Kind::in_a_repeat;
+  for (size_t i = 0; penalized && mean.weights != 0 && i < w.size(); ++i) {
+    const auto value = static_cast<double>(w[i]);
+    out.loss += value * value / static_cast<double>(w.size());
+    gradient[i] += 2 * value / static_cast<double>(w.size());
+  }
   for (size_t i = 0; i < w.size(); ++i) {
-    out.w.push_back(static_cast<double>(w[i]) -
-                    (weights == 0 ? 0 : static_cast<double>(kRate) * gradient[i] / weights));
+    out.w.push_back(static_cast<double>(w[i]) - static_cast<double>(kRate) * gradient[i]);
   }
   return out;
 }
@@ -250,7 +349,8 @@ class MicroBatches : public OnDevice {
   }
 
   static void expect_step(const StepReport& report, const Model& after, const Expected& expected) {
-    EXPECT_NEAR(static_cast<double>(report.loss), expected.loss, 1e-5 * (1 + expected.loss));
+    EXPECT_NEAR(static_cast<double>(report.loss), expected.loss,
+                1e-5 * (1 + std::abs(expected.loss)));
     const std::vector<float> w = values(after, "w");
     for (size_t i = 0; i < w.size(); ++i) {
       EXPECT_NEAR(static_cast<double>(w[i]), expected.w[i], 2e-6) << i;
@@ -275,16 +375,65 @@ TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
 
 // In 16 bits, too: the sums that a loss is divided by stay f32. Without their weights the losses are off by a tenth and more.
 TEST_P(MicroBatches, SixteenBitsChangeNoWeight) {
-  for (const Kind kind : {Kind::mask, Kind::class_weights, Kind::ignored}) {
+  for (const Kind kind :
+       {Kind::mask, Kind::class_weights, Kind::ignored, Kind::stacked, Kind::of_a_repeat}) {
     std::mt19937 random(11);
     Classifier c(kind);
     ASSERT_OK(c.model.to(device_));
     TrainOptions o = options(3);
     o.precision.compute = DType::bf16;
     const Stepped s = step(random, kind, c, o, {1, 4, 0});
-    EXPECT_NEAR(static_cast<double>(s.report.loss), s.expected.loss, 0.02 * s.expected.loss)
+    EXPECT_NEAR(static_cast<double>(s.report.loss), s.expected.loss,
+                0.02 * std::abs(s.expected.loss))
         << static_cast<int>(kind);
   }
+}
+
+// Means with sums of their own need the whole step before its first micro-batch runs.
+TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
+  std::mt19937 random(12);
+  Classifier c(Kind::two_labels);
+  ASSERT_OK(c.model.to(device_));
+  Trainer t = must(Trainer::create(c.model, device_, options(2)));
+  EXPECT_TRUE(t.weighs_first());
+  std::vector<MicroBatch> batches = {random_batch(random, Kind::two_labels, 1),
+                                     random_batch(random, Kind::two_labels, 4)};
+  const std::vector<Tensor> first = batches[0].tensors(Kind::two_labels);
+  const std::vector<Tensor> second = batches[1].tensors(Kind::two_labels);
+  const Expected expected = reference(Kind::two_labels, batches, values(c.model, "w"));
+  const Status unweighed = t.micro_step(first).status();
+  EXPECT_EQ(unweighed.code(), Code::bad_argument);
+  EXPECT_NE(unweighed.message().find("step()"), std::string::npos) << unweighed.message();
+  // The first call of a step that was given up is of no step.
+  for (const auto* batch : {&second, &first, &first, &second}) {
+    ASSERT_OK(t.weigh(*batch));
+  }
+  EXPECT_EQ(t.micro_step(second).status().code(), Code::bad_argument);
+  EXPECT_FALSE(must(t.micro_step(first)).has_value());
+  expect_step(*must(t.micro_step(second)), c.model, expected);
+  // One step later nothing is known of the next.
+  EXPECT_EQ(t.micro_step(first).status().code(), Code::bad_argument);
+}
+
+TEST_P(MicroBatches, MeansThatDifferInsideOfARepeatAreRefused) {
+  Model model;
+  const Parameter w = must(model.parameter("w", {kClasses, kFeatures}, Init::normal(0.1f)));
+  GraphBuilder g(model, "loss");
+  const Value logits =
+      g.op("Linear", {g.input("x", DType::f32, {"batch", kFeatures}), g.parameter(w)});
+  const Value labels = g.input("labels", DType::i32, {"batch"});
+  const Value start = g.op("ReduceMean", {g.op("Mul", {logits, logits})});
+  g.output("loss", g.repeat(2, {start}, [&](GraphBuilder& b, const std::vector<Value>& carried) {
+    const Value mean = b.op("CrossEntropy", {b.capture(logits), b.capture(labels)});
+    return std::vector{b.op("Add", {carried[0], mean})};
+  })[0]);
+  must(g.finish());
+  must(model.materialize(1));
+  ASSERT_OK(model.to(device_));
+  ASSERT_OK(Trainer::create(model, device_, options(1)).status());
+  const Status refused = Trainer::create(model, device_, options(2)).status();
+  EXPECT_EQ(refused.code(), Code::unsupported);
+  EXPECT_NE(refused.message().find("Repeat"), std::string::npos) << refused.message();
 }
 
 // With a hook the update is submitted alone; what the hook sees is the mean, too.

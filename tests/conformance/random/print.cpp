@@ -296,9 +296,15 @@ class Printer {
   }
 
   void batches() {
-    const uint32_t number = recipe_.steps * recipe_.options.accumulation;
-    for (uint32_t k = 0; k < number; ++k) {
-      batch(recipe_.loss, k, "EXPECT_OK(t.micro_step(batch).status());");
+    const uint32_t each = recipe_.options.accumulation;
+    const uint32_t number = recipe_.steps * each;
+    for (uint32_t first = 0; first < number; first += each) {
+      for (uint32_t k = first; each > 1 && k < first + each; ++k) {
+        batch(recipe_.loss, k, "EXPECT_OK(t.weigh(batch));");
+      }
+      for (uint32_t k = first; k < first + each; ++k) {
+        batch(recipe_.loss, k, "EXPECT_OK(t.micro_step(batch).status());");
+      }
     }
     batch(recipe_.loss, number, "EXPECT_OK(t.evaluate(batch).status());");
     if (recipe_.probe.nodes.empty()) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "conformance/oracle_gradient.h"
@@ -102,6 +103,19 @@ struct MeanWeight {
   double sum = 1;       // in this batch
   double terms = 1;     // if every term counts with weight 1
   bool counts = false;  // the batch decides the sum
+  // Of one that counts: whose labels and which of them are ignored, and the numbers that these sums are multiplied with.
+  std::vector<std::pair<uint32_t, int32_t>> labels = {};
+  double constant = 1;
+
+  bool divides_like(const MeanWeight& o) const {
+    return counts == o.counts && labels == o.labels && (!counts || constant == o.constant);
+  }
+};
+
+// A loss of which each mean that depends on the batch is multiplied with a factor of its own.
+struct FactoredTape {
+  Tape tape;
+  std::vector<uint32_t> means;  // values of the tape
 };
 
 // Forward and backward over one tape.
@@ -111,12 +125,15 @@ class Pass {
       : recipe_(recipe), tape_(tape), graph_(graph), machine_(machine), step_(step) {}
 
   // The outputs of the tape.
-  Result<std::vector<Array>> forward(const Weights& weights, uint32_t batch) {
+  Result<std::vector<Array>> forward(const Weights& weights, uint32_t batch,
+                                     std::span<const double> factors = {}) {
     values_.resize(tape_.values.size());
+    of_batch_.assign(tape_.values.size(), 0);
     for (size_t v = 0; v < values_.size(); ++v) {
       const Tape::Value& from = tape_.values[v];
       values_[v].shape = from.shape;
       if (from.input >= 0) {
+        of_batch_[v] = 1;
         const Node& input = graph_.nodes[static_cast<size_t>(from.input)];
         values_[v].values = batch_values(recipe_, input, batch);
         values_[v].dtype = input.classes > 0 ? DType::i32 : DType::f32;
@@ -126,6 +143,8 @@ class Pass {
         for (const size_t i : map) {
           values_[v].values.push_back(weights[row.storage][i]);
         }
+      } else if (from.factor >= 0) {
+        values_[v].values = {factors[static_cast<size_t>(from.factor)]};
       }
     }
     for (const Tape::Line& line : tape_.lines) {
@@ -134,6 +153,8 @@ class Pass {
                      machine_.run(line.op, line.attributes, all(line.inputs), step_));
       for (size_t o = 0; o < made.size(); ++o) {
         values_[line.outputs[o]] = std::move(made[o]);
+        of_batch_[line.outputs[o]] =
+            std::ranges::any_of(line.inputs, [&](uint32_t in) { return of_batch_[in] != 0; });
       }
     }
     return all(tape_.outputs);
@@ -145,6 +166,61 @@ class Pass {
     std::set<uint32_t> seen;
     BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(tape_.outputs[0], seen));
     return found.value_or(MeanWeight());
+  }
+
+  // The same of one of the means that the loss adds.
+  Result<MeanWeight> weight_of_mean(uint32_t value) const {
+    std::set<uint32_t> seen;
+    BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(value, seen));
+    return found.value_or(MeanWeight());
+  }
+
+  // After forward(). None: one weight suits all means.
+  Result<std::optional<FactoredTape>> factored() const {
+    FactoredTape out;
+    std::vector<uint32_t> sums;  // a sum stands in front of what it adds
+    BOWLINE_TRY(find_means(tape_.outputs[0], out.means, sums));
+    std::vector<MeanWeight> weights;
+    for (const uint32_t v : out.means) {
+      BOWLINE_ASSIGN(weights.emplace_back(), weight_of_mean(v));
+    }
+    if (std::ranges::all_of(weights, [&](const auto& w) { return w.divides_like(weights[0]); })) {
+      return std::optional<FactoredTape>();
+    }
+    out.tape = tape_;
+    Tape& t = out.tape;
+    std::map<uint32_t, uint32_t> replaced;
+    const auto add = [&](Tape::Value value) {
+      t.values.push_back(std::move(value));
+      return static_cast<uint32_t>(t.values.size() - 1);
+    };
+    for (size_t i = 0; i < out.means.size(); ++i) {
+      const Tape::Value mean = t.values[out.means[i]];
+      Tape::Value factor;
+      factor.shape = Shape{};
+      factor.factor = static_cast<int32_t>(i);
+      Tape::Line product;
+      product.op = Op::Mul;
+      product.attributes = Attributes::of(NoAttributesT{});
+      product.inputs = {out.means[i], add(factor)};
+      product.outputs = {add({mean.shape, -1, -1, mean.needed})};
+      replaced[out.means[i]] = product.outputs[0];
+      t.lines.push_back(std::move(product));
+    }
+    for (const Tape::Line& line : tape_.lines) {
+      if (std::ranges::find(sums, line.outputs[0]) == sums.end()) {
+        continue;
+      }
+      Tape::Line copy = line;
+      for (uint32_t& in : copy.inputs) {
+        in = replaced.contains(in) ? replaced[in] : in;
+      }
+      copy.outputs = {add(t.values[line.outputs[0]])};
+      replaced[line.outputs[0]] = copy.outputs[0];
+      t.lines.push_back(std::move(copy));
+    }
+    t.outputs = {replaced.at(tape_.outputs[0])};
+    return std::optional(std::move(out));
   }
 
   // Adds to the gradients by storage, `seed` times those of the loss; `reached` says which got any.
@@ -189,12 +265,66 @@ class Pass {
     return line == tape_.lines.end() ? nullptr : &*line;
   }
 
+  bool is_of_batch(uint32_t v) const { return of_batch_[v] != 0; }
+
+  bool is_stack(uint32_t v) const {
+    const Tape::Line* const line = line_of(v);
+    return line != nullptr && line->op == Op::Concat &&
+           std::ranges::all_of(line->inputs,
+                               [&](uint32_t in) { return values_[in].values.size() == 1; });
+  }
+
+  bool keeps(const Tape::Line& line, size_t i) const {
+    return line.op == Op::Concat      ? is_stack(line.outputs[0])
+           : line.op == Op::ReduceSum ? is_stack(line.inputs[0])
+                                      : (op_def(line.op).keeps_loss_weight >> i & 1) != 0;
+  }
+
+  bool is_one(uint32_t v) const {
+    return line_of(v) != nullptr && (values_[v].values.size() == 1 || is_stack(v));
+  }
+
+  // The means that depend on the batch and that `v` adds, whatever other factors they have.
+  Status find_means(uint32_t v, std::vector<uint32_t>& means, std::vector<uint32_t>& sums) const {
+    const auto is_in = [&](const std::vector<uint32_t>& list) {
+      return std::ranges::find(list, v) != list.end();
+    };
+    if (is_in(means) || is_in(sums) || !is_of_batch(v)) {
+      return {};
+    }
+    std::vector<uint32_t> added;
+    if (is_one(v)) {
+      const Tape::Line& line = *line_of(v);
+      BOWLINE_ASSIGN(const std::optional<MeanWeight> own, own_weight(line));
+      std::vector<size_t> of_batch;
+      for (size_t i = 0; i < line.inputs.size(); ++i) {
+        if (is_of_batch(line.inputs[i])) {
+          of_batch.push_back(i);
+        }
+      }
+      const bool sum = line.op == Op::Add || line.op == Op::Sub || line.op == Op::Concat;
+      for (const size_t i : of_batch) {
+        if (!own && (sum || (of_batch.size() == 1 && keeps(line, i)))) {
+          added.push_back(line.inputs[i]);
+        }
+      }
+    }
+    (added.empty() ? means : sums).push_back(v);
+    for (const uint32_t in : added) {
+      BOWLINE_TRY(find_means(in, means, sums));
+    }
+    return {};
+  }
+
   Result<std::optional<MeanWeight>> own_weight(const Tape::Line& line) const {
     const auto elements = [&](size_t i) {
       return static_cast<double>(values_[line.inputs[i]].values.size());
     };
+    if (line.op == Op::ReduceMean && is_stack(line.inputs[0])) {
+      return std::optional<MeanWeight>();
+    }
     if (line.op == Op::ReduceMean) {
-      return std::optional(MeanWeight{elements(0), elements(0), false});
+      return std::optional(MeanWeight{elements(0), elements(0), false, {}, elements(0)});
     }
     if (line.op == Op::CrossEntropy) {
       const auto& t = line.attributes.as<CrossEntropyAttributes>();
@@ -203,8 +333,10 @@ class Pass {
       }
       const auto ignored =
           std::ranges::count(values_[line.inputs[1]].values, static_cast<double>(t.ignore_index()));
-      return std::optional(
-          MeanWeight{elements(1) - static_cast<double>(ignored), elements(1), true});
+      return std::optional(MeanWeight{elements(1) - static_cast<double>(ignored),
+                                      elements(1),
+                                      true,
+                                      {{line.inputs[1], t.ignore_index()}}});
     }
     BOWLINE_REQUIRE_CODE(op_def(line.op).loss_weight == nullptr, Code::unsupported,
                          "The weight of a loss that is {} is not known here.", line.op);
@@ -214,12 +346,12 @@ class Pass {
   // Of several means that are added the first one whose weights the batch decides, or else the first.
   Result<std::optional<MeanWeight>> weight_of(uint32_t v, std::set<uint32_t>& seen) const {
     const Tape::Line* const line = line_of(v);
-    if (line == nullptr || values_[v].values.size() != 1 || !seen.insert(v).second) {
+    if (!is_one(v) || !seen.insert(v).second) {
       return std::optional<MeanWeight>();
     }
     std::optional<MeanWeight> inner;
     for (size_t i = 0; i < line->inputs.size() && !(inner && inner->counts); ++i) {
-      if ((op_def(line->op).keeps_loss_weight >> i & 1) != 0) {
+      if (keeps(*line, i)) {
         BOWLINE_ASSIGN(const std::optional<MeanWeight> found, weight_of(line->inputs[i], seen));
         inner = found && (!inner || found->counts) ? found : inner;
       }
@@ -228,8 +360,10 @@ class Pass {
     if (!own || !inner) {
       return own ? own : inner;
     }
-    return std::optional(
-        MeanWeight{own->sum * inner->sum, own->terms * inner->terms, own->counts || inner->counts});
+    MeanWeight both{own->sum * inner->sum, own->terms * inner->terms, own->counts || inner->counts,
+                    own->labels, own->constant * inner->constant};
+    both.labels.insert(both.labels.end(), inner->labels.begin(), inner->labels.end());
+    return std::optional(std::move(both));
   }
 
   Status line_backward(const Tape::Line& line) {
@@ -274,6 +408,7 @@ class Pass {
   Machine& machine_;
   Step step_;
   std::vector<Array> values_;
+  std::vector<char> of_batch_;  // the value depends on an input
   std::vector<std::vector<double>> douts_;
 };
 
@@ -317,7 +452,18 @@ class Run {
   Result<Observation> observe() {
     Observation out;
     const TrainOptions& o = recipe_.options;
+    std::optional<FactoredTape> factored;
+    if (o.accumulation > 1) {
+      Machine quiet(0);
+      Pass pass(recipe_, loss_, recipe_.loss, quiet, step());
+      BOWLINE_TRY(pass.forward(weights_, 0).status());
+      BOWLINE_ASSIGN(factored, pass.factored());
+    }
     for (uint32_t s = 0; s < recipe_.steps; ++s) {
+      if (factored) {
+        BOWLINE_TRY(factored_step(*factored, s, out));
+        continue;
+      }
       double terms = 0;
       double weights = 0;
       double unit = 1;
@@ -338,10 +484,7 @@ class Run {
                                         Tolerance::of_roundings(weight.sum == unit ? 0 : 2))));
       }
       BOWLINE_TRY(update(weights == 0 ? 1.0 / o.accumulation : unit / weights));
-      const double mean = weights == 0 ? 0 : terms / weights;
-      out.push_back(
-          {format("loss of step {}", s + 1), {machine.moved(mean, 0, Tolerance::of_roundings(1))}});
-      out.push_back({format("norm of step {}", s + 1), {machine.norm}});
+      note_step(weights == 0 ? 0 : terms / weights, s, out);
     }
     BOWLINE_TRY(evaluate(out));
     for (size_t p = 0; p < recipe_.parameters.size(); ++p) {
@@ -375,6 +518,46 @@ class Run {
   Machine machine;
 
  private:
+  void note_step(double loss, uint32_t number, Observation& out) {
+    out.push_back({format("loss of step {}", number + 1),
+                   {machine.moved(loss, 0, Tolerance::of_roundings(1))}});
+    out.push_back({format("norm of step {}", number + 1), {machine.norm}});
+  }
+
+  // Each mean has its part of its sum over all micro-batches; the mean over the micro-batches takes their number back.
+  Status factored_step(const FactoredTape& f, uint32_t number, Observation& out) {
+    const uint32_t count = recipe_.options.accumulation;
+    const uint32_t first = batch_;
+    std::vector<std::vector<double>> sums;
+    std::vector<double> all(f.means.size());
+    for (; batch_ < first + count; ++batch_) {
+      Machine quiet(0);
+      Pass pass(recipe_, loss_, recipe_.loss, quiet, step());
+      BOWLINE_TRY(pass.forward(weights_, batch_).status());
+      std::vector<double>& of_batch = sums.emplace_back();
+      for (size_t m = 0; m < f.means.size(); ++m) {
+        BOWLINE_ASSIGN(const MeanWeight weight, pass.weight_of_mean(f.means[m]));
+        of_batch.push_back(weight.sum);
+        all[m] += weight.sum;
+      }
+    }
+    gradients_ = zeros_like(weights_);
+    double loss = 0;
+    for (batch_ = first; batch_ < first + count; ++batch_) {
+      std::vector<double> factors;
+      for (size_t m = 0; m < all.size(); ++m) {
+        factors.push_back(all[m] == 0 ? 0 : as_float(count * (sums[batch_ - first][m] / all[m])));
+      }
+      Pass pass(recipe_, f.tape, recipe_.loss, machine, step());
+      BOWLINE_ASSIGN(const std::vector<Array> made, pass.forward(weights_, batch_, factors));
+      loss += made[0].values[0] / count;
+      BOWLINE_TRY(pass.backward(gradients_, reached_));
+    }
+    BOWLINE_TRY(update(1.0 / count));
+    note_step(loss, number, out);
+    return {};
+  }
+
   Step step() const {
     Step out;
     out.words = {{"training", 1}, {"seed", recipe_.options.seed}, {"counter", batch_}};

@@ -278,14 +278,15 @@ Result<Observation> train_on(const Device& device, const Recipe& recipe, bool as
   Observation out;
   uint32_t batch = 0;
   for (uint32_t s = 0; s < recipe.steps; ++s) {
-    std::optional<StepReport> report;
+    std::vector<std::unique_ptr<Batch>> batches;
+    std::vector<std::span<const Tensor>> tensors;
     for (uint32_t k = 0; k < recipe.options.accumulation; ++k, ++batch) {
-      Batch in(recipe, recipe.loss, batch);
-      BOWLINE_ASSIGN(report, trainer.micro_step(in.tensors));
+      batches.push_back(std::make_unique<Batch>(recipe, recipe.loss, batch));
+      tensors.emplace_back(batches.back()->tensors);
     }
-    BOWLINE_REQUIRE(report.has_value(), "The last micro-batch ends no step.");
-    out.push_back({format("loss of step {}", s + 1), {static_cast<double>(report->loss)}});
-    out.push_back({format("norm of step {}", s + 1), {static_cast<double>(report->grad_norm)}});
+    BOWLINE_ASSIGN(const StepReport report, trainer.step(tensors));
+    out.push_back({format("loss of step {}", s + 1), {static_cast<double>(report.loss)}});
+    out.push_back({format("norm of step {}", s + 1), {static_cast<double>(report.grad_norm)}});
   }
   Batch in(recipe, recipe.loss, batch);
   BOWLINE_ASSIGN(const float evaluated, trainer.evaluate(in.tensors));

@@ -88,6 +88,7 @@ Status Run::train() {
 
 // Up to the end of the step, or to a signal.
 Status Run::train_step() {
+  BOWLINE_TRY(weigh());
   for (bool finished = false; !finished && !interrupted();) {
     BOWLINE_ASSIGN(const std::optional<StepReport> report, micro_step(task_->batch(samples_)));
     finished = report.has_value();
@@ -102,6 +103,16 @@ Status Run::train_step() {
       BOWLINE_TRY(save());
       BOWLINE_TRY(snapshot());
     }
+  }
+  return {};
+}
+
+// All micro-batches of the step, also those that an earlier run made.
+Status Run::weigh() {
+  const auto size = static_cast<uint64_t>(o_.batch);
+  const uint64_t first = samples_ - size * trainer_->accumulated();
+  for (uint64_t i = 0; trainer_->weighs_first() && i < o_.accumulate; ++i) {
+    BOWLINE_TRY(trainer_->weigh(task_->batch(first + i * size)));
   }
   return {};
 }

@@ -48,6 +48,7 @@ class Run {
   Status train_step();
   Status evaluate();
   Status forward(std::span<const Tensor> inputs, std::span<const Tensor> outputs);
+  Status weigh();
   Result<std::optional<StepReport>> micro_step(std::span<const Tensor> batch);
   Status report_step(const StepReport& report);
   Status go_back();
