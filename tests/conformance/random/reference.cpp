@@ -458,6 +458,7 @@ class Run {
       Pass pass(recipe_, loss_, recipe_.loss, quiet, step());
       BOWLINE_TRY(pass.forward(weights_, 0).status());
       BOWLINE_ASSIGN(factored, pass.factored());
+      has_one_weight_ = !factored.has_value();
     }
     for (uint32_t s = 0; s < recipe_.steps; ++s) {
       if (factored) {
@@ -500,6 +501,7 @@ class Run {
     return out;
   }
 
+  bool has_one_weight() const { return has_one_weight_; }
   bool all_reached() const {
     for (size_t s = 0; s < reached_.size(); ++s) {
       if (reached_[s] == 0 && !recipe_.storages[s].frozen) {
@@ -700,6 +702,7 @@ class Run {
   Weights gradients_;
   std::vector<std::vector<Array>> moments_;  // by storage
   std::vector<char> reached_;
+  bool has_one_weight_ = true;
   uint32_t batch_ = 0;
   uint64_t updates_ = 0;
 };
@@ -801,6 +804,7 @@ Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
   BOWLINE_ASSIGN(const Tape probe, make_tape(recipe, recipe.probe, as_repeat));
   std::vector<Observation> lanes;
   std::vector<std::vector<Machine::Call>> calls;
+  bool has_one_weight = true;
   for (int lane = 0; lane <= kLanes; ++lane) {
     Run run(recipe, loss, probe, lane);
     BOWLINE_ASSIGN(Observation seen, run.observe());
@@ -810,10 +814,12 @@ Result<Expectation> expect(const Recipe& recipe, bool as_repeat) {
     if (!run.all_reached()) {
       return unusable("A trainable storage gets no gradient.");
     }
+    has_one_weight = run.has_one_weight();
     lanes.push_back(std::move(seen));
     calls.push_back(std::move(run.machine.calls));
   }
   Expectation out;
+  out.has_one_weight = has_one_weight;
   out.exact = lanes[0];
   for (size_t s = 0; s < lanes[0].size(); ++s) {
     std::vector<double>& bound = out.bound.emplace_back();

@@ -26,6 +26,7 @@ constexpr double kReach = 41;  // 2 (1 + 41^2 / 8)^-4 = 1e-9
 struct Expectation {
   Observation exact;
   std::vector<std::vector<double>> bound;  // by series and element
+  bool has_one_weight = true;              // for all means that the loss adds, in micro-batches
 };
 
 // Errors  unsupported: the model is not used, and why.
