@@ -30,4 +30,11 @@ bool join_gates(Graph& graph);
 // running statistics are read, and written no more.
 Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);
 
+// rewrites/tables.cpp, for graphs that train, and no part of fuse(): the f32 rows that an Embedding gathers and a Linear or MatMul multiplies
+// are gathered from the product of the table, if the table has at most half as many rows as there are ids. So the product is at most half
+// as large as what is gathered from it. The gradient sums what belongs to a row in front of the products, not behind them: an order of
+// roundings. A row that no id names is multiplied too, so that a number in it that is not finite reaches the gradient of the weight. The
+// node that gathers keeps its name, for an id out of range. Returns whether there were any; bodies stay as they are.
+bool multiply_tables(Graph& graph);
+
 }  // namespace bowline::detail::graph

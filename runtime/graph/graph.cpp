@@ -13,8 +13,6 @@ std::string describe(const Graph& graph, size_t node) {
   return out + format(" ({})", n.op);
 }
 
-namespace {
-
 bool writes_storage(const Node& node) {
   if (node.repeat) {
     for (const Node& inner : node.repeat->body->nodes) {
@@ -25,8 +23,6 @@ bool writes_storage(const Node& node) {
   }
   return op_def(node.op).updates[0].output >= 0;
 }
-
-}  // namespace
 
 namespace {
 

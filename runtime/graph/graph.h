@@ -106,6 +106,9 @@ struct Graph {
 // 'node 17 "ln_f" (LayerNorm)'
 std::string describe(const Graph& graph, size_t node);
 
+// Whether the node, or one of its body, writes a storage that it reads.
+bool writes_storage(const Node& node);
+
 // Ascending tie indices of the storages that the nodes of a bound graph read or write, those of bodies too.
 std::vector<uint32_t> storages_of(const Graph& graph);
 

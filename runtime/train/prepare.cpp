@@ -246,6 +246,10 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   if (const std::optional<DType> compute = device->capabilities().compute) {
     BOWLINE_ASSIGN(bound, bound_losses(compute));
   }
+  // By their shapes alone, so that no budget of memory changes the bits of a training.
+  for (BoundLoss& b : bound) {
+    graph::multiply_tables(b.graph);
+  }
   add_rows(staged, options_.optimizer);
   std::vector<graph::GradientRow> rows(staged.storages.size());
   std::vector<uint64_t> elements(staged.storages.size());

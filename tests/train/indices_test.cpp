@@ -67,6 +67,15 @@ const Reader kReaders[] = {
      [](GraphBuilder& g, Value w, Value i) {
        return g.named("read").op("Embedding", {w, i});
      }},
+    // Twice as many ids as rows: the table is multiplied before.
+    {"Embedding",
+     {2 * kRows},
+     kRows,
+     false,
+     [](GraphBuilder& g, Value w, Value i) {
+       const Value x = g.named("read").op("Embedding", {w, i});
+       return g.named("multiplied").op("Linear", {x, w});
+     }},
     {"CrossEntropy",
      {kRows},
      kColumns,
