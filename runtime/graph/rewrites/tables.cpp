@@ -42,7 +42,7 @@ class Tables {
     graph_.nodes.push_back(std::move(node));
   }
 
-  // Other dtypes would round sums of gradients that are not rounded today, and a code product may depend on how many rows it has.
+  // In 16 bits the gradients that are summed per row would be rounded once more. A product with codes may depend on the number of rows.
   bool is_plain(ValueId v) const {
     const ValueInfo& info = graph_[v];
     return info.encoding.is_plain() && info.counted.empty() &&
@@ -54,7 +54,7 @@ class Tables {
            (node.op == Op::MatMul && !node.attributes.as<file::MatMulAttributes>().transpose_a());
   }
 
-  // With at least twice as many ids as rows: less gain would not cover the wider rows that are gathered and summed.
+  // With at least twice as many ids as rows. A smaller gain may be lost where wider rows are gathered and summed.
   bool pays(const Node& node) const {
     if (!multiplies_rows(node) || graph_[node.inputs[1]].shape.rank() != 2) {
       return false;

@@ -533,13 +533,22 @@ bool Drawer::embedding(Scope& s) {
     return false;
   }
   const Shape shape = s.graph->shape(*x);
-  const auto table = parameter(s, Shape{dice_.between(2, 4), shape.back()}, 0.6);
+  // As in front of a recurrent layer: with at most half as many rows as ids a training multiplies the table instead.
+  const bool multiplied = dice_.chance(0.5);
+  const int64_t half = std::max<int64_t>(shape.elements() / shape.back() / 2, 1);
+  const auto table = parameter(
+      s, Shape{multiplied ? dice_.between(1, half) : dice_.between(2, 4), shape.back()}, 0.6);
   if (!table) {
     return false;
   }
   const int64_t rows = s.graph->shape(*table)[0];
   const Ref ids = input(s, Shape(shape.dims().first(static_cast<size_t>(shape.rank() - 1))), rows);
-  const auto rows_read = op(s, Op::Embedding, {*table, ids});
+  auto rows_read = op(s, Op::Embedding, {*table, ids});
+  if (rows_read && multiplied) {
+    const auto w = parameter(s, Shape{shape.back(), shape.back()}, 0.6);
+    const bool linear = shape.rank() == 1 || dice_.chance(0.5);
+    rows_read = w ? op(s, linear ? Op::Linear : Op::MatMul, {*rows_read, *w}) : std::nullopt;
+  }
   return rows_read && op(s, Op::Add, {*x, *rows_read});
 }
 
