@@ -9,7 +9,7 @@
 namespace bowline::test::micro_batches {
 namespace {
 
-constexpr int kRows = 4, kFeatures = 3, kClasses = 5;  // of a micro-batch
+constexpr int kRows = 4, kFewRows = 3, kFeatures = 3, kClasses = 5;  // of a micro-batch
 constexpr int32_t kIgnored = -100;
 constexpr float kRate = 0.5f;
 constexpr double kSmoothing = 0.1;
@@ -157,37 +157,43 @@ struct Classifier {
 };
 
 struct MicroBatch {
+  int64_t rows = kRows;
   std::vector<float> x;
   std::vector<int32_t> labels;
   std::vector<int32_t> others;
   std::vector<float> mask;
   std::vector<float> targets;
 
+  Dims features, row, classes;  // shapes
+
   std::vector<Tensor> tensors(Kind kind) {
-    static const Dims features = {kRows, kFeatures}, rows = {kRows}, classes = {kRows, kClasses};
+    features = {rows, kFeatures};
+    row = {rows};
+    classes = {rows, kClasses};
     std::vector<Tensor> out = {tensor("x", features, x)};
     if (kind == Kind::multi_label) {
       out.push_back(tensor("targets", classes, targets));
     } else {
-      out.push_back(tensor("labels", rows, labels));
+      out.push_back(tensor("labels", row, labels));
     }
     if (kind == Kind::mask) {
-      out.push_back(tensor("mask", rows, mask));
+      out.push_back(tensor("mask", row, mask));
     }
     if (factors_of(kind).other != 0) {
-      out.push_back(tensor("others", rows, others));
+      out.push_back(tensor("others", row, others));
     }
     return out;
   }
 };
 
-// The first `counted` rows have terms; of other labels the last kRows - 1 and, if `counted` is even, the first.
-MicroBatch random_batch(std::mt19937& random, Kind kind, int counted) {
+// The first `counted` rows have terms; of other labels all but the first, and the first if `counted` is even.
+MicroBatch random_batch(std::mt19937& random, Kind kind, int counted, int rows = kRows) {
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
   std::uniform_real_distribution<float> part(0.25f, 1);
   MicroBatch b;
-  for (int r = 0; r < kRows; ++r) {
+  b.rows = rows;
+  for (int r = 0; r < rows; ++r) {
     const bool counts = r < counted;
     for (int f = 0; f < kFeatures; ++f) {
       b.x.push_back(normal(random));
@@ -260,7 +266,7 @@ Expected reference(Kind kind, std::span<const MicroBatch> batches, std::span<con
   Mean other;
   Mean squares;
   for (const MicroBatch& b : batches) {
-    for (size_t row = 0; row < kRows; ++row) {
+    for (size_t row = 0; row < b.labels.size(); ++row) {
       const float* const x = &b.x[row * kFeatures];
       double z[kClasses] = {};
       double twice[kClasses] = {};
@@ -331,14 +337,15 @@ class MicroBatches : public OnDevice {
     Expected expected;
     StepReport report;
   };
-  // A step on random micro-batches with so many rows that have terms.
+  // A step on random micro-batches with so many rows that have terms. If there are more dims, every second one has few rows.
   Stepped step(std::mt19937& random, Kind kind, Classifier& c, const TrainOptions& o,
                const std::vector<int>& counted) {
     Trainer t = must(Trainer::create(c.model, device_, o));
     std::vector<MicroBatch> batches;
     std::vector<std::vector<Tensor>> tensors;
-    for (const int n : counted) {
-      batches.push_back(random_batch(random, kind, n));
+    for (size_t i = 0; i < counted.size(); ++i) {
+      const bool few = !o.more_dims.empty() && i % 2 == 1;
+      batches.push_back(random_batch(random, kind, counted[i], few ? kFewRows : kRows));
     }
     for (MicroBatch& b : batches) {
       tensors.push_back(b.tensors(kind));
@@ -370,6 +377,20 @@ TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
       const Stepped s = step(random, kind, c, options(counted.size()), counted);
       expect_step(s.report, c.model, s.expected);
     }
+  }
+}
+
+// What no batch decides, the number of elements, is not the same for all shapes.
+TEST_P(MicroBatches, OfOtherShapesCountTheirElements) {
+  for (const Kind kind : kKinds) {
+    SCOPED_TRACE(format("kind {}", static_cast<int>(kind)));
+    std::mt19937 random(13);
+    Classifier c(kind);
+    ASSERT_OK(c.model.to(device_));
+    TrainOptions o = options(3);
+    o.more_dims = {{{"batch", kFewRows}}};
+    const Stepped s = step(random, kind, c, o, {4, 3, 1});
+    expect_step(s.report, c.model, s.expected);
   }
 }
 
