@@ -1086,7 +1086,7 @@ class GraphBuilder {
 struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
   uint64_t copy_bytes = 0;         // copies of storages in other dtypes
-  uint64_t arena_bytes = 0;        // activations and temporaries
+  uint64_t arena_bytes = 0;        // activations, temporaries, values of weights that are computed once
   uint64_t io_bytes = 0;           // inputs, outputs, step words
   uint64_t backend_bytes = 0;      // tables of the backend
   uint64_t staging_bytes = 0;      // of the device, for copies to memory that the host does not see
@@ -1099,7 +1099,7 @@ struct Counters {
   uint64_t recordings = 0;
   uint64_t submits = 0;
   // Copies of storages in other dtypes that were made again, since the storage was written: once per version, in front of the
-  // submission that reads the copy.
+  // submission that reads the copy. In a Session the values that follow from parameters alone count as one copy per entry point.
   uint64_t refreshes = 0;
   uint64_t transfers =
       0;  // of replicas and shards, made in the same way before a run that reads them
@@ -1111,7 +1111,8 @@ struct Counters {
 
 // The time that one node of a plan took on the device.
 struct NodeTime {
-  // "forward"; of a training step "accumulate" (forward and backward) or "update"; "refresh": a copy of a storage is made again
+  // "forward"; of a training step "accumulate" (forward and backward) or "update"; "refresh": a copy of a storage is made again;
+  // "hoisted": what follows from parameters alone is computed again
   std::string part;
   std::string name;    // as messages have it: node 17 "ln_f" (LayerNorm)
   std::string op;      // "LayerNorm"
@@ -1202,7 +1203,9 @@ struct CountedInfo {
 
 // What is recorded once and submitted as one.
 struct SegmentInfo {
-  std::string name;  // "forward"; of a training "accumulate", "update", "forward" (of evaluate)
+  // "forward", and after it "hoisted" if values follow from parameters alone: it runs in front of the next run after one of these was
+  // written. Of a training "accumulate", "update", "forward" (of evaluate).
+  std::string name;
   BoundEntryPoint entry_point;  // of a session: what it runs
   uint64_t launches = 0;
   uint64_t arena_bytes = 0;

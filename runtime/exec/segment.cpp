@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "exec/hoisted.h"
 #include "generated/functions.h"
 #include "params/home.h"
 #include "plan/describe.h"
@@ -294,20 +295,31 @@ void bump_versions(params::Table& table, const plan::Plan& plan) {
 }
 
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
-                      const Segment& segment, params::Table& table, std::span<const Tensor> inputs,
-                      StepValues& values) {
+                      const Segment& segment, Hoisted* hoisted, params::Table& table,
+                      std::span<const Tensor> inputs, StepValues& values) {
   Submission submission(table);
+  if (hoisted != nullptr && !hoisted->is_right(table)) {
+    hoisted->forget();
+    submission.add(hoisted->segment());
+  } else {
+    hoisted = nullptr;
+  }
   submission.add(segment);
   BOWLINE_TRY(submission.transfer());
   const device::OpenDevice::Hold turn(device);
   BOWLINE_TRY(write_inputs(device, workspace, segment.plan(), inputs, values));
   BOWLINE_TRY(write_steps(device, workspace, values));
   const Status submitted = submission.submit(device);
+  const Status ended = submitted.ok() ? device.wait() : Status(submitted);
+  if (ended.ok() && hoisted != nullptr) {
+    hoisted->computed(table);
+  }
   bump_versions(table, segment.plan());  // one that failed may have run any part of its work
-  BOWLINE_TRY(Status(submitted));
-  BOWLINE_TRY(device.wait());
+  BOWLINE_TRY(Status(ended));
   BOWLINE_TRY(read_steps(device, workspace, values));
-  return submission.refreshed();
+  Refreshed refreshed = submission.refreshed();
+  refreshed.copies += hoisted == nullptr ? 0 : 1;
+  return refreshed;
 }
 
 Generations Generations::of(const params::Table& table, bool training) {

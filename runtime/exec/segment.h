@@ -115,10 +115,13 @@ Status check_error(const device::StepHead& head, const plan::Plan& plan);
 // The host notes that the storages that the plan writes have new values.
 void bump_versions(params::Table& table, const plan::Plan& plan);
 
-// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written.
+class Hoisted;
+
+// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written. `hoisted`: what it reads and
+// another plan makes, or null.
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
-                      const Segment& segment, params::Table& table, std::span<const Tensor> inputs,
-                      StepValues& values);
+                      const Segment& segment, Hoisted* hoisted, params::Table& table,
+                      std::span<const Tensor> inputs, StepValues& values);
 
 // The generations of all rows when a plan was made: when one grew, the plan is made again.
 class Generations {

@@ -33,6 +33,11 @@ void complete(MemoryReport& report, const params::Table& table, const device::Op
 
 namespace {
 
+// By how much the arena may grow for values that follow from parameters alone, which are weights once more: by a part of itself, or by
+// what a session may take anyway.
+constexpr uint64_t kMoreOfArena = 16;
+constexpr uint64_t kMoreOfSmall = uint64_t{1} << 16;
+
 // "forward" of batch = 2, seq = 4.
 std::string text_of(const BoundEntryPoint& entry) {
   std::string out = format("\"{}\"", entry.name);
@@ -96,9 +101,61 @@ Result<std::vector<SessionState::Planned>> SessionState::plan(
       BOWLINE_ASSIGN(p.fused, graph::fuse(p.bound, device));
     }
     plan::derive_copies(p.bound, model_->table);
-    BOWLINE_ASSIGN(p.plan, plan::lower(p.bound, "forward", device, p.layout, budget_));
+    BOWLINE_TRY(lower(p, device));
   }
   return planned;
+}
+
+Status SessionState::lower(Planned& p, const device::OpenDevice& device) const {
+  BOWLINE_ASSIGN(p.plan, plan::lower(p.bound, "forward", device, p.layout, budget_));
+  if (!p.apart.held.values.empty()) {
+    BOWLINE_ASSIGN(p.hoisted, plan::lower(p.apart, "hoisted", device, p.layout, budget_));
+  }
+  return {};
+}
+
+Result<std::vector<SessionState::Planned>> SessionState::hoist(
+    const std::vector<Planned>& planned, uint64_t room, const device::OpenDevice& device) const {
+  std::vector<Planned> out;
+  uint64_t head = 0;
+  for (const Planned& given : planned) {
+    Planned& p = out.emplace_back();
+    p.bound = graph::deep_copy(given.bound);
+    p.fused = given.fused;
+    const std::vector<graph::ValueId> values =
+        plan::smallest(p.bound, plan::hoistable(p.bound, model_->table), room - head);
+    p.apart = plan::hoist(p.bound, values);
+    head = plan::hold(p.apart, p.bound, head, device.capabilities().alignment);
+    if (head > room) {
+      return std::vector<Planned>();
+    }
+  }
+  for (Planned& p : out) {
+    p.bound.held.bytes = head;
+    p.apart.held.bytes = head;
+    BOWLINE_TRY(lower(p, device));
+  }
+  return head == 0 ? std::vector<Planned>() : std::move(out);
+}
+
+Result<std::vector<SessionState::Planned>> SessionState::hoist(
+    const std::vector<Planned>& planned, const device::OpenDevice& device) const {
+  const auto arena_of = [](const std::vector<Planned>& plans) {
+    uint64_t bytes = 0;
+    for (const Planned& p : plans) {
+      bytes = std::max({bytes, p.plan.arena_bytes, p.hoisted ? p.hoisted->arena_bytes : 0});
+    }
+    return bytes;
+  };
+  const uint64_t before = arena_of(planned);
+  const uint64_t more = std::max(before / kMoreOfArena, kMoreOfSmall);
+  for (const uint64_t room : {before + more, more}) {
+    BOWLINE_ASSIGN(std::vector<Planned> hoisted, hoist(planned, room, device));
+    if (!hoisted.empty() && arena_of(hoisted) <= before + more) {
+      return hoisted;
+    }
+  }
+  return std::vector<Planned>();
 }
 
 Status SessionState::place(std::vector<Planned> planned,
@@ -110,6 +167,12 @@ Status SessionState::place(std::vector<Planned> planned,
     plans.push_back(&p.plan);
   }
   BOWLINE_TRY(check_distinct(entry_points_, plans));
+  for (const Planned& p : planned) {
+    if (p.hoisted) {
+      sizes.cover(*p.hoisted, p.layout);
+      plans.push_back(&*p.hoisted);
+    }
+  }
   // The old plans are of a table that is no more. They go first, so that two arenas never live together.
   entries_.clear();
   workspace_ = {};
@@ -125,7 +188,13 @@ Status SessionState::place(std::vector<Planned> planned,
     BOWLINE_ASSIGN(Segment segment,
                    Segment::record(std::move(p.plan), model_->table, device, fresh));
     entries.push_back({&entry_points_[entries.size()], std::move(p.bound),
-                       StepValues(std::move(p.layout)), std::move(segment)});
+                       StepValues(std::move(p.layout)), std::move(segment), std::move(p.apart),
+                       std::nullopt});
+    if (p.hoisted) {
+      BOWLINE_ASSIGN(Segment hoisted,
+                     Segment::record(std::move(*p.hoisted), model_->table, device, fresh));
+      entries.back().hoisted.emplace(std::move(hoisted));
+    }
   }
   workspace_ = std::move(fresh);
   entries_ = std::move(entries);
@@ -155,11 +224,19 @@ Status SessionState::prepare(const std::optional<std::shared_ptr<device::OpenDev
   }
   BOWLINE_ASSIGN(std::vector<Planned> planned, plan(std::move(bound), *device));
   fused_ = std::ranges::any_of(planned, &Planned::fused);
-  BOWLINE_TRY(place(std::move(planned), device));
+  BOWLINE_ASSIGN(std::vector<Planned> hoisted, hoist(planned, *device));
+  const bool hoists = !hoisted.empty();
+  Status placed = place(std::move(hoists ? hoisted : planned), device);
+  if (hoists && (placed.code() == Code::over_budget || placed.code() == Code::out_of_memory)) {
+    placed = place(std::move(planned), device);
+  }
+  BOWLINE_TRY(std::move(placed));
   generations_ = Generations::of(table, false);
   device_ = device;
   counters_.plan_builds += entries_.size();
-  counters_.recordings += entries_.size();
+  for (const Entry& entry : entries_) {
+    counters_.recordings += entry.hoisted ? 2 : 1;
+  }
   counters_.launches = entries_[0].forward.recording()->launches();
   return {};
 }
@@ -193,6 +270,10 @@ Result<SessionState::Entry*> SessionState::entry_for(std::optional<std::string_v
                                    [](const Entry* e) { return e->forward.plan().io_bytes; });
 }
 
+Hoisted* SessionState::hoisted_of(Entry& entry) {
+  return entry.hoisted ? &*entry.hoisted : nullptr;
+}
+
 Status SessionState::run(std::optional<std::string_view> entry_point,
                          std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                          std::span<const StepValue> steps, std::span<const Tensor> overrides) {
@@ -215,10 +296,11 @@ Status SessionState::run(std::optional<std::string_view> entry_point,
   }
   BOWLINE_TRY(entry->steps.check(plan));
   BOWLINE_TRY(set_counts(plan, inputs, entry->steps));
-  BOWLINE_ASSIGN(const Refreshed refreshed, overrides.empty()
-                                                ? exec::run(*device_, workspace_, entry->forward,
-                                                            model_->table, inputs, entry->steps)
-                                                : run_with(overrides, *entry, inputs));
+  BOWLINE_ASSIGN(const Refreshed refreshed,
+                 overrides.empty()
+                     ? exec::run(*device_, workspace_, entry->forward, hoisted_of(*entry),
+                                 model_->table, inputs, entry->steps)
+                     : run_with(overrides, *entry, inputs));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   counters_.transfers += refreshed.transfers;
@@ -233,7 +315,17 @@ Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entr
   BOWLINE_ASSIGN(params::Table seen, overridden(model_->table, overrides, plan.written, device_));
   BOWLINE_ASSIGN(const Segment segment, Segment::record(plan, seen, device_, workspace_));
   ++counters_.recordings;
-  Result<Refreshed> refreshed = exec::run(*device_, workspace_, segment, seen, inputs, entry.steps);
+  Hoisted* hoisted = hoisted_of(entry);
+  std::optional<Hoisted> own;  // of these values
+  if (hoisted != nullptr && hoisted->differs(model_->table, seen)) {
+    hoisted->forget();
+    BOWLINE_ASSIGN(Segment again,
+                   Segment::record(hoisted->segment().plan(), seen, device_, workspace_));
+    hoisted = &own.emplace(std::move(again));
+    ++counters_.recordings;
+  }
+  Result<Refreshed> refreshed =
+      exec::run(*device_, workspace_, segment, hoisted, seen, inputs, entry.steps);
   for (const uint32_t tie : plan.written) {
     if (seen.storages[tie].version != model_->table.storages[tie].version) {
       model_->table.wrote(tie);
@@ -250,6 +342,9 @@ Result<std::vector<NodeTime>> SessionState::profile(std::optional<std::string_vi
   BOWLINE_TRY(run(entry_point, inputs, {}, steps));
   BOWLINE_ASSIGN(const Entry* const entry, entry_for(entry_point, inputs));
   std::vector<NodeTime> times;
+  if (entry->hoisted) {
+    clock.add(entry->hoisted->segment(), times);
+  }
   clock.add(entry->forward, times);
   return times;
 }
@@ -260,6 +355,7 @@ MemoryReport SessionState::memory() const {
   m.io_bytes = workspace_.io_bytes();
   for (const Entry& entry : entries_) {
     m.backend_bytes += entry.forward.backend_bytes();
+    m.backend_bytes += entry.hoisted ? entry.hoisted->segment().backend_bytes() : 0;
     m.lower_bound_bytes = std::max(m.lower_bound_bytes, entry.forward.plan().arena_lower_bound);
   }
   complete(m, model_->table, device_.get());
@@ -280,6 +376,13 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
   }
   BOWLINE_ASSIGN(const PlanInfo plan, describe());
   std::string out;
+  for (const Entry& entry : entries_) {
+    if (entry.hoisted) {
+      out += heading(*entry.of) +
+             "hoisted: computed when a parameter that it reads was written, not in each run\n" +
+             plan::list_nodes(entry.apart, 0, entry.apart.nodes.size(), {columns});
+    }
+  }
   for (const SegmentInfo& segment : plan.segments) {
     out += heading(segment.entry_point) + plan::list_copies(segment);
     if (columns) {
@@ -301,6 +404,10 @@ Result<PlanInfo> SessionState::describe() const {
   for (const Entry& entry : entries_) {
     out.segments.push_back(entry.forward.describe());
     out.segments.back().entry_point = *entry.of;
+    if (entry.hoisted) {
+      out.segments.push_back(entry.hoisted->segment().describe());
+      out.segments.back().entry_point = *entry.of;
+    }
     for (RepeatListInfo& list : plan::describe_repeat_lists(entry.bound)) {
       out.repeat_lists.push_back(std::move(list));
     }

@@ -1,7 +1,7 @@
 // What a Session holds.
 #pragma once
 
-#include "exec/segment.h"
+#include "exec/hoisted.h"
 #include "graph/bind.h"
 
 namespace bowline::detail::exec {
@@ -38,6 +38,8 @@ class SessionState final : public graph::User {
     graph::Graph bound;
     StepValues steps;
     Segment forward;
+    graph::Graph apart;  // what of `bound` is hoisted
+    std::optional<Hoisted> hoisted;
   };
   // An entry as it is planned, before anything of it lies on the device.
   struct Planned {
@@ -45,18 +47,30 @@ class SessionState final : public graph::User {
     plan::Plan plan;
     plan::StepLayout layout;
     bool fused = false;
+    // What follows from parameters alone. `hoisted` is a plan if anything does.
+    graph::Graph apart;
+    std::optional<plan::Plan> hoisted;
   };
 
   // `compute`: of entry points that do not say it.
   Result<std::vector<graph::Graph>> bind(std::optional<DType> compute) const;
   Result<std::vector<Planned>> plan(std::vector<graph::Graph> bound,
                                     const device::OpenDevice& device) const;
+  Status lower(Planned& planned, const device::OpenDevice& device) const;
+  // The same plans, without what follows from parameters alone: all of it, or what is small, so that the arena hardly grows. Empty:
+  // there is nothing to hoist.
+  Result<std::vector<Planned>> hoist(const std::vector<Planned>& planned,
+                                     const device::OpenDevice& device) const;
+  // The values at the head of the arena are up to `room` bytes.
+  Result<std::vector<Planned>> hoist(const std::vector<Planned>& planned, uint64_t room,
+                                     const device::OpenDevice& device) const;
   Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);
   // Above what is listed of an entry point, where there are several.
   std::string heading(const BoundEntryPoint& entry) const;
   // The plan that a run is for.
   Result<Entry*> entry_for(std::optional<std::string_view> entry_point,
                            std::span<const Tensor> inputs);
+  static Hoisted* hoisted_of(Entry& entry);
   // As exec::run(), with values that parameters have in this run alone.
   Result<Refreshed> run_with(std::span<const Tensor> overrides, Entry& entry,
                              std::span<const Tensor> inputs);

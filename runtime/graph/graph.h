@@ -86,6 +86,15 @@ struct Node {
   std::vector<ReadCount> read_counts;
 };
 
+// Values that lie at the head of the arena of a session from run to run (plan::hoist()). One plan makes them, that of a run reads them
+// as inputs, which nobody gives.
+struct HeldValues {
+  bool made = false;  // by this graph
+  std::vector<ValueId> values;
+  std::vector<uint64_t> offsets;
+  uint64_t bytes = 0;  // of the head: those of all plans of the session
+};
+
 struct Graph {
   std::string name;
   std::vector<ValueInfo> values;
@@ -94,6 +103,7 @@ struct Graph {
   std::vector<ValueId> outputs;
   std::vector<std::string> output_names;
   std::vector<CountedDim> counted;  // bound; a body has those of the graph around it
+  HeldValues held;                  // bound
 
   ValueId add_value(ValueInfo info) {
     values.push_back(std::move(info));

@@ -97,6 +97,9 @@ void Frame::find_uses() {
   for (const ValueId v : graph.outputs) {
     is_output_[roots_[v]] = true;
   }
+  for (const ValueId v : graph.held.values) {
+    last_use_[v] = UINT32_MAX;
+  }
 }
 
 uint32_t Frame::add_item(uint64_t bytes, uint32_t first, uint32_t last) {

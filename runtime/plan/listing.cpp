@@ -1,5 +1,7 @@
 #include "plan/listing.h"
 
+#include <map>
+
 namespace bowline::detail::plan {
 namespace {
 
@@ -32,6 +34,9 @@ class Lister {
         numbers_[v] = next++;
       }
     }
+    for (const ValueId v : graph.held.values) {
+      held_.emplace(v, held_.size());
+    }
   }
 
   void print(size_t begin, size_t end) {
@@ -45,6 +50,9 @@ class Lister {
     const ValueInfo& info = graph_[v];
     if (info.kind == ValueKind::parameter) {
       return parameter_name(info);
+    }
+    if (const auto held = held_.find(v); held != held_.end()) {
+      return format("held{}", held->second);
     }
     if (info.kind == ValueKind::input) {
       const auto position = std::ranges::find(graph_.inputs, v) - graph_.inputs.begin();
@@ -130,6 +138,7 @@ class Lister {
   ListingColumns columns_;
   std::string& out_;
   std::vector<uint32_t> numbers_;
+  std::map<ValueId, size_t> held_;
 };
 
 }  // namespace

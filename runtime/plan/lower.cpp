@@ -341,6 +341,41 @@ Result<IoRange> Lowering::add_io(Frame& f, ValueId v, const std::string& name) {
   return range;
 }
 
+// Where the graph reads held values, all that it computes lies behind them.
+void Lowering::find_held(Frame& f) {
+  const graph::HeldValues& held = f.graph.held;
+  for (size_t i = 0; i < held.values.size() && !held.made; ++i) {
+    Location& at = f.location(held.values[i]);
+    at.place = Operand{};
+    at.place.slot = device::kArenaSlot;
+    at.place.offset = held.offsets[i];
+  }
+  if (!held.made && held.bytes != 0) {
+    pin(f, f.add_item(held.bytes, 0, UINT32_MAX), 0);
+  }
+}
+
+// Where it makes them, their places are free for what it computes before, but those of other plans are not.
+void Lowering::place_made(Frame& f) {
+  const graph::HeldValues& held = f.graph.held;
+  if (!held.made) {
+    return;
+  }
+  uint64_t end = held.offsets[0];
+  pin(f, f.add_item(end, 0, UINT32_MAX), 0);
+  for (size_t i = 0; i < held.values.size(); ++i) {
+    const uint32_t item = f.item_of(f.location(held.values[i]).item);
+    pin(f, item, held.offsets[i]);
+    end = held.offsets[i] + round_up(f.item(item).bytes, alignment_);
+  }
+  pin(f, f.add_item(held.bytes - end, 0, UINT32_MAX), end);
+}
+
+void Lowering::pin(Frame& f, uint32_t item, uint64_t offset) {
+  f.item(item).offset = offset;
+  f.item(item).pinned = true;
+}
+
 Status Lowering::add_counts(const Graph& g) {
   plan_.counted = g.counted;
   for (const graph::CountedDim& dim : g.counted) {
@@ -359,7 +394,9 @@ Status Lowering::run(Graph& g) {
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     BOWLINE_ASSIGN(plan_.outputs.emplace_back(), add_io(f, g.outputs[i], g.output_names[i]));
   }
+  find_held(f);
   BOWLINE_TRY(lower_nodes(f));
+  place_made(f);
   BOWLINE_ASSIGN(const MemoryLayout layout, place(f.items(), alignment_));
   plan_.arena_bytes = layout.bytes;
   plan_.arena_lower_bound = layout.lower_bound;

@@ -103,6 +103,9 @@ class Lowering {
   Status spend_time();
   Status add_counts(const graph::Graph& g);
   Result<IoRange> add_io(Frame& f, graph::ValueId v, const std::string& name);
+  static void find_held(Frame& f);
+  void place_made(Frame& f);
+  static void pin(Frame& f, uint32_t item, uint64_t offset);
   Status lower_nodes(Frame& f);
   Status lower_node(Frame& f, uint32_t n);
   Status lower_operator(Frame& f, uint32_t n);

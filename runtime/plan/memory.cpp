@@ -124,13 +124,23 @@ class Gaps {
   uint64_t size_ = 0;
 };
 
-// Items as they begin: what overlaps an item in time is what lives when it begins.
+// Items as they begin, behind the pinned ones: what overlaps an item in time is what lives when it begins.
 uint64_t place_by_time(std::span<const MemoryItem> items, Offsets& offsets) {
+  uint64_t front = 0;
+  for (const MemoryItem& m : items) {
+    front = std::max(front, m.pinned ? m.offset + m.bytes : 0);
+  }
   Gaps gaps;
-  walk_time(
-      items, [&](uint32_t i) { gaps.give(offsets[i], items[i].bytes); },
-      [&](uint32_t i) { offsets[i] = gaps.take(items[i].bytes); });
-  return gaps.size();
+  const auto ends = [&](uint32_t i) {
+    if (!items[i].pinned) {
+      gaps.give(offsets[i] - front, items[i].bytes);
+    }
+  };
+  const auto begins = [&](uint32_t i) {
+    offsets[i] = items[i].pinned ? items[i].offset : front + gaps.take(items[i].bytes);
+  };
+  walk_time(items, ends, begins);
+  return front + gaps.size();
 }
 
 // Items in any order; returns the size of the arena, or nothing when it takes too long.
@@ -139,7 +149,22 @@ std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const 
   std::vector<uint32_t> placed;  // by offset
   uint64_t size = 0;
   uint64_t comparisons = 0;
+  const auto put = [&](uint32_t i, uint64_t offset) {
+    offsets[i] = offset;
+    placed.insert(std::ranges::upper_bound(placed, offset, std::less<>(),
+                                           [&](uint32_t p) { return offsets[p]; }),
+                  i);
+    size = std::max(size, offset + items[i].bytes);
+  };
   for (const uint32_t i : order) {
+    if (items[i].pinned) {
+      put(i, items[i].offset);
+    }
+  }
+  for (const uint32_t i : order) {
+    if (items[i].pinned) {
+      continue;
+    }
     comparisons += placed.size();
     if (comparisons > kMaxComparisons) {
       return std::nullopt;
@@ -158,11 +183,7 @@ std::optional<uint64_t> place_in_order(std::span<const MemoryItem> items, const 
       }
       cursor = std::max(cursor, offsets[p] + items[p].bytes);
     }
-    offsets[i] = best != UINT64_MAX ? best : cursor;
-    placed.insert(std::ranges::upper_bound(placed, offsets[i], std::less<>(),
-                                           [&](uint32_t p) { return offsets[p]; }),
-                  i);
-    size = std::max(size, offsets[i] + item.bytes);
+    put(i, best != UINT64_MAX ? best : cursor);
   }
   return size;
 }
@@ -175,6 +196,7 @@ Status round_sizes(std::span<MemoryItem> items, uint64_t alignment) {
     bool fits = checked_add(item.bytes, alignment - 1, padded);
     item.bytes = padded / alignment * alignment;
     fits = fits && checked_add(total, item.bytes, total);
+    fits = fits && (!item.pinned || checked_add(item.offset, item.bytes, padded));
     BOWLINE_REQUIRE_CODE(fits, Code::out_of_memory,
                          "The {} blocks of the arena have more than 2^64 - 1 bytes together.",
                          items.size());

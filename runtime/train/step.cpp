@@ -492,7 +492,7 @@ Result<float> TrainerState::evaluate(std::span<const Tensor> batch) {
   const plan::Plan& plan = segment.plan();
   steps_->reset();
   BOWLINE_ASSIGN(const exec::Refreshed refreshed,
-                 exec::run(*device_, workspace_, segment, model_->table, batch, *steps_));
+                 exec::run(*device_, workspace_, segment, nullptr, model_->table, batch, *steps_));
   ++counters_.submits;
   counters_.refreshes += refreshed.copies;
   BOWLINE_TRY(exec::check_error(steps_->head(), plan));

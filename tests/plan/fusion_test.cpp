@@ -338,8 +338,9 @@ const Case kTurned[] = {
      }},
 };
 
+// Of the run and of what is hoisted out of it.
 int nodes_of(const Session& session, const std::string& op) {
-  const std::string listing = must(session.listing("forward"));
+  const std::string listing = must(session.listing("forward")) + must(session.listing("build"));
   int count = 0;
   for (size_t at = listing.find(op + "("); at != listing.npos;
        at = listing.find(op + "(", at + 1)) {

@@ -36,6 +36,38 @@ TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
   }
 }
 
+// They lie where they are given, and the others around them; before and after their time another item may lie there.
+TEST(Memory, PinnedItemsStay) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    std::vector<plan::MemoryItem> items;
+    for (uint32_t i = 0; i < 40; ++i) {
+      const RandomBlock r = philox({i, seed, 0, 0}, {3, 2});
+      plan::MemoryItem item;
+      item.bytes = r[0] % 5000;
+      item.first = r[1] % 40;
+      item.last = item.first + r[2] % 10;
+      item.pinned = i % 10 == 0;
+      item.offset = item.pinned ? 640 * i : 0;
+      items.push_back(item);
+    }
+    const std::vector<plan::MemoryItem> given = items;
+    const plan::MemoryLayout layout = must(plan::place(items, 64));
+    for (size_t i = 0; i < items.size(); ++i) {
+      EXPECT_TRUE(!items[i].pinned || items[i].offset == given[i].offset);
+      EXPECT_LE(items[i].offset + items[i].bytes, layout.bytes);
+      for (size_t j = 0; j < i; ++j) {
+        const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
+        const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
+                           items[j].offset + items[j].bytes <= items[i].offset;
+        EXPECT_TRUE(!together || apart) << "seed " << seed << ", items " << i << " and " << j;
+      }
+    }
+  }
+  // One that begins when another has ended gets its place.
+  std::vector<plan::MemoryItem> items = {{64, 2, 3, 64, true}, {128, 0, 1, 0}};
+  EXPECT_EQ(must(plan::place(items, 64)).bytes, 128u);
+}
+
 // More items than the orders in n squared take. Each lives some time and then gives its place to others.
 TEST(Memory, ManyItemsAreStillApart) {
   constexpr uint32_t kItems = 100'000;

@@ -1,0 +1,170 @@
+// Hoisting: what follows from parameters alone is the same in every run until one of them is written. A plan of its own makes it then.
+#include <numeric>
+#include <ranges>
+
+#include "core/checked.h"
+#include "graph/bind.h"
+#include "plan/lowering.h"
+
+namespace bowline::detail::plan {
+
+using graph::Graph;
+using graph::Node;
+using graph::ValueId;
+using graph::ValueInfo;
+using graph::ValueKind;
+
+namespace {
+
+void add_written(const Graph& g, std::set<uint32_t>& ties) {
+  for (const Node& node : g.nodes) {
+    if (node.repeat) {
+      add_written(*node.repeat->body, ties);
+    }
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      if (const int from = updated_input(op_def(node.op), o); from >= 0) {
+        for (const graph::StorageUse& use : g[node.inputs[static_cast<size_t>(from)]].uses) {
+          ties.insert(use.tie);
+        }
+      }
+    }
+  }
+}
+
+bool changes_seldom(params::Role role) {
+  return role != params::Role::kv_cache && !is_training(role);
+}
+
+// Whether the node computes the same from the same inputs, and cannot fail: whole numbers may be bad indices or divisors, of which
+// the run that meets them has to tell.
+bool is_steady(const Graph& g, const Node& node) {
+  const OpDef& def = op_def(node.op);
+  const auto is_right = [&](ValueId v) {
+    return g[v].counted.empty() && (is_float(g[v].dtype) || g[v].dtype == DType::boolean);
+  };
+  return !node.repeat && !def.takes_lists && def.gradient_rows == GradientRows::none &&
+         def.updates[0].output < 0 && step_words(node.op).empty() && node.read_counts.empty() &&
+         node.counted_sizes.empty() && std::ranges::all_of(node.inputs, is_right) &&
+         std::ranges::all_of(node.outputs, is_right);
+}
+
+// By value: whether it follows from parameters alone.
+std::vector<bool> steady_values(const Graph& g, const params::Table& table) {
+  std::set<uint32_t> written;
+  add_written(g, written);
+  std::vector<bool> out(g.values.size());
+  for (ValueId v = 0; v < g.values.size(); ++v) {
+    out[v] = g[v].kind == ValueKind::parameter &&
+             std::ranges::all_of(g[v].uses, [&](const graph::StorageUse& use) {
+               return !written.contains(use.tie) && changes_seldom(table.storages[use.tie].role);
+             });
+  }
+  for (const Node& node : g.nodes) {
+    if (is_steady(g, node) && std::ranges::all_of(node.inputs, [&](ValueId v) { return out[v]; })) {
+      for (const ValueId v : node.outputs) {
+        out[v] = true;
+      }
+    }
+  }
+  return out;
+}
+
+// By value: through views, the one whose bytes it is.
+std::vector<ValueId> viewed_values(const Graph& g) {
+  std::vector<ValueId> out(g.values.size());
+  std::iota(out.begin(), out.end(), ValueId{0});
+  for (const Node& node : g.nodes) {
+    if (op_def(node.op).is_view) {
+      out[node.outputs[0]] = out[node.inputs[0]];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<ValueId> hoistable(const Graph& g, const params::Table& table) {
+  const std::vector<bool> steady = steady_values(g, table);
+  const std::vector<ValueId> roots = viewed_values(g);
+  std::set<ValueId> found;
+  for (const Node& node : g.nodes) {
+    if (!node.outputs.empty() && steady[node.outputs[0]]) {
+      continue;
+    }
+    for (const ValueId v : node.inputs) {
+      if (steady[v] && g[roots[v]].kind == ValueKind::result) {
+        found.insert(roots[v]);
+      }
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
+Graph hoist(Graph& graph, std::span<const ValueId> values) {
+  Graph made = graph::deep_copy(graph);
+  std::vector<bool> used(made.values.size());
+  for (const ValueId v : values) {
+    used[v] = true;
+  }
+  std::vector<Node> nodes;
+  for (Node& node : std::views::reverse(made.nodes)) {
+    if (std::ranges::any_of(node.outputs, [&](ValueId v) { return used[v]; })) {
+      for (const ValueId v : node.inputs) {
+        used[v] = true;
+      }
+      nodes.push_back(std::move(node));
+    }
+  }
+  std::ranges::reverse(nodes);
+  made.nodes = std::move(nodes);
+  made.inputs.clear();
+  made.outputs.clear();
+  made.output_names.clear();
+  made.counted.clear();
+  made.held.made = true;
+  made.held.values.assign(values.begin(), values.end());
+  renumber(made);
+
+  std::map<ValueId, ValueId> instead;
+  for (const ValueId v : values) {
+    ValueInfo info = graph[v];
+    info.kind = ValueKind::input;
+    info.node = UINT32_MAX;
+    graph.held.values.push_back(graph.add_value(std::move(info)));
+    instead.emplace(v, graph.held.values.back());
+  }
+  const auto replace = [&](std::vector<ValueId>& used_by) {
+    for (ValueId& v : used_by) {
+      const auto found = instead.find(v);
+      v = found == instead.end() ? v : found->second;
+    }
+  };
+  for (Node& node : graph.nodes) {
+    replace(node.inputs);
+  }
+  replace(graph.outputs);
+  prune(graph);
+  return made;
+}
+
+uint64_t hold(Graph& makes, Graph& reads, uint64_t begin, uint64_t alignment) {
+  makes.held.offsets.clear();
+  for (const ValueId v : makes.held.values) {
+    makes.held.offsets.push_back(begin);
+    begin += round_up(bytes_of(makes[v]), alignment);
+  }
+  reads.held.offsets = makes.held.offsets;
+  return begin;
+}
+
+std::vector<ValueId> smallest(const Graph& graph, std::vector<ValueId> values, uint64_t bytes) {
+  std::ranges::stable_sort(values, {}, [&](ValueId v) { return bytes_of(graph[v]); });
+  size_t n = 0;
+  for (; n < values.size() && bytes_of(graph[values[n]]) <= bytes; ++n) {
+    bytes -= bytes_of(graph[values[n]]);
+  }
+  values.resize(n);
+  return values;
+}
+
+}  // namespace bowline::detail::plan

@@ -1,0 +1,447 @@
+// What an entry point computes from parameters alone: once per version of them, and with the bits that a run would compute.
+#include "faults/faulty_device.h"
+#include "faults/host_device.h"
+#include "plan/plan.h"
+#include "ties/seed_models.h"
+#include "ties/test_devices.h"
+
+namespace bowline::test {
+namespace {
+
+constexpr int64_t kRows = 6;
+constexpr int64_t kColumns = 5;
+constexpr size_t kWindow = kRows * kColumns;
+
+// sin(a + b) * c of a column, a row and one number: each with another value in each element.
+Value window(GraphBuilder& g, Value a, Value b, Value c) {
+  return g.op("Mul", {g.op("Sin", {g.op("Add", {a, b})}), c});
+}
+
+// y = x + window. Of entry point "given" the window has inputs instead of the parameters, so that each run computes it.
+Model window_model() {
+  Model m;
+  const Parameter a = must(m.parameter("a", {kRows, 1}, Init::normal(1)));
+  const Parameter b = must(m.parameter("b", {kColumns}, Init::normal(1)));
+  const Parameter c = must(m.parameter("c", {1}, Init::ones()));
+  const Parameter d = must(m.parameter("d", {1}, Init::ones()));
+  {
+    GraphBuilder g(m, "forward");
+    const Value x = g.input("x", DType::f32, {kRows, kColumns});
+    const Value w = window(g, g.parameter(a), g.parameter(b), g.parameter(c));
+    g.output("y", g.op("Mul", {g.op("Add", {x, w}), g.parameter(d)}));
+    EXPECT_OK(g.finish());
+  }
+  GraphBuilder g(m, "given");
+  const Value x = g.input("x", DType::f32, {kRows, kColumns});
+  const Value w = window(g, g.input("a", DType::f32, {kRows, 1}),
+                         g.input("b", DType::f32, {kColumns}), g.input("c", DType::f32, {1}));
+  g.output("y", g.op("Mul", {g.op("Add", {x, w}), g.parameter(d)}));
+  EXPECT_OK(g.finish());
+  EXPECT_OK(m.materialize(1));
+  return m;
+}
+
+Floats numbers(size_t n, int shift) {
+  Floats out;
+  for (size_t i = 0; i < n; ++i) {
+    out.push_back(static_cast<float>((i * 7 + static_cast<size_t>(shift) * 5) % 11) / 4 - 1);
+  }
+  return out;
+}
+
+struct Windowed {
+  Floats x = numbers(kWindow, 3);
+  Floats y = Floats(kWindow);
+
+  Status run(Session& session, std::span<const Tensor> overrides = {}) {
+    const Tensor inputs[] = {tensor("x", {kRows, kColumns}, x)};
+    const Tensor outputs[] = {tensor("y", {kRows, kColumns}, y)};
+    return session.run(inputs, outputs, {}, overrides);
+  }
+  // What entry point "given" computes of these values and of d as it is.
+  void expect(const Model& m, const Device& device, Floats a, Floats b, Floats c) const {
+    Session given = must(Session::create(m, device, "given", {}));
+    Floats in = x;
+    Floats right(kWindow);
+    const Tensor inputs[] = {tensor("x", {kRows, kColumns}, in), tensor("a", {kRows, 1}, a),
+                             tensor("b", {kColumns}, b), tensor("c", {1}, c)};
+    const Tensor outputs[] = {tensor("y", {kRows, kColumns}, right)};
+    ASSERT_OK(given.run(inputs, outputs));
+    EXPECT_EQ(y, right);
+  }
+  void expect(const Model& m, const Device& device) const {
+    expect(m, device, values(m, "a"), values(m, "b"), values(m, "c"));
+  }
+};
+
+bool is_hoisted(const Session& s, std::string_view op) {
+  const std::string forward = must(s.listing("forward"));
+  return forward.find(format("{}(", op)) == std::string::npos &&
+         must(s.listing("build")).find(format("{}(", op)) != std::string::npos;
+}
+
+class Hoisting : public OnDevice {};
+
+TEST_P(Hoisting, ComputesOncePerVersion) {
+  Model m = window_model();
+  ASSERT_OK(m.to(device_));
+  Session s = must(Session::create(m, device_, "forward", {}));
+  EXPECT_TRUE(is_hoisted(s, "Sin")) << must(s.listing("forward")) << must(s.listing("build"));
+  const std::string forward = must(s.listing("forward"));
+  EXPECT_NE(forward.find("Add(in0, held0)"), std::string::npos) << forward;
+  const PlanInfo plan = must(s.describe());
+  ASSERT_EQ(plan.segments.size(), 2u);
+  EXPECT_EQ(plan.segments[0].name, "forward");
+  EXPECT_EQ(plan.segments[1].name, "hoisted");
+  EXPECT_EQ(plan.segments[1].storages, (std::vector<uint32_t>{0, 1, 2}));
+  Windowed w;
+  uint64_t refreshes = s.counters().refreshes;
+  const auto run_after = [&](uint64_t more) {
+    for (int run = 0; run < 3; ++run) {
+      w.x = numbers(kWindow, run);
+      ASSERT_OK(w.run(s));
+      w.expect(m, device_);
+    }
+    EXPECT_EQ(s.counters().refreshes, refreshes + more);
+    refreshes += more;
+  };
+  // Where the device computes in 16 bits, copies of the parameters are made again too.
+  const bool narrow = plan.segments[1].copies.size() != 0;
+  run_after(narrow ? refreshes + 1 + plan.segments[0].copies.size() + plan.segments[1].copies.size()
+                   : 1);
+  for (const auto& [name, n] : {std::pair("a", kRows), {"b", kColumns}, {"c", int64_t{1}}}) {
+    const Dims shape = std::string_view(name) == "a" ? Dims{kRows, 1} : Dims{n};
+    ASSERT_OK(set(m, name, shape, numbers(static_cast<size_t>(n), 2)));
+    run_after(narrow ? 2 : 1);
+  }
+  ASSERT_OK(set(m, "d", {1}, {0.5f}));
+  run_after(narrow ? 1 : 0);
+  EXPECT_EQ(s.counters().plan_builds, 1u);
+}
+
+// Ties and verbs that change rows.
+TEST_P(Hoisting, FollowsEveryWayOfWriting) {
+  Model m = window_model();
+  ASSERT_OK(m.tied_parameter("b2", must(m.find("b"))));
+  const std::string path = testing::TempDir() + test_name("hoisting " + GetParam());
+  ASSERT_OK(m.save(path));
+  ASSERT_OK(m.to(device_));
+  Session s = must(Session::create(m, device_, "forward", {}));
+  Windowed w;
+  const auto check = [&] {
+    ASSERT_OK(w.run(s));
+    w.expect(m, device_);
+  };
+  check();
+  ASSERT_OK(set(m, "b2", {kColumns}, numbers(kColumns, 4)));
+  check();
+  EXPECT_OK(m.load(path).status());
+  check();
+  ASSERT_OK(m.untie("b2"));
+  ASSERT_OK(set(m, "b2", {kColumns}, numbers(kColumns, 5)));
+  check();
+  ASSERT_OK(set(m, "b", {kColumns}, numbers(kColumns, 6)));
+  check();
+  ASSERT_OK(m.tie("b", "b2"));
+  check();
+  ASSERT_OK(m.freeze("a"));
+  check();
+}
+
+TEST_P(Hoisting, ReadsWhatAStepTrained) {
+  Model m = window_model();
+  const Parameter a = must(m.find("a"));
+  {
+    GraphBuilder g(m, "loss");
+    const Value x = g.input("x", DType::f32, {kRows, kColumns});
+    const Value w =
+        window(g, g.parameter(a), g.parameter(must(m.find("b"))), g.parameter(must(m.find("c"))));
+    g.output("loss", g.op("ReduceMean", {g.op("Mul", {g.op("Add", {x, w}), x})}));
+    ASSERT_OK(g.finish());
+  }
+  ASSERT_OK(m.freeze("d"));
+  ASSERT_OK(m.to(device_));
+  TrainOptions options;
+  options.optimizer = {.kind = Optimizer::Kind::sgd, .weight_decay = 0};
+  options.schedule.learning_rate = 0.5f;
+  Trainer trainer = must(Trainer::create(m, device_, options));
+  Session s = must(Session::create(m, device_, "forward", {}));
+  Windowed w;
+  ASSERT_OK(trainer.snapshot());
+  const Floats before = values(m, "a");
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_OK(w.run(s));
+    w.expect(m, device_);
+    const Tensor batch[] = {tensor("x", {kRows, kColumns}, w.x)};
+    ASSERT_OK(trainer.micro_step(batch));
+  }
+  EXPECT_NE(values(m, "a"), before);
+  ASSERT_OK(w.run(s));
+  w.expect(m, device_);
+  ASSERT_OK(trainer.rollback());
+  EXPECT_EQ(values(m, "a"), before);
+  ASSERT_OK(w.run(s));
+  w.expect(m, device_);
+}
+
+TEST_P(Hoisting, OverridesAreForOneRun) {
+  Model m = window_model();
+  ASSERT_OK(m.to(device_));
+  Session s = must(Session::create(m, device_, "forward", {}));
+  Windowed w;
+  const Floats a = values(m, "a"), b = values(m, "b"), c = values(m, "c");
+  Floats other = numbers(kColumns, 8);
+  const Tensor overrides[] = {tensor("b", {kColumns}, other)};
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_OK(w.run(s, overrides));
+    w.expect(m, device_, a, other, c);
+    ASSERT_OK(w.run(s));
+    w.expect(m, device_, a, b, c);
+  }
+  // The window does not follow from this one.
+  const uint64_t refreshes = s.counters().refreshes;
+  Floats half = {1.0f};
+  const Tensor of_d[] = {tensor("d", {1}, half)};
+  ASSERT_OK(w.run(s, of_d));
+  w.expect(m, device_, a, b, c);
+  const bool narrow = must(s.describe()).segments[0].copies.size() != 0;
+  EXPECT_EQ(s.counters().refreshes, refreshes + (narrow ? 1 : 0));
+}
+
+// Two entry points that hold values, of storages that they share: neither takes the places of the other's.
+TEST_P(Hoisting, EntryPointsHoldTheirOwnValues) {
+  Model m = window_model();
+  {
+    GraphBuilder g(m, "other");
+    const Value x = g.input("x", DType::f32, {kRows, kColumns});
+    const Value w = window(g, g.parameter(must(m.find("a"))), g.parameter(must(m.find("b"))),
+                           g.parameter(must(m.find("d"))));
+    g.output("y", g.op("Mul", {g.op("Cos", {x}), g.op("Cos", {w})}));
+    ASSERT_OK(g.finish());
+  }
+  ASSERT_OK(m.to(device_));
+  const BoundEntryPoint both[] = {{"forward", {}}, {"other", {}}};
+  const auto run = [](Session& s, const char* entry_point, Floats x) {
+    Floats y(kWindow);
+    const Tensor in[] = {tensor("x", {kRows, kColumns}, x)};
+    const Tensor out[] = {tensor("y", {kRows, kColumns}, y)};
+    EXPECT_OK(s.run(entry_point, in, out));
+    return y;
+  };
+  Session s = must(Session::create(m, device_, both));
+  for (int round = 0; round < 4; ++round) {
+    if (round == 2) {
+      ASSERT_OK(set(m, "b", {kColumns}, numbers(kColumns, 9)));
+    }
+    for (const char* entry_point : {"forward", "other"}) {
+      Session alone = must(Session::create(m, device_, entry_point, {}));
+      const Floats x = numbers(kWindow, round);
+      EXPECT_EQ(run(s, entry_point, x), run(alone, entry_point, x)) << entry_point << round;
+    }
+  }
+}
+
+// A state that the entry point writes, or another one: each run reads what it is then.
+TEST_P(Hoisting, LeavesStatesToTheRun) {
+  Model m;
+  const Parameter state = must(m.parameter("state", {4, 2}, Init::zeros(), StorageRole::kv_cache));
+  const Parameter own = must(m.parameter("own", {4, 2}, Init::zeros(), StorageRole::constant));
+  {
+    GraphBuilder g(m, "write");
+    const Value rows = g.input("rows", DType::f32, {1, 2});
+    const Value before = g.op("Cos", {g.parameter(own)});
+    g.output("sum", g.op("Add", {before, g.op("ReduceSum", {rows})}));
+    g.output("all", g.op("WriteRows", {g.parameter(own), rows}, {{"axis", 0}}));
+    ASSERT_OK(g.finish());
+  }
+  {
+    GraphBuilder g(m, "read");
+    const Value x = g.input("x", DType::f32, {4, 2});
+    g.output("y", g.op("Add", {x, g.op("Cos", {g.parameter(state)})}));
+    ASSERT_OK(g.finish());
+  }
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  const BoundEntryPoint both[] = {{"write", {}}, {"read", {}}};
+  Session s = must(Session::create(m, device_, both));
+  for (const SegmentInfo& segment : must(s.describe()).segments) {
+    EXPECT_EQ(segment.name, "forward");
+  }
+}
+
+// A product of two factors for each of many layers: all of them would be as large as the layers, where the run has one at a time.
+Model factored_model(int layers) {
+  Model m;
+  GraphBuilder g(m, "forward");
+  Value x = g.input("x", DType::f32, {1, 256});
+  for (int i = 0; i < layers; ++i) {
+    const auto factor = [&](const char* name, Dims shape) {
+      return g.parameter(must(m.parameter(format("{}{}", name, i), shape, Init::normal(0.1f))));
+    };
+    x = g.op("MatMul", {x, g.op("MatMul", {factor("a", {256, 2}), factor("b", {2, 256})})});
+  }
+  g.output("y", x);
+  EXPECT_OK(g.finish());
+  EXPECT_OK(m.materialize(1));
+  return m;
+}
+
+TEST_P(Hoisting, NeverHoldsMuchMoreThanARunNeeds) {
+  Model one = factored_model(1);
+  ASSERT_OK(one.to(device_));
+  const Session s = must(Session::create(one, device_, "forward", {}));
+  const PlanInfo plan = must(s.describe());
+  EXPECT_EQ(plan.segments.size(), 2u);
+  const uint64_t product = 256 * 256 * size_of(plan.segments[1].records[0].outputs[0].dtype);
+  Model many = factored_model(12);
+  ASSERT_OK(many.to(device_));
+  const Session t = must(Session::create(many, device_, "forward", {}));
+  EXPECT_EQ(must(t.describe()).segments.size(), 1u) << must(t.listing("build"));
+  EXPECT_LT(t.memory().arena_bytes, 4 * product);
+}
+
+// Beside a value that is too large there is one that is not.
+TEST_P(Hoisting, HoldsWhatIsSmallWhereNotAllFits) {
+  Model m = factored_model(12);
+  const Parameter small = must(m.parameter("small", {4}, Init::ones()));
+  GraphBuilder g(m, "both");
+  Value x = g.input("x", DType::f32, {1, 256});
+  for (int i = 0; i < 12; ++i) {
+    const auto factor = [&](const char* name) {
+      return g.parameter(must(m.find(format("{}{}", name, i))));
+    };
+    x = g.op("MatMul", {x, g.op("MatMul", {factor("a"), factor("b")})});
+  }
+  g.output("y", g.op("Mul", {g.op("Reshape", {x}, {{"dims", {64, 4}}}),
+                             g.op("Sin", {g.parameter(small)})}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  const Session s = must(Session::create(m, device_, "both", {}));
+  EXPECT_TRUE(is_hoisted(s, "Sin")) << must(s.listing("forward"));
+  const PlanInfo plan = must(s.describe());
+  ASSERT_EQ(plan.segments.size(), 2u);
+  for (const RecordInfo& record : plan.segments[1].records) {
+    EXPECT_NE(record.op, "MatMul");
+  }
+}
+
+// Rows of a table, by indices that are a parameter: the run that meets a bad one says so, each time.
+TEST_P(Hoisting, LeavesBadIndicesToTheRun) {
+  Model m;
+  const Parameter table = must(m.parameter("table", {4, 2}, Init::ones()));
+  const Parameter chosen =
+      must(m.parameter("chosen", {2}, Init::zeros(), StorageRole::constant, DType::i32));
+  GraphBuilder g(m, "forward");
+  const Value x = g.input("x", DType::f32, {2, 2});
+  const Value rows = g.op("Gather", {g.parameter(table), g.parameter(chosen)}, {{"axis", 0}});
+  g.output("y", g.op("Add", {x, rows}));
+  ASSERT_OK(g.finish());
+  ASSERT_OK(m.materialize(1));
+  ASSERT_OK(m.to(device_));
+  std::vector<int32_t> bad = {1, 7};
+  ASSERT_OK(m.set_value("chosen", tensor("", {2}, bad)));
+  Session s = must(Session::create(m, device_, "forward", {}));
+  Floats in(4), out(4);
+  const Tensor inputs[] = {tensor("x", {2, 2}, in)};
+  const Tensor outputs[] = {tensor("y", {2, 2}, out)};
+  for (int run = 0; run < 2; ++run) {
+    const Status status = s.run(inputs, outputs);
+    EXPECT_EQ(status.code(), Code::index_out_of_range) << status.message();
+    EXPECT_NE(std::string(status.message()).find("Gather"), std::string::npos) << status.message();
+  }
+}
+
+// Memory that is right for plans without held values is enough.
+TEST_P(Hoisting, FitsWhereTheRunAloneDoes) {
+  Model m = window_model();
+  ASSERT_OK(m.to(device_));
+  device_.reset_counters();
+  uint64_t needed = 0;
+  {
+    const Session s = must(Session::create(m, device_, "forward", {}));
+    needed = s.memory().predicted_bytes;
+    EXPECT_EQ(device_.counters().peak_bytes, needed);
+  }
+  bool computed_in_run = false;
+  for (uint64_t budget = needed; budget > needed / 2; --budget) {
+    const Device limited = open_test_device(GetParam(), 1, budget);
+    Model same = window_model();
+    if (!same.to(limited).ok()) {
+      break;
+    }
+    Result<Session> s = Session::create(same, limited, "forward", {});
+    if (!s.ok()) {
+      EXPECT_EQ(s.status().code(), Code::over_budget);
+      break;
+    }
+    EXPECT_LE(s.value().memory().predicted_bytes, budget);
+    computed_in_run = computed_in_run || !is_hoisted(s.value(), "Sin");
+    if (budget % 16 == 0 || computed_in_run) {
+      Windowed w;
+      ASSERT_OK(w.run(s.value()));
+    }
+  }
+}
+BOWLINE_ON_ALL_DEVICES(Hoisting);
+
+// Every n-th call of the device fails once. What is tried again then is right.
+TEST(HoistingThatFails, IsRightAtTheNextTry) {
+  for (int n = 1, fired = 1; fired != 0; ++n) {
+    const auto fault = std::make_shared<Fault>();
+    const Device device = wrap("faulty", std::make_unique<FaultyDevice>(open_cpu(), fault));
+    Model m = window_model();
+    ASSERT_OK(m.to(device));
+    Windowed w;
+    std::optional<Session> s;
+    const auto use = [&](int shift) -> Status {
+      BOWLINE_TRY(set(m, "b", {kColumns}, numbers(kColumns, shift)));
+      if (!s) {
+        BOWLINE_ASSIGN(s, Session::create(m, device, "forward", {}));
+      }
+      return w.run(*s);
+    };
+    fault->arm(n);
+    fired = 0;
+    for (const int shift : {0, 1}) {
+      SCOPED_TRACE(n);
+      if (!use(shift).ok()) {
+        ++fired;
+        ASSERT_OK(use(shift));
+      }
+      fired += fault->fired() && fired == 0 ? 1 : 0;
+      const int at = fault->fail_at;
+      fault->disarm();
+      w.expect(m, device);
+      fault->fail_at = at;
+    }
+  }
+}
+
+// A view of a held value costs nothing, so the value is held whose bytes it is; a view of a parameter is held by nobody.
+TEST(HoistingOfAGraph, TakesRootsOfViewsAndNoParameters) {
+  Model m;
+  const Parameter a = must(m.parameter("a", {4}, Init::ones()));
+  const Parameter b = must(m.parameter("b", {2, 2}, Init::ones()));
+  GraphBuilder g(m, "forward");
+  const Value x = g.input("x", DType::f32, {2, 2});
+  const auto square = [&](Value v) { return g.op("Reshape", {v}, {{"dims", {2, 2}}}); };
+  const Value first = g.op("Mul", {x, square(g.op("Sin", {g.parameter(a)}))});
+  const Value second = g.op("Mul", {first, square(g.parameter(a))});
+  g.output("y", g.op("Mul", {second, g.parameter(b)}));
+  g.output("alone", g.op("Cos", {g.parameter(b)}));
+  ASSERT_OK(g.finish());
+  const graph::ModelState& state = *Internals::state(m);
+  graph::Graph bound = must(graph::bind(state.graphs[0], state, {}));
+  const std::vector<graph::ValueId> found = plan::hoistable(bound, state.table);
+  ASSERT_EQ(found.size(), 1u) << "what only an output reads is computed by the run";
+  EXPECT_EQ(op_def(bound.nodes[bound[found[0]].node].op).name, std::string_view("Sin"));
+  const graph::Graph made = plan::hoist(bound, found);
+  ASSERT_EQ(made.nodes.size(), 1u);
+  EXPECT_EQ(bound.nodes.size(), 6u);
+  EXPECT_EQ(made.held.values, found);
+  EXPECT_EQ(bound[bound.held.values[0]].kind, graph::ValueKind::input);
+}
+
+}  // namespace
+}  // namespace bowline::test
