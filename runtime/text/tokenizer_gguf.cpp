@@ -291,8 +291,7 @@ struct Lists {
   bool adds_bos = false;
   bool nfc = false;  // text is brought into this form first, which llama.cpp leaves out
 };
-constexpr Lists kWords[] = {{"", 0},
-                            {"gpt-2", 0},
+constexpr Lists kWords[] = {{"gpt-2", 0},
                             {"gpt2", 0},
                             {"roberta-bpe", 0},
                             {"smollm", 0, true},
@@ -303,6 +302,15 @@ constexpr Lists kWords[] = {{"", 0},
 
 Status read_byte_level(const File& file, TokenizerData& data) {
   const std::string_view pre = text_of(file.values, "tokenizer.ggml.pre");
+  // llama.cpp takes a pre-tokenizer that no model was trained with, and warns.
+  BOWLINE_TEXT_REQUIRE(
+      !pre.empty(), Code::unsupported,
+      "The file has no \"tokenizer.ggml.pre\", so it does not say how text is cut into words. "
+      "Write "
+      "the name into a copy, for instance for Llama 3: gguf-new-metadata --pre-tokenizer llama-bpe "
+      "OLD.gguf NEW.gguf (from the Python package gguf; GPT-2 has \"gpt-2\", Qwen2 \"qwen2\", "
+      "SmolLM "
+      "\"smollm\").");
   const auto words = std::ranges::find(kWords, pre, &Lists::pre);
   BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
                        "The pre-tokenizer \"{}\" of the file is not known.",

@@ -264,6 +264,18 @@ class TokenizerForms(harness.Case):
                 self.assertEqual(self.ids(self.imported(path)), self.expected(name))
                 self.assertEqual(Gguf(path).keys["tokenizer.ggml.eos_token_id"], 1)
 
+    def test_a_file_that_does_not_name_its_splitting(self):
+        """llama.cpp cuts it in a way of its own; here the tokenizer is refused until the name is there."""
+        path, _ = self.to_gguf(json.loads((DATA / "llama3.json").read_text()))
+        whole = Gguf(path)
+        del whole.entries["tokenizer.ggml.pre"]
+        path.write_bytes(whole.with_values({}))
+        done = self.expect(run("import", path, "--out", self.folder / "model.bowline", "--force"), OK)
+        self.assertIn('The tokenizer cannot be used: The file has no "tokenizer.ggml.pre"', done.stdout)
+        self.assertIn("gguf-new-metadata --pre-tokenizer llama-bpe", done.stdout)
+        path.write_bytes(Gguf(path).with_values({"tokenizer.ggml.pre": "llama-bpe"}))
+        self.assertEqual(self.ids(self.imported(path)), self.expected("llama3"))
+
     def test_the_form_of_unicode_goes_by_the_name(self):
         """Text in the form NFC alone is Qwen2's; the same words without it have another name, which llama.cpp reads as it reads that one."""
         tokenizer = json.loads((DATA / "qwen.json").read_text())

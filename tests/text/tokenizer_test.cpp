@@ -451,6 +451,9 @@ TEST(BadGguf, IsRefusedWithASentence) {
     return text_value("tokenizer.ggml.tokens") + number(9u) + number(8u) + number(count) +
            std::string(values);
   };
+  const auto pre = [](std::string_view name) {
+    return text_value("tokenizer.ggml.pre") + number(8u) + text_value(name);
+  };
   const std::string two = text_value("a") + text_value("b");
   const std::pair<std::string, std::string_view> cases[] = {
       {"GGML", "no GGUF file"},
@@ -462,8 +465,12 @@ TEST(BadGguf, IsRefusedWithASentence) {
       {header(2) + model + model, "there twice"},
       {header(2) + model + tokens(1ull << 61, two), "The file ends"},
       {header(2) + model + tokens(2, text_value("a") + text_value("\xff")), "not UTF-8"},
-      {header(2) + model + tokens(2, text_value("a") + text_value("a")), "has two ids"},
-      {header(2) + model + tokens(2, two), "no texts \"tokenizer.ggml.merges\""},
+      {header(3) + model + pre("gpt-2") + tokens(2, text_value("a") + text_value("a")),
+       "has two ids"},
+      {header(2) + model + tokens(2, two), "no \"tokenizer.ggml.pre\""},
+      {header(3) + model + pre("") + tokens(2, two), "no \"tokenizer.ggml.pre\""},
+      {header(3) + model + pre("default") + tokens(2, two), "\"default\" of the file is not known"},
+      {header(3) + model + pre("gpt-2") + tokens(2, two), "no texts \"tokenizer.ggml.merges\""},
       {header(1) + text_value("x") + number(13u), "type 13"},
       {header(1) + text_value("x") + number(9u) + number(4u) + number(UINT64_MAX), "elements"},
   };

@@ -18,7 +18,6 @@ constexpr std::string_view kQwen2 =
 constexpr Splitting kSplittings[] = {{"gpt-2", ""},
                                      {"gpt2", ""},
                                      {"roberta-bpe", ""},
-                                     {"", ""},
                                      {"smollm", "", true},
                                      {"llama-bpe", kLlama3, false, true, true},
                                      {"llama3", kLlama3, false, true, true},
