@@ -340,6 +340,20 @@ class ImportKeys(harness.Case):
         self.write_tokenizer(BYTE_PIECES, {"truncation_side": "left", "max_len": 7})
         self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
 
+    def test_spaces_that_transformers_removes_from_text(self):
+        """A BPE keeps them in version 5 of transformers, unless a second key is true; an encoder writes no text."""
+        key, bpe_too = (f"clean_up_tokenization_spaces{end}" for end in ("", "_for_bpe_even_though_it_will_corrupt_output"))
+        bare = {k: WORD_PIECES[k] for k in WORD_PIECES if k != "post_processor"} | {"post_processor": None}
+        for name, tokenizer, config, noted in (
+                ("gpt2", bare, {key: True}, True), ("gpt2", bare, {key: False}, False), ("gpt2", bare, {bpe_too: True}, False),
+                ("gpt2", BYTE_PIECES, {key: True}, False), ("gpt2", BYTE_PIECES, {key: True, bpe_too: True}, True),
+                ("bert_classes", WORD_PIECES, {key: True}, False)):
+            with self.subTest(name, **config):
+                self.folder_of(name)
+                self.write_tokenizer(tokenizer, config)
+                done = self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
+                self.assertEqual(f'note: tokenizer_config.json has "{key}": true' in done.stdout, noted)
+
     def test_special_tokens_of_older_folders(self):
         self.folder_of("llama")
         self.write_tokenizer(BYTE_PIECES, {"pad_token": "<x>"})

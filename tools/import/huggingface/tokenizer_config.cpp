@@ -21,6 +21,10 @@ using nlohmann::json;
 
 constexpr std::string_view kConfig = "tokenizer_config.json";
 
+constexpr char kCleanUp[] = "clean_up_tokenization_spaces";
+constexpr char kCleanUpBpe[] =
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
+
 constexpr KeyRule kKeys[] = {
     {"tokenizer_class"},
     {"chat_template"},
@@ -98,13 +102,19 @@ constexpr KeyRule kKeys[] = {
 };
 
 // Keys of which the tokenizer must know something.
-constexpr std::string_view kOfTokenizer[] = {
-    "added_tokens_decoder", "additional_special_tokens",
-    "extra_special_tokens", "model_specific_special_tokens",
-    "add_bos_token",        "add_eos_token",
-    "add_prefix_space",     "do_lower_case",
-    "strip_accents",        "tokenize_chinese_chars",
-    "keep_accents"};
+constexpr std::string_view kOfTokenizer[] = {"added_tokens_decoder",
+                                             "additional_special_tokens",
+                                             "extra_special_tokens",
+                                             "model_specific_special_tokens",
+                                             "add_bos_token",
+                                             "add_eos_token",
+                                             "add_prefix_space",
+                                             "do_lower_case",
+                                             "strip_accents",
+                                             "tokenize_chinese_chars",
+                                             "keep_accents",
+                                             kCleanUp,
+                                             kCleanUpBpe};
 
 SourceAsset* tokenizer_of(Source& out) {
   const auto asset = std::ranges::find(out.assets, "tokenizer", &SourceAsset::name);
@@ -187,6 +197,7 @@ class Tokenizer {
          {"additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens"}) {
       BOWLINE_TRY(check_special_tokens(key));
     }
+    note_clean_up();
     return check_ends();
   }
 
@@ -370,6 +381,29 @@ class Tokenizer {
       }
     }
     return {};
+  }
+
+  // An encoder makes no text. Without "architectures" nobody knows.
+  bool makes_text() const {
+    const auto names = out_.config.find("architectures");
+    return names == out_.config.end() || !names->is_array() ||
+           std::ranges::any_of(*names, [](const json& name) {
+             const std::string text = name.is_string() ? name.get<std::string>() : "";
+             return text.ends_with("ForCausalLM") || text.ends_with("LMHeadModel");
+           });
+  }
+
+  // Version 5 of transformers obeys the first key where the tokenizer is not BPE, or where the second one is true.
+  void note_clean_up() {
+    const auto is_true = [&](const char* key) { return config_.value(key, json()) == true; };
+    const bool is_bpe = type_of(tokenizer_["model"]) == "BPE";
+    if (is_true(kCleanUp) && (!is_bpe || is_true(kCleanUpBpe)) && makes_text()) {
+      out_.notes.push_back(
+          fmt::format("{} has \"{}\": true. Text that the model writes keeps the spaces in front "
+                      "of punctuation "
+                      "and of endings such as \"n't\", which transformers removes.",
+                      kConfig, kCleanUp));
+    }
   }
 
   const json& config_;
