@@ -198,7 +198,9 @@ struct SamplerOptions {
 };
 
 struct GeneratorOptions {
-  int64_t context = 0;  // tokens that a text may have; 0: metadata context_length of the model
+  // Tokens that a text may have; 0: metadata context_length of the model. More than that makes worse text, and is refused where the
+  // model has a table of learned positions (metadata position_rows).
+  int64_t context = 0;
   SamplerOptions sampler = {};
   // Rows of the plans that read prompts: a piece of n tokens costs as much as the plan that takes it.
   std::vector<int64_t> prefill_rows = {16, 64, 256};

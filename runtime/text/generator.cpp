@@ -54,6 +54,19 @@ Result<int64_t> context_of(const Model& model) {
   return *length;
 }
 
+// Positions that a table has learned end with the table; those that rotate keys and queries do not end.
+Status check_positions(const Model& model, int64_t context) {
+  const std::string text = model.metadata("position_rows");
+  const std::optional<int64_t> rows = parsed(text);
+  BOWLINE_TEXT_REQUIRE(text.empty() || rows, Code::bad_file,
+                       "Metadata position_rows (\"{}\") is no number.", escaped(text));
+  BOWLINE_REFUSE_UNLESS(!rows || context <= *rows,
+                        "A context of {} tokens is above the {} positions that the model has "
+                        "learned.",
+                        context, *rows);
+  return {};
+}
+
 template <class Part>
 const Part* named(const std::vector<Part>& parts, std::string_view name) {
   const auto found = std::ranges::find(parts, name, &Part::name);
@@ -123,6 +136,7 @@ class GeneratorState {
     }
     BOWLINE_REFUSE_UNLESS(context >= 1 && context <= INT32_MAX,
                           "A context of {} tokens lies outside 1..{}.", context, INT32_MAX);
+    BOWLINE_TRY(check_positions(model, context));
     BOWLINE_ASSIGN(std::vector<int32_t> stops, stop_ids_of(model));
     std::unique_ptr<GeneratorState> state;
     if (is_cached) {

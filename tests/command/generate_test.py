@@ -154,7 +154,7 @@ class Generate(Case):
     def test_a_reader_that_leaves(self):
         reader, writer = os.pipe()
         os.close(reader)
-        done = self.generate("x", "-n", LONG, "--ctx-size", LONG + 9, stdout=writer, stderr=subprocess.PIPE, capture_output=False)
+        done = self.generate("x", "-n", LONG - 9, "--ctx-size", LONG, stdout=writer, stderr=subprocess.PIPE, capture_output=False)
         os.close(writer)
         self.assertEqual((done.returncode, done.stderr), (OK, ""))
 
@@ -208,6 +208,11 @@ class Generate(Case):
         done = self.generate_json("one two", "--ctx-size", 16)
         self.assertEqual(done["finish_reason"], "context")
         self.assertEqual(len(done["tokens"]), 10)
+
+    def test_a_context_that_the_model_was_not_made_for_is_noted(self):
+        for context, noted in ((LONG + 1, True), (LONG, False), (16, False)):
+            done = self.expect(self.generate("one two", "-n", 1, "--ctx-size", context), OK)
+            self.assertEqual(f"--ctx-size {context} is above the context_length of the model ({LONG})" in done.stderr, noted)
 
     def test_a_token_of_the_model_ends_it(self):
         first = self.generate_json("one two", "-n", 30)["tokens"]

@@ -354,6 +354,20 @@ class ImportKeys(harness.Case):
                 done = self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
                 self.assertEqual(f'note: tokenizer_config.json has "{key}": true' in done.stdout, noted)
 
+    def test_learned_positions_end_a_context(self):
+        """Those of GPT-2 do; rotations go on."""
+        for name in ("gpt2", "llama"):
+            self.folder_of(name)
+            self.write_tokenizer(BYTE_PIECES, {})
+            self.expect(run("import", self.source, "--out", self.out, "--force"), OK)
+            length = int(self.metadata()["context_length"])
+            done = run("generate", self.out, "ab", "-n", 1, "--ctx-size", length + 1, "--device", "cpu")
+            if name == "gpt2":
+                self.expect(done, harness.FAILED, f"A context of {length + 1} tokens is above the {length} positions")
+            else:
+                self.expect(done, OK, f"--ctx-size {length + 1} is above the context_length of the model ({length})")
+            self.expect(run("generate", self.out, "ab", "-n", 1, "--ctx-size", length, "--device", "cpu"), OK)
+
     def test_special_tokens_of_older_folders(self):
         self.folder_of("llama")
         self.write_tokenizer(BYTE_PIECES, {"pad_token": "<x>"})

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "common/interrupt.h"
 #include "common/numbers.h"
@@ -27,6 +28,19 @@ int64_t usual_context(const Model& model) {
   const std::string length = model.metadata("context_length");
   return length.size() > 4 || (length.size() == 4 && length > std::to_string(kContext)) ? kContext
                                                                                         : 0;
+}
+
+// Positions that rotate keys and queries go on, but the model has seen none of them.
+void note_context(const Model& model, int64_t context) {
+  const std::string text = model.metadata("context_length");
+  int64_t made_for = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), made_for);
+  if (error == std::errc() && end == text.data() + text.size() && context > made_for) {
+    print(stderr,
+          "bowline: --ctx-size {} is above the context_length of the model ({}): text behind the "
+          "first {} tokens may make no sense.\n",
+          context, made_for, made_for);
+  }
 }
 
 // The text of the generator becomes the prompt. False: Ctrl-C came.
@@ -133,6 +147,7 @@ Result<std::unique_ptr<Generation>> Generation::open(const GenerationFlags& flag
       new Generation(std::move(model), device.info().name, std::move(tokenizer)));
   BOWLINE_ASSIGN(text::Generator generator, text::Generator::create(out->model, device, options));
   out->generator = std::make_unique<text::Generator>(std::move(generator));
+  note_context(out->model, flags.context);
   return out;
 }
 

@@ -258,6 +258,9 @@ Result<Built> build_decoder(const Source& source, const BuildOptions& options,
   BOWLINE_TRY(add_decoder(out.model, weights, parts, options));
   BOWLINE_TRY(weights.finish(out));
   BOWLINE_TRY(out.model.set_metadata("context_length", std::to_string(parts.sizes.context)));
+  if (parts.positions) {  // a table with so many rows
+    BOWLINE_TRY(out.model.set_metadata("position_rows", std::to_string(parts.sizes.context)));
+  }
   BOWLINE_TRY(out.model.set_metadata("vocabulary", std::to_string(parts.sizes.vocabulary)));
   return out;
 }
