@@ -138,8 +138,19 @@ Status Bpe::encode_part(std::string_view word, bool first, bool last, size_t beg
 }
 
 Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s) const {
-  const auto add = [&](int32_t id, size_t begin, size_t end) {
-    s.symbols.push_back({id, static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
+  // Symbols lie behind one another. As in the package tokenizers, the unknown piece waits for the next text that has a piece of its
+  // own: bytes that stand for text go in front of it, and where neighbours are one, text on both sides of such bytes is too.
+  size_t end = 0;
+  const auto add = [&](int32_t id, size_t bytes) {
+    s.symbols.push_back({id, static_cast<uint32_t>(end), static_cast<uint32_t>(end + bytes)});
+    end += bytes;
+  };
+  size_t waiting = 0;  // bytes that the unknown piece stands for
+  const auto add_unknown = [&] {
+    if (waiting != 0) {
+      add(unknown_, waiting);
+    }
+    waiting = 0;
   };
   const size_t last_code_point = options_.byte_level || word.empty() ? 0 : last_begin(word);
   for (size_t at = 0; at < word.size();) {
@@ -156,25 +167,26 @@ Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s
       id = initial_.find(s.text);
     }
     if (id) {
-      add(*id, at, at + n);
+      add_unknown();
+      add(*id, n);
     } else if (options_.byte_fallback && std::ranges::all_of(word.substr(at, n), [&](char c) {
                  return bytes_[static_cast<uint8_t>(c)] >= 0;
                })) {
       for (size_t i = at; i < at + n; ++i) {
-        add(bytes_[static_cast<uint8_t>(word[i])], i, i + 1);
+        add(bytes_[static_cast<uint8_t>(word[i])], 1);
       }
     } else {
       BOWLINE_TEXT_REQUIRE(unknown_ >= 0, Code::bad_file,
                            "The vocabulary has no piece for \"{}\", and none for unknown ones.",
                            escaped(word.substr(at, n)));
-      if (options_.fuse_unknown && !s.symbols.empty() && s.symbols.back().id == unknown_) {
-        s.symbols.back().end = static_cast<uint32_t>(at + n);
-      } else {
-        add(unknown_, at, at + n);
+      if (!options_.fuse_unknown) {
+        add_unknown();
       }
+      waiting += n;
     }
     at += n;
   }
+  add_unknown();
   return {};
 }
 

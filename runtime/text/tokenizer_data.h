@@ -19,6 +19,7 @@ struct PostProcessor {
   struct Surround {
     std::vector<int32_t> before;
     std::vector<int32_t> behind;
+    bool is_template = false;
   };
   std::variant<Trim, Surround> step;
 };

@@ -517,6 +517,7 @@ Status add_special(const Object& known, std::string_view name, std::vector<int32
 Result<PostProcessor> read_template(const Object& o) {
   BOWLINE_ASSIGN(const Array single, array_at(o, "single"));
   PostProcessor::Surround out;
+  out.is_template = true;
   bool behind = false;
   for (const Element& value : single) {
     Object part;
@@ -539,6 +540,12 @@ Result<PostProcessor> read_template(const Object& o) {
   return PostProcessor{std::move(out)};
 }
 
+bool is_template(const PostProcessor& p) {
+  const auto* around = std::get_if<PostProcessor::Surround>(&p.step);
+  return around != nullptr && around->is_template &&
+         !(around->before.empty() && around->behind.empty());
+}
+
 // ["[SEP]", 102]
 Result<int32_t> pair_at(const Object& o, std::string_view key) {
   BOWLINE_ASSIGN(const Array pair, array_at(o, key));
@@ -551,6 +558,13 @@ Result<int32_t> pair_at(const Object& o, std::string_view key) {
 
 Status read_post_processor(std::string_view type, const Object& o,
                            std::vector<PostProcessor>& out) {
+  // The package takes what a template made for several texts, and loses tokens or fails.
+  const bool is_around =
+      type == "TemplateProcessing" || type == "BertProcessing" || type == "RobertaProcessing";
+  BOWLINE_TEXT_REQUIRE(!is_around || std::ranges::none_of(out, is_template), Code::unsupported,
+                       "The post-processor {} follows a TemplateProcessing that adds tokens. Let "
+                       "one TemplateProcessing add all of them.",
+                       type);
   if (type == "TemplateProcessing") {
     BOWLINE_ASSIGN(PostProcessor p, read_template(o));
     out.push_back(std::move(p));

@@ -418,6 +418,67 @@ TEST(BadFile, MakesATextOfAnyLength) {
             Code::bad_file);
 }
 
+// The vocabulary has the bytes of é, but not those of x, y and z. Ids are those of the package.
+TEST(ByteFallback, PutsTheUnknownPieceBehindBytes) {
+  struct Case {
+    std::string_view text;
+    std::vector<int32_t> ids;
+    std::vector<int32_t> fused;
+  };
+  const Case cases[] = {
+      {"xé", {4, 5, 0}, {4, 5, 0}},
+      {"éx", {4, 5, 0}, {4, 5, 0}},
+      {"xya", {0, 0, 1}, {0, 1}},
+      {"xyéa", {0, 4, 5, 0, 1}, {4, 5, 0, 1}},
+      {"xéya", {4, 5, 0, 0, 1}, {4, 5, 0, 1}},
+      {"aéxb", {1, 4, 5, 0, 2}, {1, 4, 5, 0, 2}},
+      {"xéyéz", {4, 5, 0, 4, 5, 0, 0}, {4, 5, 4, 5, 0}},
+  };
+  const auto file = [](std::string_view unknown, std::string_view fuses) {
+    return R"({"added_tokens":[],"normalizer":null,"pre_tokenizer":null,"post_processor":null,"decoder":null,)"
+           R"("model":{"type":"BPE","byte_fallback":true,"fuse_unk":)" +
+           std::string(fuses) + R"(,"unk_token":")" + std::string(unknown) + R"(","vocab":{")" +
+           std::string(unknown) +
+           R"(":0,"a":1,"b":2,"ab":3,"<0xC3>":4,"<0xA9>":5},"merges":["a b"]}})";
+  };
+  const Tokenizer plain = open(kJson, file("<unk>", "false")).value();
+  const Tokenizer fuses = open(kJson, file("<unk>", "true")).value();
+  for (const Case& c : cases) {
+    EXPECT_EQ(plain.encode(c.text).value().ids, c.ids) << c.text;
+    EXPECT_EQ(fuses.encode(c.text).value().ids, c.fused) << c.text;
+  }
+  const Tokenizer marks = open(kJson, file("?", "true")).value();
+  EXPECT_EQ(marks.encode("?x").value().ids, (std::vector<int32_t>{0, 0}));
+}
+
+TEST(PostProcessors, ATemplateEndsThem) {
+  const auto file = [](const std::string& steps) {
+    std::string text = small_file();
+    const std::string_view none = R"("post_processor":null)";
+    return text.replace(text.find(none), none.size(),
+                        R"("post_processor":{"type":"Sequence","processors":[)" + steps + "]}");
+  };
+  const auto around = [](const std::string& parts) {
+    return R"({"type":"TemplateProcessing","single":[)" + parts +
+           R"(],"special_tokens":{"<s>":{"id":"<s>","ids":[5],"tokens":["<s>"]}}})";
+  };
+  const std::string text = R"({"Sequence":{"id":"A","type_id":0}})";
+  const std::string begins = around(R"({"SpecialToken":{"id":"<s>","type_id":0}},)" + text);
+  const std::string bert = R"({"type":"BertProcessing","cls":["a",0],"sep":["b",1]})";
+  const std::string bytes = R"({"type":"ByteLevel"})";
+  const auto ids = [&](const std::string& steps) {
+    return open(kJson, file(steps)).value().encode("a").value().ids;
+  };
+  EXPECT_EQ(ids(bert + "," + begins), (std::vector<int32_t>{5, 0, 0, 1}));
+  EXPECT_EQ(ids(around(text) + "," + begins), (std::vector<int32_t>{5, 0}));
+  EXPECT_EQ(ids(begins + "," + bytes), (std::vector<int32_t>{5, 0}));
+  for (const std::string& second : {begins, bert, around(text)}) {
+    const Status status = open(kJson, file(begins + "," + second)).status();
+    EXPECT_EQ(status.code(), Code::unsupported);
+    EXPECT_NE(status.message().find("follows a TemplateProcessing"), std::string::npos);
+  }
+}
+
 TEST(BadText, NeedsAPieceThatIsNotThere) {
   const Tokenizer t = open(kJson, small_file()).value();
   EXPECT_EQ(t.encode("ab b").value().ids, (std::vector<int32_t>{2, 3, 1}));
