@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 MICROSOFT = "com.microsoft"
 STANDARD = {"ConvInteger", "DynamicQuantizeLinear", "Einsum", "GridSample", "MatMulInteger", "NonMaxSuppression", "QLinearConv", "Resize", "STFT", "Slice",
-            "Acosh", "Asinh", "Atanh", "BatchNormalization", "ConvTranspose", "Cosh", "Gemm", "LRN", "LpNormalization", "OneHot", "Pad", "Pow", "ReduceL2", "ReduceLogSumExp", "Shrink", "Sinh"}
+            "Acosh", "Asinh", "Atanh", "BatchNormalization", "ConvTranspose", "Cosh", "Gemm", "LRN", "LpNormalization", "Mod", "OneHot", "Pad", "Pow", "ReduceL2", "ReduceLogSumExp", "Shrink", "Sinh"}
 RANDOM = np.random.default_rng(0)
 
 
@@ -179,6 +179,14 @@ def cases():
     row = np.array([[[40000, 1, 2, 3]]], half)
     yield "skip_layer_norm_float16", "SkipLayerNormalization", [row, row, np.ones(4, half)], 1, {}
     yield "skip_simplified_float16", "SkipSimplifiedLayerNormalization", [row, row, np.ones(4, half)], 1, {}
+    # Quotients that are a whole number when they are rounded, or have more digits than f32.
+    dividends = np.array([1, -1, 0.3, 7, -1e6, 3e10, -1e20, 2.5, -2.5, 0, 4], np.float32)
+    divisors = np.array([0.1, 0.1, -0.1, 360, 0.7, 3.1415927, 0.3, np.inf, 5, 2, -0.0], np.float32)
+    yield "mod_quotients", "Mod", [dividends, divisors], 1, {"fmod": 1}
+    small = np.abs(dividends) < 6e4
+    yield "mod_quotients_float16", "Mod", [dividends[small].astype(half), divisors[small].astype(half)], 1, {"fmod": 1}
+    tenths = (0.1 * np.arange(-40, 40)).astype(np.float32)
+    yield "mod_tenths", "Mod", [tenths, np.array(0.1, np.float32)], 1, {"fmod": 1}
 
 
 def write(folder, name, op, inputs, outputs, attributes):

@@ -550,22 +550,40 @@ Status pow(Context& c) {
   return {};
 }
 
-// Of floats a - trunc(a / b) b (fmod) or a - floor(a / b) b, of whole numbers exact.
+// fmod of floats, exact for quotients below 2^70.
+//
+// Takes multiples of the divisor away, 7 bits of the quotient at a time. Of each part the nearest quotient is taken, so the rest stays
+// below half of the divisor times 2^s. The divisor is two numbers of 8 and 16 bits: the products with the quotient are exact, and so are
+// the differences, whether a device fuses them or not.
+Term exact_rest(Context& c, const Term& a, const Term& b) {
+  constexpr int kBits = 7, kParts = 10;
+  const Term size = c.m.unary("Abs", a), divisor = c.m.unary("Abs", b);
+  const Term high = c.m.cast(c.m.cast(divisor, DType::bf16), DType::f32);
+  const Term low = c.m.sub(divisor, high);
+  Term rest = size;
+  for (int s = (kParts - 1) * kBits; s >= 0; s -= kBits) {
+    const double unit = std::ldexp(1.0, s);
+    const Term q = c.m.mul(c.m.unary("Round", c.m.div(c.m.mul(rest, 1 / unit), divisor)), unit);
+    rest = c.m.sub(c.m.sub(rest, c.m.mul(q, high)), c.m.mul(q, low));
+  }
+  const Term zero = c.m.scalar(DType::f32, 0);
+  rest = c.m.where(c.m.compare("Less", rest, zero), c.m.add(rest, divisor), rest);
+  rest = c.m.where(c.m.compare("Less", a, zero), c.m.unary("Neg", rest), rest);
+  // So it is of an infinite divisor too.
+  return c.m.where(c.m.compare("Less", size, divisor), a, rest);
+}
+
+// With the sign of a (fmod), else with that of b.
 Status mod(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));
   BOWLINE_ASSIGN(const int64_t fmod, c.integer("fmod", 0));
-  const Term zero = c.m.scalar(a.dtype, 0);
-  Term quotient = c.m.div(a, b);  // of whole numbers towards zero
-  if (is_float(a.dtype)) {
-    const Term size = c.m.unary("Floor", c.m.unary("Abs", quotient));
-    quotient = c.m.mul(c.m.unary("Sign", quotient), size);
-  }
-  // Of an infinite divisor nothing is taken away.
-  const Term none = c.m.compare("Equal", quotient, zero);
-  Term rest = c.m.sub(a, c.m.where(none, zero, c.m.mul(quotient, b)));
+  const auto f32 = [&](const Term& x) { return c.m.cast(x, DType::f32); };
+  // Quotients of whole numbers are cut off towards zero.
+  Term rest = is_float(a.dtype) ? c.m.cast(exact_rest(c, f32(a), f32(b)), a.dtype)
+                                : c.m.sub(a, c.m.mul(c.m.div(a, b), b));
   if (fmod == 0) {
-    // The sign of the divisor.
+    const Term zero = c.m.scalar(a.dtype, 0);
     const Term below = c.m.compare("Less", rest, zero);
     const Term other = c.m.compare("NotEqual", below, c.m.compare("Less", b, zero));
     const Term some = c.m.compare("NotEqual", rest, zero);
