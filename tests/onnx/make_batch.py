@@ -182,6 +182,17 @@ def heads():
     return g
 
 
+def sampled():
+    """Images that are looked at through a grid: one of each image, or one for all of them; an image that all grids look at."""
+    g = Graph(20)
+    x, grid = g.input("x", [1, 2, 4, 5]), g.input("grid", [1, 3, 2, 2])
+    g.output(g.op("GridSample", x, grid, mode="linear"), "own")
+    g.output(g.op("GridSample", x, g.weight(1, 3, 4, 2), mode="cubic", padding_mode="border", align_corners=1), "one")
+    g.output(g.op("GridSample", x, g.weight(1, 6, 6, 2), mode="nearest"), "nearest")
+    g.output(g.op("GridSample", g.weight(1, 3, 4, 4), grid, mode="linear", padding_mode="reflection"), "image")
+    return g
+
+
 def write(folder, name, graph):
     model, session, outputs = graph.model()
     test = folder / f"test_{name}"
@@ -217,7 +228,7 @@ def main():
     here = pathlib.Path(__file__).resolve().parent
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) == 2 else here / "batch"
     shutil.rmtree(folder, ignore_errors=True)
-    for make in (images, tokens, recurrent, states, shapes, elements, squeezed, heads):
+    for make in (images, tokens, recurrent, states, shapes, elements, squeezed, heads, sampled):
         try:
             write(folder, make.__name__, make())
         except Exception as error:

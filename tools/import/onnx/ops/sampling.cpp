@@ -24,17 +24,31 @@ struct Table {
   int64_t places = 1;
 };
 
-// Of [batch, channels, spatial..]. Errors  unsupported: it has more places than i32.
-Result<Table> table_of(Context& c, const Term& x) {
+struct Spatial {
+  Dims dims;
+  int64_t places = 1;
+};
+
+// Of [batch, channels, spatial..].
+Result<Spatial> spatial_of(const Term& x) {
   BOWLINE_REQUIRE_CODE(x.rank() >= 3, Code::bad_file, "{} has no spatial axes.",
                        shape_text(x.dims));
-  Table out;
-  out.spatial.assign(x.dims.begin() + 2, x.dims.end());
-  for (const int64_t d : out.spatial) {
+  Spatial out;
+  out.dims.assign(x.dims.begin() + 2, x.dims.end());
+  for (const int64_t d : out.dims) {
     BOWLINE_REQUIRE_CODE(d >= 1 && d < (int64_t{1} << 24), Code::unsupported,
                          "{} cannot be sampled.", shape_text(x.dims));
     out.places *= d;
   }
+  return out;
+}
+
+// Errors  unsupported: it has more places than i32.
+Result<Table> table_of(Context& c, const Term& x) {
+  BOWLINE_ASSIGN(const Spatial spatial, spatial_of(x));
+  Table out;
+  out.spatial = spatial.dims;
+  out.places = spatial.places;
   BOWLINE_REQUIRE_CODE(x.elements() <= INT32_MAX, Code::unsupported, "{} is too large.",
                        shape_text(x.dims));
   std::vector<int64_t> order = all_axes(x.rank());
@@ -154,9 +168,50 @@ Term first_rows(Context& c, const Term& batch, const Table& table) {
   return c.m.mul(batch, static_cast<double>(table.places));
 }
 
+// [batch, channels, dims..]: the sum of all corners times their weights.
+Result<Term> sampled(Context& c, const Term& x, const std::vector<Neighbour>& corners,
+                     const Dims& dims) {
+  BOWLINE_ASSIGN(const Table table, table_of(c, x));
+  Dims batch(dims.size(), 1);
+  batch[0] = dims[0];
+  const Term first = first_rows(c, c.m.reshape(c.m.count(DType::i32, dims[0]), batch), table);
+  Term sum;
+  for (const Neighbour& at : corners) {
+    const Term part = weighted(c, table, at, first, dims);
+    sum = sum.source == nullptr ? part : c.m.add(sum, part);
+  }
+  std::vector<int64_t> back = all_axes(x.rank());
+  std::rotate(back.begin() + 1, back.end() - 1, back.end());
+  return c.m.transpose(sum, back);
+}
+
+// The same for a dynamic batch, whose rows have no numbers: each channel of each row is gathered by itself.
+Result<Term> sampled_apart(Context& c, const Term& x, const std::vector<Neighbour>& corners,
+                           const Spatial& spatial, const Dims& dims) {
+  const Term values = c.m.reshape(is_float(x.dtype) ? x : c.m.cast(x, DType::f32),
+                                  {x.dims[0], x.dims[1], spatial.places});
+  const int64_t each = corners[0].place.elements() / dims[0];
+  const Dims row = {dims[0], 1, each}, all = {dims[0], x.dims[1], each};
+  Term sum;
+  for (const Neighbour& at : corners) {
+    const Term places = c.m.expand(c.m.reshape(at.place, row), all);
+    const Term weights = c.m.cast(c.m.reshape(c.m.expand(at.weight, dims), row), values.dtype);
+    const Term taken =
+        c.m.op("GatherElements", {values, places}, {{"axis", int64_t{2}}}, values.dtype, all);
+    const Term part = c.m.mul(taken, weights);
+    sum = sum.source == nullptr ? part : c.m.add(sum, part);
+  }
+  Dims wanted = dims;
+  wanted.insert(wanted.begin() + 1, x.dims[1]);
+  return c.m.reshape(sum, wanted);
+}
+
 Status grid_sample(Context& c) {
-  BOWLINE_ASSIGN(const Term x, c.in(0));
-  BOWLINE_ASSIGN(const Term grid, c.in(1));
+  BOWLINE_ASSIGN(Term x, c.in(0));
+  BOWLINE_ASSIGN(Term grid, c.in(1));
+  const Terms same = c.m.with_same_rows({x, grid});
+  x = same[0];
+  grid = same[1];
   Sampling s;
   BOWLINE_ASSIGN(s.mode, c.text("mode", c.opset < 20 ? "bilinear" : "linear"));
   BOWLINE_ASSIGN(s.padding, c.text("padding_mode", "zeros"));
@@ -167,8 +222,8 @@ Status grid_sample(Context& c) {
                        Code::bad_file, "Mode \"{}\" is not known.", escaped(s.mode));
   BOWLINE_REQUIRE_CODE(s.padding == "zeros" || s.padding == "border" || s.padding == "reflection",
                        Code::bad_file, "Padding \"{}\" is not known.", escaped(s.padding));
-  BOWLINE_ASSIGN(const Table table, table_of(c, x));
-  const size_t axes = table.spatial.size();
+  BOWLINE_ASSIGN(const Spatial spatial, spatial_of(x));
+  const size_t axes = spatial.dims.size();
   const bool fits = axes <= 3 && grid.rank() == x.rank() && grid.dims[0] == x.dims[0] &&
                     grid.dims.back() == static_cast<int64_t>(axes);
   BOWLINE_REQUIRE_CODE(fits, Code::bad_file, "Grid {} does not fit {}.", shape_text(grid.dims),
@@ -179,25 +234,21 @@ Status grid_sample(Context& c) {
   for (size_t a = 0; a < axes; ++a) {  // a grid begins with the innermost axis
     const Term place =
         c.m.slice(places, static_cast<int64_t>(axes) + 1, static_cast<int64_t>(axes - 1 - a), 1);
-    along.push_back(neighbours(c, s, c.m.reshape(place, dims), table.spatial[a]));
+    along.push_back(neighbours(c, s, c.m.reshape(place, dims), spatial.dims[a]));
   }
-  Dims batch(dims.size(), 1);
-  batch[0] = dims[0];
-  const Term first = first_rows(c, c.m.reshape(c.m.count(DType::i32, dims[0]), batch), table);
   const size_t each = along[0].size();
-  const auto corners_in_all = static_cast<size_t>(std::pow(each, axes));
-  Term sum;
-  for (size_t corner = 0; corner < corners_in_all; ++corner) {
+  std::vector<Neighbour> corners_of_all;
+  for (size_t corner = 0; corner < static_cast<size_t>(std::pow(each, axes)); ++corner) {
     std::vector<Neighbour> chosen;
     for (size_t a = 0, rest = corner; a < axes; ++a, rest /= each) {
       chosen.push_back(along[a][rest % each]);
     }
-    const Term part = weighted(c, table, together(c, chosen, table.spatial), first, dims);
-    sum = corner == 0 ? part : c.m.add(sum, part);
+    corners_of_all.push_back(together(c, chosen, spatial.dims));
   }
-  std::vector<int64_t> back = all_axes(x.rank());
-  std::rotate(back.begin() + 1, back.end() - 1, back.end());
-  c.out(0, c.m.cast(c.m.transpose(sum, back), x.dtype));
+  const bool apart = c.m.has_batch(x) || c.m.has_batch(grid);
+  BOWLINE_ASSIGN(const Term y, apart ? sampled_apart(c, x, corners_of_all, spatial, dims)
+                                     : sampled(c, x, corners_of_all, dims));
+  c.out(0, c.m.cast(y, x.dtype));
   return {};
 }
 
