@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import torch
 import torch.nn.functional as F
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "fixtures"
@@ -132,12 +132,44 @@ class Gated(nn.Module):
         return self.head(x.flatten(1))
 
 
-def with_loss(path):
+class Weighted(nn.Module):
+    """A loss with a weight for each class, which is a buffer."""
+    shape, evaluation = (6,), True
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, CLASSES))
+        self.register_buffer("classes", torch.tensor([0.5, 4.0, 1.0, 2.0]))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Shared(Weighted):
+    """The weights of the classes scale the scores too: there they are trained, and the loss gives them no gradient as weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.classes = nn.Parameter(self._buffers.pop("classes"))
+
+    def forward(self, x):
+        return self.layers(x) * self.classes
+
+
+def loss_of(model, x, labels):
+    classes = getattr(model, "classes", None)
+    return F.cross_entropy(model(x), labels, None if classes is None else classes.detach())
+
+
+def with_loss(path, classes):
     """The exported graph, with the loss of its scores."""
     model = onnx.load(path)
     graph = model.graph
     graph.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, ["batch"]))
-    graph.node.append(helper.make_node("SoftmaxCrossEntropyLoss", ["scores", "labels"], ["loss"], reduction="mean"))
+    inputs = ["scores", "labels"] + (["classes"] if classes is not None else [])
+    if classes is not None and "classes" not in [tensor.name for tensor in graph.initializer]:
+        graph.initializer.append(numpy_helper.from_array(classes.detach().numpy(), "classes"))
+    graph.node.append(helper.make_node("SoftmaxCrossEntropyLoss", inputs, ["loss"], reduction="mean"))
     graph.output.insert(0, helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
     del graph.value_info[:]
     model.producer_version = ""
@@ -157,7 +189,7 @@ def export(name, model, dynamo):
         mode = torch.onnx.TrainingMode.PRESERVE
         torch.onnx.export(model, (x,), path, dynamo=False, opset_version=17, input_names=["x"], output_names=["scores"],
                           dynamic_axes={"x": {0: "batch"}}, training=mode, do_constant_folding=False)
-    with_loss(path)
+    with_loss(path, getattr(model, "classes", None))
 
 
 def train(name, model):
@@ -166,7 +198,7 @@ def train(name, model):
     data, lines = Generator(), []
     for step in range(1, STEPS + 1):
         x, labels = data.batch(model.shape)
-        loss = F.cross_entropy(model(x), labels)
+        loss = loss_of(model, x, labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -174,7 +206,7 @@ def train(name, model):
             lines.append(f"{step} {loss.item():.8f}")
     x, labels = data.batch(model.shape)
     model.eval()
-    lines.append(f"held_out {F.cross_entropy(model(x), labels).item():.8f}")
+    lines.append(f"held_out {loss_of(model, x, labels).item():.8f}")
     (FOLDER / f"{name}.losses").write_text("\n".join(lines) + "\n")
     print(name, "; ".join(lines))
 
@@ -183,7 +215,8 @@ def main():
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     FOLDER.mkdir(exist_ok=True)
-    for kind, dynamo in ((Frozen, False), (Batched, False), (Separable, False), (Attention, False), (Recurrent, False), (Gated, True)):
+    for kind, dynamo in ((Frozen, False), (Batched, False), (Separable, False), (Attention, False), (Recurrent, False), (Gated, True),
+                          (Weighted, False), (Shared, False)):
         torch.manual_seed(20261125)
         model = kind()
         for layer in model.modules():

@@ -53,7 +53,7 @@ class OnnxTraining : public ::testing::TestWithParam<const char*> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, OnnxTraining,
                          ::testing::Values("frozen", "batched", "separable", "attention",
-                                           "recurrent", "gated"),
+                                           "recurrent", "gated", "weighted", "shared"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 TEST_P(OnnxTraining, LossesAreThoseOfTorch) {

@@ -291,6 +291,19 @@ Term Maker::statistic(const Term& value, const std::string& name) {
   return out;
 }
 
+Term Maker::untrained(const Term& value) {
+  Source& s = source_of(value);
+  const bool is_parameter = s.numbers && s.later == nullptr && !s.given;
+  if (s.input || (s.numbers && !s.kept) || (is_parameter && s.role != StorageRole::weight)) {
+    return value;
+  }
+  if (is_parameter && s.readers == 1 && !s.made) {
+    s.role = StorageRole::constant;
+    return value;
+  }
+  return unary("StopGradient", value);
+}
+
 // The dims of a graph: the axis of a dynamic batch has its name.
 std::vector<GraphDim> Maker::named_dims(const Term& term) const {
   std::vector<GraphDim> out = graph_dims(term.dims);

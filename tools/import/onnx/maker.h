@@ -165,6 +165,9 @@ class Maker {
   // The same value as a statistic of the batches that were seen: a parameter that no gradient trains. What other
   // nodes read as well becomes one of its own, named `name`.
   Term statistic(const Term& value, const std::string& name);
+  // The same value for an operator that has no gradient for it: a parameter that no other node reads is not trained, and
+  // what others read too, or what nodes compute, gets no gradient from here.
+  Term untrained(const Term& value);
   // Whether it is a parameter with the role of a statistic.
   static bool is_statistic(const Term& value);
   void output(const std::string& name, const Term& value);

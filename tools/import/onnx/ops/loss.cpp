@@ -45,8 +45,8 @@ Status from_log_probabilities(Context& c, const Term& rows, const Term& labels) 
   BOWLINE_TRY(require_small("Ignore_index", {ignored}));
   Terms in = {rows, c.m.reshape(c.m.cast(labels, DType::i32), {rows.dims[0]})};
   if (c.has(2)) {
-    BOWLINE_ASSIGN(Term weights, c.in(2));
-    in.push_back(std::move(weights));
+    BOWLINE_ASSIGN(const Term weights, c.in(2));
+    in.push_back(c.m.untrained(weights));
   }
   const bool each = reduction == "none";
   const Term loss =
