@@ -16,6 +16,8 @@ constexpr std::string_view kSpaceElements =
     R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 // Letters with their marks, decimal digits and connectors.
 constexpr std::string_view kWordElements = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Outside of brackets, and at boundaries, Oniguruma counts these numbers above 0x7F of Latin-1 as well.
+constexpr std::string_view kMoreWordElements = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexElements = "0-9A-Fa-f";
 
 struct Named {
@@ -23,11 +25,19 @@ struct Named {
 };
 // POSIX brackets and properties of the same names. PCRE2 has the others, with the same elements.
 constexpr Named kNamed[] = {
-    {"alpha", R"(\p{Alphabetic})"}, {"alnum", R"(\p{Alphabetic}\p{Nd})"},
-    {"upper", R"(\p{Uppercase})"},  {"lower", R"(\p{Lowercase})"},
-    {"digit", R"(\p{Nd})"},         {"space", kSpaceElements},
-    {"punct", R"(\p{P}\p{S})"},     {"word", kWordElements},
+    {"alpha", R"(\p{Alphabetic})"},
+    {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+    {"upper", R"(\p{Uppercase})"},
+    {"lower", R"(\p{Lowercase})"},
+    {"digit", R"(\p{Nd})"},
+    {"space", kSpaceElements},
+    {"punct", R"(\p{P}\p{S})"},
+    {"word", kWordElements},
     {"xdigit", kHexElements},
+    {"blank", R"(\t\p{Zs})"},
+    {"cntrl", R"(\p{Cc})"},
+    {"graph", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co})"},
+    {"print", R"(\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Zs})"},
 };
 
 const Named* named(std::string_view name) {
@@ -167,7 +177,8 @@ class Translator {
 
   static std::string boundary(std::string_view before, std::string_view behind,
                               std::string_view not_before, std::string_view or_behind) {
-    const std::string word = "[" + std::string(kWordElements) + "])";
+    const std::string word =
+        "[" + std::string(kWordElements) + std::string(kMoreWordElements) + "])";
     std::string out = "(?:";
     out.append(before).append(word).append(behind).append(word).append("|");
     return out.append(not_before).append(word).append(or_behind).append(word).append(")");
@@ -178,6 +189,9 @@ class Translator {
     Union set;
     bool negated = false;
     BOWLINE_ASSIGN(const bool known, elements_of_escape(set.elements, negated));
+    if (set.elements == kWordElements) {
+      set.elements += kMoreWordElements;
+    }
     return known ? std::optional(set.text(negated)) : std::nullopt;
   }
 
@@ -211,7 +225,8 @@ class Translator {
     at_ = end + 1;
     const std::string script = "\\p{sc:" + std::string(name) + "}";
     if (const Named* const set = named(name); set != nullptr) {
-      elements += set->elements;
+      // The POSIX bracket has symbols too.
+      elements += set->name == "punct" ? R"(\p{P})" : set->elements;
     } else {
       // A name alone is that of script extensions in PCRE2.
       elements += name.size() > 2 && compiles(script) ? script : "\\p{" + std::string(name) + "}";

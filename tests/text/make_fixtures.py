@@ -402,10 +402,12 @@ EXPRESSIONS = [
     r"\h+", r"\H+", r"[\h]+", r"\v", r"[\v]", r"a{,2}", r"a{1,}", r"a{2}", r"a{,}", r"(?=a)", r"(?<=b)", r"a|", r"|b", r"a*", r"[\s-]+", r"[\w-]+", r"[\d-z]+",
     r"[&&a]+", r"\s+(?!\S)|\s+", r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+|\p{N}{1,3}|\s+",
     r"(?>a+)b", r"(?<x>a)\k<x>", r"(a)\1", r"\Aab", r"cd\z", r"\x{41}", r"[\x{41}-\x{43}]", r"[a\-c]+", r"[a\]]+", r"[\[\]]+", r"a.b", r"(?#no)b", r"x?+", r"a++b", r"a+?b",
+    r"\p{Word}+", r"\P{Word}", r"[\p{Word}]+", r"\p{Punct}+", r"[^\p{Punct}]+", r"[[:graph:]]+", r"[[:print:]]+", r"[[:blank:]]+", r"[[:^graph:]]+", r"\p{Graph}+",
 ]
 EXPRESSION_TEXTS = [
     "ab\ncd", "bab", "aab aaab caab", "a. b! c?", "a1 b_2 C-3", "सकते हिन्दी १२", "ก็ a", "e\u0301 1", "中文。abかなカナー、a。", "xabc xfacex CAFE", "a    b\n\n c", "a\tb\x0bc\x0cd",
-    "A\u00c0\u01c5\u02b0 \u2160\u24b6", "don't we'll", "[]a]-&&", "ABCabc bC bc BC d D", "a\u00a0b\u2003c\u180ed\u200be", "a€ ©+<^` ¨∑ 😀$~|=_-", "aa", "acb a\nb a\nc",
+    "A\u00c0\u01c5\u02b0 \u2160\u24b6", "don't we'll", "[]a]-&&", "ABCabc bC bc BC d D", "a\u00a0b\u2003c\u180ed\u200be", "a€ ©+<^` ¨∑ 😀$~|=_-", "aa", "acb a\nb a\nc", "1\u00bd x\u00b2\u00b3 \u00b9 \u2460b",
+    "a\u061cb\u2066c\u180ed \u3000\t$+.!",
 ]
 
 
