@@ -185,6 +185,9 @@ def cases():
     yield "mod_quotients", "Mod", [dividends, divisors], 1, {"fmod": 1}
     small = np.abs(dividends) < 6e4
     yield "mod_quotients_float16", "Mod", [dividends[small].astype(half), divisors[small].astype(half)], 1, {"fmod": 1}
+    # 2.6 times 5 and 0.7 times 10 are below a whole number, unless they are rounded to f32.
+    for mode in ("nearest", "linear"):
+        yield f"resize_scale_rounded_{mode}", "Resize", [reals(1, 2, 5, 10), None, np.array([1, 1, 2.6, 0.7], np.float32)], 1, {"mode": mode}
     tenths = (0.1 * np.arange(-40, 40)).astype(np.float32)
     yield "mod_tenths", "Mod", [tenths, np.array(0.1, np.float32)], 1, {"fmod": 1}
 

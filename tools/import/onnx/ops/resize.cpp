@@ -172,8 +172,10 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
     axis.in = from[a];
     axis.scale =
         scales.empty() ? static_cast<double>(sizes[a]) / static_cast<double>(axis.in) : scales[a];
-    const double width = sizes.empty() ? std::floor(axis.scale * static_cast<double>(axis.in))
-                                       : static_cast<double>(sizes[a]);
+    // In f32, where 0.7 times 10 is 7, as it is in PyTorch, whose scales have more digits.
+    const double width =
+        sizes.empty() ? std::floor(static_cast<float>(axis.scale) * static_cast<float>(axis.in))
+                      : static_cast<double>(sizes[a]);
     BOWLINE_REQUIRE_CODE(axis.scale > 0 && width <= INT32_MAX, Code::bad_file,
                          "Axis {} of {} is scaled by {}.", a, shape_text(x.dims), axis.scale);
     axis.out = static_cast<int64_t>(width);
