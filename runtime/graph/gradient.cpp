@@ -296,6 +296,25 @@ Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
   return out[0];
 }
 
+namespace {
+
+// How many elements a scalar sums up, such as the divisor of a masked mean, which may be clipped; 1 where it is no sum.
+double summed_elements(const Graph& graph, ValueId v) {
+  while (graph[v].kind == ValueKind::result && !graph.nodes[graph[v].node].repeat) {
+    const Node& node = graph.nodes[graph[v].node];
+    if (node.inputs.empty()) {
+      break;
+    }
+    if (op_def(node.op).loss_terms == LossTerms::total) {
+      return static_cast<double>(graph[node.inputs[0]].shape.elements());
+    }
+    v = node.inputs[0];
+  }
+  return 1;
+}
+
+}  // namespace
+
 Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
   std::optional<LossWeight> found;
   if (options_.weighs_loss) {
@@ -303,7 +322,11 @@ Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
   }
   const LossWeight weight = found.value_or(LossWeight());
   out.loss_terms = weight.terms;
-  out.weight_unit = options_.weight_unit != 0 ? options_.weight_unit : std::max(weight.terms, 1.0);
+  // A quotient does not say how many terms it counts. Without them the gradient begins as large as their number, beyond f16.
+  const double terms = weight.sum.valid() && weight.terms == 1
+                           ? summed_elements(graph_, weight.sum.index)
+                           : weight.terms;
+  out.weight_unit = options_.weight_unit != 0 ? options_.weight_unit : std::max(terms, 1.0);
   ValueId factor = kNoValue;
   if (weight.sum.valid()) {
     out.has_loss_weight = true;

@@ -246,8 +246,9 @@ Status TrainerState::weigh(std::span<const Tensor> batch) {
   Weighed found{hash_of(batch), {}};
   if (set.weigh) {
     steps_->reset();
-    BOWLINE_ASSIGN(const exec::Refreshed refreshed,
-                   exec::run(*device_, workspace_, *set.weigh, model_->table, batch, *steps_));
+    BOWLINE_ASSIGN(
+        const exec::Refreshed refreshed,
+        exec::run(*device_, workspace_, *set.weigh, nullptr, model_->table, batch, *steps_));
     ++counters_.submits;
     counters_.refreshes += refreshed.copies;
     // An index outside of its range is an error of the micro-batch itself, which names the node that reads it.

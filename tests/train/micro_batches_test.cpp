@@ -457,6 +457,41 @@ TEST_P(MicroBatches, MeansThatDifferInsideOfARepeatAreRefused) {
   EXPECT_NE(refused.message().find("Repeat"), std::string::npos) << refused.message();
 }
 
+// The gradient of a masked mean in f16 begins with the loss scale, not with the scale times the number of its terms.
+TEST(MicroBatchesInHalfPrecision, AMeanOfManyTermsSkipsNoStep) {
+  constexpr int64_t kTerms = 64;
+  for (const bool is_clipped : {false, true}) {
+    Model m;
+    const Parameter w = must(m.parameter("w", {1}, Init::ones()));
+    GraphBuilder g(m, "loss");
+    const auto half = [&](Value v) { return g.op("Cast", {v}, {{"to", "f16"}}); };
+    const Value mask = half(g.input("mask", DType::f32, {kTerms}));
+    const Value terms =
+        g.op("Mul", {half(g.input("x", DType::f32, {kTerms})), half(g.parameter(w))});
+    Value sum = g.op("ReduceSum", {mask});
+    if (is_clipped) {
+      sum = g.op("Clip", {sum}, {{"min", 1.0}});
+    }
+    const Value mean = g.op("Div", {g.op("ReduceSum", {g.op("Mul", {terms, mask})}), sum});
+    g.output("loss", g.op("Cast", {mean}, {{"to", "f32"}}));
+    must(g.finish());
+    must(m.materialize(1));
+    const Device cpu = open_test_device("cpu");
+    ASSERT_OK(m.to(cpu));
+    TrainOptions o;
+    o.optimizer = Optimizer::of(Optimizer::Kind::sgd);
+    o.accumulation = 2;
+    Trainer t = must(Trainer::create(m, cpu, o));
+    std::vector<float> x(kTerms, 0.5f), all(kTerms, 1);
+    const Tensor batch[] = {tensor("mask", {kTerms}, all), tensor("x", {kTerms}, x)};
+    const std::span<const Tensor> batches[] = {batch, batch};
+    const StepReport report = must(t.step(batches));
+    EXPECT_FALSE(report.skipped) << is_clipped;
+    EXPECT_FLOAT_EQ(report.loss_scale, 32768);
+    EXPECT_FLOAT_EQ(report.grad_norm, 0.5f);
+  }
+}
+
 // With a hook the update is submitted alone; what the hook sees is the mean, too.
 TEST_P(MicroBatches, AHookSeesTheMeanOverAllTerms) {
   std::mt19937 random(8);
