@@ -302,7 +302,7 @@ namespace {
 double summed_elements(const Graph& graph, ValueId v) {
   while (graph[v].kind == ValueKind::result && !graph.nodes[graph[v].node].repeat) {
     const Node& node = graph.nodes[graph[v].node];
-    if (node.inputs.empty()) {
+    if (node.inputs.empty() || graph[v].shape.elements() != 1) {
       break;
     }
     if (op_def(node.op).loss_terms == LossTerms::total) {
