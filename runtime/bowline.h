@@ -1086,7 +1086,7 @@ class GraphBuilder {
 struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
   uint64_t copy_bytes = 0;         // copies of storages in other dtypes
-  uint64_t arena_bytes = 0;        // activations, temporaries, values of weights that are computed once
+  uint64_t arena_bytes = 0;        // activations, temporaries, what follows from weights alone
   uint64_t io_bytes = 0;           // inputs, outputs, step words
   uint64_t backend_bytes = 0;      // tables of the backend
   uint64_t staging_bytes = 0;      // of the device, for copies to memory that the host does not see

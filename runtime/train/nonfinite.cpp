@@ -195,7 +195,8 @@ Result<std::string> TrainerState::find_node(std::span<const Tensor> batch) const
   fill(steps);
   BOWLINE_ASSIGN(const exec::Segment segment,
                  exec::Segment::record(std::move(plan), model_->table, device_, workspace));
-  BOWLINE_TRY(exec::run(*device_, workspace, segment, nullptr, model_->table, batch, steps).status());
+  BOWLINE_TRY(
+      exec::run(*device_, workspace, segment, nullptr, model_->table, batch, steps).status());
   for (const plan::IoRange& range : segment.plan().outputs) {
     std::vector<std::byte> bytes(range.bytes());
     BOWLINE_TRY(device_->copy_out(bytes, workspace.io->buffer(), range.offset));
