@@ -150,7 +150,11 @@ Result<std::vector<SessionState::Planned>> SessionState::hoist(
   const uint64_t before = arena_of(planned);
   const uint64_t more = std::max(before / kMoreOfArena, kMoreOfSmall);
   for (const uint64_t room : {before + more, more}) {
-    BOWLINE_ASSIGN(std::vector<Planned> hoisted, hoist(planned, room, device));
+    Result<std::vector<Planned>> made = hoist(planned, room, device);
+    if (made.status().code() == Code::over_budget) {
+      continue;  // of a plan: the others are within it
+    }
+    BOWLINE_ASSIGN(std::vector<Planned> hoisted, std::move(made));
     if (!hoisted.empty() && arena_of(hoisted) <= before + more) {
       return hoisted;
     }
