@@ -399,6 +399,17 @@ TEST_P(Hoisting, FitsWhereTheRunAloneDoes) {
   ASSERT_OK(again.run(s));
   EXPECT_EQ(again.y, w.y);
 }
+
+// So is a budget of a plan.
+TEST_P(Hoisting, FitsTheBudgetThatTheRunAloneFits) {
+  Model m = windows_model(24);
+  ASSERT_OK(m.to(device_));
+  const MemoryReport with_held = must(Session::create(m, device_, "forward", {})).memory();
+  Budget budget = Budget::of_plan();
+  budget.bytes = with_held.arena_bytes + with_held.io_bytes - 1;
+  const Session s = must(Session::create(m, device_, "forward", {}, budget));
+  EXPECT_FALSE(is_hoisted(s, "Sin"));
+}
 BOWLINE_ON_ALL_DEVICES(Hoisting);
 
 // Every n-th call of the device fails once. What is tried again then is right.
