@@ -1486,7 +1486,8 @@ class Trainer {
   Trainer& operator=(Trainer&&) noexcept;
 
   // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
-  // report of the finished step, or none. Errors  index_out_of_range: the weights are as before the
+  // report of the finished step, or none. Errors  bad_argument: weighs_first() is true, and weigh()
+  // did not get this batch in this place. index_out_of_range: the weights are as before the
   // step, which begins anew with the next micro-batch. cancelled. device_lost. After any failure state() says how to go
   // on; a call that is made again then gives the bits of a run without failure. `overrides`: as in Session::run(); the gradient is
   // taken where they are, and the update is that of the weights as they stand.
@@ -1495,12 +1496,13 @@ class Trainer {
   // A whole step: `batches` holds one batch per micro-batch. It goes on after those that the unfinished step has, so a
   // call that failed can be made again. It calls weigh() where that is needed.
   Result<StepReport> step(std::span<const std::span<const Tensor>> batches);
-  // Whether the loss adds means that are divided by different sums, and a step has several micro-batches. Then micro_step() needs
-  // to know the sums of the whole step.
+  // True if a step has several micro-batches and the loss adds means that are divided by different
+  // sums. Then micro_step() needs the sums of the whole step.
   bool weighs_first() const;
-  // Adds one micro-batch to the sums of the next step. If weighs_first(), call it with all micro-batches of a step, in their order,
-  // before the first micro_step(); after resume() inside a step with all of them again. It runs only what the sums need, such as
-  // counting labels. If not weighs_first(), it does nothing. A call after that of the last micro-batch begins a new step.
+  // Adds the weights of one micro-batch to the sums of the next step. If weighs_first() is true,
+  // call weigh() with each micro-batch of a step, in order, before the first micro_step(). After a
+  // resume() inside a step, call it with all of them again. weigh() runs only what the sums need,
+  // such as counting labels. If weighs_first() is false, it does nothing.
   // Errors  bad_argument: the batch fits no set of dims.
   Status weigh(std::span<const Tensor> batch);
   // A micro_step() with the device's clock around every node: a real one, after which the weights are those of micro_step().
