@@ -1086,7 +1086,7 @@ class GraphBuilder {
 struct MemoryReport {
   uint64_t storage_bytes = 0;      // weights, moments, gradients
   uint64_t copy_bytes = 0;         // copies of storages in other dtypes
-  uint64_t arena_bytes = 0;        // activations, temporaries, what follows from weights alone
+  uint64_t arena_bytes = 0;        // activations, temporaries, hoisted values (SegmentInfo::name)
   uint64_t io_bytes = 0;           // inputs, outputs, step words
   uint64_t backend_bytes = 0;      // tables of the backend
   uint64_t staging_bytes = 0;      // of the device, for copies to memory that the host does not see
@@ -1099,7 +1099,7 @@ struct Counters {
   uint64_t recordings = 0;
   uint64_t submits = 0;
   // Copies of storages in other dtypes that were made again, since the storage was written: once per version, in front of the
-  // submission that reads the copy. In a Session the values that follow from parameters alone count as one copy per entry point.
+  // submission that reads the copy. In a Session, each time the hoisted values of an entry point are computed adds 1.
   uint64_t refreshes = 0;
   uint64_t transfers =
       0;  // of replicas and shards, made in the same way before a run that reads them
@@ -1112,7 +1112,7 @@ struct Counters {
 // The time that one node of a plan took on the device.
 struct NodeTime {
   // "forward"; of a training step "accumulate" (forward and backward) or "update"; "refresh": a copy of a storage is made again;
-  // "hoisted": what follows from parameters alone is computed again
+  // "hoisted": values that depend only on parameters are computed again
   std::string part;
   std::string name;    // as messages have it: node 17 "ln_f" (LayerNorm)
   std::string op;      // "LayerNorm"
@@ -1203,8 +1203,9 @@ struct CountedInfo {
 
 // What is recorded once and submitted as one.
 struct SegmentInfo {
-  // "forward", and after it "hoisted" if values follow from parameters alone: it runs in front of the next run after one of these was
-  // written. Of a training "accumulate", "update", "forward" (of evaluate).
+  // Session: "forward", and "hoisted" if some values depend only on parameters. "hoisted" runs
+  // before the next run after one of these parameters is written. Trainer: "accumulate", "update",
+  // and "forward" (of evaluate).
   std::string name;
   BoundEntryPoint entry_point;  // of a session: what it runs
   uint64_t launches = 0;
@@ -1392,11 +1393,12 @@ struct TrainOptions {
   // that count, class weights, masks, elements. So the split changes only the rounding, and a
   // micro-batch without labels adds nothing. A weight is the divisor that an operator uses: of a
   // mean loss, of ReduceMean, of a Div by a value that depends on the inputs. A loss may add several
-  // means with different weights, such as masked words and next sentences. Then each mean has its
-  // own sum over the step, which has to be known before the first micro-batch runs: call step(), or
-  // weigh(). A loss without a mean, such as a sum, weighs the same in each micro-batch. Some terms
-  // depend on all rows of a batch: BatchNorm statistics, in-batch negatives, expert load balancing,
-  // products of means. These terms are computed separately in each micro-batch.
+  // means with different weights, such as masked words and next sentences. Each mean then has its
+  // own sum over the step. The sums must be known before the first micro-batch runs, so call step(),
+  // or call weigh() first. If a loss has no mean (for example a sum), every micro-batch has the same
+  // weight. Some terms depend on all rows of a batch: BatchNorm statistics, in-batch negatives,
+  // expert load balancing, products of means. These terms are computed separately in each
+  // micro-batch.
   uint32_t accumulation = 1;
   uint64_t seed = 0;                  // of dropout
   Budget budget = Budget::of_plan();  // of each of the plans
@@ -1487,7 +1489,8 @@ class Trainer {
 
   // Adds the gradient of one micro-batch; the accumulation-th one clips and updates. Returns the
   // report of the finished step, or none. Errors  bad_argument: weighs_first() is true, and weigh()
-  // did not get this batch in this place. index_out_of_range: the weights are as before the
+  // did not get every micro-batch of the step, or got another batch at this position, or `overrides`
+  // are given. index_out_of_range: the weights are as before the
   // step, which begins anew with the next micro-batch. cancelled. device_lost. After any failure state() says how to go
   // on; a call that is made again then gives the bits of a run without failure. `overrides`: as in Session::run(); the gradient is
   // taken where they are, and the update is that of the weights as they stand.
@@ -1500,8 +1503,9 @@ class Trainer {
   // sums. Then micro_step() needs the sums of the whole step.
   bool weighs_first() const;
   // Adds the weights of one micro-batch to the sums of the next step. If weighs_first() is true,
-  // call weigh() with each micro-batch of a step, in order, before the first micro_step(). After a
-  // resume() inside a step, call it with all of them again. weigh() runs only what the sums need,
+  // call weigh() with each micro-batch of a step, in order, before the first micro_step(). After
+  // resume() in the middle of a step, call weigh() again with every micro-batch of that step, also
+  // the finished ones. weigh() runs only what the sums need,
   // such as counting labels. If weighs_first() is false, it does nothing.
   // Errors  bad_argument: the batch fits no set of dims.
   Status weigh(std::span<const Tensor> batch);

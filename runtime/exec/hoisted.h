@@ -1,5 +1,5 @@
-// The plan of what a session computes from parameters alone. It runs in front of the plan that reads its values, when a storage
-// that it reads was written since.
+// The plan that computes a session's hoisted values. It runs before the plan that reads them, if a
+// storage that it reads was written since its last run.
 #pragma once
 
 #include "exec/segment.h"
@@ -11,17 +11,18 @@ class Hoisted {
   explicit Hoisted(Segment segment) : segment_(std::move(segment)) {}
 
   const Segment& segment() const { return segment_; }
-  // Whether the arena has the values that follow from what the storages hold now.
+  // True if the arena holds the values for the current contents of the storages.
   bool is_right(const params::Table& table) const;
-  // They were computed from these storages.
+  // Records that the values were computed from the current contents of `table`.
   void computed(const params::Table& table);
   void forget() { versions_.reset(); }
-  // Whether it reads a storage whose bytes lie elsewhere in the other table.
+  // True if the plan reads a storage that is in another place in `other`.
   bool differs(const params::Table& table, const params::Table& other) const;
 
  private:
   Segment segment_;
-  // By storage of the plan, which may read none. Nothing: the arena does not have the values.
+  // Version of each storage of the plan at the last computation (the plan may read no storage).
+  // nullopt: the arena does not hold the values.
   std::optional<std::vector<uint64_t>> versions_;
 };
 

@@ -117,8 +117,8 @@ void bump_versions(params::Table& table, const plan::Plan& plan);
 
 class Hoisted;
 
-// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written. `hoisted`: what it reads and
-// another plan makes, or null.
+// Runs one segment: inputs and `values` in, its submission, `values` out, new versions of what was written. `hoisted`:
+// the plan of the held values that `segment` reads, or null.
 Result<Refreshed> run(device::OpenDevice& device, const Workspace& workspace,
                       const Segment& segment, Hoisted* hoisted, params::Table& table,
                       std::span<const Tensor> inputs, StepValues& values);

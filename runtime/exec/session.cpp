@@ -33,8 +33,8 @@ void complete(MemoryReport& report, const params::Table& table, const device::Op
 
 namespace {
 
-// By how much the arena may grow for values that follow from parameters alone, which are weights once more: by a part of itself, or by
-// what a session may take anyway.
+// Held values may enlarge the arena by 1/16 or by 64 KiB, whichever is more. Larger values would
+// amount to a second copy of the weights.
 constexpr uint64_t kMoreOfArena = 16;
 constexpr uint64_t kMoreOfSmall = uint64_t{1} << 16;
 
@@ -152,7 +152,7 @@ Result<std::vector<SessionState::Planned>> SessionState::hoist(
   for (const uint64_t room : {before + more, more}) {
     Result<std::vector<Planned>> made = hoist(planned, room, device);
     if (made.status().code() == Code::over_budget) {
-      continue;  // of a plan: the others are within it
+      continue;  // the plan budget: the plans without hoisting are within it
     }
     BOWLINE_ASSIGN(std::vector<Planned> hoisted, std::move(made));
     if (!hoisted.empty() && arena_of(hoisted) <= before + more) {
@@ -320,7 +320,7 @@ Result<Refreshed> SessionState::run_with(std::span<const Tensor> overrides, Entr
   BOWLINE_ASSIGN(const Segment segment, Segment::record(plan, seen, device_, workspace_));
   ++counters_.recordings;
   Hoisted* hoisted = hoisted_of(entry);
-  std::optional<Hoisted> own;  // of these values
+  std::optional<Hoisted> own;  // made from the overridden storages
   if (hoisted != nullptr && hoisted->differs(model_->table, seen)) {
     hoisted->forget();
     BOWLINE_ASSIGN(Segment again,
@@ -383,7 +383,7 @@ Result<std::string> SessionState::listing(std::string_view part, bool columns) c
   for (const Entry& entry : entries_) {
     if (entry.hoisted) {
       out += heading(*entry.of) +
-             "hoisted: computed when a parameter that it reads was written, not in each run\n" +
+             "hoisted: computed again only after a parameter that it reads is written\n" +
              plan::list_nodes(entry.apart, 0, entry.apart.nodes.size(), {columns});
     }
   }

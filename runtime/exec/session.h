@@ -38,7 +38,7 @@ class SessionState final : public graph::User {
     graph::Graph bound;
     StepValues steps;
     Segment forward;
-    graph::Graph apart;  // what of `bound` is hoisted
+    graph::Graph apart;  // the nodes hoisted out of `bound`
     std::optional<Hoisted> hoisted;
   };
   // An entry as it is planned, before anything of it lies on the device.
@@ -57,11 +57,12 @@ class SessionState final : public graph::User {
   Result<std::vector<Planned>> plan(std::vector<graph::Graph> bound,
                                     const device::OpenDevice& device) const;
   Status lower(Planned& planned, const device::OpenDevice& device) const;
-  // The same plans, without what follows from parameters alone: all of it, or what is small, so that the arena hardly grows. Empty:
-  // there is nothing to hoist.
+  // Returns the same plans with hoisting. It hoists all values that depend only on parameters, or
+  // only the smallest ones if the arena would grow too much. Empty: there is nothing to hoist, or
+  // hoisting does not fit the arena limit or the plan budget.
   Result<std::vector<Planned>> hoist(const std::vector<Planned>& planned,
                                      const device::OpenDevice& device) const;
-  // The values at the head of the arena are up to `room` bytes.
+  // As above, with at most `room` bytes of held values.
   Result<std::vector<Planned>> hoist(const std::vector<Planned>& planned, uint64_t room,
                                      const device::OpenDevice& device) const;
   Status place(std::vector<Planned> planned, const std::shared_ptr<device::OpenDevice>& device);

@@ -30,11 +30,14 @@ bool join_gates(Graph& graph);
 // running statistics are read, and written no more.
 Result<bool> fuse_convolutions(Graph& graph, const device::OpenDevice& device);
 
-// rewrites/tables.cpp, for graphs that train, and no part of fuse(): the f32 rows that an Embedding gathers and a Linear or MatMul multiplies
-// are gathered from the product of the table, if the table has at most half as many rows as there are ids. So the product is at most half
-// as large as what is gathered from it. The gradient sums what belongs to a row in front of the products, not behind them: an order of
-// roundings. A row that no id names is multiplied too, so that a number in it that is not finite reaches the gradient of the weight. The
-// node that gathers keeps its name, for an id out of range. Returns whether there were any; bodies stay as they are.
+// Training graphs only; not part of fuse() (rewrites/tables.cpp). If a Linear or MatMul multiplies
+// f32 rows that an Embedding gathers, the graph multiplies the whole table first. The Embedding
+// then gathers rows of the product. The table may have at most half as many rows as there are ids,
+// so the product is at most half as large as the gathered rows. Gradients are summed per row before
+// the products, not after them. This changes only the rounding. Rows that no id selects are
+// multiplied too, so a non-finite value in such a row reaches the gradient of the weight. The
+// Embedding keeps its name for out-of-range errors. Bodies of Repeats are not changed. Returns true
+// if the graph changed.
 bool multiply_tables(Graph& graph);
 
 }  // namespace bowline::detail::graph

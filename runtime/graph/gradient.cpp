@@ -298,7 +298,8 @@ Result<ValueId> Differentiator::scaled(ValueId v, double factor) {
 
 namespace {
 
-// How many elements a scalar sums up, such as the divisor of a masked mean, which may be clipped; 1 where it is no sum.
+// Number of elements that the scalar `v` sums. `v` may be the (clipped) divisor of a masked mean. 1
+// if `v` is not a sum.
 double summed_elements(const Graph& graph, ValueId v) {
   while (graph[v].kind == ValueKind::result && !graph.nodes[graph[v].node].repeat) {
     const Node& node = graph.nodes[graph[v].node];
@@ -322,7 +323,8 @@ Result<ValueId> Differentiator::seed(ValueId loss, TrainingGraph& out) {
   }
   const LossWeight weight = found.value_or(LossWeight());
   out.loss_terms = weight.terms;
-  // A quotient does not say how many terms it counts. Without them the gradient begins as large as their number, beyond f16.
+  // A Div does not report how many terms its divisor sums. With a unit of 1 the backward pass would
+  // start from that sum, which can overflow f16.
   const double terms = weight.sum.valid() && weight.terms == 1
                            ? summed_elements(graph_, weight.sum.index)
                            : weight.terms;

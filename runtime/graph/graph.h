@@ -86,13 +86,13 @@ struct Node {
   std::vector<ReadCount> read_counts;
 };
 
-// Values that lie at the head of the arena of a session from run to run (plan::hoist()). One plan makes them, that of a run reads them
-// as inputs, which nobody gives.
+// Values that stay at the start of a session's arena from run to run (plan::hoist()). One plan
+// makes them. The plan of a run reads them as inputs that the caller does not pass.
 struct HeldValues {
   bool made = false;  // by this graph
   std::vector<ValueId> values;
   std::vector<uint64_t> offsets;
-  uint64_t bytes = 0;  // of the head: those of all plans of the session
+  uint64_t bytes = 0;  // size of the held values of all plans of the session
 };
 
 struct Graph {

@@ -123,7 +123,8 @@ class WeightFinder {
         continue;
       }
       BOWLINE_REQUIRE_CODE(visited.size() <= kMostPlaces, Code::unsupported,
-                           "A loss of more than {} nodes cannot be divided into its means.",
+                           "The loss has more than {} nodes, so its means cannot be separated for "
+                           "micro-batches. Train with an accumulation of 1.",
                            kMostPlaces);
       BOWLINE_ASSIGN(const std::vector<size_t> added, added_by(p));
       if (added.empty()) {
@@ -195,8 +196,9 @@ class WeightFinder {
            outer_.nodes[outer_[p.value].node].repeat != nullptr;
   }
 
-  // The inputs of what makes the value at `p` of which each term is one of its own, times a factor that no batch decides. None: the
-  // value is one term.
+  // Returns the inputs of the node that makes the value at `p` whose terms the value adds. The node
+  // may scale these terms by a factor that does not depend on the batch. Empty: the value is a
+  // single term.
   Result<std::vector<size_t>> added_by(const ValuePlace& p) {
     if (!is_one_of_operator(p)) {
       return std::vector<size_t>();
@@ -407,12 +409,11 @@ Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const Gradi
       terms.push_back(t);
       continue;
     }
-    BOWLINE_REQUIRE_CODE(
-        divide_alike(t, *other), Code::unsupported,
-        "The loss adds means inside of {} that are divided by different sums. "
-        "Micro-batches need these means apart: add them behind that node, or train "
-        "with an accumulation of 1.",
-        describe(g, g[t.value].node));
+    BOWLINE_REQUIRE_CODE(divide_alike(t, *other), Code::unsupported,
+                         "{} adds means with different divisors. Micro-batches need each mean "
+                         "separately. Return the means as separate results of that node and add "
+                         "them after it, or train with an accumulation of 1.",
+                         describe(g, g[t.value].node));
   }
   if (terms.empty()) {
     return out;

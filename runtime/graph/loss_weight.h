@@ -13,10 +13,11 @@ Result<std::optional<LossWeight>> loss_weight(Differentiator& d, Graph& graph, V
 // One of the means that a loss adds: what it is divided by.
 struct LossMean {
   bool counted = false;  // the batch decides the sum of the weights
-  double terms = 1;      // else it is this
+  double terms = 1;      // the divisor if `counted` is false
 };
 
-// A loss with a factor for each of the means that it adds. What micro-batches need if the means differ in their divisors.
+// A loss with a factor for each of the means that it adds. Micro-batches need these factors
+// if the means have different divisors.
 struct FactoredLoss {
   // One weight suits every term of the loss that depends on the batch. No factor is needed.
   bool has_one_weight = true;
@@ -31,9 +32,10 @@ struct FactoredLoss {
 
 std::string factor_name(size_t mean);
 
-// `one_shape`: all batches have the shapes of this graph, so that divisors which no batch decides are the same part of their sum. A
-// product of means is one mean, and a term that is not divided weighs the same in every micro-batch.
-// Errors  unsupported: means that differ leave a Repeat in one value.
+// `one_shape`: all batches have the shapes of this graph. A divisor that does not depend on the
+// batch is then the same fraction of its sum in every micro-batch. A product of means counts as one
+// mean. A term without a divisor has the same weight in every micro-batch.
+// Errors  unsupported: one result of a Repeat adds means with different divisors.
 Result<FactoredLoss> factored_loss(const Graph& graph, ValueId loss, const GradientOptions& options,
                                    bool one_shape);
 

@@ -274,12 +274,12 @@ struct TransposedInput {
 // what one view of all of the storage shows.
 enum class DerivedCopy : uint8_t { none, by_element, packed };
 
-// Of which terms of a loss output 0 consists, where it is one number or a stack of such.
+// Which loss terms output 0 contains, if it is a scalar or a stack of scalars.
 enum class LossTerms : uint8_t {
-  one,    // of one
-  sum,    // of those of all inputs
-  stack,  // the same, one after the other, if each input is one number
-  total,  // of those of input 0, if that is a stack
+  one,    // a single term
+  sum,    // the terms of all inputs, added
+  stack,  // the terms of all inputs, side by side, if each input is a scalar
+  total,  // the terms of input 0, added, if input 0 is a stack
 };
 
 // What an operator does with gradient rows, its list operand 0: nothing, adds input 1 to them, or starts them as zeros.

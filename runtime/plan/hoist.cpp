@@ -1,4 +1,5 @@
-// Hoisting: what follows from parameters alone is the same in every run until one of them is written. A plan of its own makes it then.
+// Hoisting: values that depend only on parameters stay the same until a parameter is written. A
+// separate plan computes them.
 #include <numeric>
 #include <ranges>
 
@@ -35,8 +36,8 @@ bool changes_seldom(params::Role role) {
   return role != params::Role::kv_cache && !is_training(role);
 }
 
-// Whether the node computes the same from the same inputs, and cannot fail: whole numbers may be bad indices or divisors, of which
-// the run that meets them has to tell.
+// True if the node is deterministic and cannot fail. Integers may be out-of-range indices or zero
+// divisors, which the run that meets them must report.
 bool is_steady(const Graph& g, const Node& node) {
   const OpDef& def = op_def(node.op);
   const auto is_right = [&](ValueId v) {

@@ -341,7 +341,7 @@ Result<IoRange> Lowering::add_io(Frame& f, ValueId v, const std::string& name) {
   return range;
 }
 
-// Where the graph reads held values, all that it computes lies behind them.
+// If the graph reads held values, its temporaries are placed after them.
 void Lowering::find_held(Frame& f) {
   const graph::HeldValues& held = f.graph.held;
   for (size_t i = 0; i < held.values.size() && !held.made; ++i) {
@@ -355,7 +355,8 @@ void Lowering::find_held(Frame& f) {
   }
 }
 
-// Where it makes them, their places are free for what it computes before, but those of other plans are not.
+// If the graph makes held values, its temporaries may use their places before they are made. They
+// never use the places of held values of other plans.
 void Lowering::place_made(Frame& f) {
   const graph::HeldValues& held = f.graph.held;
   if (!held.made) {

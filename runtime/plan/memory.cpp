@@ -124,7 +124,8 @@ class Gaps {
   uint64_t size_ = 0;
 };
 
-// Items as they begin, behind the pinned ones: what overlaps an item in time is what lives when it begins.
+// Places items in the order of their start, after the pinned ones. An item can only overlap items
+// that are live when it starts.
 uint64_t place_by_time(std::span<const MemoryItem> items, Offsets& offsets) {
   uint64_t front = 0;
   for (const MemoryItem& m : items) {

@@ -71,15 +71,17 @@ Result<Plan> refresh(const StorageSlot& copy, const params::Storage& storage,
 // copy. Of a parameter that shows but a part of its storage they stay. Returns how many of the first `boundary` nodes are left.
 size_t derive_copies(graph::Graph& graph, const params::Table& table, size_t boundary = 0);
 
-// Values that follow from parameters alone, and that a node reads which does not. Parameters that the graph writes, states and whole
-// numbers (they may be bad indices) do not count. For a view it is the value whose bytes the view shows.
+// Values that depend only on parameters and are read by a node that depends on more. Left out are
+// parameters that the graph writes, states, and integers (they may be out-of-range indices). For a
+// view, the list has the value whose bytes the view shows.
 std::vector<graph::ValueId> hoistable(const graph::Graph& graph, const params::Table& table);
 
 // The smallest ones of these values that have at most so many bytes together.
 std::vector<graph::ValueId> smallest(const graph::Graph& graph, std::vector<graph::ValueId> values,
                                      uint64_t bytes);
 
-// Takes what makes these values out of the graph, which has them as held values then. Returns the graph that makes them.
+// Moves the nodes that make `values` out of `graph` and returns a graph of these nodes. `graph`
+// then reads `values` as held values.
 graph::Graph hoist(graph::Graph& graph, std::span<const graph::ValueId> values);
 
 // Places the held values of the two graphs from `begin` on. Returns where they end.

@@ -198,8 +198,9 @@ struct SamplerOptions {
 };
 
 struct GeneratorOptions {
-  // Tokens that a text may have; 0: metadata context_length of the model. More than that makes worse text, and is refused where the
-  // model has a table of learned positions (metadata position_rows).
+  // Tokens that a text may have; 0: metadata context_length of the model. Above context_length the
+  // text gets worse. If the model has learned positions, a context above metadata position_rows is
+  // refused.
   int64_t context = 0;
   SamplerOptions sampler = {};
   // Rows of the plans that read prompts: a piece of n tokens costs as much as the plan that takes it.

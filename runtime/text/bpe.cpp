@@ -138,8 +138,9 @@ Status Bpe::encode_part(std::string_view word, bool first, bool last, size_t beg
 }
 
 Status Bpe::add_symbols(std::string_view word, bool first, bool last, Scratch& s) const {
-  // Symbols lie behind one another. As in the package tokenizers, the unknown piece waits for the next text that has a piece of its
-  // own: bytes that stand for text go in front of it, and where neighbours are one, text on both sides of such bytes is too.
+  // Symbols are contiguous. As in the package tokenizers, the unknown token is added late:
+  // before the next text that has a token, and at the end. Byte tokens in between are therefore placed before it. With
+  // fuse_unknown, unknown text on both sides of byte tokens becomes one unknown token.
   size_t end = 0;
   const auto add = [&](int32_t id, size_t bytes) {
     s.symbols.push_back({id, static_cast<uint32_t>(end), static_cast<uint32_t>(end + bytes)});

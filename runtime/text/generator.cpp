@@ -54,16 +54,17 @@ Result<int64_t> context_of(const Model& model) {
   return *length;
 }
 
-// Positions that a table has learned end with the table; those that rotate keys and queries do not end.
+// Learned positions end with their table. Rotary positions have no end.
 Status check_positions(const Model& model, int64_t context) {
   const std::string text = model.metadata("position_rows");
   const std::optional<int64_t> rows = parsed(text);
   BOWLINE_TEXT_REQUIRE(text.empty() || rows, Code::bad_file,
-                       "Metadata position_rows (\"{}\") is no number.", escaped(text));
+                       "Metadata position_rows is \"{}\", not an integer. Import the model again.",
+                       escaped(text));
   BOWLINE_REFUSE_UNLESS(!rows || context <= *rows,
-                        "A context of {} tokens is above the {} positions that the model has "
-                        "learned.",
-                        context, *rows);
+                        "A context of {} tokens exceeds the {} learned positions of the model. "
+                        "Use a context of at most {}.",
+                        context, *rows, *rows);
   return {};
 }
 

@@ -16,7 +16,8 @@ constexpr std::string_view kSpaceElements =
     R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 // Letters with their marks, decimal digits and connectors.
 constexpr std::string_view kWordElements = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-// Outside of brackets, and at boundaries, Oniguruma counts these numbers above 0x7F of Latin-1 as well.
+// Outside brackets and at word boundaries, Oniguruma also treats these Latin-1 superscripts and
+// fractions as word characters.
 constexpr std::string_view kMoreWordElements = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view kHexElements = "0-9A-Fa-f";
 
@@ -225,7 +226,7 @@ class Translator {
     at_ = end + 1;
     const std::string script = "\\p{sc:" + std::string(name) + "}";
     if (const Named* const set = named(name); set != nullptr) {
-      // The POSIX bracket has symbols too.
+      // [[:punct:]] also contains symbols; \p{Punct} does not.
       elements += set->name == "punct" ? R"(\p{P})" : set->elements;
     } else {
       // A name alone is that of script extensions in PCRE2.

@@ -305,12 +305,9 @@ Status read_byte_level(const File& file, TokenizerData& data) {
   // llama.cpp takes a pre-tokenizer that no model was trained with, and warns.
   BOWLINE_TEXT_REQUIRE(
       !pre.empty(), Code::unsupported,
-      "The file has no \"tokenizer.ggml.pre\", so it does not say how text is cut into words. "
-      "Write "
-      "the name into a copy, for instance for Llama 3: gguf-new-metadata --pre-tokenizer llama-bpe "
-      "OLD.gguf NEW.gguf (from the Python package gguf; GPT-2 has \"gpt-2\", Qwen2 \"qwen2\", "
-      "SmolLM "
-      "\"smollm\").");
+      "The file has no \"tokenizer.ggml.pre\", so the pre-tokenizer is unknown. Write a copy with "
+      "the name, for example for Llama 3: gguf-new-metadata --pre-tokenizer llama-bpe OLD.gguf "
+      "NEW.gguf (Python package gguf). Other names: \"gpt-2\", \"qwen2\", \"smollm\".");
   const auto words = std::ranges::find(kWords, pre, &Lists::pre);
   BOWLINE_TEXT_REQUIRE(words != std::end(kWords), Code::unsupported,
                        "The pre-tokenizer \"{}\" of the file is not known.",

@@ -558,7 +558,8 @@ Result<int32_t> pair_at(const Object& o, std::string_view key) {
 
 Status read_post_processor(std::string_view type, const Object& o,
                            std::vector<PostProcessor>& out) {
-  // The package takes what a template made for several texts, and loses tokens or fails.
+  // The package passes the result of a template on as several texts. A second post-processor then
+  // loses tokens or fails.
   const bool is_around =
       type == "TemplateProcessing" || type == "BertProcessing" || type == "RobertaProcessing";
   BOWLINE_TEXT_REQUIRE(!is_around || std::ranges::none_of(out, is_template), Code::unsupported,

@@ -246,7 +246,7 @@ Status TrainerState::plan(params::Table staged, std::optional<const device::Open
   if (const std::optional<DType> compute = device->capabilities().compute) {
     BOWLINE_ASSIGN(bound, bound_losses(compute));
   }
-  // By their shapes alone, so that no budget of memory changes the bits of a training.
+  // Only shapes decide this, so the memory budget does not change the training results.
   for (BoundLoss& b : bound) {
     graph::multiply_tables(b.graph);
   }
@@ -302,7 +302,7 @@ std::vector<const plan::Plan*> TrainerState::Plans::all() const {
   return out;
 }
 
-// Of every set of dims, or of none: then the same weight suits all terms of a micro-batch.
+// One per set of dims. Empty if one weight suits all terms of a micro-batch.
 Result<std::vector<graph::FactoredLoss>> TrainerState::factored_losses(
     std::span<const BoundLoss> bound, const graph::GradientOptions& options) const {
   std::vector<graph::FactoredLoss> out;
@@ -311,9 +311,11 @@ Result<std::vector<graph::FactoredLoss>> TrainerState::factored_losses(
     BOWLINE_ASSIGN(out.emplace_back(),
                    graph::factored_loss(bound[i].graph, bound[i].loss, options, bound.size() == 1));
     one_weight = one_weight && out[i].has_one_weight;
-    BOWLINE_REQUIRE_CODE(out[i].means.size() == out[0].means.size(), Code::internal,
-                         "The loss has {} means with some dims and {} with others.",
-                         out[0].means.size(), out[i].means.size());
+    BOWLINE_REQUIRE_CODE(
+        out[i].means.size() == out[0].means.size(), Code::internal,
+        "The loss has {} means with some dims and {} with others. This is a bug in Bowline: "
+        "please report it. Train with an accumulation of 1 meanwhile.",
+        out[0].means.size(), out[i].means.size());
   }
   return one_weight ? std::vector<graph::FactoredLoss>() : std::move(out);
 }

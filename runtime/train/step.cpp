@@ -168,8 +168,9 @@ Result<std::optional<StepReport>> TrainerState::micro_step(std::span<const Tenso
   const Set& set = sets_[set_];
   BOWLINE_ASSIGN(std::vector<float> factors, mean_factors(batch));
   BOWLINE_REQUIRE(factors.empty() || overrides.empty(),
-                  "Overrides are given, and the loss adds means with weights of their own: weigh() "
-                  "does not know overrides. Train with an accumulation of 1.");
+                  "micro_step() cannot use overrides here: the loss adds means with different "
+                  "divisors, and weigh() does not see overrides. Omit the overrides, or train with "
+                  "an accumulation of 1.");
   BOWLINE_TRY(keep_states());
   params::reserve_more(state_.losses, 1);  // nothing fails on the host after the submission
   params::reserve_more(state_.weights, 1);
@@ -270,7 +271,7 @@ Status TrainerState::weigh(std::span<const Tensor> batch) {
 }
 
 Status TrainerState::weigh_all(std::span<const std::span<const Tensor>> batches) {
-  // A micro-batch that was submitted was weighed with all others.
+  // If a submitted micro-batch is still unread, all micro-batches of its step were weighed before.
   if (options_.accumulation == 1 || state() != TrainState::ready) {
     return {};
   }

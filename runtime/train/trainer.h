@@ -119,7 +119,7 @@ class TrainerState final : public graph::User {
     plan::Plan accumulate;
     plan::Plan update;  // reads the loss where accumulate leaves it
     plan::Plan evaluate;
-    // If the means of the loss have factors: their divisors in one batch.
+    // Set if the loss has a factor per mean: computes their divisors for one batch.
     std::optional<plan::Plan> weigh;
     std::vector<graph::LossMean> means;
   };
@@ -177,9 +177,11 @@ class TrainerState final : public graph::User {
   // Where the storages lie that are trained.
   const std::shared_ptr<device::OpenDevice>& home() const;
 
-  // Errors  bad_argument: what an earlier failure left does not allow `call`.
-  // What the means of the loss are multiplied with in this micro-batch. Errors  bad_argument: it was not weighed.
+  // The factor of each mean of the loss in this micro-batch. Empty if weighs_first() is false.
+  // Errors  bad_argument: weigh() did not get all micro-batches of the step, or got another batch at
+  // this position.
   Result<std::vector<float>> mean_factors(std::span<const Tensor> batch) const;
+  // Errors  bad_argument: an earlier failure does not allow `call`.
   Status require_state(std::string_view call, bool whole_weights_suffice = false) const;
   void look_after_failed_submit(bool last);
   // The update in a submission of its own, after the accumulate segment: the hook sees the gradients, or the weight of the last

@@ -212,7 +212,7 @@ class Generate(Case):
     def test_a_context_that_the_model_was_not_made_for_is_noted(self):
         for context, noted in ((LONG + 1, True), (LONG, False), (16, False)):
             done = self.expect(self.generate("one two", "-n", 1, "--ctx-size", context), OK)
-            self.assertEqual(f"--ctx-size {context} is above the context_length of the model ({LONG})" in done.stderr, noted)
+            self.assertEqual(f"--ctx-size {context} exceeds the context_length of the model ({LONG})" in done.stderr, noted)
 
     def test_a_token_of_the_model_ends_it(self):
         first = self.generate_json("one two", "-n", 30)["tokens"]

@@ -363,9 +363,9 @@ class ImportKeys(harness.Case):
             length = int(self.metadata()["context_length"])
             done = run("generate", self.out, "ab", "-n", 1, "--ctx-size", length + 1, "--device", "cpu")
             if name == "gpt2":
-                self.expect(done, harness.FAILED, f"A context of {length + 1} tokens is above the {length} positions")
+                self.expect(done, harness.FAILED, f"A context of {length + 1} tokens exceeds the {length} learned positions")
             else:
-                self.expect(done, OK, f"--ctx-size {length + 1} is above the context_length of the model ({length})")
+                self.expect(done, OK, f"--ctx-size {length + 1} exceeds the context_length of the model ({length})")
             self.expect(run("generate", self.out, "ab", "-n", 1, "--ctx-size", length, "--device", "cpu"), OK)
 
     def test_special_tokens_of_older_folders(self):

@@ -400,15 +400,24 @@ TEST_P(Hoisting, FitsWhereTheRunAloneDoes) {
   EXPECT_EQ(again.y, w.y);
 }
 
-// So is a budget of a plan.
+// So is a budget of a plan: the smallest one that is enough holds nothing.
 TEST_P(Hoisting, FitsTheBudgetThatTheRunAloneFits) {
   Model m = windows_model(24);
   ASSERT_OK(m.to(device_));
+  const auto with_bytes = [&](uint64_t bytes) {
+    Budget budget = Budget::of_plan();
+    budget.bytes = bytes;
+    return Session::create(m, device_, "forward", {}, budget);
+  };
+  uint64_t too_little = 1;
   const MemoryReport with_held = must(Session::create(m, device_, "forward", {})).memory();
-  Budget budget = Budget::of_plan();
-  budget.bytes = with_held.arena_bytes + with_held.io_bytes - 1;
-  const Session s = must(Session::create(m, device_, "forward", {}, budget));
-  EXPECT_FALSE(is_hoisted(s, "Sin"));
+  uint64_t enough = with_held.arena_bytes + with_held.io_bytes;
+  while (enough - too_little > 1) {
+    const uint64_t middle = too_little + (enough - too_little) / 2;
+    (with_bytes(middle).ok() ? enough : too_little) = middle;
+  }
+  EXPECT_EQ(with_bytes(too_little).status().code(), Code::over_budget);
+  EXPECT_EQ(must(must(with_bytes(enough)).describe()).segments.size(), 1u);
 }
 BOWLINE_ON_ALL_DEVICES(Hoisting);
 

@@ -233,10 +233,10 @@ TEST_F(GenerationOnCpu, WhatIsNoTextIsRefused) {
 TEST_F(GenerationOnCpu, OptionsOutsideTheirRangeAreRefused) {
   expect_refused({.context = -1}, Code::bad_argument, "A context of -1 tokens");
   ASSERT_OK(model_.set_metadata("position_rows", "20"));
-  expect_refused({.context = 21}, Code::bad_argument, "21 tokens is above the 20 positions");
+  expect_refused({.context = 21}, Code::bad_argument, "21 tokens exceeds the 20 learned positions");
   EXPECT_EQ(generator({.context = 20}).context(), 20);
   ASSERT_OK(model_.set_metadata("position_rows", "x"));
-  expect_refused({.context = 20}, Code::bad_file, "position_rows (\"x\") is no number");
+  expect_refused({.context = 20}, Code::bad_file, "position_rows is \"x\", not an integer");
   ASSERT_OK(model_.set_metadata("position_rows", ""));
   expect_refused({.sampler = {.top_p = 2}}, Code::bad_argument, "top_p (2");
   expect_refused({.prefill_rows = {}}, Code::bad_argument, "no rows of prefill");

@@ -137,8 +137,8 @@ class OnnxOperators:
 def floor_ms(net, batch, training, machine):
     """The time that the machine's own rates allow, and of what it is made: products forward and, in training, twice as many
     backward; of activations what each layer gives, written and read, in training its gradient too and the input once more;
-    of weights one reading, in training gradients, weights and moments written and read. The first product of lstm is that of the
-    256 embeddings: rows of it are gathered."""
+    of weights one reading, in training gradients, weights and moments written and read. In the lstm, the table of 256 embeddings
+    is multiplied first, and rows of the product are gathered."""
     if net == "lstm":
         tokens, moments = LSTM_BATCH * SEQ, 2
         weights = 4 * HIDDEN * (2 * HIDDEN + 1) + 2 * 256 * HIDDEN

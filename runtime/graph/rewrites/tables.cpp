@@ -42,7 +42,8 @@ class Tables {
     graph_.nodes.push_back(std::move(node));
   }
 
-  // In 16 bits the gradients that are summed per row would be rounded once more. A product with codes may depend on the number of rows.
+  // In 16 bits the gradients that are summed per row would be rounded once more. A product with quantized
+  // weights may depend on the number of rows.
   bool is_plain(ValueId v) const {
     const ValueInfo& info = graph_[v];
     return info.encoding.is_plain() && info.counted.empty() &&
@@ -54,14 +55,15 @@ class Tables {
            (node.op == Op::MatMul && !node.attributes.as<file::MatMulAttributes>().transpose_a());
   }
 
-  // With at least twice as many ids as rows. A smaller gain may be lost where wider rows are gathered and summed.
+  // True if there are at least twice as many ids as rows. A smaller saving can be lost, because wider
+  // rows are gathered and summed.
   bool pays(const Node& node) const {
     if (!multiplies_rows(node) || graph_[node.inputs[1]].shape.rank() != 2) {
       return false;
     }
     const auto from = gathered_.find(node.inputs[0]);
     if (from == gathered_.end() || from->second.writes != writes_) {
-      return false;  // the table may be another one by now
+      return false;  // a node in between may have written the table
     }
     const ValueId table = from->second.node.inputs[0], ids = from->second.node.inputs[1];
     return std::ranges::all_of(node.inputs, [&](ValueId v) { return is_plain(v); }) &&

@@ -30,16 +30,16 @@ int64_t usual_context(const Model& model) {
                                                                                         : 0;
 }
 
-// Positions that rotate keys and queries go on, but the model has seen none of them.
+// Rotary positions work beyond context_length, but the model was not trained there.
 void note_context(const Model& model, int64_t context) {
   const std::string text = model.metadata("context_length");
   int64_t made_for = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), made_for);
   if (error == std::errc() && end == text.data() + text.size() && context > made_for) {
     print(stderr,
-          "bowline: --ctx-size {} is above the context_length of the model ({}): text behind the "
-          "first {} tokens may make no sense.\n",
-          context, made_for, made_for);
+          "bowline: --ctx-size {} exceeds the context_length of the model ({}). Text after the "
+          "first {} tokens may make no sense. Use --ctx-size {} or less.\n",
+          context, made_for, made_for, made_for);
   }
 }
 

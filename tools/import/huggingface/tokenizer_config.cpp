@@ -399,9 +399,9 @@ class Tokenizer {
     const bool is_bpe = type_of(tokenizer_["model"]) == "BPE";
     if (is_true(kCleanUp) && (!is_bpe || is_true(kCleanUpBpe)) && makes_text()) {
       out_.notes.push_back(
-          fmt::format("{} has \"{}\": true. Text that the model writes keeps the spaces in front "
-                      "of punctuation "
-                      "and of endings such as \"n't\", which transformers removes.",
+          fmt::format("{} has \"{}\": true, which Bowline does not apply. Generated text keeps the "
+                      "spaces before punctuation and before endings such as \"n't\". To get the "
+                      "text of transformers, remove these spaces afterwards.",
                       kConfig, kCleanUp));
     }
   }

@@ -165,8 +165,9 @@ class Maker {
   // The same value as a statistic of the batches that were seen: a parameter that no gradient trains. What other
   // nodes read as well becomes one of its own, named `name`.
   Term statistic(const Term& value, const std::string& name);
-  // The same value for an operator that has no gradient for it: a parameter that no other node reads is not trained, and
-  // what others read too, or what nodes compute, gets no gradient from here.
+  // Returns `value` for an operator that has no gradient for it. A parameter with no other reader
+  // becomes untrained. Any other value that may be trained passes through StopGradient: it gets
+  // no gradient from this operator, but may get one from others.
   Term untrained(const Term& value);
   // Whether it is a parameter with the role of a statistic.
   static bool is_statistic(const Term& value);

@@ -552,9 +552,10 @@ Status pow(Context& c) {
 
 // fmod of floats, exact for quotients below 2^70.
 //
-// Takes multiples of the divisor away, 7 bits of the quotient at a time. Of each part the nearest quotient is taken, so the rest stays
-// below half of the divisor times 2^s. The divisor is two numbers of 8 and 16 bits: the products with the quotient are exact, and so are
-// the differences, whether a device fuses them or not.
+// Subtracts multiples of the divisor, 7 bits of the quotient at a time. Each part of the quotient
+// is rounded to nearest, so the remainder stays below half the divisor times 2^s. The divisor is
+// split into parts of 8 and 16 bits. Products and differences are then exact, with or without fused
+// multiply-add.
 Term exact_rest(Context& c, const Term& a, const Term& b) {
   constexpr int kBits = 7, kParts = 10;
   const Term size = c.m.unary("Abs", a), divisor = c.m.unary("Abs", b);
@@ -569,11 +570,11 @@ Term exact_rest(Context& c, const Term& a, const Term& b) {
   const Term zero = c.m.scalar(DType::f32, 0);
   rest = c.m.where(c.m.compare("Less", rest, zero), c.m.add(rest, divisor), rest);
   rest = c.m.where(c.m.compare("Less", a, zero), c.m.unary("Neg", rest), rest);
-  // So it is of an infinite divisor too.
+  // If |a| < |b| the result is `a`. This covers an infinite divisor.
   return c.m.where(c.m.compare("Less", size, divisor), a, rest);
 }
 
-// With the sign of a (fmod), else with that of b.
+// The result has the sign of `a` if fmod is 1, else the sign of `b`.
 Status mod(Context& c) {
   BOWLINE_ASSIGN(const Term a, c.in(0));
   BOWLINE_ASSIGN(const Term b, c.in(1));

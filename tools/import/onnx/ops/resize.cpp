@@ -172,7 +172,8 @@ Status resize_all(Context& c, const Rules& r, const std::vector<double>& scales,
     axis.in = from[a];
     axis.scale =
         scales.empty() ? static_cast<double>(sizes[a]) / static_cast<double>(axis.in) : scales[a];
-    // In f32, where 0.7 times 10 is 7, as it is in PyTorch, whose scales have more digits.
+    // Compute the size in f32: there 0.7 times 10 is 7, as in PyTorch. The double product of the
+    // f32 scale is below 7.
     const double width =
         sizes.empty() ? std::floor(static_cast<float>(axis.scale) * static_cast<float>(axis.in))
                       : static_cast<double>(sizes[a]);

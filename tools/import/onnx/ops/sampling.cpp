@@ -185,7 +185,8 @@ Result<Term> sampled(Context& c, const Term& x, const std::vector<Neighbour>& co
   return c.m.transpose(sum, back);
 }
 
-// The same for a dynamic batch, whose rows have no numbers: each channel of each row is gathered by itself.
+// Same for a dynamic batch. Rows cannot be numbered, so each channel of each row is gathered
+// separately.
 Result<Term> sampled_apart(Context& c, const Term& x, const std::vector<Neighbour>& corners,
                            const Spatial& spatial, const Dims& dims) {
   const Term values = c.m.reshape(is_float(x.dtype) ? x : c.m.cast(x, DType::f32),
