@@ -219,27 +219,24 @@ class WeightFinder {
     return adds || scales ? of_batch : std::vector<size_t>();
   }
 
+  // Whether the value may differ from one micro-batch to the next: it depends on an input of the outer graph, or on words of the step
+  // such as the counter of Dropout.
   bool from_batch(const ValuePlace& p) const {
     std::vector<ValuePlace> open = {p};
     std::set<ValuePlace> seen = {p};
     while (!open.empty()) {
-      ValuePlace at = open.back();
+      ValuePlace at = std::move(open.back());
       open.pop_back();
       while (step(at)) {
       }
       const Graph& graph = graph_of(at.iterations);
       const ValueInfo& info = graph[at.value];
-      if (at.iterations.empty()) {
-        if (d_.from_batch(at.value)) {
-          return true;
-        }
-        continue;
-      }
       if (info.kind == ValueKind::parameter) {
         continue;
       }
-      // What is stacked may be of the batch.
-      if (!is_made_by_operator(graph, info) || seen.size() > kMostPlaces) {
+      // What a Repeat stacks, in front of it or behind, is not followed.
+      if (!is_made_by_operator(graph, info) || seen.size() > kMostPlaces ||
+          !step_words(graph.nodes[info.node].op).empty()) {
         return true;
       }
       for (const ValueId in : graph.nodes[info.node].inputs) {

@@ -436,6 +436,29 @@ TEST_P(MicroBatches, MeansOfOtherLabelsAreWeighedFirst) {
   EXPECT_EQ(t.micro_step(first).status().code(), Code::bad_argument);
 }
 
+// A penalty has the same value in each micro-batch, unless Dropout changes it.
+TEST_P(MicroBatches, APenaltyNeedsNoWeightOfItsOwn) {
+  for (const bool is_random : {false, true}) {
+    Model model;
+    const Parameter w = must(model.parameter("w", {kClasses, kFeatures}, Init::normal(0.1f)));
+    GraphBuilder g(model, "loss");
+    const Value x = g.input("x", DType::f32, {"batch", kFeatures});
+    const Value labels = g.input("labels", DType::i32, {"batch"});
+    const Value mean = g.op("CrossEntropy", {g.op("Linear", {x, g.parameter(w)}), labels});
+    // A value of the batch goes through the same Repeat.
+    const Value handed_on =
+        g.repeat(2, {g.parameter(w), x}, [&](GraphBuilder&, const std::vector<Value>& carried) {
+          return std::vector{carried[0], carried[1]};
+        })[0];
+    const Value shown = is_random ? g.op("Dropout", {handed_on}, {{"rate", 0.5}}) : handed_on;
+    g.output("loss", g.op("Add", {mean, g.op("ReduceMean", {g.op("Mul", {shown, shown})})}));
+    must(g.finish());
+    must(model.materialize(1));
+    ASSERT_OK(model.to(device_));
+    EXPECT_EQ(must(Trainer::create(model, device_, options(2))).weighs_first(), is_random);
+  }
+}
+
 TEST_P(MicroBatches, MeansThatDifferInsideOfARepeatAreRefused) {
   Model model;
   const Parameter w = must(model.parameter("w", {kClasses, kFeatures}, Init::normal(0.1f)));

@@ -80,6 +80,11 @@ class Bowline:
         result = parse_json(text, "bowline bench")
         return (result[0] if isinstance(result, list) else result), peak
 
+    def inputs_of(self, model):
+        """The names of the inputs of the model's only entry point."""
+        text, _ = self("inspect", model, "-o", "json")
+        return {given["name"] for given in parse_json(text, "bowline inspect")["entry_points"][0]["inputs"]}
+
     def export(self, model, folder):
         self("export", model, "--weights", folder)
         return folder

@@ -154,6 +154,7 @@ class Pass {
       for (size_t o = 0; o < made.size(); ++o) {
         values_[line.outputs[o]] = std::move(made[o]);
         of_batch_[line.outputs[o]] =
+            !step_words(line.op).empty() ||
             std::ranges::any_of(line.inputs, [&](uint32_t in) { return of_batch_[in] != 0; });
       }
     }
@@ -408,7 +409,7 @@ class Pass {
   Machine& machine_;
   Step step_;
   std::vector<Array> values_;
-  std::vector<char> of_batch_;  // the value depends on an input
+  std::vector<char> of_batch_;  // the value depends on an input, or on the counter of the step
   std::vector<std::vector<double>> douts_;
 };
 
