@@ -652,14 +652,14 @@ class Sequence {
     must(shapes.load(path_));
     trainer_.reset();
     model_ = std::move(shapes);
-    // What no parameter shows is not in a load.
+    // What no parameter shows is not in a load, unless it lies among codes: these are read with their scales, as a whole.
     std::map<size_t, std::set<size_t>> seen;
     for (const PlainParameter& p : plain_.parameters) {
       const std::vector<size_t> places = plain_.places(p);
       seen[p.storage].insert(places.begin(), places.end());
     }
     for (auto& [number, storage] : plain_.storages) {
-      for (size_t i = 0; i < storage.values.size(); ++i) {
+      for (size_t i = 0; i < storage.values.size() && !storage.encoded; ++i) {
         storage.values[i] = seen[number].contains(i) ? storage.values[i] : 0;
       }
     }
