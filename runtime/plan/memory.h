@@ -26,8 +26,10 @@ struct MemoryLayout {
   uint64_t lower_bound = 0;  // the largest sum of bytes that live at one position
 };
 
-// Items that live at the same time do not overlap, provided the pinned items do not overlap each other. Offsets and sizes are multiples of `alignment`. Takes
-// n log n steps, and up to a fixed number more for the orders that need n squared: where those do not do, the order of time stands alone.
+// Items that live at the same time do not overlap, provided the pinned items do not overlap each
+// other. Offsets and sizes are multiples of `alignment`. Takes n log n steps, and up to a fixed
+// number more for the orders that need n squared: where those do not do, the order of time stands
+// alone.
 // Errors  out_of_memory: the items together have more than 2^64 - 1 bytes.
 Result<MemoryLayout> place(std::span<MemoryItem> items, uint64_t alignment);
 

@@ -10,29 +10,39 @@
 namespace bowline::test {
 namespace {
 
+plan::MemoryItem random_item(const RandomBlock& r) {
+  plan::MemoryItem item;
+  item.bytes = r[0] % 5000;
+  item.first = r[1] % 40;
+  item.last = item.first + r[2] % 10;
+  return item;
+}
+
+// Aligned, inside of the arena, and no two that live at one time overlap.
+void expect_apart(const std::vector<plan::MemoryItem>& items, uint64_t arena) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    EXPECT_EQ(items[i].offset % 64, 0u);
+    EXPECT_LE(items[i].offset + items[i].bytes, arena);
+    for (size_t j = 0; j < i; ++j) {
+      const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
+      const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
+                         items[j].offset + items[j].bytes <= items[i].offset;
+      EXPECT_TRUE(!together || apart) << "items " << i << " and " << j;
+    }
+  }
+}
+
 TEST(Memory, ItemsThatLiveTogetherDoNotOverlap) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     std::vector<plan::MemoryItem> items;
     for (uint32_t i = 0; i < 60; ++i) {
       const RandomBlock r = philox({i, seed, 0, 0}, {1, 2});
-      plan::MemoryItem item;
-      item.bytes = r[0] % 5000;
-      item.first = r[1] % 40;
-      item.last = item.first + r[2] % 10;
-      items.push_back(item);
+      items.push_back(random_item(r));
     }
     const plan::MemoryLayout layout = must(plan::place(items, 64));
     EXPECT_GE(layout.bytes, layout.lower_bound);
-    for (size_t i = 0; i < items.size(); ++i) {
-      EXPECT_EQ(items[i].offset % 64, 0u);
-      EXPECT_LE(items[i].offset + items[i].bytes, layout.bytes);
-      for (size_t j = 0; j < i; ++j) {
-        const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
-        const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
-                           items[j].offset + items[j].bytes <= items[i].offset;
-        EXPECT_TRUE(!together || apart) << "seed " << seed << ", items " << i << " and " << j;
-      }
-    }
+    SCOPED_TRACE(seed);
+    expect_apart(items, layout.bytes);
   }
 }
 
@@ -42,25 +52,17 @@ TEST(Memory, PinnedItemsStay) {
     std::vector<plan::MemoryItem> items;
     for (uint32_t i = 0; i < 40; ++i) {
       const RandomBlock r = philox({i, seed, 0, 0}, {3, 2});
-      plan::MemoryItem item;
-      item.bytes = r[0] % 5000;
-      item.first = r[1] % 40;
-      item.last = item.first + r[2] % 10;
+      plan::MemoryItem item = random_item(r);
       item.pinned = i % 10 == 0;
       item.offset = item.pinned ? 640 * i : 0;
       items.push_back(item);
     }
     const std::vector<plan::MemoryItem> given = items;
     const plan::MemoryLayout layout = must(plan::place(items, 64));
+    SCOPED_TRACE(seed);
+    expect_apart(items, layout.bytes);
     for (size_t i = 0; i < items.size(); ++i) {
       EXPECT_TRUE(!items[i].pinned || items[i].offset == given[i].offset);
-      EXPECT_LE(items[i].offset + items[i].bytes, layout.bytes);
-      for (size_t j = 0; j < i; ++j) {
-        const bool together = items[i].first <= items[j].last && items[j].first <= items[i].last;
-        const bool apart = items[i].offset + items[i].bytes <= items[j].offset ||
-                           items[j].offset + items[j].bytes <= items[i].offset;
-        EXPECT_TRUE(!together || apart) << "seed " << seed << ", items " << i << " and " << j;
-      }
     }
   }
   // One that begins when another has ended gets its place.
