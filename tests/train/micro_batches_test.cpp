@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <random>
 
+#include "faults/faulty_device.h"
+#include "faults/host_device.h"
 #include "ties/test_devices.h"
 
 namespace bowline::test::micro_batches {
@@ -378,6 +380,51 @@ TEST_P(MicroBatches, AnySplitIsTheMeanOverAllTerms) {
       expect_step(s.report, c.model, s.expected);
     }
   }
+}
+
+// Every n-th call of the device fails once inside a step that weighs its micro-batches first. What is called again then gives the
+// bits of a step without a failure.
+TEST(MicroBatchesThatFail, AStepThatIsCalledAgainGivesTheSameBits) {
+  std::vector<float> right;
+  int refused = 0;
+  for (int n = 0, fired = 1; fired != 0; ++n) {
+    SCOPED_TRACE(n);
+    const auto fault = std::make_shared<Fault>();
+    const Device device = wrap("faulty", std::make_unique<FaultyDevice>(open_cpu(), fault));
+    std::mt19937 random(14);
+    Classifier c(Kind::two_labels);
+    ASSERT_OK(c.model.to(device));
+    TrainOptions o;
+    o.dims = {{"batch", kRows}};
+    o.accumulation = 2;
+    Trainer t = must(Trainer::create(c.model, device, o));
+    MicroBatch batches[] = {random_batch(random, Kind::two_labels, 1),
+                            random_batch(random, Kind::two_labels, 4)};
+    const std::vector<Tensor> first = batches[0].tensors(Kind::two_labels);
+    const std::vector<Tensor> second = batches[1].tensors(Kind::two_labels);
+    const std::span<const Tensor> spans[] = {first, second};
+    if (n > 0) {
+      fault->arm(n, Code::internal);
+    }
+    Status s = t.step(spans).status();
+    fired = n == 0 || fault->fired() ? 1 : 0;
+    fault->disarm();
+    if (t.state() == TrainState::damaged) {
+      ++refused;  // nothing was kept to go back to
+      continue;
+    }
+    if (t.state() == TrainState::gradients_lost) {
+      ASSERT_OK(t.restart_step());
+    }
+    if (!s.ok()) {
+      ASSERT_OK(t.step(spans).status());
+    }
+    EXPECT_EQ(t.steps(), 1u);
+    const std::vector<float> w = values(c.model, "w");
+    right = n == 0 ? w : right;
+    EXPECT_EQ(w, right);
+  }
+  EXPECT_LT(refused, 3);
 }
 
 // What no batch decides, the number of elements, is not the same for all shapes.
